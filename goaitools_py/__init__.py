@@ -1,0 +1,218 @@
+"""Stateful chat with language models whose whole state is one opaque value.
+
+A map of the package, outermost first::
+
+    chat         Chat, AsyncChat and the handle of a running turn
+    options      ChatOptions, ModelSettings, Limits: what a caller may ask for
+    result       ChatResult, warnings, compaction reports: what a turn gives back
+    events       what a running turn tells its listeners
+    engine       the turn, written once as a generator of effects
+    flow         the effects and the two loops that drive them; edge, async_edge carry them out
+    inbox        messages that no model has seen;  journal: the unfinished turn
+    state        a conversation as a value, mapped to segments;  blob: segments to bytes
+    rawjson      cuts verbatim spans out of JSON
+    compaction   triggers and strategies;  cut: what they do to a state
+    tools        functions that the model may call
+    history      reading states without a model
+    backends     provider wires: a pure dialect and a thin connection each
+    stores       where blobs are kept
+    sim          the offline provider simulator;  testing: scripted backend, checks
+    cli          the `goaitools` command
+"""
+
+from .backends.base import ProviderTool
+from .blob import PLAIN, UNBOUND
+from .chat import AsyncChat, AsyncTurn, Chat, Turn
+from .compaction import (
+    NO_COMPACTION,
+    CompactionRequest,
+    Compactor,
+    DropOldest,
+    KeepRecentTurns,
+    MessageLimit,
+    TokenLimit,
+    TurnView,
+    all_of,
+    any_of,
+    first_of,
+)
+from .errors import (
+    AbortTurn,
+    AuthenticationError,
+    BudgetExceededError,
+    CheckpointError,
+    CompactionError,
+    ContextTooLongError,
+    DeadlineExceededError,
+    GoAIToolsError,
+    LimitExceededError,
+    ProviderProtocolError,
+    ProviderRejectedError,
+    ProviderUnavailableError,
+    RateLimitError,
+    StateAuthError,
+    StateConflictError,
+    StateCorruptError,
+    StateError,
+    StateFormatError,
+    StateInvalidError,
+    StateProviderError,
+    StateSizeError,
+    StateTooLargeError,
+    StateVersionError,
+    StoreCommitError,
+    StoreError,
+    StoreUnavailableError,
+    StreamInterruptedError,
+    ToolError,
+    ToolFailedError,
+    ToolPendingError,
+    TurnConflictError,
+    TurnError,
+    TurnInProgressError,
+)
+from .events import (
+    CheckpointReady,
+    Compacted,
+    ContextWarning,
+    Event,
+    ModelReplied,
+    ModelRequested,
+    ReasoningDelta,
+    StateDiscarded,
+    TextDelta,
+    ToolFinished,
+    ToolStarted,
+    TurnCompleted,
+    TurnStarted,
+)
+from .history import (
+    History,
+    HistoryIteration,
+    HistoryTurn,
+    StateInfo,
+    inspect_state,
+    read_history,
+    state_from_messages,
+    state_messages,
+)
+from .messages import (
+    Audio,
+    Document,
+    Image,
+    Message,
+    Text,
+    ToolCall,
+    ToolRecord,
+    ToolResult,
+    Usage,
+    assistant,
+    event,
+    system,
+    user,
+)
+from .options import UNSET, ChatOptions, Limits, ModelSettings
+from .result import ChatResult, CompactionReport, TurnWarning
+from .tools import Action, Tool, ToolContext, ToolReturn, tool
+
+__version__ = "0.1.0.dev0"
+
+__all__ = [
+    "NO_COMPACTION",
+    "PLAIN",
+    "UNBOUND",
+    "UNSET",
+    "AbortTurn",
+    "Action",
+    "AsyncChat",
+    "AsyncTurn",
+    "Audio",
+    "AuthenticationError",
+    "BudgetExceededError",
+    "Chat",
+    "ChatOptions",
+    "ChatResult",
+    "CheckpointError",
+    "CheckpointReady",
+    "Compacted",
+    "CompactionError",
+    "CompactionReport",
+    "CompactionRequest",
+    "Compactor",
+    "ContextTooLongError",
+    "ContextWarning",
+    "DeadlineExceededError",
+    "Document",
+    "DropOldest",
+    "Event",
+    "GoAIToolsError",
+    "History",
+    "HistoryIteration",
+    "HistoryTurn",
+    "Image",
+    "KeepRecentTurns",
+    "LimitExceededError",
+    "Limits",
+    "Message",
+    "MessageLimit",
+    "ModelReplied",
+    "ModelRequested",
+    "ModelSettings",
+    "ProviderProtocolError",
+    "ProviderRejectedError",
+    "ProviderTool",
+    "ProviderUnavailableError",
+    "RateLimitError",
+    "ReasoningDelta",
+    "StateAuthError",
+    "StateConflictError",
+    "StateCorruptError",
+    "StateDiscarded",
+    "StateError",
+    "StateFormatError",
+    "StateInfo",
+    "StateInvalidError",
+    "StateProviderError",
+    "StateSizeError",
+    "StateTooLargeError",
+    "StateVersionError",
+    "StoreCommitError",
+    "StoreError",
+    "StoreUnavailableError",
+    "StreamInterruptedError",
+    "Text",
+    "TextDelta",
+    "TokenLimit",
+    "Tool",
+    "ToolCall",
+    "ToolContext",
+    "ToolError",
+    "ToolFailedError",
+    "ToolFinished",
+    "ToolPendingError",
+    "ToolRecord",
+    "ToolResult",
+    "ToolReturn",
+    "ToolStarted",
+    "Turn",
+    "TurnCompleted",
+    "TurnConflictError",
+    "TurnError",
+    "TurnInProgressError",
+    "TurnStarted",
+    "TurnView",
+    "TurnWarning",
+    "Usage",
+    "all_of",
+    "any_of",
+    "assistant",
+    "event",
+    "first_of",
+    "inspect_state",
+    "read_history",
+    "state_from_messages",
+    "state_messages",
+    "system",
+    "tool",
+    "user",
+]

@@ -1,0 +1,45 @@
+"""Appending: messages and events enter a blob without a model call.
+
+Owns: one pure step from blob to blob. Must never know: a backend's connection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from .backends.base import Dialect
+from .blob import Codec
+from .inbox import admit
+from .messages import Message
+from .state import digest8, dump_state, load_state, new_state
+
+__all__ = ["append_messages"]
+
+
+def append_messages(
+    blob: bytes,
+    messages: Sequence[Message],
+    dialect: Dialect,
+    *,
+    codec: Codec,
+    binding: Any,
+    fresh_id: str,
+    now_ms: int,
+) -> bytes:
+    """The blob with `messages` in its inbox. The history stays compressed; the clock is not asked again
+    for a conversation that exists, so that equal input gives equal bytes."""
+    if blob:
+        state = load_state(blob, wire=dialect.wire, codec=codec, binding=binding)
+    else:
+        state = new_state(dialect.wire, id=fresh_id, created=now_ms)
+    grown = admit(state, messages, dialect)
+    if blob and grown.inbox == state.inbox:
+        return blob
+    meta = msgspec.structs.replace(
+        grown.meta, rev=grown.meta.rev + 1, parent=digest8(blob[:112]) if blob else ""
+    )
+    return dump_state(replace(grown, meta=meta), codec=codec, binding=binding)

@@ -1,0 +1,309 @@
+"""One model call: sending, reading, retrying, and what a failure means.
+
+Owns: the way from the state to a reply in its open turn. Must never know: tools, or what comes next.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from . import journal
+from .backends.base import BackendError, Fault, ProtocolFault, Reply, RequestParts
+from .errors import (
+    AuthenticationError,
+    ContextTooLongError,
+    ProviderProtocolError,
+    ProviderRejectedError,
+    ProviderUnavailableError,
+    RateLimitError,
+    StreamInterruptedError,
+    TurnError,
+)
+from .events import ModelReplied, ModelRequested, ReasoningDelta, TextDelta
+from .flow import CallModel, Emit, Flow, ReadChunk, Sleep
+from .ledger import Ledger
+
+__all__ = ["Voice", "ask"]
+
+MAX_REPLY_BYTES: Final = 32 * 2**20
+MAX_BACKOFF_SECONDS: Final = 8.0
+MAX_RETRY_AFTER_SECONDS: Final = 60.0
+"""A provider that asks for a longer wait than this is not waited for: the error says how long it asked."""
+
+_POISON: Final = frozenset({400, 413, 422})
+"""Statuses that blame the request's content: what no model has accepted leaves the state."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Voice:
+    """What goes with every request of a turn, beside the history."""
+
+    model: str
+    preamble: bytes = field(default=b"", repr=False)
+    tools: bytes = field(default=b"", repr=False)
+    settings: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    def after_first(self) -> Voice:
+        """The voice of the turn's later requests: a `tool_choice` holds for the first only."""
+        if "tool_choice" not in self.settings:
+            return self
+        return replace(self, settings={k: v for k, v in self.settings.items() if k != "tool_choice"})
+
+
+class _Failure(Exception):  # noqa: N818 - internal, becomes a TurnError
+    """One request failed: what that means, and whether a listener has seen a part of its reply."""
+
+    def __init__(self, fault: Fault, cause: BaseException, *, shown: bool) -> None:
+        super().__init__(fault.kind)
+        self.fault = fault
+        self.cause = cause
+        self.shown = shown
+        self.status: int | None = getattr(cause, "status", None)
+        self.request_id: str | None = getattr(cause, "request_id", None)
+
+
+def ask(
+    ledger: Ledger, voice: Voice, *, shrink: Callable[[], Flow[bool]], forbid_tools: bool = False
+) -> Flow[Reply]:
+    """Ask the model; the answer is in the open turn when this returns.
+
+    Args:
+        ledger: The turn's books.
+        voice: What to say beside the history.
+        shrink: Called when the history does not fit into the model's context; True if it fits better now.
+        forbid_tools: Let the model call none.
+
+    Raises:
+        TurnError: No reply, with everything needed to go on.
+    """
+    ledger.iteration += 1
+    attempt = 0
+    while True:
+        try:
+            return (yield from _attempt(ledger, voice, forbid_tools))
+        except _Failure as failure:
+            yield from ledger.tick()
+            if failure.fault.kind == "context" and (yield from shrink()):
+                continue
+            wait = _wait_before_retry(ledger, failure, attempt)
+            if wait is None:
+                raise _turn_error(ledger, failure) from failure.cause
+            attempt += 1
+            yield Sleep(wait)
+
+
+def _attempt(ledger: Ledger, voice: Voice, forbid_tools: bool) -> Flow[Reply]:
+    """Send once. Raises `_Failure`; the state is as before unless the provider took the request."""
+    yield from ledger.tick()
+    before, began, dialect = ledger.state, ledger.now, ledger.dialect
+    ledger.partial_text = ""
+    parts = RequestParts(
+        model=voice.model,
+        history=_pieces(ledger),
+        preamble=voice.preamble,
+        tools=voice.tools,
+        settings=voice.settings,
+        stream=ledger.plan.stream,
+        cache_key=before.meta.id or None,
+        forbid_tools=forbid_tools,
+    )
+    request = replace(dialect.request(parts), timeout=ledger.left())
+    if ledger.listening:
+        yield Emit(ModelRequested(ledger.iteration, len(request.body)))
+    asked = max(0, began.wall_ms - before.meta.created)
+    shown = False
+    try:
+        head = yield CallModel(request)
+        if head.request_id:
+            ledger.request_ids.append(head.request_id)
+        ledger.state = journal.accept(ledger.state, dialect, at=asked)
+        if not request.stream:
+            reply = yield from _read_body(ledger)
+        else:
+            decoder = dialect.decoder()
+            try:
+                while chunk := (yield ReadChunk(ledger.left())):
+                    for delta in decoder.feed(chunk):
+                        shown = True
+                        made = TextDelta if delta.kind == "text" else ReasoningDelta
+                        yield Emit(made(delta.text, ledger.iteration))
+                    yield from ledger.tick()
+                    ledger.check_deadline()
+                reply = decoder.finish()
+            except BaseException:
+                _note_partial(ledger, decoder.partial_text)
+                raise
+    except BackendError as exc:
+        raise _Failure(_fault_of(ledger, exc, request.stream), exc, shown=shown) from exc
+    except ProtocolFault as exc:
+        if exc.fault.kind == "protocol":
+            # What answered was no model (a proxy's page, say), so nothing has been accepted.
+            ledger.state = before
+        raise _Failure(exc.fault, exc, shown=shown) from exc
+    yield from ledger.tick()
+    ms = round((ledger.now.monotonic - began.monotonic) * 1000)
+    reply = _take(ledger, reply, asked=asked, ms=ms)
+    if ledger.listening:
+        opened = ledger.state.open
+        yield Emit(ModelReplied(reply.usage, ledger.state.meta.messages + (opened.messages if opened else 0)))
+    return reply
+
+
+def _pieces(ledger: Ledger) -> list[Any]:
+    state = ledger.state
+    pieces: list[Any] = state.history()
+    if state.open is not None:
+        pieces.extend(state.open.entries)
+    pieces.extend(journal.waiting_entries(state, ledger.dialect))
+    return pieces
+
+
+def _read_body(ledger: Ledger) -> Flow[Reply]:
+    chunks: list[bytes] = []
+    size = 0
+    while chunk := (yield ReadChunk(ledger.left())):
+        chunks.append(chunk)
+        size += len(chunk)
+        if size > MAX_REPLY_BYTES:
+            raise ProtocolFault(f"the reply is larger than {MAX_REPLY_BYTES} bytes")
+        yield from ledger.tick()
+        ledger.check_deadline()
+    return ledger.dialect.reply(chunks[0] if len(chunks) == 1 else b"".join(chunks))
+
+
+def _note_partial(ledger: Ledger, text: str) -> None:
+    """Keep text of a reply that broke off in the open turn, flagged, for whoever looks."""
+    ledger.partial_text = text
+    opened = ledger.state.open
+    if text and opened is not None:
+        ledger.state = replace(ledger.state, open=replace(opened, partial=text))
+
+
+def _take(ledger: Ledger, reply: Reply, *, asked: int, ms: int) -> Reply:
+    """Put a complete reply into the open turn. Calls that may not run are cut out of what is stored."""
+    kept = reply
+    if reply.calls and not reply.run_calls:
+        ledger.warn("calls_dropped", "the reply stopped before its tool calls were whole; they were not run")
+        kept = ledger.dialect.without_calls(reply)
+    elif reply.calls:
+        kept = _with_fresh_ids(ledger, reply)
+    ledger.usage = ledger.usage + reply.usage
+    ledger.text = reply.text or ledger.text
+    ledger.state = journal.add_reply(ledger.state, kept, asked=asked, ms=ms)
+    return kept
+
+
+def _with_fresh_ids(ledger: Ledger, reply: Reply) -> Reply:
+    """Replace call ids that the conversation already has; a history with both could not be answered."""
+    state = ledger.state
+    pieces: list[bytes] = [segment.raw() for segment in state.segments]
+    if state.open is not None:
+        pieces.extend(state.open.entries)
+    used = {
+        call.id
+        for call in reply.calls
+        if any(b'"%s"' % call.id.encode("utf-8", "replace") in p for p in pieces)
+    }
+    if not used:
+        return reply
+    ledger.warn("call_ids_rewritten", f"{len(used)} tool call ids had been used before and were rewritten")
+    seed = f"{state.meta.id}/{state.meta.processed}/{ledger.iteration}"
+    ids = [
+        f"call_{hashlib.sha256(f'{seed}/{n}'.encode()).hexdigest()[:24]}" if call.id in used else call.id
+        for n, call in enumerate(reply.calls)
+    ]
+    return ledger.dialect.with_call_ids(reply, ids)
+
+
+# ----------------------------------------------------------------------------------------- failures
+
+
+def _fault_of(ledger: Ledger, exc: BackendError, stream: bool) -> Fault:
+    if exc.status is not None:
+        return ledger.dialect.fault(exc.status, exc.headers, exc.body)
+    if exc.kind == "interrupted" and not stream:
+        return Fault(kind="unavailable", code="interrupted", retryable=True)
+    return Fault(kind=exc.kind, retryable=exc.kind in ("unavailable", "interrupted"))
+
+
+def _wait_before_retry(ledger: Ledger, failure: _Failure, attempt: int) -> float | None:
+    """Seconds until the next try; None to give up. Nothing is retried once a part of it was shown."""
+    fault = failure.fault
+    if not fault.retryable or fault.kind == "protocol" or failure.shown:
+        return None
+    if attempt >= ledger.plan.max_retries:
+        return None
+    wait = fault.retry_after
+    if wait is None:
+        # Spread the herd without a random source: conversations differ, so their waits do.
+        seed = hashlib.sha256(f"{ledger.state.meta.id}/{attempt}".encode()).digest()[0] / 255
+        wait = min(0.5 * 2.0**attempt, MAX_BACKOFF_SECONDS) * (1 - 0.25 * seed)
+    elif wait > MAX_RETRY_AFTER_SECONDS:
+        return None
+    left = ledger.left()
+    return wait if left is None or wait < left else None
+
+
+_ERRORS: Final[dict[str, tuple[type[TurnError], str, str]]] = {
+    "unavailable": (
+        ProviderUnavailableError,
+        "the provider could not be reached or is failing",
+        "try resume(err.state) later",
+    ),
+    "rate_limit": (
+        RateLimitError,
+        "the provider limits the request rate",
+        "try resume(err.state) after err.retry_after seconds",
+    ),
+    "auth": (
+        AuthenticationError,
+        "the provider refused the credentials",
+        "check the API key, then resume(err.state)",
+    ),
+    "rejected": (
+        ProviderRejectedError,
+        "the provider refused the request",
+        "see __cause__ for its words; err.state goes on without err.pending_input",
+    ),
+    "context": (
+        ContextTooLongError,
+        "the history does not fit into the model's context",
+        "use a compactor, or send less; err.state goes on without err.pending_input",
+    ),
+    "protocol": (
+        ProviderProtocolError,
+        "the provider answered 200 with something that is not a reply",
+        "check base_url and proxies; resume(err.state) tries again",
+    ),
+    "interrupted": (
+        StreamInterruptedError,
+        "the reply broke off before its end",
+        "resume(err.state) asks again",
+    ),
+}
+
+
+def _turn_error(ledger: Ledger, failure: _Failure) -> TurnError:
+    if ledger.is_late:
+        return ledger.deadline_error()
+    fault = failure.fault
+    cls, reason, advice = _ERRORS[fault.kind]
+    known = (
+        f"status {failure.status}" if failure.status else "",
+        f"code {fault.code!r}" if fault.code else "",
+        f"request id {failure.request_id}" if failure.request_id else "",
+    )
+    detail = ", ".join(part for part in known if part)
+    poison = fault.kind == "context" or (fault.kind == "rejected" and failure.status in _POISON)
+    return ledger.error(
+        cls,
+        f"{reason}{f' ({detail})' if detail else ''}; {advice}",
+        drop_input=poison,
+        retryable=fault.retryable,
+        retry_after=fault.retry_after,
+        status_code=failure.status,
+        request_id=failure.request_id,
+    )

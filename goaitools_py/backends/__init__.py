@@ -1,0 +1,20 @@
+"""Provider connections: a pure dialect for each wire, a thin edge over the provider's own SDK.
+
+Owns: the names that a caller of the backends needs. Must never know: the engine, a state.
+
+Importing this package imports no SDK; that happens when a backend is made.
+"""
+
+from __future__ import annotations
+
+from .base import AsyncBackend, Backend, BackendError, Dialect
+from .openai_backends import AsyncOpenAIChatBackend, OpenAIChatBackend
+
+__all__ = [
+    "AsyncBackend",
+    "AsyncOpenAIChatBackend",
+    "Backend",
+    "BackendError",
+    "Dialect",
+    "OpenAIChatBackend",
+]

@@ -1,0 +1,151 @@
+"""An open HTTP response handed out chunk by chunk, and the words for what breaks on the way.
+
+Owns: the two exchanges, a request's timeouts, transport failures as `BackendError`.
+Must never know: an SDK, a wire, what the bytes mean.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import anyio
+import httpx2
+
+from .base import BackendError, ResponseHead
+
+__all__ = [
+    "HttpAsyncExchange",
+    "HttpExchange",
+    "body_of",
+    "bounded_timeout",
+    "is_timeout",
+    "status_errors",
+    "wire_errors",
+]
+
+_SHORTEST_WAIT = 0.001
+"""Seconds. A socket timeout of 0 means "do not block" to the operating system, not "give up now"."""
+
+
+def wire_errors() -> tuple[type[Exception], ...]:
+    """What a request or an open body may raise because of the network.
+
+    Errors of `ssl` and `anyio` can arrive unmapped (<https://github.com/pydantic/httpx2/issues/854>).
+    """
+    return (
+        *_either("HTTPError"),
+        *_either("StreamError"),
+        OSError,
+        anyio.EndOfStream,
+        anyio.BrokenResourceError,
+        anyio.ClosedResourceError,
+    )
+
+
+def status_errors() -> tuple[type[httpx2.HTTPStatusError], ...]:
+    """What `raise_for_status` raises."""
+    return _either("HTTPStatusError")
+
+
+def is_timeout(error: BaseException) -> bool:
+    """True if `error` says that time ran out."""
+    return isinstance(error, (TimeoutError, *_either("TimeoutException")))
+
+
+def body_of(response: httpx2.Response) -> bytes | None:
+    """The body of a response that was read to its end, None for any other."""
+    try:
+        return response.content
+    except _either("ResponseNotRead"):
+        return None
+
+
+def _either(name: str) -> tuple[type[Any], ...]:
+    # A caller's own SDK client may still run on classic httpx, whose classes exist only once it is loaded.
+    modules = (httpx2, sys.modules.get("httpx"))
+    return tuple(getattr(module, name) for module in modules if module is not None)
+
+
+def bounded_timeout(own: float | httpx2.Timeout | None, seconds: float) -> httpx2.Timeout:
+    """The client's own timeouts, none of them longer than `seconds`.
+
+    Args:
+        own: A number of seconds, None for no limit, or a `Timeout` of either httpx generation.
+        seconds: What is left of the turn's deadline.
+    """
+    left = max(seconds, _SHORTEST_WAIT)
+    limits = httpx2.Timeout(own) if own is None or isinstance(own, (int, float)) else own
+    return httpx2.Timeout(
+        **{phase: left if limit is None else min(limit, left) for phase, limit in limits.as_dict().items()}
+    )
+
+
+def _head(response: httpx2.Response, request_id_header: str) -> ResponseHead:
+    headers = dict(response.headers.items())
+    return ResponseHead(
+        status=response.status_code, headers=headers, request_id=headers.get(request_id_header)
+    )
+
+
+@contextlib.contextmanager
+def _interruptions(response: httpx2.Response) -> Iterator[None]:
+    try:
+        yield
+    except wire_errors() as error:
+        timed_out = is_timeout(error)
+        what = "stalled" if timed_out else "broke off"
+        raise BackendError(
+            f"the answer of {response.url.host} {what} ({type(error).__name__})",
+            kind="interrupted",
+            timed_out=timed_out,
+        ) from error
+
+
+class HttpExchange:
+    """A response whose headers are there and whose body is not read yet."""
+
+    def __init__(self, response: httpx2.Response, request_id_header: str) -> None:
+        self.head = _head(response, request_id_header)
+        self._response = response
+        self._chunks = response.iter_bytes()
+
+    def read(self) -> bytes:
+        """The next bytes as they came, decompressed; b"" at the end. Raises `BackendError`."""
+        try:
+            with _interruptions(self._response):
+                return next(self._chunks, b"")
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Give the connection back; what was not read is lost. May be called twice."""
+        with contextlib.suppress(*wire_errors()):
+            self._response.close()
+
+
+class HttpAsyncExchange:
+    """As `HttpExchange`, awaited."""
+
+    def __init__(self, response: httpx2.Response, request_id_header: str) -> None:
+        self.head = _head(response, request_id_header)
+        self._response = response
+        self._chunks = response.aiter_bytes()
+
+    async def read(self) -> bytes:
+        """The next bytes as they came, decompressed; b"" at the end. Raises `BackendError`."""
+        try:
+            with _interruptions(self._response):
+                return await anext(self._chunks, b"")
+        except BaseException:
+            await self.aclose()
+            raise
+
+    async def aclose(self) -> None:
+        """Give the connection back; what was not read is lost. May be called twice."""
+        with contextlib.suppress(*wire_errors()):
+            await self._chunks.aclose()
+            await self._response.aclose()

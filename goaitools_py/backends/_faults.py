@@ -1,0 +1,187 @@
+"""What an error answer means, the same for every wire: kind, code, whether to try again, and when.
+
+Owns: status codes, retry headers, and how servers word "too long". Must never know: a reply, a socket.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from .. import rawjson
+from .base import Fault, FaultKind
+
+__all__ = ["classify", "fault_of_error", "http_fault", "retry_after"]
+
+_CONTEXT_CODES: Final = frozenset(
+    {
+        "context_length_exceeded",  # OpenAI, Azure, Groq, Cerebras
+        "exceed_context_size_error",  # llama.cpp; https://github.com/ggml-org/llama.cpp/pull/15780
+    }
+)
+
+# Wordings collected from servers' error answers, as of 2026-11; a code, where there is one, decides first.
+_CONTEXT_WORDS: Final = re.compile(
+    "|".join(
+        (
+            "maximum context length",  # OpenAI, vLLM, DeepSeek, OpenRouter
+            "exceeds the context window",  # OpenAI
+            "context length exceeded",
+            "reduce the length of the messages",  # OpenAI, Groq
+            "exceeds the available context size",  # llama.cpp
+            "context size has been exceeded",  # llama.cpp, in mid-generation, status 500
+            "greater than the context length",  # LM Studio
+            "maximum prompt length is",  # xAI
+            "input token count.*exceeds the maximum",  # Gemini
+            "prompt is too long",  # Anthropic behind a gateway
+            "input is too long for requested model",  # Bedrock behind a gateway
+            "exceeded model token limit",  # Moonshot
+            "context window exceeds limit",  # MiniMax
+            "too many tokens",
+        )
+    ),
+    re.IGNORECASE,
+)
+# A rate limit may speak of tokens too, so only answers that can mean the request itself are searched.
+_CONTEXT_STATUSES: Final = frozenset({400, 413, 422, 500})
+
+# Names that servers give an error inside a 200 answer, where the status no longer says anything.
+_STATUS_OF_NAME: Final = {
+    "authentication_error": 401,
+    "context_length_exceeded": 400,
+    "exceed_context_size_error": 400,
+    "insufficient_quota": 429,
+    "internal_server_error": 500,
+    "invalid_api_key": 401,
+    "invalid_request_error": 400,
+    "model_not_found": 404,
+    "overloaded_error": 529,
+    "rate_limit_error": 429,
+    "rate_limit_exceeded": 429,
+    "server_error": 500,
+    "service_unavailable": 503,
+    "timeout": 408,
+}
+
+_CODE: Final = re.compile(r"[A-Za-z0-9_.:/-]{1,64}")
+
+
+def http_fault(status: int, headers: Mapping[str, str], body: bytes) -> Fault:
+    """Say what an answer with an error status means; `body` may be anything, HTML included."""
+    try:
+        answer = rawjson.loads(body)
+    except ValueError:
+        answer = None
+    # Mistral and FastAPI servers put the error's members at the top.
+    error = answer.get("error") or answer if isinstance(answer, dict) else answer
+    return classify(status, error, headers)
+
+
+def fault_of_error(error: object) -> Fault:
+    """Say what an error object inside a 200 answer means; kind "protocol" if it names nothing known."""
+    status = _inner_status(error)
+    if status is None:
+        return Fault(kind="protocol", code=_code(error), retryable=True)
+    return classify(status, error, {})
+
+
+def classify(status: int, error: object, headers: Mapping[str, str]) -> Fault:
+    """The fault of a status, refined by the error object and the retry headers."""
+    headers = {name.lower(): value for name, value in headers.items()}
+    code = _code(error)
+    kind = _kind(status, error)
+    retryable = kind in ("unavailable", "rate_limit") and "insufficient_quota" not in _names(error)
+    # Both OpenAI and Anthropic may overrule the status; their SDKs obey it before anything else.
+    if (overruled := headers.get("x-should-retry")) in ("true", "false"):
+        retryable = overruled == "true"
+    return Fault(kind=kind, code=code, retryable=retryable, retry_after=retry_after(headers))
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds that the server asks to wait, or None. `headers` have lower-case names.
+
+    A date counts only beside the answer's own ``Date``: no rule here reads a clock.
+    """
+    if (seconds := _number(headers.get("retry-after-ms"))) is not None:
+        return seconds / 1000
+    value = headers.get("retry-after")
+    if (seconds := _number(value)) is not None:
+        return seconds
+    if value is None or "date" not in headers:
+        return None
+    from email.utils import parsedate_to_datetime  # slow to import, and hardly any server sends a date
+
+    try:
+        wait = parsedate_to_datetime(value) - parsedate_to_datetime(headers["date"])
+    except (TypeError, ValueError):  # not dates; or one with a zone and one without
+        return None
+    return max(wait.total_seconds(), 0.0)
+
+
+def _kind(status: int, error: object) -> FaultKind:
+    if not _CONTEXT_CODES.isdisjoint(_names(error)):
+        return "context"
+    if status in _CONTEXT_STATUSES and _CONTEXT_WORDS.search(_words(error)):
+        return "context"
+    if status in (401, 402, 403):  # 402: no credit left; only the owner of the key can help
+        return "auth"
+    if status == 429:
+        return "rate_limit"
+    if status in (408, 409) or status >= 500:
+        return "unavailable"
+    return "rejected"
+
+
+def _names(error: object) -> set[str]:
+    if not isinstance(error, dict):
+        return set()
+    return {value for key in ("code", "type", "status") if isinstance(value := error.get(key), str)}
+
+
+def _code(error: object) -> str:
+    """The most telling name of the error; never prose, which may quote the request."""
+    if not isinstance(error, dict):
+        return ""
+    values = [error.get(key) for key in ("code", "type")]
+    values.sort(key=lambda value: not isinstance(value, str))
+    for value in values:
+        if isinstance(value, (str, int)) and _CODE.fullmatch(str(value)):
+            return str(value)
+    return ""
+
+
+def _words(error: object) -> str:
+    if isinstance(error, str):
+        return error
+    if not isinstance(error, dict):
+        return ""
+    metadata = error.get("metadata")  # OpenRouter: what the provider behind it said
+    raw = metadata.get("raw") if isinstance(metadata, dict) else None
+    said = (error.get("message"), error.get("detail"), raw)
+    return "\n".join(words for words in said if isinstance(words, str))
+
+
+def _inner_status(error: object) -> int | None:
+    if not isinstance(error, dict):
+        return None
+    for key in ("status_code", "code", "status"):
+        value: Any = error.get(key)
+        if isinstance(value, str) and value.isdecimal():
+            value = int(value[:4])
+        if isinstance(value, int) and 400 <= value <= 599:
+            return value
+    for key in ("code", "type"):
+        value = error.get(key)
+        if isinstance(value, str) and value in _STATUS_OF_NAME:
+            return _STATUS_OF_NAME[value]
+    return None
+
+
+def _number(value: str | None) -> float | None:
+    try:
+        number = float(value or "")
+    except ValueError:
+        return None
+    return number if math.isfinite(number) and number >= 0 else None

@@ -1,0 +1,161 @@
+"""Reads one Chat Completions message in neutral words: roles, parts, calls, reasoning, events.
+
+Owns: where servers put what a message says. Must never know: what of it is stored or sent.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+from typing import Any, Final
+
+from .. import rawjson
+from ..messages import Audio, Document, Image, Message, Part, Role, Text, ToolCall
+from ._render import read_event, read_text
+
+__all__ = ["as_dict", "as_str", "call_of", "is_hollow", "read_entry", "spoken"]
+
+_ROLES: Final[Mapping[str, Role]] = {
+    "system": "system",
+    "developer": "system",
+    "assistant": "assistant",
+    "tool": "tool",
+    "function": "tool",
+}
+
+
+def read_entry(entry: bytes) -> Message:
+    """Read one stored entry as a neutral message. Parts of unknown kinds stand in `raw` only.
+
+    Raises:
+        ValueError: The entry is not a JSON object.
+    """
+    view = rawjson.loads(entry)
+    if not isinstance(view, dict):
+        raise ValueError("a stored entry of the 'openai' wire is not a JSON object")
+    role = _ROLES.get(as_str(view.get("role")), "user")
+    parts = _parts(view.get("content"), as_user=role == "user")
+    if role == "user" and len(parts) == 1 and isinstance(parts[0], Text):
+        event = read_event(parts[0].text)
+        if event is not None:
+            return Message(
+                role="user",
+                parts=(Text(event.text),),
+                is_event=True,
+                topic=event.topic,
+                event_id=event.id,
+                raw=entry,
+            )
+    if role == "assistant" and not parts and (refusal := as_str(view.get("refusal"))):
+        parts = (Text(refusal),)
+    tool_calls = view.get("tool_calls")
+    return Message(
+        role=role,
+        parts=parts,
+        tool_calls=tuple(map(call_of, map(as_dict, tool_calls))) if isinstance(tool_calls, list) else (),
+        tool_call_id=as_str(view.get("tool_call_id")) if role == "tool" else None,
+        reasoning=spoken(view)[1] if role == "assistant" else "",
+        raw=entry,
+    )
+
+
+def _parts(content: Any, *, as_user: bool) -> tuple[Part, ...]:
+    text = read_text if as_user else Text
+    if isinstance(content, str):
+        return (text(content),) if content else ()
+    parts: list[Part] = []
+    for part in content if isinstance(content, list) else ():
+        match as_dict(part):
+            case {"type": "text", "text": str(words)} | {"type": "refusal", "refusal": str(words)}:
+                parts.append(text(words))
+            case {"type": "image_url", "image_url": {"url": str(url)} as image}:
+                media_type, data = _data_url(url, "image/png")
+                detail = as_str(image.get("detail")) or None
+                where = None if data is not None else url
+                parts.append(Image(media_type=media_type, data=data, url=where, detail=detail))
+            case {"type": "file", "file": {"file_data": str(url)} as file}:
+                media_type, data = _data_url(url, "application/pdf")
+                name = as_str(file.get("filename")) or None
+                parts.append(Document(media_type=media_type, data=data, name=name))
+            case {"type": "input_audio", "input_audio": {"data": str(encoded)} as audio}:
+                media_type = "audio/mpeg" if audio.get("format") == "mp3" else "audio/wav"
+                parts.append(Audio(media_type=media_type, data=_decoded(encoded)))
+    return tuple(parts)
+
+
+def _data_url(url: str, fallback: str) -> tuple[str, bytes | None]:
+    head, comma, encoded = url.partition(",")
+    if not comma or not head.startswith("data:"):
+        return fallback, None
+    return head[5:].partition(";")[0] or fallback, _decoded(encoded)
+
+
+def _decoded(encoded: str) -> bytes | None:
+    try:
+        return base64.b64decode(encoded)
+    except (binascii.Error, ValueError):
+        return None
+
+
+# ----------------------------------------------------------------------- what an assistant's says
+
+
+def spoken(view: Mapping[str, Any]) -> tuple[str, str]:
+    """Text and reasoning of a message; both may be spread over content parts (Mistral)."""
+    content = view.get("content")
+    if isinstance(content, str):
+        return content, _reasoning(view)
+    text, thoughts = [], []
+    for part in content if isinstance(content, list) else ():
+        match as_dict(part):
+            case {"type": "text", "text": str(words)} | {"type": "refusal", "refusal": str(words)}:
+                text.append(words)
+            case {"type": "thinking", "thinking": list(pieces)}:
+                thoughts += [as_str(as_dict(piece).get("text")) for piece in pieces]
+            case {"type": "thinking", "thinking": str(words)}:
+                thoughts.append(words)
+    return "".join(text), "".join(thoughts) or _reasoning(view)
+
+
+def _reasoning(view: Mapping[str, Any]) -> str:
+    for key in ("reasoning_content", "reasoning"):
+        if words := as_str(view.get(key)):
+            return words
+    details = view.get("reasoning_details")
+    pieces = [as_dict(piece) for piece in details] if isinstance(details, list) else []
+    return "".join(as_str(piece.get("text")) or as_str(piece.get("summary")) for piece in pieces)
+
+
+def call_of(view: Mapping[str, Any]) -> ToolCall:
+    """Read one tool call. Function and custom tools differ in where name and arguments stand."""
+    custom = as_dict(view.get("custom"))
+    is_custom = not is_hollow(custom) and is_hollow(view.get("function"))
+    body, written = (custom, "input") if is_custom else (as_dict(view.get("function")), "arguments")
+    arguments = body.get(written)
+    if arguments is not None and not isinstance(arguments, str):  # a server that sends an object
+        arguments = rawjson.dumps(arguments).decode()
+    return ToolCall(
+        id=as_str(view.get("id")),
+        name=as_str(body.get("name")),
+        arguments=arguments or "",
+        kind="custom" if is_custom else "function",
+    )
+
+
+def is_hollow(value: Any) -> bool:
+    """Whether a value is a placeholder: null, empty, zero, or an object of nothing but such."""
+    return all(map(is_hollow, value.values())) if isinstance(value, dict) else not value
+
+
+# --------------------------------------------------------------------------------------- tolerance
+
+
+def as_str(value: Any) -> str:
+    """The value if it is a string, else an empty one."""
+    return value if isinstance(value, str) else ""
+
+
+def as_dict(value: Any) -> dict[str, Any]:
+    """The value if it is an object, else an empty one."""
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,349 @@
+"""Reads a Chat Completions response into a reply.
+
+Owns: what of an answer is stored, changed or left out. Must never know: a request, a stream's events.
+
+An answer is stored as the provider's bytes. The exceptions, all of them:
+
+========================== ============================= =============================================
+in the message             when                          because
+========================== ============================= =============================================
+raw newlines               between tokens                an entry is one line
+``annotations``            always                        no request type has it; 427 of 427 were empty
+``refusal``                null or empty                 it says nothing; 436 of 436 were
+``audio``                  without an id                 a server without sound sent it hollow
+``audio``                  becomes ``{"id": …}``         the request type has the id only
+``function_call``          hollow                        deprecated, never asked for; 6 of 6 were
+``tool_calls``             null or ``[]``                OpenAI refuses an empty list
+``tool_calls[].custom``    hollow                        some servers send it beside ``function``
+``tool_calls[].function``  hollow, beside ``custom``     the same the other way round
+``tool_calls[].index``     families openai and azure     no request type has it; Mistral's clients keep it
+``tool_calls[].id``        missing, empty or repeated    results could not be paired; a digest replaces it
+name of a call             not ``[a-zA-Z0-9_-]{1,64}``   every later request would be refused
+``content``                null or missing, no calls     the next request would be refused; now ``""``
+``role``                   null or missing               the same; now ``"assistant"``
+========================== ============================= =============================================
+
+*Hollow* is null, empty, or an object whose members are all hollow or zero. The counts are of recorded
+answers from a dozen hosts, as of 2026-11. Keys not named here (``reasoning``, ``reasoning_content``,
+``reasoning_details``, ``extra_content``, any unknown one) stay as they came.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal
+
+import msgspec
+
+from .. import rawjson
+from ..messages import ToolCall, Usage
+from ._faults import fault_of_error
+from ._openai_chat_message import as_dict, as_str, call_of, is_hollow, spoken
+from ._render import plain
+from .base import ProtocolFault, Reply
+
+__all__ = [
+    "FIRST_PARTY",
+    "Answer",
+    "error_fault",
+    "read_body",
+    "reply_of",
+    "usage_of",
+    "with_call_ids",
+    "without_calls",
+]
+
+FIRST_PARTY: Final = frozenset({"openai", "azure"})
+"""Families whose servers hold requests to the published request type."""
+
+WIRE_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+"""Function names that the wire takes, as its reference has them."""
+
+_CALLS_CUT_BY: Final = frozenset({"length", "content_filter"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The parts of a response that matter, not yet read: `message` is the raw object of choice 0."""
+
+    message: bytes = field(repr=False)
+    finish_reason: str = ""
+    usage: Any = None
+    model: str = ""
+    id: str = ""
+
+
+# ------------------------------------------------------------------------------------- the envelope
+
+
+def read_body(body: bytes) -> Answer:
+    """Cut the answer out of a unary response.
+
+    Raises:
+        ProtocolFault: The body is not a chat completion; its `fault` says what to make of it.
+    """
+    try:
+        completion = _completion(body)
+    except rawjson.RawJSONError as problem:
+        raise ProtocolFault(f"the answer is not a chat completion: {_shape(body)}") from problem
+    if completion.error:
+        raise error_fault(completion.error)
+    choice = completion.choices[0] if completion.choices else _Choice()
+    if choice.error:  # OpenRouter: the provider behind it failed
+        raise error_fault(choice.error)
+    message = bytes(choice.message)
+    if not message.startswith(b"{"):
+        raise ProtocolFault("the answer is not a chat completion: it holds no message")
+    return Answer(
+        message=message,
+        finish_reason=choice.finish_reason or "",
+        usage=completion.usage,
+        model=completion.model or "",
+        id=completion.id or "",
+    )
+
+
+class _Choice(msgspec.Struct):
+    message: msgspec.Raw = msgspec.Raw(b"null")
+    finish_reason: str | None = None
+    error: Any = None
+
+
+class _Completion(msgspec.Struct):
+    choices: list[_Choice] | None = None
+    usage: Any = None
+    model: str | None = None
+    id: str | None = None
+    error: Any = None
+
+
+_COMPLETION: Final = msgspec.json.Decoder(_Completion)
+
+
+def _completion(body: bytes) -> _Completion:
+    """Read the envelope in one pass; piece by piece where a member is of an unusual type."""
+    try:
+        return _COMPLETION.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        pass
+    envelope = rawjson.members(body)
+    choices = envelope.get("choices", b"null")
+    return _Completion(
+        choices=[_choice(raw) for raw in rawjson.items(choices)[:1]] if choices.startswith(b"[") else None,
+        usage=_loads(envelope, "usage"),
+        model=as_str(_loads(envelope, "model")),
+        id=as_str(_loads(envelope, "id")),
+        error=_loads(envelope, "error"),
+    )
+
+
+def _choice(raw: bytes) -> _Choice:
+    choice = rawjson.members(raw)
+    return _Choice(
+        message=msgspec.Raw(choice.get("message", b"null")),
+        finish_reason=as_str(_loads(choice, "finish_reason")),
+        error=_loads(choice, "error"),
+    )
+
+
+def error_fault(error: object) -> ProtocolFault:
+    """The finding for an error object inside a 200 answer."""
+    fault = fault_of_error(error)
+    return ProtocolFault(f"the provider answered 200 with an error ({fault.code or fault.kind})", fault)
+
+
+def _shape(body: bytes) -> str:
+    """What the body is instead, without quoting it."""
+    start = body.lstrip()[:1]
+    if not start:
+        return "it is empty"
+    if start == b"<":
+        return "it is HTML or XML"
+    if start == b"{":
+        return "it has no choice with a message, or is cut off"
+    return "it is not a JSON object"
+
+
+def _loads(envelope: Mapping[str, bytes], key: str) -> Any:
+    return rawjson.loads(envelope[key]) if key in envelope else None
+
+
+# ---------------------------------------------------------------------------------------- the reply
+
+
+def reply_of(answer: Answer, *, family: str) -> Reply:
+    """Read an answer: what is stored of it, what it says, and whether its calls may run.
+
+    Raises:
+        ProtocolFault: The message is not one.
+    """
+    try:
+        view = rawjson.loads(answer.message)
+        entry, calls = _stored(rawjson.one_line(answer.message), view, family, seed=answer.id.encode())
+    except rawjson.RawJSONError as error:
+        raise ProtocolFault("the answer's message cannot be read") from error
+    text, reasoning = spoken(view)
+    refusal = as_str(view.get("refusal"))
+    finish = answer.finish_reason
+    return Reply(
+        entries=(entry,),
+        text=plain(text or refusal),
+        reasoning=plain(reasoning),
+        calls=calls,
+        finish_reason=finish,
+        stop=_stop(finish, refusal),
+        run_calls=bool(calls) and finish not in _CALLS_CUT_BY and not refusal,
+        usage=usage_of(answer.usage),
+        model=answer.model,
+        id=answer.id,
+    )
+
+
+def _count(value: Any) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+
+
+def _stop(finish: str, refusal: str) -> Literal["end", "length", "refusal"]:
+    if finish == "length":
+        return "length"
+    # Any other word, or none, ends a reply: servers have their own, and "stop" with calls is recorded.
+    return "refusal" if refusal or finish == "content_filter" else "end"
+
+
+def usage_of(usage: object) -> Usage:
+    """Read a usage object; whatever is missing or not a count is 0. Counts one request."""
+    root = as_dict(usage)
+    prompt = as_dict(root.get("prompt_tokens_details"))
+    completion = as_dict(root.get("completion_tokens_details"))
+    return Usage(
+        input_tokens=_count(root.get("prompt_tokens")),
+        cached_input_tokens=_count(prompt.get("cached_tokens"))
+        or _count(root.get("prompt_cache_hit_tokens"))  # DeepSeek
+        or _count(root.get("num_cached_tokens")),  # Mistral
+        cache_write_tokens=_count(prompt.get("cache_write_tokens")),
+        output_tokens=_count(root.get("completion_tokens")),
+        reasoning_tokens=_count(completion.get("reasoning_tokens")),
+        requests=1,
+    )
+
+
+# ------------------------------------------------------------------------------------ what is stored
+
+
+def _has_no_id(value: Any) -> bool:
+    return not as_str(as_dict(value).get("id"))
+
+
+_LEFT_OUT: Final[Mapping[str, Callable[[Any], bool]]] = {
+    "annotations": lambda _: True,
+    "refusal": is_hollow,
+    "audio": _has_no_id,
+    "function_call": is_hollow,
+    "tool_calls": is_hollow,
+}
+
+
+def _stored(entry: bytes, view: Any, family: str, *, seed: bytes) -> tuple[bytes, tuple[ToolCall, ...]]:
+    left_out = {key for key, applies in _LEFT_OUT.items() if key in view and applies(view[key])}
+    if left_out:
+        entry = rawjson.without(entry, left_out)
+    calls: tuple[ToolCall, ...] = ()
+    changed: dict[str, bytes] = {}
+    if "tool_calls" in view and "tool_calls" not in left_out:
+        calls, edits = _calls(view["tool_calls"], family, seed + entry)
+        if any(edits):
+            raws = rawjson.items(rawjson.members(entry)["tool_calls"])
+            changed["tool_calls"] = _list([edit.apply(raw) for edit, raw in zip(edits, raws, strict=True)])
+    has_audio = "audio" in view and "audio" not in left_out
+    if has_audio:
+        changed["audio"] = rawjson.dumps({"id": view["audio"]["id"]})
+    if not calls and not has_audio and view.get("content") is None:
+        changed["content"] = b'""'
+    if not view.get("role"):
+        changed["role"] = b'"assistant"'
+    return (rawjson.replaced(entry, changed) if changed else entry), calls
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _CallEdit:
+    """What has to change in one stored call; false if nothing has."""
+
+    kind: Literal["function", "custom"]
+    id: str | None = None
+    name: str | None = None
+    cut: frozenset[str] = frozenset()
+
+    def __bool__(self) -> bool:
+        return bool(self.id is not None or self.name is not None or self.cut)
+
+    def apply(self, raw: bytes) -> bytes:
+        raw = rawjson.without(raw, self.cut)
+        put = {} if self.id is None else {"id": rawjson.dumps(self.id)}
+        if self.name is not None:
+            body = rawjson.members(raw).get(self.kind, b"null")
+            body = body if body.startswith(b"{") else b'{"arguments":"{}"}'
+            put[self.kind] = rawjson.replaced(body, {"name": rawjson.dumps(self.name)})
+        return rawjson.replaced(raw, put) if put else raw
+
+
+def _calls(views: Any, family: str, seed: bytes) -> tuple[tuple[ToolCall, ...], list[_CallEdit]]:
+    if not isinstance(views, list) or not all(isinstance(view, dict) for view in views):
+        raise ProtocolFault("the answer's tool calls are not a list of objects")
+    calls: list[ToolCall] = []
+    edits: list[_CallEdit] = []
+    seen: set[str] = set()
+    for position, view in enumerate(views):
+        call = call_of(view)
+        made = None
+        if not call.id or call.id in seen:
+            made = "call_" + hashlib.sha256(seed + str(position).encode()).hexdigest()[:24]
+            call = replace(call, id=made)
+        seen.add(call.id)
+        calls.append(call)
+        other = "custom" if call.kind == "function" else "function"
+        cut = {other} if other in view and is_hollow(view[other]) else set()
+        if "index" in view and family in FIRST_PARTY:
+            cut.add("index")
+        edits.append(_CallEdit(kind=call.kind, id=made, name=_clean_name(call.name), cut=frozenset(cut)))
+    return tuple(calls), edits
+
+
+def _clean_name(name: str) -> str | None:
+    """A name that the wire takes in place of one that it would refuse; None if it takes this one."""
+    if WIRE_NAME.fullmatch(name):
+        return None
+    return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64] or "unnamed"
+
+
+def _list(raws: Sequence[bytes]) -> bytes:
+    return b"[" + b",".join(raws) + b"]"
+
+
+def with_call_ids(reply: Reply, ids: Sequence[str]) -> Reply:
+    """The reply with its calls' ids replaced in order; ValueError unless there is one id for each call."""
+    calls = tuple(replace(call, id=id) for call, id in zip(reply.calls, ids, strict=True))
+    if calls == reply.calls:
+        return reply
+    (entry,) = reply.entries
+    raws = rawjson.items(rawjson.members(entry)["tool_calls"])
+    edits = (_CallEdit(kind=call.kind, id=call.id) for call in calls)
+    renamed = _list([edit.apply(raw) for edit, raw in zip(edits, raws, strict=True)])
+    return replace(reply, entries=(rawjson.replaced(entry, {"tool_calls": renamed}),), calls=calls)
+
+
+def without_calls(reply: Reply) -> Reply:
+    """The reply with its calls cut out; without any entry if it said nothing else."""
+    if not reply.calls:
+        return reply
+    entries = tuple(rawjson.without(entry, {"tool_calls"}) for entry in reply.entries) if reply.text else ()
+    # Null content was fine beside calls; alone, as beside a refusal's text, it would be refused.
+    entries = tuple(
+        rawjson.replaced(entry, {"content": b'""'})
+        if rawjson.members(entry).get("content", b"null") == b"null"
+        else entry
+        for entry in entries
+    )
+    return replace(reply, entries=entries, calls=(), run_calls=False)

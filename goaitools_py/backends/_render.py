@@ -1,0 +1,126 @@
+"""How the library's own words look inside a conversation: events, context blocks, user text beside them.
+
+Owns: the delimiters, what escapes them, and reading them back. Must never know: any provider's JSON.
+
+::
+
+    <app-event topic="score" id="e-17">          <app-context>
+    Ada reached Harrogate Theatre: +50 points    12:04, the station, 250 points
+    </app-event>                                 </app-context>
+
+Text inside a block has ``&``, ``<`` and ``>`` escaped, so a block ends where it seems to end. Text of a
+user cannot open or close one, because the ``<`` of every such delimiter in it is escaped; all else that
+a user wrote stays as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+from ..messages import Message, Text
+
+__all__ = [
+    "ContextText",
+    "Event",
+    "context_block",
+    "event_block",
+    "plain",
+    "read_event",
+    "read_text",
+    "user_text",
+    "with_context",
+]
+
+_DELIMITER = re.compile(r"<(?=/?app-(?:event|context))", re.IGNORECASE)
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
+_EVENT = re.compile(r'<app-event(?: topic="([^"<]*)")?(?: id="([^"<]*)")?>\n([^<]*)\n</app-event>')
+_CONTEXT = re.compile(r"<app-context>\n[^<]*\n</app-context>")
+
+# "&" first when writing and last when reading back, so that neither touches the other's work.
+_ESCAPES = (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"))
+_ATTRIBUTE_ESCAPES = (*_ESCAPES, ('"', "&quot;"), ("\n", "&#10;"), ("\r", "&#13;"))
+
+
+@dataclass(frozen=True, slots=True)
+class ContextText(Text):
+    """A text part that *is* a context block: already escaped, never escaped again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """What an event block says."""
+
+    text: str
+    topic: str | None
+    id: str | None
+
+
+def plain(text: str) -> str:
+    """Make text encodable: lone surrogates, which no UTF-8 can hold, become U+FFFD.
+
+    Returns the same object in the normal case. Two halves that belong together become their character.
+    """
+    if text.isascii() or not _SURROGATE.search(text):
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def event_block(text: str, *, topic: str | None = None, id: str | None = None) -> str:
+    """Render an event as a delimited block."""
+    attributes = "".join(
+        f' {name}="{_escape(value, _ATTRIBUTE_ESCAPES)}"'
+        for name, value in (("topic", topic), ("id", id))
+        if value is not None
+    )
+    return f"<app-event{attributes}>\n{_escape(text, _ESCAPES)}\n</app-event>"
+
+
+def context_block(text: str) -> str:
+    """Render what changes from turn to turn (clock, score, place) as a delimited block."""
+    return f"<app-context>\n{_escape(text, _ESCAPES)}\n</app-context>"
+
+
+def user_text(text: str) -> str:
+    """Text of a user, unable to imitate a block: in ``<app-event`` and its like ``<`` becomes ``&lt;``.
+
+    Returns the same object in the normal case.
+    """
+    text = plain(text)
+    return _DELIMITER.sub("&lt;", text) if "<" in text else text
+
+
+def with_context(message: Message, context: str) -> Message:
+    """The message with a context block as its first part."""
+    return replace(message, parts=(ContextText(context_block(context)), *message.parts))
+
+
+def read_event(text: str) -> Event | None:
+    """What an event block says, or None if the text is not exactly one."""
+    found = _EVENT.fullmatch(text)
+    if found is None:
+        return None
+    topic, id, body = found.groups()
+    return Event(
+        text=_unescape(body, _ESCAPES),
+        topic=None if topic is None else _unescape(topic, _ATTRIBUTE_ESCAPES),
+        id=None if id is None else _unescape(id, _ATTRIBUTE_ESCAPES),
+    )
+
+
+def read_text(text: str) -> Text:
+    """A user's stored text as a part: a `ContextText` if it is exactly one context block."""
+    return ContextText(text) if _CONTEXT.fullmatch(text) else Text(text)
+
+
+def _escape(text: str, escapes: tuple[tuple[str, str], ...]) -> str:
+    text = plain(text)
+    for char, escaped in escapes:
+        text = text.replace(char, escaped)
+    return text
+
+
+def _unescape(text: str, escapes: tuple[tuple[str, str], ...]) -> str:
+    for char, escaped in reversed(escapes):
+        text = text.replace(escaped, char)
+    return text

@@ -1,0 +1,340 @@
+"""What the engine asks of a provider: a pure `Dialect` for the words, a thin `Backend` for the wire.
+
+Owns: the two protocols and the values that pass between them and the engine.
+Must never know: a particular provider, a socket, an SDK.
+
+A *dialect* is pure: bytes in, values out. It encodes neutral messages as *entries* (one entry is one
+element of the wire's history array, as compact JSON without raw newlines), splices stored entries into
+a request body without parsing them, and cuts a reply's entries out of the response without changing a
+byte that the provider sent. A *backend* posts a finished body and hands the response out as chunks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, runtime_checkable
+
+from ..messages import Message, ToolCall, ToolResult, Usage
+
+__all__ = [
+    "AsyncBackend",
+    "AsyncExchange",
+    "Backend",
+    "BackendError",
+    "Delta",
+    "Dialect",
+    "Exchange",
+    "Fault",
+    "FaultKind",
+    "ModelRequest",
+    "ProtocolFault",
+    "ProviderTool",
+    "Reply",
+    "RequestParts",
+    "ResponseHead",
+    "StreamDecoder",
+    "ToolSpec",
+]
+
+FaultKind = Literal[
+    "unavailable",  # connection, timeout, 408, 409, 5xx
+    "rate_limit",  # 429
+    "auth",  # 401, 403
+    "rejected",  # 400, 404, 413, 422
+    "context",  # the history does not fit into the model's context
+    "protocol",  # 200 with a body that is not a reply
+    "interrupted",  # broke off in the middle of a reply
+]
+
+
+# ----------------------------------------------------------------------------------------- requests
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolSpec:
+    """What the wire has to know about a function tool. `parameters` is a JSON Schema object."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+    strict: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderTool:
+    """A provider-hosted tool, passed through as it is: `raw` is the wire's own JSON object."""
+
+    raw: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestParts:
+    """Everything a request consists of. `history` holds pieces of entries already joined by ``,\\n``;
+    the dialect joins the pieces the same way. `settings` maps `ModelSettings` field names to values
+    that were given (never None). `preamble` and `tools` are what the dialect's own methods returned."""
+
+    model: str
+    history: Sequence[bytes]
+    preamble: bytes = b""
+    tools: bytes = b""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    stream: bool = False
+    cache_key: str | None = None
+    """The conversation's own prompt-cache key, for wires that have one; a setting overrides it."""
+    forbid_tools: bool = False
+    """Send the same tools, but let the model call none (`tool_choice: none`)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRequest:
+    """A finished request. `timeout` is what is left of the turn's deadline in seconds, None without one."""
+
+    path: str
+    body: bytes = field(repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    stream: bool = False
+    timeout: float | None = None
+
+
+# ---------------------------------------------------------------------------------------- responses
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResponseHead:
+    """A 2xx response's status and headers (names in lower case)."""
+
+    status: int
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    request_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """A complete model reply.
+
+    Attributes:
+        entries: What is stored: the provider's bytes, without response-only keys and raw newlines.
+        text: The reply's visible text.
+        calls: Tool calls in order, ids unique within the reply.
+        finish_reason: The provider's own word, "" if it gave none.
+        stop: The neutral meaning: "end", "length", "refusal", "pause" (send again unchanged).
+            A reply with calls that may run has stop "end" whatever its word.
+        run_calls: True if `calls` are complete and may be executed.
+        model: The model that answered, as the provider names it.
+    """
+
+    entries: tuple[bytes, ...] = field(repr=False)
+    text: str = field(default="", repr=False)
+    reasoning: str = field(default="", repr=False)
+    calls: tuple[ToolCall, ...] = ()
+    finish_reason: str = ""
+    stop: Literal["end", "length", "refusal", "pause"] = "end"
+    run_calls: bool = False
+    usage: Usage = field(default_factory=Usage)
+    model: str = ""
+    id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delta:
+    """A piece of a streamed reply."""
+
+    kind: Literal["text", "reasoning"]
+    text: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """What an error answer means. `code` is the provider's error code or type, never its prose."""
+
+    kind: FaultKind
+    code: str = ""
+    retryable: bool = False
+    retry_after: float | None = None
+
+
+class ProtocolFault(Exception):  # noqa: N818
+    """A dialect's finding: a 2xx body that is not a reply, or an error inside a stream.
+
+    Its text must not quote the body. `fault` says what it means for the turn.
+    """
+
+    def __init__(self, message: str, fault: Fault | None = None) -> None:
+        super().__init__(message)
+        self.fault = fault or Fault(kind="protocol", retryable=True)
+
+
+class BackendError(Exception):
+    """A backend's finding: the request got no usable response. The SDK's exception is its ``__cause__``.
+
+    With a `status`, `headers` and `body` are the provider's and the dialect classifies them; without
+    one the transport failed, and `kind` says how.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        kind: FaultKind = "unavailable",
+        status: int | None = None,
+        headers: Mapping[str, str] | None = None,
+        body: bytes = b"",
+        request_id: str | None = None,
+        timed_out: bool = False,
+    ) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.status = status
+        self.headers = headers or {}
+        self.body = body
+        self.request_id = request_id
+        self.timed_out = timed_out
+
+
+class StreamDecoder(Protocol):
+    """Turns the chunks of one event stream into deltas and, at its end, into the reply."""
+
+    def feed(self, chunk: bytes) -> list[Delta]:
+        """Take the next bytes, however they were cut; return what became readable.
+
+        Raises `ProtocolFault` for an error event or an event that is not JSON."""
+        ...
+
+    def finish(self) -> Reply:
+        """The complete reply. Raises `ProtocolFault` (kind "interrupted") without a terminal event."""
+        ...
+
+    @property
+    def partial_text(self) -> str:
+        """Text received so far."""
+        ...
+
+
+# ---------------------------------------------------------------------------------------- protocols
+
+
+class Dialect(Protocol):
+    """One provider wire, as pure functions. This is all a third party writes to add a wire."""
+
+    @property
+    def wire(self) -> str:
+        """The name that locks a state to this wire, such as "openai"."""
+        ...
+
+    @property
+    def family(self) -> str:
+        """The endpoint family, such as "openai", "azure" or a host name; a change of it is a warning."""
+        ...
+
+    def entries(self, messages: Sequence[Message]) -> list[bytes]:
+        """Encode messages that the caller wrote, one entry each."""
+        ...
+
+    def results(self, results: Sequence[ToolResult]) -> list[bytes]:
+        """Encode all results of one exchange, in call order."""
+        ...
+
+    def preamble(self, messages: Sequence[Message]) -> bytes:
+        """Encode the system messages that lead a request but are never stored. b"" for none."""
+        ...
+
+    def tools(self, tools: Sequence[ToolSpec | ProviderTool]) -> bytes:
+        """Encode the tool list in canonical order, byte-equal for equal tools. b"" for none."""
+        ...
+
+    def request(self, parts: RequestParts) -> ModelRequest:
+        """Splice a request together without parsing the history."""
+        ...
+
+    def reply(self, body: bytes) -> Reply:
+        """Read a unary response. Raises `ProtocolFault`."""
+        ...
+
+    def decoder(self) -> StreamDecoder:
+        """A fresh decoder for one streamed response."""
+        ...
+
+    def without_calls(self, reply: Reply) -> Reply:
+        """The reply with its tool calls cut out; its entries are () if nothing worth keeping remains."""
+        ...
+
+    def with_call_ids(self, reply: Reply, ids: Sequence[str]) -> Reply:
+        """The reply with its calls' ids replaced in order, in `calls` and in the stored bytes."""
+        ...
+
+    def view(self, entry: bytes) -> tuple[Message, ...]:
+        """Read one stored entry as neutral messages (`raw` set on each)."""
+        ...
+
+    def fault(self, status: int, headers: Mapping[str, str], body: bytes) -> Fault:
+        """Say what an error answer means."""
+        ...
+
+
+class Exchange(Protocol):
+    """One open response: read it chunk by chunk, then close it."""
+
+    @property
+    def head(self) -> ResponseHead: ...
+
+    def read(self) -> bytes:
+        """The next bytes, b"" at the end. Raises `BackendError` (kind "interrupted")."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class AsyncExchange(Protocol):
+    """As `Exchange`, awaited."""
+
+    @property
+    def head(self) -> ResponseHead: ...
+
+    async def read(self) -> bytes: ...
+
+    async def aclose(self) -> None: ...
+
+
+@runtime_checkable
+class Backend(Protocol):
+    """A provider connection for `Chat`."""
+
+    @property
+    def dialect(self) -> Dialect: ...
+
+    @property
+    def model(self) -> str | None: ...
+
+    @property
+    def max_retries(self) -> int: ...
+
+    @property
+    def context_window(self) -> int | None: ...
+
+    def send(self, request: ModelRequest) -> Exchange:
+        """Post a request; return once 2xx headers are there. Raises `BackendError`. Never retries."""
+        ...
+
+    def close(self) -> None: ...
+
+
+@runtime_checkable
+class AsyncBackend(Protocol):
+    """A provider connection for `AsyncChat`."""
+
+    @property
+    def dialect(self) -> Dialect: ...
+
+    @property
+    def model(self) -> str | None: ...
+
+    @property
+    def max_retries(self) -> int: ...
+
+    @property
+    def context_window(self) -> int | None: ...
+
+    async def asend(self, request: ModelRequest) -> AsyncExchange: ...
+
+    async def aclose(self) -> None: ...

@@ -1,0 +1,121 @@
+"""The backends of the OpenAI wires, as a caller names them.
+
+Owns: what a caller can set about a connection. Must never know: how a request is sent or read.
+
+The SDK is loaded when a backend is made, not when this module is imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .base import AsyncExchange, Dialect, Exchange, ModelRequest
+from .openai_chat import OpenAIChatDialect
+
+__all__ = ["AsyncOpenAIChatBackend", "OpenAIChatBackend"]
+
+_PATH = "/chat/completions"
+
+
+class OpenAIChatBackend:
+    """OpenAI's Chat Completions, or any server that speaks it, for `Chat`.
+
+    Args:
+        model: The model to call unless a turn's settings name one.
+        client: Your own `openai.OpenAI`, used as it is and never closed. An `AzureOpenAI` needs its
+            `azure_deployment`; for Azure's v1 API use `openai.OpenAI` with that base URL.
+        http_client: An `httpx2.Client` or a classic `httpx.Client` to send through, never closed. A classic
+            one keeps its proxies, mounts, authentication and event hooks.
+        base_url: The server, such as "http://127.0.0.1:11434/v1".
+        api_key: The key, or a callable that returns one.
+        context_window: Tokens that fit into the model's context, if you know better than the built-in table.
+        max_retries: How often a turn tries again after a failure that may pass.
+        client_options: Anything else that `openai.OpenAI` takes, such as `organization`, `timeout` (seconds
+            without an answer, within the turn's own deadline) or `default_headers`.
+
+    What is not given is left to the SDK and its environment variables: OPENAI_API_KEY, OPENAI_BASE_URL
+    and so on.
+
+    Raises:
+        ValueError: There is no key.
+        TypeError: `client` or `http_client` cannot be used; the text says what can.
+    """
+
+    def __init__(
+        self,
+        model: str | None = None,
+        *,
+        client: object = None,
+        http_client: object = None,
+        base_url: str | None = None,
+        api_key: str | Callable[[], str] | None = None,
+        context_window: int | None = None,
+        max_retries: int = 2,
+        **client_options: Any,
+    ) -> None:
+        from ._openai_sdk import OpenAIEdge, OpenAIOptions
+
+        options = OpenAIOptions(
+            client=client,
+            http_client=http_client,
+            base_url=base_url,
+            api_key=api_key,
+            client_options=client_options,
+        )
+        self._edge = OpenAIEdge(options, path=_PATH)
+        self.dialect: Dialect = OpenAIChatDialect(self._edge.family)
+        self.model = model
+        self.context_window = context_window
+        self.max_retries = max_retries
+
+    def send(self, request: ModelRequest) -> Exchange:
+        """Post a request; return once 2xx headers are there. Raises `BackendError`. Never retries."""
+        return self._edge.send(request)
+
+    def close(self) -> None:
+        """Close the connections, unless they are your own."""
+        self._edge.close()
+
+
+class AsyncOpenAIChatBackend:
+    """As `OpenAIChatBackend`, for `AsyncChat`: with `openai.AsyncOpenAI` and the async HTTP clients.
+
+    One backend serves any number of event loops; each gets connections of its own. A `client` or
+    `http_client` that you hand in is used as it is, and is good for the loops that it is good for.
+    """
+
+    def __init__(
+        self,
+        model: str | None = None,
+        *,
+        client: object = None,
+        http_client: object = None,
+        base_url: str | None = None,
+        api_key: str | Callable[[], Any] | None = None,
+        context_window: int | None = None,
+        max_retries: int = 2,
+        **client_options: Any,
+    ) -> None:
+        from ._openai_sdk import AsyncOpenAIEdge, OpenAIOptions
+
+        options = OpenAIOptions(
+            client=client,
+            http_client=http_client,
+            base_url=base_url,
+            api_key=api_key,
+            client_options=client_options,
+        )
+        self._edge = AsyncOpenAIEdge(options, path=_PATH)
+        self.dialect: Dialect = OpenAIChatDialect(self._edge.family)
+        self.model = model
+        self.context_window = context_window
+        self.max_retries = max_retries
+
+    async def asend(self, request: ModelRequest) -> AsyncExchange:
+        """Post a request; return once 2xx headers are there. Raises `BackendError`. Never retries."""
+        return await self._edge.asend(request)
+
+    async def aclose(self) -> None:
+        """Close the running loop's connections, unless they are your own; a later call opens new ones."""
+        await self._edge.aclose()

@@ -1,0 +1,311 @@
+"""The OpenAI Chat Completions dialect: neutral values into request bytes, response bytes into replies.
+
+Owns: what a request on this wire looks like. Must never know: a socket, an SDK, a turn.
+
+The body's order is ``model, tools, messages, settings``: servers put tools before messages into the
+prompt they cache, so the order of the bytes is the order in which a cached prefix can grow.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import mimetypes
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+from .. import rawjson
+from ..messages import Audio, Document, Image, Message, Part, Text, ToolCall, ToolResult
+from . import _openai_chat_reply as reading
+from ._faults import http_fault
+from ._openai_chat_message import read_entry
+from ._openai_chat_stream import ChatDecoder
+from ._render import ContextText, event_block, plain, user_text
+from .base import Fault, ModelRequest, ProviderTool, Reply, RequestParts, StreamDecoder, ToolSpec
+
+__all__ = ["OpenAIChatDialect"]
+
+_BETWEEN: Final = b",\n"
+
+_SETTINGS: Final = {
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "reasoning_effort": "reasoning_effort",
+    "stop": "stop",
+    "seed": "seed",
+    "prompt_cache_key": "prompt_cache_key",
+}
+"""Settings whose value goes to the wire as it is, by field of `ModelSettings`."""
+
+_TOOL_CHOICES: Final = frozenset({"auto", "none", "required"})
+
+_AUDIO_FORMATS: Final = {
+    "audio/wav": "wav",
+    "audio/wave": "wav",
+    "audio/x-wav": "wav",
+    "audio/vnd.wave": "wav",
+    "audio/mpeg": "mp3",
+    "audio/mp3": "mp3",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class OpenAIChatDialect:
+    """``POST /chat/completions``, as OpenAI, Azure and many compatible servers speak it.
+
+    Args:
+        family: "openai", "azure", or the host of a compatible server. The first two hold a request to
+            the published type; to the others go `max_tokens` instead of `max_completion_tokens`, and
+            neither a cache key that was not asked for nor `include_obfuscation`.
+    """
+
+    wire: ClassVar[str] = "openai"
+
+    family: str = "openai"
+
+    # ------------------------------------------------------------------------------------ writing
+
+    def entries(self, messages: Sequence[Message]) -> list[bytes]:
+        """Encode messages that the caller wrote, one entry each.
+
+        User text cannot imitate an event or context block (see `_render`). A text of one part is a
+        string, anything else a list of parts. A system message stays ``system``: OpenAI turns it into
+        ``developer`` where a model wants that, and compatible servers know no other name.
+
+        Raises:
+            ValueError: A part that this wire cannot carry: a document or sound by URL, media in a
+                message that is not the user's.
+        """
+        return [rawjson.dumps(_message(message)) for message in messages]
+
+    def results(self, results: Sequence[ToolResult]) -> list[bytes]:
+        """Encode tool results, one message each, in call order.
+
+        This wire's tool messages hold text only: media in a result become a line of text that says so.
+        """
+        return [rawjson.dumps(_tool_message(result.call_id, result.parts)) for result in results]
+
+    def preamble(self, messages: Sequence[Message]) -> bytes:
+        """Encode the system messages that lead a request; b"" for none."""
+        return _BETWEEN.join(self.entries(messages))
+
+    def tools(self, tools: Sequence[ToolSpec | ProviderTool]) -> bytes:
+        """Encode the tool list; b"" for none.
+
+        Functions come first, by name; provider tools follow, by digest of their sorted JSON. The order
+        of a schema's own keys is its author's and is kept: it is the order in which a model reads them.
+        """
+        functions = sorted((tool for tool in tools if isinstance(tool, ToolSpec)), key=lambda tool: tool.name)
+        hosted = (_sorted_json(tool.raw) for tool in tools if isinstance(tool, ProviderTool))
+        encoded = [rawjson.dumps(_function(tool)) for tool in functions]
+        encoded += sorted(hosted, key=lambda raw: hashlib.sha256(raw).digest())
+        return b"[" + b",".join(encoded) + b"]" if encoded else b""
+
+    def request(self, parts: RequestParts) -> ModelRequest:
+        """Splice a request together; the history is joined, never parsed.
+
+        Raises:
+            ValueError: A setting that this wire does not have, or an `extra_body` that would replace
+                the history or the way of answering.
+        """
+        settings = dict(parts.settings)
+        headers = settings.pop("extra_headers", {})
+        extra = settings.pop("extra_body", {})
+        for key in ("messages", "stream"):
+            if key in extra:
+                raise ValueError(f"extra_body cannot replace {key!r}: the chat writes it itself")
+        values = self._settings(settings, parts)
+        if parts.stream:
+            values["stream"] = True
+            values["stream_options"] = self._stream_options()
+        members = {"model": rawjson.dumps(parts.model), "tools": parts.tools, "messages": b""}
+        members |= {key: rawjson.dumps(value) for key, value in (values | dict(extra)).items()}
+        return ModelRequest(
+            path="/chat/completions",
+            body=_body(members, (parts.preamble, *parts.history)),
+            headers=dict(headers),
+            stream=parts.stream,
+        )
+
+    def _settings(self, settings: dict[str, Any], parts: RequestParts) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        is_first_party = self.family in reading.FIRST_PARTY
+        if parts.cache_key is not None and is_first_party:
+            values["prompt_cache_key"] = parts.cache_key
+        for name, value in settings.items():
+            if name == "max_output_tokens":
+                values["max_completion_tokens" if is_first_party else "max_tokens"] = value
+            elif name in ("tool_choice", "parallel_tool_calls"):
+                if parts.tools:  # without tools OpenAI refuses both
+                    values[name] = _tool_choice(value) if name == "tool_choice" else value
+            elif name in _SETTINGS:
+                values[_SETTINGS[name]] = value
+            elif name != "model":
+                raise ValueError(
+                    f"the 'openai' wire has no setting {name!r}; send a server's own by extra_body"
+                )
+        if parts.forbid_tools and parts.tools:
+            values["tool_choice"] = "none"
+        return values
+
+    def _stream_options(self) -> dict[str, bool]:
+        options = {"include_usage": True}
+        if self.family == "openai":
+            options["include_obfuscation"] = False  # padding against an eavesdropper inside TLS; costs bytes
+        return options
+
+    # ------------------------------------------------------------------------------------ reading
+
+    def reply(self, body: bytes) -> Reply:
+        """Read a unary response; of several choices the first.
+
+        Raises:
+            ProtocolFault: The body is not a chat completion.
+        """
+        return reading.reply_of(reading.read_body(body), family=self.family)
+
+    def decoder(self) -> StreamDecoder:
+        """A fresh decoder for one streamed response."""
+        return ChatDecoder(self.family)
+
+    def without_calls(self, reply: Reply) -> Reply:
+        """The reply with its tool calls cut out; without any entry if it said nothing else."""
+        return reading.without_calls(reply)
+
+    def with_call_ids(self, reply: Reply, ids: Sequence[str]) -> Reply:
+        """The reply with its calls' ids replaced in order; ValueError unless there is one for each."""
+        return reading.with_call_ids(reply, ids)
+
+    def view(self, entry: bytes) -> tuple[Message, ...]:
+        """Read one stored entry as one neutral message.
+
+        Raises:
+            ValueError: The entry is not a JSON object.
+        """
+        return (read_entry(entry),)
+
+    def fault(self, status: int, headers: Mapping[str, str], body: bytes) -> Fault:
+        """Say what an error answer means."""
+        return http_fault(status, headers, body)
+
+
+# ---------------------------------------------------------------------------------------- messages
+
+
+def _message(message: Message) -> dict[str, Any]:
+    if message.is_event:
+        text = event_block(message.text, topic=message.topic, id=message.event_id)
+        return {"role": "user", "content": text}
+    if message.role == "user":
+        return {"role": "user", "content": _user_content(message.parts)}
+    if message.role == "tool":
+        return _tool_message(message.tool_call_id or "", message.parts)
+    return _spoken(message)
+
+
+def _spoken(message: Message) -> dict[str, Any]:
+    """A system or assistant message: text, and for the assistant tool calls."""
+    if not all(isinstance(part, Text) for part in message.parts):
+        raise ValueError(f"a message of role {message.role!r} holds text only on the 'openai' wire")
+    content = plain(message.text)
+    if not message.tool_calls:
+        return {"role": message.role, "content": content}
+    calls = [_tool_call(call) for call in message.tool_calls]
+    return {"role": message.role, "content": content or None, "tool_calls": calls}
+
+
+def _tool_call(call: ToolCall) -> dict[str, Any]:
+    written = "input" if call.kind == "custom" else "arguments"
+    return {"id": call.id, "type": call.kind, call.kind: {"name": call.name, written: call.arguments}}
+
+
+def _tool_message(call_id: str, parts: Sequence[Part]) -> dict[str, Any]:
+    texts = [plain(part.text) if isinstance(part, Text) else _placeholder(part) for part in parts]
+    content = [{"type": "text", "text": text} for text in texts] if len(texts) > 1 else "".join(texts)
+    return {"role": "tool", "tool_call_id": call_id, "content": content}
+
+
+def _placeholder(part: Image | Document | Audio) -> str:
+    return f"[{type(part).__name__.lower()} {part.media_type}: this provider's tool results hold text only]"
+
+
+def _user_content(parts: Iterable[Part]) -> str | list[dict[str, Any]]:
+    content = [_part(part) for part in parts]
+    if len(content) == 1 and content[0]["type"] == "text":
+        text: str = content[0]["text"]
+        return text
+    return content
+
+
+def _part(part: Part) -> dict[str, Any]:
+    match part:
+        case ContextText():
+            return {"type": "text", "text": part.text}
+        case Text():
+            return {"type": "text", "text": user_text(part.text)}
+        case Image():
+            image = {"url": plain(part.url) if part.url is not None else _data_url(part)}
+            detail = {"detail": part.detail} if part.detail else {}
+            return {"type": "image_url", "image_url": image | detail}
+        case Document():
+            name = part.name or "document" + (mimetypes.guess_extension(part.media_type) or "")
+            return {"type": "file", "file": {"filename": plain(name), "file_data": _data_url(part)}}
+        case Audio():
+            if (audio_format := _AUDIO_FORMATS.get(part.media_type)) is None:
+                raise ValueError(f"the 'openai' wire takes WAV and MP3 sound, not {part.media_type}")
+            _check_data(part)
+            return {"type": "input_audio", "input_audio": {"data": part.base64(), "format": audio_format}}
+
+
+def _data_url(part: Image | Document) -> str:
+    _check_data(part)
+    return f"data:{part.media_type};base64,{part.base64()}"
+
+
+def _check_data(part: Image | Document | Audio) -> None:
+    if part.data is None:
+        kind = type(part).__name__
+        raise ValueError(f"the 'openai' wire takes no {kind} by URL; read it and use {kind}.from_bytes(...)")
+
+
+# ------------------------------------------------------------------------------- tools and the body
+
+
+def _function(tool: ToolSpec) -> dict[str, Any]:
+    function: dict[str, Any] = {
+        "name": tool.name,
+        "description": plain(tool.description),
+        "parameters": dict(tool.parameters),
+    }
+    if tool.strict:
+        function["strict"] = True
+    return {"type": "function", "function": function}
+
+
+def _sorted_json(raw: Mapping[str, Any]) -> bytes:
+    return json.dumps(dict(raw), sort_keys=True, separators=(",", ":")).encode()
+
+
+def _tool_choice(choice: str) -> str | dict[str, Any]:
+    return choice if choice in _TOOL_CHOICES else {"type": "function", "function": {"name": choice}}
+
+
+def _body(members: Mapping[str, bytes], history: Iterable[bytes]) -> bytes:
+    """Write the body with one join; a member without a value is left out."""
+    pieces: list[bytes] = []
+    for key, value in members.items():
+        if key == "messages":
+            pieces += (b',"messages":[', *_spliced(history), b"]")
+        elif value:
+            pieces += (b",", rawjson.dumps(key), b":", value)
+    pieces[0] = b"{"
+    return b"".join((*pieces, b"}"))
+
+
+def _spliced(pieces: Iterable[bytes]) -> list[bytes]:
+    spliced: list[bytes] = []
+    for piece in pieces:
+        if piece:
+            spliced += (_BETWEEN, piece)
+    return spliced[1:]

@@ -1,0 +1,155 @@
+"""The calls of one reply: every one gets its result, through the journal, in call order.
+
+Owns: which calls start, when, and what each result becomes. Must never know: threads, tasks, or a wire.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from . import journal
+from .errors import ToolFailedError
+from .events import ToolFinished, ToolStarted
+from .flow import AwaitTool, CallTool, Emit, Flow, ToolDone
+from .ledger import Ledger
+from .messages import Text, ToolRecord
+from .state import JournalCall
+from .tools import BadArguments, Tool, ToolContext
+
+__all__ = ["run_calls"]
+
+
+def run_calls(ledger: Ledger, tools: Mapping[str, Tool[..., Any]], *, allowed: int | None) -> Flow[bool]:
+    """Give every call of the journal its result. False if none of them could be run.
+
+    A call that a process started before it died is in doubt: it is not started again, and the model is
+    told that its outcome is unknown. A tool that fails does not stop the others.
+
+    Args:
+        ledger: The turn's books.
+        tools: By name, what may be called.
+        allowed: How many calls may still start; None for any number. The rest is flagged `not_run`.
+
+    Raises:
+        ToolFailedError: A tool raised `AbortTurn`, or raised and `tool_errors` is "raise".
+    """
+    queue: list[tuple[int, Tool[..., Any], dict[str, Any]]] = []
+    for index, call in enumerate(_calls(ledger)):
+        if call.state == "started":
+            yield from _done(ledger, index, journal.synthetic(call, "unknown"))
+        elif call.state == "new":
+            bound = _bind(ledger, tools, call)
+            if isinstance(bound, str):
+                refused = replace(call, state="done", flag="error", parts=(Text(bound),))
+                yield from _done(ledger, index, refused)
+            else:
+                queue.append((index, *bound))
+    any_valid = bool(queue)
+    over = [] if allowed is None else queue[allowed:]
+    del queue[len(queue) - len(over) :]
+    running: set[int] = set()
+    aborted = False
+    failure: BaseException | None = None
+    while queue or running:
+        while queue and not aborted and _may_start(ledger, queue[0][1], len(running)):
+            yield from ledger.tick()
+            ledger.check_deadline()
+            index, tool, arguments = queue.pop(0)
+            yield from _start(ledger, index, tool, arguments)
+            running.add(index)
+        if not running:
+            break
+        done: ToolDone = yield AwaitTool()
+        running.discard(done.index)
+        outcome = done.outcome
+        ledger.actions.extend(outcome.actions)
+        call = replace(
+            _calls(ledger)[done.index],
+            state="done",
+            flag=outcome.flag,
+            parts=outcome.parts,
+            started=done.started,
+            seconds=done.seconds,
+        )
+        yield from _done(ledger, done.index, call)
+        aborted = aborted or outcome.abort
+        if outcome.abort or ledger.options.tool_errors == "raise":
+            failure = failure or outcome.exception
+    for index, *_ in (*queue, *over):
+        yield from _done(ledger, index, journal.synthetic(_calls(ledger)[index], "not_run"))
+    if failure is not None:
+        what = "a tool ended the turn" if aborted else f"a tool raised {type(failure).__name__}"
+        raise ledger.error(ToolFailedError, f"{what}; resume(err.state) tells the model") from failure
+    return any_valid
+
+
+def _calls(ledger: Ledger) -> tuple[JournalCall, ...]:
+    opened = ledger.state.open
+    return opened.calls if opened is not None else ()
+
+
+def _bind(
+    ledger: Ledger, tools: Mapping[str, Tool[..., Any]], call: JournalCall
+) -> tuple[Tool[..., Any], dict[str, Any]] | str:
+    """The tool and its arguments, or the text that tells the model what is wrong with the call."""
+    tool = tools.get(call.name)
+    if tool is None:
+        return f"There is no tool of this name. The tools are: {', '.join(sorted(tools)) or 'none'}."
+    try:
+        return tool, tool.bind(call.arguments, ledger.options.deps)
+    except BadArguments as exc:
+        return str(exc)
+
+
+def _may_start(ledger: Ledger, tool: Tool[..., Any], running: int) -> bool:
+    """Tools of the caller's own thread run one after another, the others beside each other."""
+    threads = ledger.options.tool_threads if tool.thread is None else tool.thread
+    inline = not tool.is_async and not threads
+    return not running if inline else running < ledger.options.tool_concurrency
+
+
+def _start(ledger: Ledger, index: int, tool: Tool[..., Any], arguments: dict[str, Any]) -> Flow[None]:
+    """Journal first, then tell the edge: a call that is not in the journal has not started."""
+    call = _calls(ledger)[index]
+    ledger.state = journal.set_call(ledger.state, index, state="started", started=ledger.now.wall_ms / 1000)
+    yield from ledger.checkpoint()
+    if ledger.listening:
+        yield Emit(ToolStarted(call.id, call.name, ledger.iteration))
+    meta = ledger.state.meta
+    turn = f"{meta.id}-{meta.processed + 1}"
+    opened = ledger.state.open
+    asked = len(opened.iterations) if opened is not None else 0
+    key = f"{turn}/{asked}/{index}/{call.name}/{call.arguments}".encode("utf-8", "replace")
+    context: ToolContext[Any] = ToolContext(
+        deps=ledger.options.deps,
+        call_id=call.id,
+        turn_id=turn,
+        iteration=ledger.iteration,
+        idempotency_key=base64.b32encode(hashlib.sha256(key).digest()[:15]).decode().lower(),
+    )
+    limits = (tool.timeout if tool.timeout is not None else ledger.options.tool_timeout, ledger.left())
+    timeout = min((limit for limit in limits if limit is not None), default=None)
+    yield CallTool(index=index, tool=tool, context=context, arguments=arguments, timeout=timeout)
+
+
+def _done(ledger: Ledger, index: int, call: JournalCall) -> Flow[None]:
+    """Write a result into the journal and the log, then tell the listeners."""
+    ledger.state = journal.put_call(ledger.state, index, call)
+    ledger.record(
+        index,
+        ToolRecord(
+            call=journal.tool_call(call),
+            result="".join(part.text for part in call.parts if isinstance(part, Text)),
+            flag=call.flag,
+            started=call.started or None,
+            seconds=call.seconds,
+            iteration=ledger.iteration,
+        ),
+    )
+    if ledger.listening:
+        yield Emit(ToolFinished(call.id, call.name, ledger.iteration, call.flag, call.seconds))
+    yield from ledger.checkpoint()

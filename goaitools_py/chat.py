@@ -1,0 +1,500 @@
+"""The facade: `Chat`, `AsyncChat` and the handle of a running turn.
+
+Owns: the two colours' meeting point with the user, and the way from options to a turn's plan.
+Must never know: what happens inside a turn. Bodies that both colours need stand in `_Facade`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Generic, Self, TypeAlias, TypeVar
+
+from . import blob as blobs
+from .append import append_messages
+from .backends.base import AsyncBackend, Backend, Dialect
+from .backends.by_name import backend_from_name
+from .blob import PLAIN, Codec
+from .compact import compact_blob
+from .edge import BlockingEdge
+from .engine import Plan, TurnEngine
+from .events import Event, TextDelta
+from .flow import AsyncDriver, AsyncEdge, Driver
+from .inbox import split_preamble
+from .messages import Audio, Document, Image, Message, Text, user
+from .options import ChatOptions, Resolved, check_defaults, given_options, resolve
+from .result import ChatResult, CompactionReport
+from .tools import as_tools, refuse_async
+
+__all__ = ["AsyncChat", "AsyncTurn", "Chat", "State", "Turn"]
+
+State: TypeAlias = bytes | bytearray | memoryview | None
+
+_log = logging.getLogger("goaitools_py")
+_B = TypeVar("_B", Backend, AsyncBackend)
+
+
+class _Facade(ABC, Generic[_B]):
+    """What both chats are: a backend, a codec and default options. No conversation is kept in it."""
+
+    _is_async: bool
+
+    def __init__(
+        self,
+        backend: _B | str,
+        defaults: ChatOptions | None = None,
+        /,
+        *,
+        codec: Codec = PLAIN,
+        **default_fields: Any,
+    ) -> None:
+        self._backend: _B = self._named(backend) if isinstance(backend, str) else self._checked(backend)
+        self._codec = codec
+        given = given_options(defaults, default_fields)
+        check_defaults(given)
+        self._defaults = {"tool_threads": self._is_async, **given}
+        self._default_tools = self._usable_tools(given.get("tools"))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._dialect.wire!r}, model={self._backend.model!r})"
+
+    @property
+    def _dialect(self) -> Dialect:
+        return self._backend.dialect
+
+    @abstractmethod
+    def _named(self, name: str) -> _B:
+        """The backend of a name such as "openai:MODEL"; it connects at its first call."""
+
+    def _checked(self, backend: _B) -> _B:
+        method, other = ("asend", "Chat") if self._is_async else ("send", "AsyncChat")
+        if not hasattr(backend, method):
+            hint = f"; is it one for {other}?" if hasattr(backend, "dialect") else ""
+            raise TypeError(
+                f"{type(self).__name__} needs a backend with {method}(), or a name such as 'openai:MODEL'; "
+                f"got {type(backend).__name__}{hint}"
+            )
+        return backend
+
+    def append_to_state(self, state: State, *messages: Message, binding: Any = None) -> bytes:
+        """Put messages or events into a state without asking a model. Pure: no I/O, no connection.
+
+        Args:
+            state: The conversation's blob, or None for a new one.
+            messages: What to add. It waits, unseen, until the next turn takes it to the model.
+            binding: For sealed codecs: what the blob belongs to.
+
+        Returns:
+            The new blob. Nothing to add, or only seen event ids: the given bytes.
+
+        Raises:
+            StateError: The state cannot be read; it is never overwritten.
+        """
+        return append_messages(
+            _state_bytes(state),
+            [_message(message) for message in messages],
+            self._dialect,
+            codec=self._codec,
+            binding=binding,
+            fresh_id=_fresh_id(),
+            now_ms=time.time_ns() // 1_000_000,
+        )
+
+    def _compact(self, state: State, compactor: Any, dry_run: bool, binding: Any) -> CompactionReport:
+        return compact_blob(
+            _state_bytes(state),
+            compactor if compactor is not None else self._defaults.get("compactor"),
+            self._dialect,
+            codec=self._codec,
+            binding=binding,
+            dry_run=dry_run,
+            now_ms=time.time_ns() // 1_000_000,
+        )
+
+    def _usable_tools(self, tools: Sequence[Any] | None) -> tuple[Any, ...]:
+        found = as_tools(tools or ())
+        if not self._is_async:
+            refuse_async(found)
+        return found
+
+    def _engine(
+        self,
+        state: State,
+        options: ChatOptions | None,
+        fields: Mapping[str, Any],
+        *,
+        stream: bool,
+        resume: bool = False,
+    ) -> tuple[TurnEngine, Resolved]:
+        """Merge the options and make the turn; nothing is called yet."""
+        given = given_options(options, fields)
+        resolved = resolve(self._defaults, given)
+        listening = stream or resolved.on_event is not None
+        preamble, messages = split_preamble(resolved.system, _new_messages(resolved))
+        backend = self._backend
+        plan = Plan(
+            dialect=backend.dialect,
+            options=resolved,
+            codec=self._codec,
+            blob=_state_bytes(state),
+            fresh_id=_fresh_id(),
+            model=backend.model,
+            max_retries=backend.max_retries,
+            context_window=backend.context_window,
+            stream=listening,
+            listening=listening,
+            resume=resume,
+            preamble=preamble,
+            messages=messages,
+            tools=self._usable_tools(resolved.tools) if "tools" in given else self._default_tools,
+        )
+        return TurnEngine(plan), resolved
+
+
+def _fresh_id() -> str:
+    return os.urandom(8).hex()
+
+
+def _state_bytes(state: State) -> bytes:
+    """The state as bytes; b"" starts a conversation. Raises for anything that is not bytes-like."""
+    if state is None:
+        return b""
+    if not isinstance(state, (bytes, bytearray, memoryview)):
+        blobs.peek(state)  # raises: a text names the likely damage, another type is a TypeError
+        raise TypeError(f"state must be bytes, bytearray, memoryview or None, not {type(state).__name__}")
+    return bytes(state)
+
+
+def _message(value: Any) -> Message:
+    if not isinstance(value, Message):
+        raise TypeError(
+            f"messages must be made with user(), system(), assistant() or event(), not {type(value).__name__}"
+        )
+    return value
+
+
+def _new_messages(options: Resolved) -> list[Message]:
+    messages = [_message(message) for message in options.messages or ()]
+    said = options.user
+    if said is None:
+        return messages
+    if isinstance(said, (str, Text, Image, Document, Audio)):
+        messages.append(user(said))
+    elif isinstance(said, Sequence) and not isinstance(said, (bytes, bytearray)):
+        messages.append(user(*said))
+    else:
+        raise TypeError(f"user must be text or a list of parts, not {type(said).__name__}")
+    return messages
+
+
+def _notify(on_event: Callable[[Any], object] | None, event: Event) -> None:
+    """Tell an observer; what it raises is logged by class only, and the turn goes on."""
+    if on_event is None:
+        return
+    try:
+        on_event(event)
+    except Exception as exc:
+        _log.warning("on_event raised %s for %s", type(exc).__name__, type(event).__name__)
+
+
+# --------------------------------------------------------------------------------------------- turns
+
+
+class _Handle:
+    """What both turn handles share: the state at this instant, and the result once there is one."""
+
+    _engine: TurnEngine
+    _steps: Driver[ChatResult] | AsyncDriver[ChatResult]
+    _on_event: Callable[[Any], object] | None
+
+    @property
+    def state(self) -> bytes:
+        """A complete blob of this instant; `Chat.resume` goes on from it."""
+        return self._engine.snapshot()
+
+    def append(self, *messages: Message) -> None:
+        """Add messages to the running turn; its next model call sees them."""
+        self._engine.append(*(_message(message) for message in messages))
+
+    def _finished(self) -> ChatResult:
+        result = self._steps.result
+        if result is None:
+            raise RuntimeError("the turn was given up before its end; turn.state holds what there is")
+        return result
+
+
+class Turn(_Handle):
+    """A turn that runs as it is iterated.
+
+    ``with chat.start(state, user="…") as turn: for event in turn: …`` then ``turn.result()``.
+    """
+
+    def __init__(self, engine: TurnEngine, edge: BlockingEdge, on_event: Any = None) -> None:
+        self._engine = engine
+        self._steps: Driver[ChatResult] = Driver(engine.run(), edge)
+        self._on_event = on_event
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.cancel()
+
+    def __iter__(self) -> Iterator[Event]:
+        while (event := self._steps.step()) is not None:
+            _notify(self._on_event, event)
+            yield event
+
+    def text_deltas(self) -> Iterator[str]:
+        """Only the pieces of visible text, as they arrive."""
+        for event in self:
+            if isinstance(event, TextDelta):
+                yield event.text
+
+    def result(self) -> ChatResult:
+        """Run what is left of the turn and return its result."""
+        for _ in self:
+            pass
+        return self._finished()
+
+    def cancel(self) -> None:
+        """Give the turn up where it stands; `state` stays valid. After its end: nothing happens."""
+        if not self._steps.done:
+            self._steps.close()
+
+
+class AsyncTurn(_Handle):
+    """As `Turn`, with ``async with``, ``async for`` and awaited `result` and `cancel`."""
+
+    def __init__(self, engine: TurnEngine, edge: AsyncEdge, on_event: Any = None) -> None:
+        self._engine = engine
+        self._steps: AsyncDriver[ChatResult] = AsyncDriver(engine.run(), edge)
+        self._on_event = on_event
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.cancel()
+
+    async def __aiter__(self) -> AsyncIterator[Event]:
+        while (event := await self._steps.step()) is not None:
+            _notify(self._on_event, event)
+            yield event
+
+    async def text_deltas(self) -> AsyncIterator[str]:
+        """Only the pieces of visible text, as they arrive."""
+        async for event in self:
+            if isinstance(event, TextDelta):
+                yield event.text
+
+    async def result(self) -> ChatResult:
+        """Run what is left of the turn and return its result."""
+        while (event := await self._steps.step()) is not None:
+            _notify(self._on_event, event)
+        return self._finished()
+
+    async def cancel(self) -> None:
+        """Give the turn up where it stands; `state` stays valid. After its end: nothing happens."""
+        if not self._steps.done:
+            await self._steps.aclose()
+
+
+# --------------------------------------------------------------------------------------------- chats
+
+
+class Chat(_Facade[Backend]):
+    """Stateful chat in plain code. It holds configuration only, so one instance serves every thread.
+
+    Args:
+        backend: A `Backend`, or a name such as "openai:MODEL" or "sim".
+        defaults: Options that hold for every call; single ones may be given by keyword.
+        codec: How blobs are protected; `PLAIN` means "I trust my storage".
+    """
+
+    _is_async = False
+
+    def _named(self, name: str) -> Backend:
+        return backend_from_name(name, is_async=False)
+
+    def chat(self, options: ChatOptions | None = None, /, **fields: Any) -> ChatResult:
+        """One stateless exchange: `chat_with_state` with no state."""
+        return self.chat_with_state(None, options, **fields)
+
+    def chat_with_state(
+        self, state: State, options: ChatOptions | None = None, /, **fields: Any
+    ) -> ChatResult:
+        """Run one turn: ask the model, run its tools, compact if asked, return the reply and the new blob.
+
+        Without any message it answers what was appended and not yet seen.
+
+        Args:
+            state: The blob of the last turn; None or empty starts a conversation. It is never changed.
+            options: `ChatOptions`; every field is also a keyword.
+
+        Returns:
+            A `ChatResult`, which unpacks as ``text, state``.
+
+        Raises:
+            TurnError: The turn began and could not end; its `state` holds everything so far.
+            StateError: The state cannot be read, and `on_bad_state` says to raise.
+            ValueError: There is nothing new to answer.
+        """
+        return self._turn(state, options, fields).result()
+
+    def start(self, state: State, options: ChatOptions | None = None, /, **fields: Any) -> Turn:
+        """The same turn as a handle: lazy, streaming, its state readable at any instant."""
+        return self._turn(state, options, fields, stream=True)
+
+    def resume(
+        self, state: State, answers: None = None, options: ChatOptions | None = None, /, **fields: Any
+    ) -> ChatResult:
+        """Finish a turn that failed or stopped at a checkpoint: finished tool results are kept.
+
+        A call that had started and has no result is in doubt; the model is told that its outcome is
+        unknown. Raises ValueError if the state is complete.
+        """
+        return self._turn(state, options, fields, resume=True).result()
+
+    def run_turns(
+        self, state: State, texts: Sequence[str], options: ChatOptions | None = None, /, **fields: Any
+    ) -> ChatResult:
+        """Say several things one after another; the result is the last turn's."""
+        result = None
+        for text in _some_texts(texts):
+            result = self.chat_with_state(state, options, user=text, **fields)
+            state = result.state
+        assert result is not None
+        return result
+
+    def compact_state(
+        self, state: State, compactor: Any = None, /, *, dry_run: bool = False, binding: Any = None
+    ) -> CompactionReport:
+        """Compact now, outside a turn; the trigger is not asked. The report's `state` is the new blob.
+
+        Raises `CompactionError` if the compactor fails; the given state is as it was.
+        """
+        return self._compact(state, compactor, dry_run, binding)
+
+    def close(self) -> None:
+        """Close the connections that this chat opened."""
+        self._backend.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _turn(
+        self,
+        state: State,
+        options: ChatOptions | None,
+        fields: Mapping[str, Any],
+        *,
+        stream: bool = False,
+        resume: bool = False,
+    ) -> Turn:
+        engine, resolved = self._engine(state, options, fields, stream=stream, resume=resume)
+        edge = BlockingEdge(
+            self._backend,
+            on_checkpoint=resolved.on_checkpoint,
+            threads=resolved.tool_threads,
+            concurrency=resolved.tool_concurrency,
+        )
+        return Turn(engine, edge, resolved.on_event)
+
+
+class AsyncChat(_Facade[AsyncBackend]):
+    """Stateful chat on an event loop: the names and results of `Chat`, awaited.
+
+    One instance serves every task, and several loops. Sync tools run in worker threads unless
+    `tool_threads` is False.
+    """
+
+    _is_async = True
+
+    def _named(self, name: str) -> AsyncBackend:
+        return backend_from_name(name, is_async=True)
+
+    async def chat(self, options: ChatOptions | None = None, /, **fields: Any) -> ChatResult:
+        """One stateless exchange: `chat_with_state` with no state."""
+        return await self.chat_with_state(None, options, **fields)
+
+    async def chat_with_state(
+        self, state: State, options: ChatOptions | None = None, /, **fields: Any
+    ) -> ChatResult:
+        """As `Chat.chat_with_state`, awaited."""
+        return await self._turn(state, options, fields).result()
+
+    def start(self, state: State, options: ChatOptions | None = None, /, **fields: Any) -> AsyncTurn:
+        """As `Chat.start`; the handle is used with ``async with`` and ``async for``."""
+        return self._turn(state, options, fields, stream=True)
+
+    async def resume(
+        self, state: State, answers: None = None, options: ChatOptions | None = None, /, **fields: Any
+    ) -> ChatResult:
+        """As `Chat.resume`, awaited."""
+        return await self._turn(state, options, fields, resume=True).result()
+
+    async def run_turns(
+        self, state: State, texts: Sequence[str], options: ChatOptions | None = None, /, **fields: Any
+    ) -> ChatResult:
+        """As `Chat.run_turns`, awaited."""
+        result = None
+        for text in _some_texts(texts):
+            result = await self.chat_with_state(state, options, user=text, **fields)
+            state = result.state
+        assert result is not None
+        return result
+
+    async def compact_state(
+        self, state: State, compactor: Any = None, /, *, dry_run: bool = False, binding: Any = None
+    ) -> CompactionReport:
+        """As `Chat.compact_state`, awaited."""
+        return self._compact(state, compactor, dry_run, binding)
+
+    async def aclose(self) -> None:
+        """Close the connections that this chat opened."""
+        await self._backend.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def _turn(
+        self,
+        state: State,
+        options: ChatOptions | None,
+        fields: Mapping[str, Any],
+        *,
+        stream: bool = False,
+        resume: bool = False,
+    ) -> AsyncTurn:
+        from .async_edge import AwaitingEdge
+
+        engine, resolved = self._engine(state, options, fields, stream=stream, resume=resume)
+        edge = AwaitingEdge(
+            self._backend, on_checkpoint=resolved.on_checkpoint, threads=resolved.tool_threads
+        )
+        return AsyncTurn(engine, edge, resolved.on_event)
+
+
+def _some_texts(texts: Sequence[str]) -> Sequence[str]:
+    if isinstance(texts, str) or not texts:
+        raise ValueError("run_turns takes a list of at least one text")
+    return texts

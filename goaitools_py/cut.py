@@ -1,0 +1,116 @@
+"""Cutting a state's history: what a compactor sees of it, and the state that follows.
+
+Owns: the way from `ConversationState` to `CompactionRequest` and back. Must never know: when to cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+import msgspec
+
+from .backends.base import Dialect
+from .compaction.base import CompactionRequest, TurnView
+from .compaction.strategies import drop_to
+from .messages import Message
+from .result import CompactionReport
+from .state import ConversationState, TurnRecord, entries_of, rebuild, turn_records, usage_of
+
+__all__ = ["compaction_request", "cut_to", "emergency_turns"]
+
+_CUTS_KEPT = 16
+
+
+def _read(dialect: Dialect, entries: Sequence[bytes]) -> tuple[Message, ...]:
+    return tuple(message for entry in entries for message in dialect.view(entry))
+
+
+def closed_turns(state: ConversationState) -> list[tuple[tuple[bytes, ...], TurnRecord]]:
+    """The closed turns with their entries, oldest first."""
+    turns: list[tuple[tuple[bytes, ...], TurnRecord]] = []
+    for segment in state.segments:
+        entries = entries_of(segment)
+        at = 0
+        for record in turn_records(segment):
+            turns.append((tuple(entries[at : at + record.entries]), record))
+            at += record.entries
+    return turns
+
+
+def _views(state: ConversationState, dialect: Dialect) -> tuple[TurnView, ...]:
+    turns = closed_turns(state)
+    total = sum(len(entry) for entries, _ in turns for entry in entries) or 1
+    per_byte = state.meta.tokens / total if state.meta.tokens else 0.25
+    views: list[TurnView] = []
+    for position, (entries, record) in enumerate(turns):
+        size = sum(len(entry) for entry in entries)
+        views.append(
+            TurnView(
+                position=position,
+                message_count=record.messages,
+                entry_bytes=size,
+                tokens=round(size * per_byte),
+                entries=entries,
+                read=partial(_read, dialect),
+            )
+        )
+    return tuple(views)
+
+
+def compaction_request(state: ConversationState, dialect: Dialect) -> CompactionRequest:
+    """What a compactor may look at. Nothing is parsed before it asks for the turns."""
+    waiting = sum(len(item.entry) for item in state.inbox)
+    size = state.history_bytes()
+    return CompactionRequest(
+        message_count=state.meta.messages,
+        turn_count=state.meta.turns,
+        token_count=(state.meta.tokens or size // 4) + waiting // 4,
+        history_bytes=size,
+        usage=usage_of(state.meta.usage),
+        load_turns=partial(_views, state, dialect),
+    )
+
+
+def cut_to(
+    state: ConversationState, request: CompactionRequest, kept: Sequence[TurnView], *, by: str, at: int
+) -> tuple[ConversationState, CompactionReport]:
+    """The state with only the `kept` turns, and what that changed.
+
+    `at`: milliseconds after the conversation began; it goes into the state's journal of cuts.
+    """
+    turns = closed_turns(state)
+    before = request.turns
+    rebuilt = rebuild(state, [turns[view.position] for view in kept])
+    messages = sum(view.message_count for view in kept)
+    tokens = sum(view.tokens for view in kept)
+    size = sum(view.entry_bytes for view in kept)
+    report = CompactionReport(
+        outcome="compacted",
+        by=by,
+        removed_turns=len(before) - len(kept),
+        removed_messages=state.meta.messages - messages,
+        messages_before=state.meta.messages,
+        messages_after=messages,
+        bytes_before=sum(view.entry_bytes for view in before),
+        bytes_after=size,
+        tokens_before=sum(view.tokens for view in before),
+        tokens_after=tokens,
+    )
+    cut = (at, by[:64], report.removed_turns, report.removed_messages)
+    meta = msgspec.structs.replace(
+        state.meta,
+        messages=messages,
+        turns=len(kept),
+        tokens=tokens,
+        context="",  # the turn that carried it may be gone: say it again
+        cuts=(*state.meta.cuts, cut)[-_CUTS_KEPT:],
+    )
+    return replace(rebuilt, meta=meta), report
+
+
+def emergency_turns(request: CompactionRequest) -> Sequence[TurnView]:
+    """The newest turns that make up at most half of the history's bytes, never fewer than one."""
+    turns = request.turns
+    return drop_to(turns, sum(turn.entry_bytes for turn in turns) // 2, lambda turn: turn.entry_bytes)

@@ -1,0 +1,153 @@
+"""The blocking edge: carries a turn's effects out in plain code.
+
+Owns: the clock, the open response, worker threads for tools. Must never know: why an effect was asked for.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import queue
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from .backends.base import Backend, Exchange
+from .flow import (
+    AwaitTool,
+    CallModel,
+    CallTool,
+    Checkpoint,
+    Clock,
+    Effect,
+    Moment,
+    ReadChunk,
+    Sleep,
+    ToolDone,
+)
+from .tools.call import run_call, timed_out
+
+__all__ = ["BlockingEdge"]
+
+
+class BlockingEdge:
+    """Performs effects one at a time. Sync tools run in this thread, or in workers if `threads`."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        *,
+        on_checkpoint: Callable[[bytes], object] | None = None,
+        threads: bool = False,
+        concurrency: int = 8,
+    ) -> None:
+        self._backend = backend
+        self._on_checkpoint = on_checkpoint
+        self._threads = threads
+        self._concurrency = concurrency
+        self._exchange: Exchange | None = None
+        self._inline: deque[CallTool] = deque()
+        self._workers: ThreadPoolExecutor | None = None
+        self._finished: queue.SimpleQueue[ToolDone] = queue.SimpleQueue()
+        self._running: dict[int, tuple[CallTool, float, float]] = {}
+        self._perform: dict[type, Callable[[Any], Any]] = {
+            Clock: self._clock,
+            CallModel: self._call_model,
+            ReadChunk: self._read_chunk,
+            CallTool: self._call_tool,
+            AwaitTool: self._await_tool,
+            Sleep: self._sleep,
+            Checkpoint: self._checkpoint,
+        }
+
+    def perform(self, effect: Effect) -> Any:
+        """Carry one effect out and return its answer."""
+        return self._perform[type(effect)](effect)
+
+    def close(self) -> None:
+        """Close what is open. Worker threads that still run a tool are left to end by themselves."""
+        self._close_exchange()
+        if self._workers is not None:
+            self._workers.shutdown(wait=False, cancel_futures=True)
+            self._workers = None
+
+    def _clock(self, _: Clock) -> Moment:
+        return Moment(time.time_ns() // 1_000_000, time.monotonic())
+
+    def _sleep(self, effect: Sleep) -> None:
+        time.sleep(effect.seconds)
+
+    def _checkpoint(self, effect: Checkpoint) -> None:
+        if self._on_checkpoint is not None:
+            self._on_checkpoint(effect.blob)
+
+    def _call_model(self, effect: CallModel) -> Any:
+        self._close_exchange()
+        self._exchange = self._backend.send(effect.request)
+        return self._exchange.head
+
+    def _read_chunk(self, _: ReadChunk) -> bytes:
+        if self._exchange is None:
+            return b""
+        chunk = self._exchange.read()
+        if not chunk:
+            self._close_exchange()
+        return chunk
+
+    def _close_exchange(self) -> None:
+        exchange, self._exchange = self._exchange, None
+        if exchange is not None:
+            exchange.close()
+
+    def _call_tool(self, effect: CallTool) -> None:
+        threads = self._threads if effect.tool.thread is None else effect.tool.thread
+        if not threads:
+            self._inline.append(effect)
+            return
+        if self._workers is None:
+            self._workers = ThreadPoolExecutor(self._concurrency, thread_name_prefix="goaitools-tool")
+        self._running[effect.index] = (effect, time.time(), time.monotonic())
+        context = contextvars.copy_context()
+        self._workers.submit(context.run, self._run, effect)
+
+    def _run(self, effect: CallTool) -> None:
+        self._finished.put(self._timed(effect))
+
+    def _timed(self, effect: CallTool) -> ToolDone:
+        started, began = time.time(), time.monotonic()
+        outcome = run_call(effect.tool, effect.context, effect.arguments)
+        return ToolDone(
+            index=effect.index, outcome=outcome, started=started, seconds=time.monotonic() - began
+        )
+
+    def _await_tool(self, _: AwaitTool) -> ToolDone:
+        if self._inline:
+            return self._timed(self._inline.popleft())
+        while True:
+            index, wait = self._next_timeout()
+            try:
+                done = self._finished.get(timeout=wait)
+            except queue.Empty:
+                effect, started, began = self._running.pop(index)
+                return ToolDone(
+                    index=index,
+                    outcome=timed_out(effect.context, effect.timeout),
+                    started=started,
+                    seconds=time.monotonic() - began,
+                )
+            if self._running.pop(done.index, None) is not None:
+                return done
+
+    def _next_timeout(self) -> tuple[int, float | None]:
+        """The running call whose time is up first, and the seconds until then (None: no limit)."""
+        now = time.monotonic()
+        limited = [
+            (began + effect.timeout - now, index)
+            for index, (effect, _, began) in self._running.items()
+            if effect.timeout is not None
+        ]
+        if not limited:
+            return -1, None
+        left, index = min(limited)
+        return index, max(0.0, left)

@@ -1,0 +1,326 @@
+"""The turn, written once: a generator that yields effects.
+
+Owns: the order of things in a turn. Must never know: a socket, a thread, a loop, a clock, or a wire's JSON.
+
+::
+
+    load -> close what was left open -> admit messages to the inbox -> check budget and size
+      ask:        history + open turn + inbox -> CallModel -> ReadChunk… -> reply     (asking)
+      run calls:  journal -> Checkpoint -> CallTool -> AwaitTool -> journal … -> ask  (calling)
+    close the turn -> compact (shrink) -> encode -> ChatResult
+
+`TurnEngine.snapshot` is a complete, resumable blob at every instant: each step replaces one frozen state
+in the turn's books (`ledger`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+import msgspec
+
+from . import inbox, journal, shrink
+from .asking import Voice, ask
+from .backends.base import Reply, ToolSpec
+from .calling import run_calls
+from .errors import (
+    BudgetExceededError,
+    LimitExceededError,
+    StateCorruptError,
+    StateError,
+    StateFormatError,
+    StateInvalidError,
+    StateProviderError,
+    StateSizeError,
+    StateTooLargeError,
+)
+from .events import StateDiscarded, TurnCompleted, TurnStarted
+from .flow import Emit, Flow
+from .ledger import Ledger, Plan
+from .messages import Message
+from .result import ChatResult, Status, WarningCode
+from .state import ConversationState, Meta, digest8, load_state, new_state, soft_limits, usage_of
+from .tools import Tool
+
+__all__ = ["Plan", "TurnEngine"]
+
+INVALID_REPLIES_IN_A_ROW: Final = 3
+
+_STICKY: Final = frozenset(
+    {"reasoning_effort", "thinking_budget_tokens", "max_output_tokens", "temperature", "top_p", "seed"}
+)
+_NOT_STORED: Final = frozenset({"extra_body", "extra_headers"})
+_UNREADABLE: Final = (StateFormatError, StateCorruptError, StateProviderError, StateInvalidError)
+"""What `on_bad_state=None` answers with a fresh conversation; a newer or an unauthentic blob raises."""
+
+
+class TurnEngine:
+    """One turn. `run` is its flow; `snapshot` its state at this instant."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._ledger = Ledger(plan)
+        self._tools: dict[str, Tool[..., Any]] = {}
+        self._result: ChatResult | None = None
+
+    def run(self) -> Flow[ChatResult]:
+        """The turn's flow: yields effects, returns the result, raises typed errors."""
+        ledger = self._ledger
+        yield from ledger.tick()
+        if ledger.options.timeout is not None:
+            ledger.deadline = ledger.now.monotonic + ledger.options.timeout
+        state = self._load()
+        if ledger.discarded is not None and ledger.listening:
+            yield Emit(StateDiscarded(ledger.discarded))
+        voice = self._admit(state)
+        self._check_budget()
+        yield from self._check_size()
+        if ledger.listening:
+            yield Emit(TurnStarted(ledger.state.meta.id))
+        reply, status = yield from self._exchanges(voice)
+        return (yield from self._finish(voice, reply, status))
+
+    def snapshot(self) -> bytes:
+        """A complete blob of this instant; `resume` goes on from it."""
+        return self._result.state if self._result is not None else self._ledger.snapshot()
+
+    def append(self, *messages: Message) -> None:
+        """Put messages into the inbox of the running turn; its next model call takes them along."""
+        self._ledger.state = inbox.admit(self._ledger.state, messages, self._plan.dialect)
+
+    # ----------------------------------------------------------------------------------- the beginning
+
+    def _load(self) -> ConversationState:
+        plan, ledger = self._plan, self._ledger
+        wire = plan.dialect.wire
+        identity = ledger.options.conversation_id or plan.fresh_id
+        fresh = new_state(wire, id=identity, created=ledger.now.wall_ms)
+        if not plan.blob:
+            return fresh
+        try:
+            return load_state(plan.blob, wire=wire, codec=plan.codec, binding=ledger.options.binding)
+        except StateError as exc:
+            exc.blob = exc.blob or plan.blob
+            policy = ledger.options.on_bad_state
+            if plan.resume or policy == "raise" or (policy is None and not isinstance(exc, _UNREADABLE)):
+                raise
+            ledger.discarded = exc
+            ledger.warn("state_discarded", f"the given state could not be used, a fresh one began: {exc}")
+            return fresh
+
+    def _admit(self, state: ConversationState) -> Voice:
+        """Close what an earlier turn left open, take the new messages in, and note what changed."""
+        plan, ledger, dialect = self._plan, self._ledger, self._plan.dialect
+        left_open = state.open is not None and not plan.resume
+        if left_open:
+            state = journal.close_turn(state, dialect)
+            ledger.warn(
+                "turn_closed", "the state held an unfinished turn; it was closed, and a new one began"
+            )
+        ledger.begin(state, closed_a_turn=left_open)
+        messages = list(plan.messages)
+        if ledger.options.context is not None:
+            state, messages = inbox.with_new_context(state, messages, ledger.options.context)
+        state = inbox.admit(state, messages, dialect)
+        if not state.inbox and state.open is None:
+            raise ValueError(
+                "there is nothing to resume: the state is complete; use chat_with_state with a message"
+                if plan.resume
+                else "there is nothing new to answer: pass user=… or messages=…, or append to the state first"
+            )
+        voice = self._voice(state.meta)
+        ledger.state = replace(state, meta=self._marked(state.meta, voice))
+        return voice
+
+    def _voice(self, meta: Meta) -> Voice:
+        """Settings, preamble and tools as they go on the wire."""
+        plan, options = self._plan, self._ledger.options
+        given = {**meta.sticky, **options.settings} if options.sticky_settings else options.settings
+        settings = {name: value for name, value in given.items() if value is not None}
+        model = settings.pop("model", None) or plan.model
+        if not model:
+            raise ValueError(
+                "no model was named: use Chat('openai:MODEL'), a backend with model=…, or ModelSettings(model=…)"
+            )
+        specs = [tool.spec(options.deps) if isinstance(tool, Tool) else tool for tool in plan.tools]
+        for tool, spec in zip(plan.tools, specs, strict=True):
+            if isinstance(tool, Tool) and isinstance(spec, ToolSpec):
+                self._tools[spec.name] = tool
+        return Voice(
+            model=model,
+            preamble=plan.dialect.preamble(plan.preamble) if plan.preamble else b"",
+            tools=plan.dialect.tools(specs) if specs else b"",
+            settings=settings,
+        )
+
+    def _marked(self, meta: Meta, voice: Voice) -> Meta:
+        """The meta with digests of what is not stored; a difference to the last turn is a warning."""
+        marks = {
+            "model": voice.model,
+            "family": self._plan.dialect.family,
+            "preamble": digest8(voice.preamble) if voice.preamble else "",
+            "tools": digest8(voice.tools) if voice.tools else "",
+        }
+        if meta.processed:
+            for name, (code, text) in _CHANGES.items():
+                if getattr(meta, name) != marks[name]:
+                    self._ledger.warn(code, text)
+            if meta.preamble and not marks["preamble"]:
+                self._ledger.warn("preamble_missing", "earlier turns had a preamble, this one has none")
+        sticky = {k: v for k, v in voice.settings.items() if k in _STICKY}
+        if sticky:
+            return msgspec.structs.replace(meta, **marks, sticky={**meta.sticky, **sticky})
+        return msgspec.structs.replace(meta, **marks)
+
+    def _check_budget(self) -> None:
+        limits = self._ledger.options.limits
+        most = limits.conversation_max_tokens if limits is not None else None
+        spent = usage_of(self._ledger.state.meta.total).total_tokens
+        if most is not None and spent >= most:
+            raise self._ledger.error(
+                BudgetExceededError,
+                f"this conversation has used {spent} tokens of its {most}; nothing was sent",
+                drop_input=True,
+            )
+
+    def _check_size(self) -> Flow[None]:
+        """Make sure, before anything is paid for, that the new state will fit."""
+        ledger = self._ledger
+        state, limits = ledger.state, soft_limits(self._plan.codec)
+        waiting = sum(len(item.entry) for item in state.inbox)
+        if (
+            len(self._plan.blob) + waiting < limits.max_blob_bytes
+            and state.history_bytes() + waiting < limits.max_decoded_bytes
+            and state.meta.messages + len(state.inbox) < limits.max_entries
+        ):
+            return
+        while True:
+            try:
+                ledger.encode("in_progress")
+                return
+            except StateTooLargeError as exc:
+                reason = f"the state is beyond {exc.limit_name}={exc.limit}"
+                if not (yield from shrink.emergency_cut(ledger, reason)):
+                    raise ledger.error(StateSizeError, f"{exc}; nothing was sent", drop_input=True) from exc
+
+    # ------------------------------------------------------------------------------------- the exchanges
+
+    def _exchanges(self, voice: Voice) -> Flow[tuple[Reply, Status]]:
+        """Ask, run tools, ask again, until a reply needs nothing more."""
+        ledger = self._ledger
+        limit: str | None = None
+        invalid_in_a_row = 0
+        if not journal.ready(ledger.state):
+            yield from run_calls(ledger, self._tools, allowed=self._calls_left())
+        while True:
+            reply = yield from ask(
+                ledger,
+                voice if ledger.iteration == 0 else voice.after_first(),
+                shrink=lambda: shrink.shrink_for_context(ledger),
+                forbid_tools=limit is not None,
+            )
+            opened = ledger.state.open
+            if opened is None or not opened.calls:
+                return reply, _status(reply, limited=limit is not None)
+            if limit is not None:
+                ledger.state = journal.refuse_calls(ledger.state, "not_run")
+                return reply, "limited"
+            yield from ledger.checkpoint()
+            valid = yield from run_calls(ledger, self._tools, allowed=self._calls_left())
+            invalid_in_a_row = 0 if valid else invalid_in_a_row + 1
+            reached = self._limit_reached(invalid_in_a_row)
+            if reached is not None:
+                code, limit = reached
+                ledger.warn(code, limit)
+                if ledger.options.on_limit == "raise":
+                    raise ledger.error(LimitExceededError, f"{limit}; resume(err.state) goes on")
+
+    def _limit_reached(self, invalid_in_a_row: int) -> tuple[WarningCode, str] | None:
+        ledger, options = self._ledger, self._ledger.options
+        if invalid_in_a_row >= INVALID_REPLIES_IN_A_ROW:
+            return "invalid_tool_calls", f"{invalid_in_a_row} replies in a row held only invalid tool calls"
+        if ledger.iteration >= options.max_iterations:
+            return "limit_reached", f"max_iterations={options.max_iterations} model calls were made"
+        most = options.limits.max_tokens if options.limits is not None else None
+        if most is not None and ledger.usage.total_tokens >= most:
+            return "limit_reached", f"max_tokens={most} of this turn are spent"
+        if self._calls_left() == 0:
+            return "limit_reached", "max_tool_calls of this turn are spent"
+        return None
+
+    def _calls_left(self) -> int | None:
+        limits = self._ledger.options.limits
+        if limits is None or limits.max_tool_calls is None:
+            return None
+        started = sum(1 for record in self._ledger.tool_log if record.started is not None)
+        return max(0, limits.max_tool_calls - started)
+
+    # ------------------------------------------------------------------------------------------ the end
+
+    def _finish(self, voice: Voice, reply: Reply, status: Status) -> Flow[ChatResult]:
+        """Close the turn, compact, encode. A paid reply is always encoded."""
+        ledger = self._ledger
+        facts: dict[str, Any] = {}
+        if status != "complete":
+            facts["status"] = status
+        if settings := {k: v for k, v in voice.settings.items() if k not in _NOT_STORED}:
+            facts["settings"] = settings
+        if ledger.options.metadata:
+            facts["metadata"] = dict(ledger.options.metadata)
+        ledger.state = journal.close_turn(ledger.state, self._plan.dialect, facts=facts)
+        yield from shrink.compact(ledger)
+        blob = yield from self._encode()
+        meta, window = ledger.state.meta, self._plan.context_window
+        self._result = ChatResult(
+            text=reply.text,
+            state=blob,
+            status=status,
+            finish_reason=reply.finish_reason,
+            usage=ledger.usage,
+            total_usage=usage_of(meta.total),
+            iterations=ledger.iteration,
+            actions=tuple(ledger.actions),
+            tool_log=ledger.tool_log,
+            compaction=ledger.report,
+            context_fraction=meta.tokens / window if window else None,
+            warnings=tuple(ledger.warnings),
+            discarded=ledger.discarded,
+            model=reply.model or voice.model,
+            request_ids=tuple(ledger.request_ids),
+        )
+        if ledger.listening:
+            yield Emit(TurnCompleted(self._result))
+        return self._result
+
+    def _encode(self) -> Flow[bytes]:
+        ledger = self._ledger
+        while True:
+            try:
+                return ledger.encode("complete")
+            except StateTooLargeError as exc:
+                reason = f"the state is beyond {exc.limit_name}={exc.limit}"
+                if not (yield from shrink.emergency_cut(ledger, reason)):
+                    raise ledger.error(
+                        StateSizeError, f"{exc}; the reply is in err.text, the whole turn in err.state"
+                    ) from exc
+
+
+def _status(reply: Reply, *, limited: bool) -> Status:
+    if reply.stop == "length":
+        return "truncated"
+    if reply.stop == "refusal":
+        return "refused"
+    return "limited" if limited else "complete"
+
+
+_CHANGES: Final[Mapping[str, tuple[WarningCode, str]]] = {
+    "preamble": (
+        "preamble_changed",
+        "the system preamble differs from the last turn's; use context= for what changes",
+    ),
+    "tools": ("tools_changed", "the tools differ from the last turn's: the prompt cache starts over"),
+    "model": ("model_changed", "the model differs from the last turn's"),
+    "family": ("endpoint_changed", "the endpoint differs from the last turn's"),
+}

@@ -1,0 +1,275 @@
+"""Every error this package raises on purpose, as one tree.
+
+Owns: the classes and what each carries. Must never know: how any of them came about.
+
+::
+
+    GoAIToolsError
+    ├── StateError                    a blob cannot be used            (.blob)
+    │   ├── StateFormatError          not one of our blobs at all
+    │   ├── StateVersionError         written by a newer release
+    │   ├── StateCorruptError         damaged on the way
+    │   ├── StateAuthError            a keyed codec refused it
+    │   ├── StateTooLargeError        beyond a limit                   (.limit, .limit_name)
+    │   ├── StateProviderError        written by another wire          (.expected, .found)
+    │   └── StateInvalidError         decodes, but breaks a rule
+    ├── TurnError                     raised after a turn began        (.state, .pending_input, …)
+    │   ├── ProviderUnavailableError, RateLimitError, AuthenticationError,
+    │   │   ProviderRejectedError, ProviderProtocolError, ContextTooLongError,
+    │   │   StreamInterruptedError
+    │   ├── DeadlineExceededError, LimitExceededError, BudgetExceededError
+    │   └── StateSizeError, ToolFailedError, CheckpointError, StoreCommitError
+    ├── ToolPendingError, TurnConflictError, TurnInProgressError
+    ├── CompactionError
+    └── StoreError
+        ├── StateConflictError
+        └── StoreUnavailableError
+
+Raised by your own tools: `ToolError` (text for the model) and `AbortTurn` (end the turn).
+No text or repr of these holds message content or a key; the provider's own words are on ``__cause__``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .messages import Message, ToolRecord, Usage
+
+__all__ = [
+    "AbortTurn",
+    "AuthenticationError",
+    "BudgetExceededError",
+    "CheckpointError",
+    "CompactionError",
+    "ContextTooLongError",
+    "DeadlineExceededError",
+    "GoAIToolsError",
+    "LimitExceededError",
+    "ProviderProtocolError",
+    "ProviderRejectedError",
+    "ProviderUnavailableError",
+    "RateLimitError",
+    "StateAuthError",
+    "StateConflictError",
+    "StateCorruptError",
+    "StateError",
+    "StateFormatError",
+    "StateInvalidError",
+    "StateProviderError",
+    "StateSizeError",
+    "StateTooLargeError",
+    "StateVersionError",
+    "StoreCommitError",
+    "StoreError",
+    "StoreUnavailableError",
+    "StreamInterruptedError",
+    "ToolError",
+    "ToolFailedError",
+    "ToolPendingError",
+    "TurnConflictError",
+    "TurnError",
+    "TurnInProgressError",
+]
+
+
+class GoAIToolsError(Exception):
+    """Base of every error of this package."""
+
+
+# ------------------------------------------------------------------------------------------ states
+
+
+class StateError(GoAIToolsError):
+    """A state blob cannot be used. `blob` holds the bytes that were given, untouched."""
+
+    def __init__(self, message: str, *, blob: bytes = b"") -> None:
+        super().__init__(message)
+        self.blob = blob
+
+
+class StateFormatError(StateError):
+    """The value is not a state blob; the text names the likely damage."""
+
+
+class StateVersionError(StateError):
+    """The blob was written by a newer release, or uses a suite or compression unknown here."""
+
+
+class StateCorruptError(StateError):
+    """The blob is one of ours, but its bytes were cut or changed."""
+
+
+class StateAuthError(StateError):
+    """A keyed codec refused the blob: wrong key, wrong binding, tampered, expired. One text for all."""
+
+
+class StateTooLargeError(StateError):
+    """The blob, or what it declares to hold, is beyond a limit."""
+
+    def __init__(self, message: str, *, blob: bytes = b"", limit_name: str = "", limit: int = 0) -> None:
+        super().__init__(message, blob=blob)
+        self.limit_name = limit_name
+        self.limit = limit
+
+
+class StateProviderError(StateError):
+    """The blob was written by another provider wire; states do not move between wires."""
+
+    def __init__(self, message: str, *, blob: bytes = b"", expected: str = "", found: str = "") -> None:
+        super().__init__(message, blob=blob)
+        self.expected = expected
+        self.found = found
+
+
+class StateInvalidError(StateError):
+    """The blob decodes, but its content breaks a rule of the format."""
+
+
+# ------------------------------------------------------------------------------------------- turns
+
+
+class TurnError(GoAIToolsError):
+    """Raised after a turn began. Save `state` as you would after a success: nothing is lost.
+
+    Attributes:
+        state: A valid blob; go on from it with ``chat.resume(err.state)``, or with a new message.
+        pending_input: Messages that no model accepted and that are therefore *not* in `state`.
+        text: The last complete reply of the turn, if there was one.
+        partial_text: Text of a reply that broke off; it is not part of the history.
+        usage: What this turn consumed so far.
+        tool_log: Every tool call of this turn with its result.
+        retryable: True if the same call may succeed later.
+        retry_after: Seconds the provider asked to wait, or None.
+        status_code: The provider's HTTP status, or None.
+        request_id: The provider's request id, or None.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        state: bytes = b"",
+        pending_input: tuple[Message, ...] = (),
+        text: str = "",
+        partial_text: str = "",
+        usage: Usage | None = None,
+        tool_log: tuple[ToolRecord, ...] = (),
+        retryable: bool = False,
+        retry_after: float | None = None,
+        status_code: int | None = None,
+        request_id: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        if usage is None:
+            from .messages import Usage
+
+            usage = Usage()
+        self.state = state
+        self.pending_input = pending_input
+        self.text = text
+        self.partial_text = partial_text
+        self.usage = usage
+        self.tool_log = tool_log
+        self.retryable = retryable
+        self.retry_after = retry_after
+        self.status_code = status_code
+        self.request_id = request_id
+
+
+class ProviderUnavailableError(TurnError):
+    """No connection, a timeout, or a 408/409/5xx after retries. Retryable."""
+
+
+class RateLimitError(TurnError):
+    """The provider answered 429 after retries. Retryable; see `retry_after`."""
+
+
+class AuthenticationError(TurnError):
+    """The provider refused the credentials (401, 403)."""
+
+
+class ProviderRejectedError(TurnError):
+    """The provider refused the request (400, 404, 413, 422): the same request will be refused again."""
+
+
+class ProviderProtocolError(TurnError):
+    """The provider said 200, but the body is not a reply. Retryable."""
+
+
+class ContextTooLongError(TurnError):
+    """The history does not fit into the model's context, even after a cut."""
+
+
+class StreamInterruptedError(TurnError):
+    """The reply broke off before its end; `partial_text` holds what came. Retryable."""
+
+
+class DeadlineExceededError(TurnError):
+    """The turn's `timeout` passed. Retryable with `resume`."""
+
+
+class LimitExceededError(TurnError):
+    """A limit of the turn was reached and `on_limit` is "raise"."""
+
+
+class BudgetExceededError(TurnError):
+    """A limit of the conversation is spent; nothing was called."""
+
+
+class StateSizeError(TurnError):
+    """The new blob is beyond the limit even after a cut; `state` and `text` hold the turn all the same."""
+
+
+class ToolFailedError(TurnError):
+    """A tool raised and `tool_errors` is "raise", or it raised `AbortTurn`."""
+
+
+class CheckpointError(TurnError):
+    """`on_checkpoint` raised; no further tool was started."""
+
+
+class StoreCommitError(TurnError):
+    """The turn is complete, but the store did not take it; save `state` yourself."""
+
+
+class ToolPendingError(GoAIToolsError):
+    """The state waits for tool answers; give them to `resume`."""
+
+
+class TurnConflictError(GoAIToolsError):
+    """The same `turn_id` came with other messages."""
+
+
+class TurnInProgressError(GoAIToolsError):
+    """Another process runs a turn on this conversation."""
+
+
+class CompactionError(GoAIToolsError):
+    """A compactor failed in `compact_state`; inside a turn this is a warning instead."""
+
+
+# ------------------------------------------------------------------------------------------ stores
+
+
+class StoreError(GoAIToolsError):
+    """A store could not do what was asked."""
+
+
+class StateConflictError(StoreError):
+    """Somebody else saved a newer version first."""
+
+
+class StoreUnavailableError(StoreError):
+    """The store did not answer."""
+
+
+# ------------------------------------------------------------------------------------ inside tools
+
+
+class ToolError(Exception):
+    """Raise it in a tool: its text goes to the model as the call's error result."""
+
+
+class AbortTurn(Exception):  # noqa: N818 - an instruction, not a fault
+    """Raise it in a tool to end the turn: the call closes as an error, calls not started as not run."""

@@ -1,0 +1,287 @@
+"""Reading a state without a model: what is in it, and the provider's messages out of it and into it.
+
+Owns: `StateInfo`, `History` and the pure functions that make them. Must never know: a backend or an SDK.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from typing import Any
+
+import msgspec
+
+from . import blob as blobs
+from . import journal, rawjson
+from .backends import rules
+from .backends.base import Dialect
+from .backends.dialects import dialect_of
+from .blob import PLAIN, Codec
+from .cut import closed_turns
+from .errors import StateInvalidError
+from .messages import Message, ToolCall, Usage
+from .state import (
+    ConversationState,
+    Iteration,
+    TurnRecord,
+    dump_state,
+    load_state,
+    new_state,
+    rebuild,
+    usage_of,
+)
+
+__all__ = [
+    "History",
+    "HistoryIteration",
+    "HistoryTurn",
+    "StateInfo",
+    "inspect_state",
+    "read_history",
+    "state_from_messages",
+    "state_messages",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateInfo:
+    """What a blob says of itself. Sizes are in bytes; `tokens` estimates the history as the model sees it.
+
+    `status`: "complete", or "in_progress" and "failed" for a turn that `resume` can finish.
+    `cuts`: (when, by what, turns removed, messages removed), the newest last.
+    """
+
+    wire: str
+    endpoint: str
+    model: str
+    conversation_id: str
+    revision: int
+    status: str
+    created_at: datetime
+    updated_at: datetime
+    turns: int
+    turns_processed: int
+    messages: int
+    waiting_messages: int
+    open_calls: int
+    tokens: int
+    usage: Usage
+    total_usage: Usage
+    blob_bytes: int
+    history_bytes: int
+    format_version: int
+    has_preamble: bool
+    has_tools: bool
+    cuts: tuple[tuple[datetime, str, int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryIteration:
+    """One model call of a turn with what went in and what came back."""
+
+    messages: tuple[Message, ...]
+    finish_reason: str
+    usage: Usage
+    started_at: datetime
+    completed_at: datetime
+
+    @property
+    def tool_calls(self) -> tuple[ToolCall, ...]:
+        """The calls that the model made in this iteration."""
+        return tuple(call for message in self.messages for call in message.tool_calls)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryTurn:
+    """One turn: its iterations, and the facts stored with it (status, settings, metadata, flags)."""
+
+    iterations: tuple[HistoryIteration, ...]
+    started_at: datetime
+    facts: Mapping[str, Any] = field(repr=False)
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The turn's messages in order."""
+        return tuple(message for iteration in self.iterations for message in iteration.messages)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """A conversation's turns, oldest first; `waiting` are messages that no model has seen."""
+
+    turns: tuple[HistoryTurn, ...]
+    waiting: tuple[Message, ...] = ()
+
+    def all_messages(self) -> tuple[Message, ...]:
+        """Every message, the waiting ones last."""
+        return (*(message for turn in self.turns for message in turn.messages), *self.waiting)
+
+    def iteration(self, number: int) -> HistoryIteration:
+        """The n-th model call of the conversation, counted from 0. IndexError beyond the end."""
+        every = [iteration for turn in self.turns for iteration in turn.iterations]
+        return every[number]
+
+
+def _when(created: int, ms: int) -> datetime:
+    try:
+        return datetime.fromtimestamp(created / 1000, UTC) + timedelta(milliseconds=ms)
+    except (OverflowError, ValueError, OSError) as exc:
+        raise StateInvalidError("the state holds a time that no calendar has") from exc
+
+
+def _load(blob: Any, codec: Codec, binding: Any) -> ConversationState:
+    return load_state(blob, codec=codec, binding=binding)
+
+
+def inspect_state(
+    blob: bytes | bytearray | memoryview, *, codec: Codec = PLAIN, binding: Any = None
+) -> StateInfo:
+    """Say what is in a blob, of any wire, without reading its history."""
+    state = _load(blob, codec, binding)
+    meta = state.meta
+    opened = state.open
+    return StateInfo(
+        wire=meta.wire,
+        endpoint=meta.family,
+        model=meta.model,
+        conversation_id=meta.id,
+        revision=meta.rev,
+        status=meta.status,
+        created_at=_when(meta.created, 0),
+        updated_at=_when(meta.created, meta.updated),
+        turns=meta.turns,
+        turns_processed=meta.processed,
+        messages=meta.messages + (opened.messages if opened else 0),
+        waiting_messages=len(state.inbox),
+        open_calls=sum(1 for call in opened.calls if call.state != "done") if opened else 0,
+        tokens=meta.tokens,
+        usage=usage_of(meta.usage),
+        total_usage=usage_of(meta.total),
+        blob_bytes=len(blob),
+        history_bytes=state.history_bytes(),
+        format_version=blobs.peek(blob).version,
+        has_preamble=bool(meta.preamble),
+        has_tools=bool(meta.tools),
+        cuts=tuple((_when(meta.created, at), by, turns, count) for at, by, turns, count in meta.cuts),
+    )
+
+
+def read_history(
+    blob: bytes | bytearray | memoryview, *, codec: Codec = PLAIN, binding: Any = None
+) -> History:
+    """Read the whole conversation in neutral words. An unfinished turn is shown as it would close."""
+    state = _load(blob, codec, binding)
+    dialect = dialect_of(state.meta.wire)
+    state = journal.close_turn(state, dialect)
+    turns = tuple(
+        _turn(entries, record, state.meta.created, dialect) for entries, record in closed_turns(state)
+    )
+    waiting = tuple(message for item in state.inbox for message in dialect.view(item.entry))
+    return History(turns=turns, waiting=waiting)
+
+
+def _turn(entries: Sequence[bytes], record: TurnRecord, created: int, dialect: Dialect) -> HistoryTurn:
+    left = iter(entries)
+    iterations = []
+    for iteration in record.iterations:
+        own = list(islice(left, len(iteration.roles)))
+        started = record.at + iteration.start
+        iterations.append(
+            HistoryIteration(
+                messages=tuple(message for entry in own for message in dialect.view(entry)),
+                finish_reason=iteration.finish_reason,
+                usage=iteration.usage,
+                started_at=_when(created, started),
+                completed_at=_when(created, started + iteration.ms),
+            )
+        )
+    return HistoryTurn(iterations=tuple(iterations), started_at=_when(created, record.at), facts=record.facts)
+
+
+def state_messages(
+    blob: bytes | bytearray | memoryview, *, codec: Codec = PLAIN, binding: Any = None
+) -> list[Any]:
+    """The conversation in the provider's own JSON shape, waiting messages last; the door out."""
+    state = _load(blob, codec, binding)
+    state = journal.close_turn(state, dialect_of(state.meta.wire))
+    entries = [entry for turn, _ in closed_turns(state) for entry in turn]
+    entries.extend(item.entry for item in state.inbox)
+    return [rawjson.loads(entry) for entry in entries]
+
+
+_LETTERS = {"system": "s", "developer": "s", "user": "u", "assistant": "a", "tool": "t"}
+
+
+def state_from_messages(
+    wire: str,
+    messages: Sequence[Mapping[str, Any]],
+    *,
+    conversation_id: str = "",
+    created_ms: int = 0,
+    codec: Codec = PLAIN,
+    binding: Any = None,
+) -> bytes:
+    """Make a state of messages in the provider's own JSON shape; the door in.
+
+    A turn begins at each user message that follows an answer. Leading system messages are preamble and
+    are refused: pass them as ``system=`` with each call.
+
+    Raises:
+        ValueError: The wire is unknown, a leading system message, or the provider would refuse the history.
+    """
+    dialect = dialect_of(wire)
+    entries = [rawjson.dumps(message) for message in messages]
+    views = [dialect.view(entry) for entry in entries]
+    if views and views[0] and views[0][0].role == "system":
+        raise ValueError("the messages begin with a system message: it is not stored; pass it as system=")
+    if problems := rules.check_history(wire, entries):
+        raise ValueError(f"the provider would refuse this history: {problems[0]}")
+    turns = _split_turns(entries, views)
+    state = rebuild(new_state(wire, id=conversation_id, created=created_ms), turns)
+    meta = msgspec.structs.replace(
+        state.meta,
+        rev=1,
+        messages=sum(record.messages for _, record in turns),
+        turns=len(turns),
+        processed=len(turns),
+    )
+    return dump_state(replace(state, meta=meta), codec=codec, binding=binding)
+
+
+def _split_turns(
+    entries: Sequence[bytes], views: Sequence[tuple[Message, ...]]
+) -> list[tuple[list[bytes], TurnRecord]]:
+    turns: list[tuple[list[bytes], TurnRecord]] = []
+    own: list[bytes] = []
+    letters = ""
+    count = 0
+
+    def finish() -> None:
+        iterations = tuple(Iteration(roles=roles) for roles in _iterations(letters))
+        turns.append((own, TurnRecord(at=0, messages=count, iterations=iterations)))
+
+    for entry, view in zip(entries, views, strict=True):
+        letter = _LETTERS.get(view[0].role, "u")
+        if letter == "u" and letters.endswith("a"):
+            finish()
+            own, letters, count = [], "", 0
+        own.append(entry)
+        letters += letter
+        count += len(view)
+    if own:
+        finish()
+    return turns
+
+
+def _iterations(letters: str) -> list[str]:
+    """Cut a turn's letters after each reply: "uatta" is "ua" and "tta"."""
+    found: list[str] = []
+    current = ""
+    for letter in letters:
+        current += letter
+        if letter == "a":
+            found.append(current)
+            current = ""
+    return [*found, current] if current else found

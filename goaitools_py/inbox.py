@@ -1,0 +1,103 @@
+"""The inbox: messages that wait until a model has seen them.
+
+Owns: how messages enter it (topics, seen ids, context) and which of a call's messages are preamble.
+Must never know: how a turn runs, or what an entry looks like on the wire.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import msgspec
+
+from .backends._render import with_context
+from .backends.base import Dialect
+from .messages import Message
+from .state import ConversationState, InboxItem, digest8
+
+__all__ = ["admit", "inbox_messages", "split_preamble"]
+
+_EVENT_IDS_KEPT = 64
+_LETTERS = {"system": "s", "user": "u", "assistant": "a"}
+
+
+def split_preamble(
+    system: str | None, messages: Sequence[Message]
+) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
+    """Split a call's messages into the leading system messages, never stored, and the rest."""
+    from .messages import system as system_message
+
+    lead = 0
+    while lead < len(messages) and messages[lead].role == "system":
+        lead += 1
+    own = (system_message(system),) if system else ()
+    return (*own, *messages[:lead]), tuple(messages[lead:])
+
+
+def letter_of(message: Message) -> str:
+    """The role letter of a message in the turn columns. ValueError for one that callers cannot send."""
+    if message.is_event:
+        return "e"
+    try:
+        return _LETTERS[message.role]
+    except KeyError:
+        raise ValueError(
+            f"a message of role {message.role!r} cannot be given to a chat; tool results come from tools"
+        ) from None
+
+
+def admit(state: ConversationState, messages: Sequence[Message], dialect: Dialect) -> ConversationState:
+    """The state with `messages` at the end of its inbox.
+
+    A newer unseen event of the same topic replaces the older one and moves to the end. An event whose id
+    is among the last 64 seen ones is dropped.
+    """
+    if not messages:
+        return state
+    inbox = list(state.inbox)
+    seen = list(state.meta.events)
+    fresh: list[Message] = []
+    for message in messages:
+        if message.event_id is not None:
+            mark = digest8(message.event_id.encode("utf-8", "replace"))
+            if mark in seen:
+                continue
+            seen.append(mark)
+        fresh.append(message)
+    for message, entry in zip(fresh, dialect.entries(fresh), strict=True):
+        if message.topic:
+            inbox = [item for item in inbox if item.topic != message.topic]
+        inbox.append(InboxItem(entry=entry, letter=letter_of(message), topic=message.topic or ""))
+    meta = state.meta
+    if len(seen) != len(meta.events):
+        meta = msgspec.structs.replace(meta, events=tuple(seen[-_EVENT_IDS_KEPT:]))
+    return replace(state, meta=meta, inbox=tuple(inbox))
+
+
+def inbox_messages(state: ConversationState, dialect: Dialect) -> tuple[Message, ...]:
+    """The waiting messages in neutral words."""
+    found: list[Message] = []
+    for item in state.inbox:
+        for message in dialect.view(item.entry):
+            found.append(replace(message, topic=item.topic or message.topic))
+    return tuple(found)
+
+
+def with_new_context(
+    state: ConversationState, messages: Sequence[Message], context: str
+) -> tuple[ConversationState, list[Message]]:
+    """The messages with `context` in front of the last user message, unless it is unchanged.
+
+    Without a user message to carry it, the context becomes a message of its own.
+    """
+    mark = digest8(context.encode("utf-8", "replace"))
+    found = list(messages)
+    if not context or mark == state.meta.context:
+        return state, found
+    carrier = next((n for n in range(len(found) - 1, -1, -1) if letter_of(found[n]) == "u"), None)
+    if carrier is None:
+        found.append(with_context(Message(role="user"), context))
+    else:
+        found[carrier] = with_context(found[carrier], context)
+    return replace(state, meta=msgspec.structs.replace(state.meta, context=mark)), found

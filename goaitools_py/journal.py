@@ -1,0 +1,216 @@
+"""The unfinished turn: how it grows, and how it closes when nobody finishes it.
+
+Owns: the pure steps from one `ConversationState` to the next while a turn is open.
+Must never know: who asks the model, when, or with what result; or a clock (repairs carry no time).
+
+Between two requests the results of the last exchange stay in the journal: they become entries when the
+model has accepted them. So a refused result can still be replaced, and a history is never wedged by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from .backends.base import Dialect, Reply
+from .messages import ResultFlag, Text, ToolCall, ToolResult
+from .state import (
+    ConversationState,
+    Iteration,
+    JournalCall,
+    OpenTurn,
+    TurnRecord,
+    usage_of,
+    usage_row,
+    with_turn,
+)
+
+__all__ = [
+    "accept",
+    "add_reply",
+    "close_turn",
+    "put_call",
+    "ready",
+    "refuse_calls",
+    "reject_results",
+    "results",
+    "set_call",
+    "synthetic",
+    "tool_call",
+    "waiting_entries",
+]
+
+SYNTHETIC: dict[ResultFlag, str] = {
+    "not_run": "This tool was not run.",
+    "unknown": "The outcome of this tool call is unknown: it may or may not have taken effect.",
+    "cancelled": "This tool call was cancelled.",
+    "error": "The result of this tool call could not be delivered.",
+    "denied": "This tool call was denied.",
+}
+
+
+def synthetic(call: JournalCall, flag: ResultFlag) -> JournalCall:
+    """The call with a flagged result that no tool produced."""
+    return replace(call, state="done", flag=flag, parts=(Text(SYNTHETIC[flag]),))
+
+
+def _resolved(call: JournalCall) -> JournalCall:
+    if call.state == "done":
+        return call
+    return synthetic(call, "unknown" if call.state == "started" else "not_run")
+
+
+def results(calls: Sequence[JournalCall]) -> list[ToolResult]:
+    """The journal's results in call order."""
+    return [ToolResult(call_id=c.id, name=c.name, parts=c.parts, flag=c.flag) for c in calls]
+
+
+def ready(state: ConversationState) -> bool:
+    """True if every call of the last reply has its result."""
+    return state.open is None or all(call.state == "done" for call in state.open.calls)
+
+
+def waiting_entries(state: ConversationState, dialect: Dialect) -> list[bytes]:
+    """What the next request adds to what the model has accepted: results first, then the inbox."""
+    entries: list[bytes] = []
+    if state.open is not None and state.open.calls:
+        entries.extend(dialect.results(results(state.open.calls)))
+    entries.extend(item.entry for item in state.inbox)
+    return entries
+
+
+def accept(state: ConversationState, dialect: Dialect, *, at: int) -> ConversationState:
+    """The provider took the request: results and inbox become part of the open turn.
+
+    `at`: when the turn began, in milliseconds after the conversation did.
+    """
+    turn = state.open or OpenTurn(at=at)
+    turn = _with_results(turn, dialect)
+    turn = replace(
+        turn,
+        entries=(*turn.entries, *(item.entry for item in state.inbox)),
+        letters=turn.letters + "".join(item.letter for item in state.inbox),
+        messages=turn.messages + len(state.inbox),
+        partial="",
+    )
+    return replace(state, open=turn, inbox=())
+
+
+def _with_results(turn: OpenTurn, dialect: Dialect) -> OpenTurn:
+    if not turn.calls:
+        return turn
+    entries = dialect.results(results(turn.calls))
+    flags = {call.id: call.flag for call in turn.calls if call.flag != "ok"}
+    facts: dict[str, Any] = dict(turn.facts)
+    if flags:
+        facts["flags"] = {**facts.get("flags", {}), **flags}
+    return replace(
+        turn,
+        entries=(*turn.entries, *entries),
+        letters=turn.letters + "t" * len(entries),
+        messages=turn.messages + len(turn.calls),
+        calls=(),
+        facts=facts,
+    )
+
+
+def add_reply(state: ConversationState, reply: Reply, *, asked: int, ms: int) -> ConversationState:
+    """The open turn with a complete reply at its end; its calls, if they may run, enter the journal.
+
+    `asked`: when the request was sent, in milliseconds after the conversation began; `ms`: until the reply.
+    """
+    turn = state.open
+    assert turn is not None
+    iteration = Iteration(
+        roles=turn.letters + "a" * len(reply.entries),
+        finish_reason=reply.finish_reason,
+        usage=reply.usage,
+        start=max(0, asked - turn.at),
+        ms=ms,
+    )
+    calls = tuple(
+        JournalCall(id=call.id, name=call.name, arguments=call.arguments, kind=call.kind)
+        for call in (reply.calls if reply.run_calls else ())
+    )
+    turn = replace(
+        turn,
+        entries=(*turn.entries, *reply.entries),
+        iterations=(*turn.iterations, iteration),
+        letters="",
+        messages=turn.messages + (1 if reply.entries else 0),
+        calls=calls,
+        partial="",
+    )
+    used = reply.usage.input_tokens + reply.usage.output_tokens
+    meta = msgspec.structs.replace(
+        state.meta,
+        total=usage_row(usage_of(state.meta.total) + reply.usage),
+        usage=usage_row(reply.usage),
+        tokens=used or state.meta.tokens,
+    )
+    return replace(state, meta=meta, open=turn)
+
+
+def set_call(conversation: ConversationState, index: int, **changes: Any) -> ConversationState:
+    """The state with fields of one call of the journal changed."""
+    opened = conversation.open
+    assert opened is not None
+    return put_call(conversation, index, replace(opened.calls[index], **changes))
+
+
+def put_call(state: ConversationState, index: int, call: JournalCall) -> ConversationState:
+    """The state with one call of the journal replaced."""
+    opened = state.open
+    assert opened is not None
+    calls = tuple(call if n == index else old for n, old in enumerate(opened.calls))
+    return replace(state, open=replace(opened, calls=calls))
+
+
+def refuse_calls(state: ConversationState, flag: ResultFlag) -> ConversationState:
+    """The state with a flagged result for every call of the journal."""
+    opened = state.open
+    assert opened is not None
+    return replace(state, open=replace(opened, calls=tuple(synthetic(call, flag) for call in opened.calls)))
+
+
+def reject_results(state: ConversationState) -> ConversationState:
+    """The provider refused the last exchange's results: flagged errors take their place."""
+    return refuse_calls(state, "error")
+
+
+def close_turn(
+    state: ConversationState, dialect: Dialect, *, facts: dict[str, Any] | None = None
+) -> ConversationState:
+    """Close the open turn: calls without a result get a flagged one, partial text leaves the history.
+
+    Deterministic and idempotent: the same state gives the same bytes, and a closed one stays as it is.
+    The inbox waits on.
+    """
+    turn = state.open
+    if turn is None:
+        return state
+    turn = _with_results(replace(turn, calls=tuple(_resolved(call) for call in turn.calls)), dialect)
+    iterations = turn.iterations
+    if turn.letters:
+        iterations = (*iterations, Iteration(roles=turn.letters))
+    known: dict[str, Any] = {**turn.facts, **(facts or {})}
+    if turn.partial:
+        known["interrupted"] = turn.partial
+    record = TurnRecord(at=turn.at, messages=turn.messages, iterations=iterations, facts=known)
+    closed = with_turn(replace(state, open=None), turn.entries, record)
+    meta = msgspec.structs.replace(
+        state.meta,
+        messages=state.meta.messages + turn.messages,
+        turns=state.meta.turns + (1 if turn.entries else 0),
+        processed=state.meta.processed + 1,
+    )
+    return replace(closed, meta=meta)
+
+
+def tool_call(call: JournalCall) -> ToolCall:
+    """The journal's call as a caller sees it."""
+    kind = "custom" if call.kind == "custom" else "function"
+    return ToolCall(id=call.id, name=call.name, arguments=call.arguments, kind=kind)  # type: ignore[arg-type]

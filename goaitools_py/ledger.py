@@ -1,0 +1,213 @@
+"""The books of a running turn: its state at this instant, and what a caller is told when it ends badly.
+
+Owns: the turn's plan, clock reading, log, usage and warnings; blobs and errors made of them.
+Must never know: in which order a turn does things.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+import msgspec
+
+from . import inbox, journal
+from .backends.base import Dialect
+from .blob import BlobLimits, Codec
+from .errors import CheckpointError, DeadlineExceededError, StateError, TurnError
+from .events import CheckpointReady
+from .flow import Checkpoint, Clock, Emit, Flow, Moment
+from .messages import Message, ToolRecord, Usage
+from .options import Resolved
+from .result import CompactionReport, TurnWarning, WarningCode
+from .state import ConversationState, digest8, dump_state, hard_limits, soft_limits
+
+__all__ = ["Ledger", "Plan"]
+
+_E = TypeVar("_E", bound=TurnError)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Everything a turn needs that is not the state: what the facade resolved from its options."""
+
+    dialect: Dialect
+    options: Resolved
+    codec: Codec
+    blob: bytes = field(default=b"", repr=False)
+    fresh_id: str = ""
+    model: str | None = None
+    max_retries: int = 2
+    context_window: int | None = None
+    stream: bool = False
+    listening: bool = False
+    resume: bool = False
+    preamble: tuple[Message, ...] = ()
+    messages: tuple[Message, ...] = ()
+    tools: tuple[Any, ...] = ()
+
+
+class Ledger:
+    """What one running turn has come to. Every change replaces one frozen `state`."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.dialect = plan.dialect
+        self.options = plan.options
+        self.listening = plan.listening
+        self.now = Moment(0, 0.0)
+        self.deadline: float | None = None
+        self.iteration = 0
+        self.usage = Usage()
+        self.text = ""
+        self.partial_text = ""
+        self.actions: list[Any] = []
+        self.request_ids: list[str] = []
+        self.warnings: list[TurnWarning] = []
+        self.report: CompactionReport | None = None
+        self.discarded: StateError | None = None
+        self.cut_for_context = False
+        self._records: dict[tuple[int, int], ToolRecord] = {}
+        self._state: ConversationState | None = None
+        self._without_input: ConversationState | None = None
+        self._blob_is_that = False
+
+    # ------------------------------------------------------------------------------------- the state
+
+    @property
+    def state(self) -> ConversationState:
+        """The conversation at this instant."""
+        if self._state is None:
+            raise RuntimeError("the turn has not begun; iterate it first")
+        return self._state
+
+    @state.setter
+    def state(self, state: ConversationState) -> None:
+        self._state = state
+
+    def begin(self, state: ConversationState, *, closed_a_turn: bool) -> None:
+        """Note the state as it was given, before this turn's messages entered it."""
+        self.set_base(state)
+        self._blob_is_that = not state.inbox and not closed_a_turn
+
+    def set_base(self, state: ConversationState) -> None:
+        """Note what stays of `state` if the provider refuses all that no model has accepted yet."""
+        self._state = state
+        self._without_input = replace(state, inbox=())
+        self._blob_is_that = False
+
+    def encode(self, status: str, *, limits: BlobLimits | None = None) -> bytes:
+        """The state as a blob, one revision after the given one. Soft limits unless others are named."""
+        plan, state = self.plan, self.state
+        meta = msgspec.structs.replace(
+            state.meta,
+            rev=state.meta.rev + 1,
+            parent=digest8(plan.blob[:112]) if plan.blob and self.discarded is None else "",
+            updated=max(0, self.now.wall_ms - state.meta.created),
+            status=status,
+        )
+        return dump_state(
+            replace(state, meta=meta),
+            codec=plan.codec,
+            binding=self.options.binding,
+            limits=limits or soft_limits(plan.codec),
+        )
+
+    def snapshot(self) -> bytes:
+        """A complete blob of this instant; the given one before the turn has begun."""
+        if self._state is None:
+            return self.plan.blob
+        return self.encode("in_progress", limits=hard_limits(self.plan.codec))
+
+    def checkpoint(self) -> Flow[None]:
+        """Hand a resumable blob to whoever wants one; nothing goes on if `on_checkpoint` fails."""
+        wanted = self.options.on_checkpoint is not None
+        if not wanted and not self.listening:
+            return
+        blob = self.snapshot()
+        if wanted:
+            try:
+                yield Checkpoint(blob)
+            except Exception as exc:
+                name = type(exc).__name__
+                raise self.error(
+                    CheckpointError, f"on_checkpoint raised {name}; no further tool was started"
+                ) from exc
+        if self.listening:
+            yield Emit(CheckpointReady(blob))
+
+    # -------------------------------------------------------------------------------------- the clock
+
+    def tick(self) -> Flow[None]:
+        """Read the clock."""
+        self.now = yield Clock()
+
+    def left(self) -> float | None:
+        """Seconds until the deadline, None without one; never quite 0, which some clients take for none."""
+        return None if self.deadline is None else max(0.001, self.deadline - self.now.monotonic)
+
+    @property
+    def is_late(self) -> bool:
+        """True once the deadline has passed."""
+        return self.deadline is not None and self.now.monotonic >= self.deadline
+
+    def check_deadline(self) -> None:
+        """Raise `DeadlineExceededError` once the deadline has passed."""
+        if self.is_late:
+            raise self.deadline_error()
+
+    def deadline_error(self) -> DeadlineExceededError:
+        """The error of a turn whose time is up."""
+        return self.error(
+            DeadlineExceededError,
+            f"the turn's timeout of {self.options.timeout:g} s passed; resume(err.state) goes on",
+            retryable=True,
+        )
+
+    # ----------------------------------------------------------------------------- the log, the errors
+
+    def warn(self, code: WarningCode, message: str) -> None:
+        """Add a warning to the result."""
+        self.warnings.append(TurnWarning(code, message))
+
+    def record(self, index: int, record: ToolRecord) -> None:
+        """Enter a call's result; the log is in call order, whatever order the tools finished in."""
+        self._records[record.iteration, index] = record
+
+    @property
+    def tool_log(self) -> tuple[ToolRecord, ...]:
+        """Every tool call so far."""
+        return tuple(self._records[key] for key in sorted(self._records))
+
+    def error(self, cls: type[_E], text: str, *, drop_input: bool = False, **known: Any) -> _E:
+        """A `TurnError` with everything a caller needs to go on.
+
+        `drop_input` takes out of the state what no model has accepted, and hands it back as
+        `pending_input`: so a poisonous message cannot wedge the conversation.
+        """
+        pending = self._drop_input() if drop_input else ()
+        if self._blob_is_that and self.state is self._without_input:
+            blob = self.plan.blob
+        else:
+            blob = self.encode("failed", limits=hard_limits(self.plan.codec))
+        return cls(
+            text,
+            state=blob,
+            pending_input=pending,
+            text=self.text,
+            partial_text=self.partial_text,
+            usage=self.usage,
+            tool_log=self.tool_log,
+            **known,
+        )
+
+    def _drop_input(self) -> tuple[Message, ...]:
+        state = self.state
+        pending = inbox.inbox_messages(state, self.dialect)
+        if state.open is None and self._without_input is not None:
+            self.state = self._without_input
+            return pending
+        if state.open is not None and state.open.calls and journal.ready(state):
+            state = journal.reject_results(state)
+        self.state = replace(state, inbox=(), meta=msgspec.structs.replace(state.meta, context=""))
+        return pending

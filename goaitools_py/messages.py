@@ -1,0 +1,283 @@
+"""The neutral words of a conversation: messages, parts, tool calls, results, usage.
+
+Owns: frozen values that a caller writes and a rule reads. Must never know: any provider's JSON.
+Reprs show kinds and sizes, never content, so that values may be logged.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import mimetypes
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+__all__ = [
+    "Audio",
+    "Document",
+    "Image",
+    "Message",
+    "Part",
+    "ResultFlag",
+    "Role",
+    "Text",
+    "ToolCall",
+    "ToolRecord",
+    "ToolResult",
+    "Usage",
+    "assistant",
+    "event",
+    "system",
+    "user",
+]
+
+Role = Literal["system", "user", "assistant", "tool"]
+ResultFlag = Literal["ok", "not_run", "unknown", "cancelled", "error", "denied"]
+
+
+# -------------------------------------------------------------------------------------------- parts
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A piece of text."""
+
+    text: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Media:
+    media_type: str
+    data: bytes | None = field(default=None, repr=False)
+    url: str | None = field(default=None, repr=False)
+    name: str | None = field(default=None, repr=False)
+
+    def base64(self) -> str:
+        """The bytes as base64 text; empty for a part that is only a URL."""
+        return base64.b64encode(self.data or b"").decode("ascii")
+
+
+def _from_path(path: str | Path, fallback: str) -> dict[str, Any]:
+    path = Path(path)
+    media_type = mimetypes.guess_type(path.name)[0] or fallback
+    return {"data": path.read_bytes(), "media_type": media_type, "name": path.name}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Image(_Media):
+    """A picture, as bytes or by URL. `detail` is "auto", "low", "high" or None (the provider's default)."""
+
+    detail: str | None = None
+
+    @classmethod
+    def from_path(cls, path: str | Path, *, detail: str | None = None) -> Image:
+        """Read a picture from a file; the media type follows from the name."""
+        return cls(**_from_path(path, "image/png"), detail=detail)
+
+    @classmethod
+    def from_bytes(cls, data: bytes, media_type: str = "image/png", *, detail: str | None = None) -> Image:
+        """Take a picture from memory."""
+        return cls(data=data, media_type=media_type, detail=detail)
+
+    @classmethod
+    def from_url(cls, url: str, *, detail: str | None = None) -> Image:
+        """Name a picture that the provider fetches itself."""
+        return cls(url=url, media_type=mimetypes.guess_type(url)[0] or "image/png", detail=detail)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document(_Media):
+    """A document such as a PDF, as bytes or by URL."""
+
+    @classmethod
+    def from_path(cls, path: str | Path) -> Document:
+        """Read a document from a file; the media type follows from the name."""
+        return cls(**_from_path(path, "application/pdf"))
+
+    @classmethod
+    def from_bytes(
+        cls, data: bytes, media_type: str = "application/pdf", *, name: str | None = None
+    ) -> Document:
+        """Take a document from memory."""
+        return cls(data=data, media_type=media_type, name=name)
+
+    @classmethod
+    def from_url(cls, url: str, *, name: str | None = None) -> Document:
+        """Name a document that the provider fetches itself, where its wire can."""
+        return cls(url=url, media_type=mimetypes.guess_type(url)[0] or "application/pdf", name=name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Audio(_Media):
+    """A sound clip; the wires take WAV and MP3."""
+
+    @classmethod
+    def from_path(cls, path: str | Path) -> Audio:
+        """Read a sound clip from a file; the media type follows from the name."""
+        return cls(**_from_path(path, "audio/wav"))
+
+    @classmethod
+    def from_bytes(cls, data: bytes, media_type: str = "audio/wav") -> Audio:
+        """Take a sound clip from memory."""
+        return cls(data=data, media_type=media_type)
+
+    @classmethod
+    def from_url(cls, url: str) -> Audio:
+        """Name a sound clip by URL, where the provider's wire can fetch it."""
+        return cls(url=url, media_type=mimetypes.guess_type(url)[0] or "audio/wav")
+
+
+Part: TypeAlias = Text | Image | Document | Audio
+
+
+# ------------------------------------------------------------------------------- calls and results
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall:
+    """A model's wish to call a tool. `arguments` is the raw JSON text exactly as the model wrote it."""
+
+    id: str
+    name: str
+    arguments: str = field(repr=False)
+    kind: Literal["function", "custom"] = "function"
+
+    @property
+    def parsed(self) -> Any:
+        """The arguments as Python values; ValueError if the model wrote no valid JSON."""
+        return json.loads(self.arguments or "{}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolResult:
+    """The answer to one call. `flag` other than "ok" and "error" marks a synthetic result."""
+
+    call_id: str
+    name: str = ""
+    parts: tuple[Part, ...] = field(default=(), repr=False)
+    flag: ResultFlag = "ok"
+
+    @property
+    def text(self) -> str:
+        """All text of the result."""
+        return "".join(part.text for part in self.parts if isinstance(part, Text))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolRecord:
+    """One line of the tool log: what was called, what came back, how long it took."""
+
+    call: ToolCall
+    result: str = field(repr=False)
+    flag: ResultFlag
+    started: float | None = None
+    """Seconds since the epoch, or None if the call never started."""
+    seconds: float = 0.0
+    iteration: int = 0
+
+    @property
+    def synthetic(self) -> bool:
+        """True if no tool produced this result."""
+        return self.flag not in ("ok", "error")
+
+
+# ----------------------------------------------------------------------------------------- messages
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Message:
+    """One message: what it says in neutral words and, if it came from a provider, its very bytes.
+
+    `topic` and `event_id` belong to events, `tool_call_id` to tool results. `raw` is the provider's own
+    JSON when the message was read back from a state.
+    """
+
+    role: Role
+    parts: tuple[Part, ...] = field(default=(), repr=False)
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
+    is_event: bool = False
+    topic: str | None = None
+    event_id: str | None = None
+    reasoning: str = field(default="", repr=False)
+    raw: bytes | None = field(default=None, repr=False, compare=False)
+
+    def __repr__(self) -> str:
+        kind = "event" if self.is_event else self.role
+        calls = f", {len(self.tool_calls)} tool calls" if self.tool_calls else ""
+        return f"<Message {kind}: {len(self.parts)} parts, {len(self.text)} characters{calls}>"
+
+    @property
+    def text(self) -> str:
+        """All text of the message."""
+        return "".join(part.text for part in self.parts if isinstance(part, Text))
+
+
+def _parts(values: tuple[Part | str, ...]) -> tuple[Part, ...]:
+    parts: list[Part] = []
+    for value in values:
+        if isinstance(value, str):
+            parts.append(Text(value))
+        elif isinstance(value, (Text, Image, Document, Audio)):
+            parts.append(value)
+        else:
+            raise TypeError(
+                f"a message part must be str, Text, Image, Document or Audio, not {type(value).__name__}"
+            )
+    if not parts or all(isinstance(part, Text) and not part.text for part in parts):
+        raise ValueError("a message needs some content; got an empty one")
+    return tuple(parts)
+
+
+def user(*parts: Part | str) -> Message:
+    """Say something as the user: text, pictures, documents, sound, in order."""
+    return Message(role="user", parts=_parts(parts))
+
+
+def assistant(text: str) -> Message:
+    """Put words into the assistant's mouth, such as a greeting that opened the conversation."""
+    return Message(role="assistant", parts=_parts((text,)))
+
+
+def system(text: str) -> Message:
+    """An instruction. Leading ones of a call are preamble and never stored; later ones are history."""
+    return Message(role="system", parts=_parts((text,)))
+
+
+def event(text: str, *, topic: str | None = None, id: str | None = None) -> Message:
+    """Something that happened, told to the model without asking it for an answer.
+
+    Args:
+        text: What happened, in words.
+        topic: A newer event of the same topic replaces an older one that no model has seen yet.
+        id: An event whose id is already waiting or was seen recently is dropped.
+    """
+    return Message(role="user", parts=_parts((text,)), is_event=True, topic=topic, event_id=id)
+
+
+# -------------------------------------------------------------------------------------------- usage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """Tokens consumed. `cached_input_tokens` and `cache_write_tokens` are parts of `input_tokens`,
+    `reasoning_tokens` of `output_tokens`."""
+
+    input_tokens: int = 0
+    cached_input_tokens: int = 0
+    cache_write_tokens: int = 0
+    output_tokens: int = 0
+    reasoning_tokens: int = 0
+    requests: int = 0
+
+    @property
+    def total_tokens(self) -> int:
+        """Input and output together."""
+        return self.input_tokens + self.output_tokens
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(**{name: getattr(self, name) + getattr(other, name) for name in _USAGE_FIELDS})
+
+
+_USAGE_FIELDS = tuple(f.name for f in fields(Usage))

@@ -1,0 +1,457 @@
+"""Verbatim spans: cuts pieces out of JSON text without changing a byte of them.
+
+Owns: where a member or an element of a JSON document begins and ends, and how a document is read as a
+view. Must never know: what a document means, or whose it is.
+
+Two readers share the work. msgspec's C parser may only say *yes*: what it takes is taken from it. What it
+refuses goes to the scanner below, a strict reading of RFC 8259 in one loop without recursion, which alone
+decides what is refused and where. It differs from msgspec in what it takes by one thing: an escaped
+surrogate without its other half (``"\\ud800"``), which models do send and JSON's grammar allows.
+
+Both refuse text that is not UTF-8, and containers nested deeper than `MAX_DEPTH`. Everything here is
+linear in the length of its input, and no error text quotes it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Collection, Iterable, Mapping
+from itertools import accumulate
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+import orjson
+
+__all__ = [
+    "MAX_DEPTH",
+    "RawJSONError",
+    "Span",
+    "dumps",
+    "is_null",
+    "items",
+    "loads",
+    "members",
+    "one_line",
+    "replaced",
+    "spans",
+    "string",
+    "without",
+]
+
+MAX_DEPTH = 64
+"""Containers inside containers, the outermost counted as one. Real replies stay below 20."""
+
+_T = TypeVar("_T")
+
+
+class RawJSONError(ValueError):
+    """The bytes are not the JSON that was asked for. `offset` is the byte at which that shows."""
+
+    def __init__(self, problem: str, offset: int) -> None:
+        super().__init__(problem, offset)
+        self.offset = offset
+
+    def __str__(self) -> str:
+        return f"{self.args[0]} (at byte {self.offset})"
+
+
+class Span(NamedTuple):
+    """Where one member of an object, or one element of an array, lies in the text it was found in.
+
+    ``data[start:end]`` is the value and ``data[key_start:key_end]`` the key as it was written, quotes
+    included. An element has no key: `key` is None, and its key's span is empty.
+    """
+
+    key: str | None
+    key_start: int
+    key_end: int
+    start: int
+    end: int
+
+
+# ------------------------------------------------------------------------------------ cutting spans out
+
+
+def members(data: bytes) -> dict[str, bytes]:
+    """Cut an object's values out, by decoded key.
+
+    Of several members with one key the last wins, at the place of the first, as in `json.loads`.
+
+    Raises:
+        RawJSONError: `data` is not one JSON object.
+    """
+    found = _accepted(_OBJECT, data)
+    if found is not None:
+        return {key: bytes(value) for key, value in found.items()}
+    return {span.key: data[span.start : span.end] for span in _scan(data, "{") if span.key is not None}
+
+
+def items(data: bytes) -> list[bytes]:
+    """Cut an array's elements out.
+
+    Raises:
+        RawJSONError: `data` is not one JSON array.
+    """
+    found = _accepted(_ARRAY, data)
+    if found is not None:
+        return [bytes(value) for value in found]
+    return [data[span.start : span.end] for span in _scan(data, "[")]
+
+
+def spans(data: bytes) -> list[Span]:
+    """Say where the members of an object, or the elements of an array, lie, one level deep.
+
+    Between the spans there is nothing but white space and ``{ } [ ] , :``. Repeated keys are all listed.
+
+    Raises:
+        RawJSONError: `data` is neither one JSON object nor one JSON array.
+    """
+    opening = _OPENING.match(data)
+    if opening is None:
+        return _scan(data, "{[")
+    return _object_spans(data) if opening[1] == b"{" else _array_spans(data)
+
+
+def without(data: bytes, keys: Collection[str]) -> bytes:
+    """Cut members out of an object, each with its comma; every other byte stays.
+
+    A key that is not there is no error, one that is there twice is cut twice. Returns `data` itself if
+    nothing was cut.
+
+    Raises:
+        RawJSONError: `data` is not one JSON object.
+    """
+    found = _object_spans(data)
+    if not any(span.key in keys for span in found):
+        return data
+    kept: list[bytes] = []
+    previous_end = found[0].key_start
+    for span in found:
+        if span.key not in keys:
+            kept.append(data[previous_end if kept else span.key_start : span.end])
+        previous_end = span.end
+    return b"".join((data[: found[0].key_start], *kept, data[previous_end:]))
+
+
+def replaced(data: bytes, replacements: Mapping[str, bytes]) -> bytes:
+    """Put other values into an object, appending members it lacks; every other byte stays.
+
+    Args:
+        data: One JSON object.
+        replacements: A JSON value for each key. It is spliced in as it is, unread. A key that is there
+            twice gets it twice, so that no parser sees the old value.
+
+    Raises:
+        RawJSONError: `data` is not one JSON object.
+    """
+    found = _object_spans(data)
+    pieces: list[bytes] = []
+    done = 0
+    for span in found:
+        if span.key is not None and span.key in replacements:
+            pieces += (data[done : span.start], replacements[span.key])
+            done = span.end
+    tail = found[-1].end if found else data.index(b"{") + 1
+    pieces.append(data[done:tail])
+    comma = b"," if found else b""
+    present = {span.key for span in found}
+    for key, value in replacements.items():
+        if key not in present:
+            pieces += (comma, dumps(key), b":", value)
+            comma = b","
+    pieces.append(data[tail:])
+    return b"".join(pieces)
+
+
+def one_line(data: bytes) -> bytes:
+    """Make a JSON text one line: newlines become spaces, white space around it goes.
+
+    A JSON string cannot hold a raw newline, so in valid JSON this touches only what lies between tokens.
+    Returns `data` itself if there is nothing to do.
+    """
+    return data.strip(b" \t\r\n").replace(b"\n", b" ")
+
+
+def string(data: bytes) -> str | None:
+    """Read a span that is a JSON string; None if it is anything else.
+
+    Raises:
+        RawJSONError: It begins as a string, and is not one.
+    """
+    if not data.startswith(b'"'):
+        return None
+    text: str = loads(data)
+    return text
+
+
+def is_null(data: bytes) -> bool:
+    """Whether a span is JSON's null."""
+    return data == b"null"
+
+
+# ---------------------------------------------------------------------------------------------- views
+
+
+def loads(data: bytes) -> Any:
+    """Read JSON as Python values: a view, never a source for what is stored or sent.
+
+    Integers of any size are exact and a lone surrogate stays one. orjson would be a little faster, but
+    makes an integer beyond 64 bits a float without a word.
+
+    Raises:
+        RawJSONError: Not JSON (``NaN`` and ``Infinity`` are not), nested too deep, or with a number that
+            no float or `int` can hold, such as ``1e999``.
+    """
+    if _is_shallow(data):
+        try:
+            return _ANY.decode(data)
+        except _REFUSALS:
+            pass  # the scanner says why, or says that it is JSON all the same
+    _scan(data)
+    try:
+        return json.loads(data.decode(), parse_float=_finite_float)
+    except ValueError:
+        pass  # raised below, so that no context drags the text along
+    raise RawJSONError("JSON with a number that is too large to read", 0)
+
+
+def dumps(value: Any) -> bytes:
+    """Write a JSON value compactly, as one line that `loads` reads.
+
+    Surrogates that make a pair, as a stream cut inside an emoji leaves them, become their character; one
+    that is alone becomes U+FFFD, since UTF-8 has no bytes for it.
+
+    Args:
+        value: dict with str keys, list, tuple, str, int, float, bool or None.
+
+    Raises:
+        ValueError: A float that is not finite (JSON has no such number), an integer of more than 4,300
+            digits, or containers nested too deep (a cycle is).
+        TypeError: Something that is not a JSON value.
+    """
+    try:
+        text = orjson.dumps(value, option=_ONLY_JSON_VALUES)
+    except TypeError:  # orjson's one class for all it cannot write, large integers and surrogates among it
+        text = json.dumps(_plain(value, 0), ensure_ascii=False, separators=(",", ":")).encode()
+    if not _is_shallow(text):
+        raise ValueError(_TOO_DEEP)
+    if b"null" in text and not _all_finite(value):  # orjson writes null for NaN and the infinities
+        raise ValueError(_NOT_FINITE)
+    return text
+
+
+_ONLY_JSON_VALUES = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
+_NOT_FINITE = "JSON has no NaN and no infinity"
+_TOO_DEEP = f"JSON nested deeper than {MAX_DEPTH} levels"
+
+
+def _finite_float(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise ValueError("beyond the range of a float")
+    return number
+
+
+def _all_finite(value: Any) -> bool:
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, dict):
+        return all(map(_all_finite, value.values()))
+    if isinstance(value, (list, tuple)):
+        return all(map(_all_finite, value))
+    return True
+
+
+def _plain(value: Any, depth: int) -> Any:
+    """The value without surrogates, proved to be JSON, so that the standard library can write it."""
+    if isinstance(value, str):
+        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(_NOT_FINITE)
+    if value is None or isinstance(value, (bool, int, float)):
+        return value
+    if depth == MAX_DEPTH:
+        raise ValueError(_TOO_DEEP)
+    if isinstance(value, (list, tuple)):
+        return [_plain(element, depth + 1) for element in value]
+    if isinstance(value, dict):
+        if not all(isinstance(key, str) for key in value):
+            raise TypeError("a key of a JSON object must be str")
+        return {_plain(key, depth + 1): _plain(member, depth + 1) for key, member in value.items()}
+    raise TypeError(f"not a JSON value: {type(value).__name__}")
+
+
+# ------------------------------------------------------------------------------------ the fast reader
+
+_OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_ARRAY = msgspec.json.Decoder(list[msgspec.Raw])
+_ANY = msgspec.json.Decoder()
+_REFUSALS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+
+
+def _accepted(decoder: msgspec.json.Decoder[_T], data: bytes) -> _T | None:
+    """What msgspec makes of the text, or None if it has to be asked of the scanner."""
+    if not _is_shallow(data):
+        return None
+    try:
+        data.decode()  # msgspec does not look into the strings that it hands out raw
+        return decoder.decode(data)
+    except _REFUSALS:
+        return None
+
+
+def _is_shallow(data: bytes) -> bool:
+    """Whether containers nest no deeper than `MAX_DEPTH`. May say anything about text that is not JSON.
+
+    msgspec goes as deep as Python's recursion limit lets it, which a caller may have raised beyond what
+    the C stack holds; up to the first error in it, though, this sees the text as a parser does.
+    """
+    if _few_openings(data):
+        return True
+    unescaped = data.replace(b"\\\\", b"").replace(b'\\"', b"")
+    outside_strings = b"".join(unescaped.split(b'"')[::2])
+    if _few_openings(outside_strings):
+        return True
+    brackets = outside_strings.translate(None, _NOT_BRACKETS)
+    return all(depth <= MAX_DEPTH for depth in accumulate(map(_STEP.__getitem__, brackets)))
+
+
+def _few_openings(data: bytes) -> bool:
+    """Whether there are too few opening brackets, even counting those in strings, to nest too deep."""
+    left = MAX_DEPTH
+    for bracket in (b"{", b"["):
+        at = data.find(bracket)  # find is a memchr; bytes.count takes ten times as long on a long text
+        while at >= 0:
+            if not left:
+                return False
+            left -= 1
+            at = data.find(bracket, at + 1)
+    return True
+
+
+_STEP = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
+_NOT_BRACKETS = bytes(set(range(256)) - _STEP.keys())
+
+
+def _object_spans(data: bytes) -> list[Span]:
+    found = _accepted(_OBJECT, data)
+    located = _located(data, found.items(), _TO_MEMBER) if found is not None else None
+    return located if located is not None else _scan(data, "{")
+
+
+def _array_spans(data: bytes) -> list[Span]:
+    found = _accepted(_ARRAY, data)
+    located = _located(data, ((None, value) for value in found), _TO_ELEMENT) if found is not None else None
+    return located if located is not None else _scan(data, "[")
+
+
+def _located(
+    data: bytes, found: Iterable[tuple[str | None, msgspec.Raw]], lead: re.Pattern[bytes]
+) -> list[Span] | None:
+    """Find again where msgspec's pieces lie, or None if it left some out (a repeated key's first ones)."""
+    located: list[Span] = []
+    end = 0
+    for key, raw in found:
+        value = bytes(raw)
+        match = lead.match(data, end)
+        if match is None or not data.startswith(value, match.end()):
+            return None
+        end = match.end() + len(value)
+        located.append(Span(key, *match.span(1), match.end(), end))
+    return located if _TO_END.match(data, end) else None
+
+
+# -------------------------------------------------------------------------------------- the scanner
+
+# Possessive quantifiers (``*+``) never give back what they took: every pattern is linear.
+_SPACE = rb"[ \t\n\r]*+"
+_STRING = rb'"[^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*+)*+"'
+_NUMBER = rb"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]++)?+"
+_EMPTY = rb"\[" + _SPACE + rb"\]|\{" + _SPACE + rb"\}"
+
+
+def _pattern(*parts: bytes) -> re.Pattern[bytes]:
+    return re.compile(_SPACE + _SPACE.join(parts))
+
+
+_VALUE = _pattern(rb"(" + rb"|".join((_STRING, _NUMBER, rb"true|false|null", _EMPTY, rb"[\[{]")) + rb")")
+_KEY = _pattern(rb"(" + _STRING + rb")", rb":")
+_AFTER_VALUE = _pattern(rb"([,\]}])")
+_END = _pattern(rb"\Z")
+
+# For text that is known to be JSON, from one value to the next.
+_OPENING = _pattern(rb"([\[{])")
+_TO_MEMBER = _pattern(rb"[{,]", rb"(" + _STRING + rb")", rb":", rb"")
+_TO_ELEMENT = _pattern(rb"[\[,]", rb"()")
+_TO_END = _pattern(rb"[{\[]?+", rb"[}\]]", rb"\Z")
+
+_COMMA, _OBJECT_START, _OBJECT_END, _ARRAY_START, _ARRAY_END = b",{}[]"
+_CLOSING = {_OBJECT_START: _OBJECT_END, _ARRAY_START: _ARRAY_END}
+
+
+def _scan(data: bytes, kinds: str = "") -> list[Span]:
+    """Read one JSON text strictly and return the spans of its first level; `()` for a scalar.
+
+    Args:
+        data: The text.
+        kinds: The characters it may begin with: "{" for an object, "[" for an array; "" for any value.
+    """
+    _check_utf8(data)
+    found: list[Span] = []
+    closing: list[int] = []  # the brackets that are still to come, innermost last
+    key_span = (0, 0)
+    value_start = end = 0
+    while True:
+        if closing and closing[-1] == _OBJECT_END:
+            match = _expect(_KEY, data, end, "a key")
+            end = match.end()
+            if len(closing) == 1:
+                key_span = match.span(1)
+        start, end = _expect(_VALUE, data, end, "a value").span(1)
+        if len(closing) <= 1:
+            if not closing and kinds and chr(data[start]) not in kinds:
+                raise RawJSONError(f"expected JSON that begins with {' or '.join(kinds)}", start)
+            value_start = start
+        if data[start] in _CLOSING:
+            if len(closing) == MAX_DEPTH:
+                raise RawJSONError(_TOO_DEEP, start)
+            if end - start == 1:  # an empty container is one token
+                closing.append(_CLOSING[data[start]])
+                continue
+        while True:
+            if len(closing) == 1:
+                found.append(_span(data, closing[0], key_span, value_start, end))
+            if not closing:
+                _expect(_END, data, end, "nothing more")
+                return found
+            start, end = _expect(_AFTER_VALUE, data, end, "a comma or the end of a container").span(1)
+            if data[start] == _COMMA:
+                break
+            if data[start] != closing.pop():
+                raise RawJSONError("a closing bracket of the wrong kind", start)
+
+
+def _span(data: bytes, closing: int, key_span: tuple[int, int], start: int, end: int) -> Span:
+    if closing == _ARRAY_END:
+        return Span(None, start, start, start, end)
+    # json, unlike the others, decodes a lone surrogate.
+    key: str = json.loads(data[slice(*key_span)].decode())
+    return Span(key, *key_span, start, end)
+
+
+def _expect(pattern: re.Pattern[bytes], data: bytes, at: int, what: str) -> re.Match[bytes]:
+    match = pattern.match(data, at)
+    if match is None:
+        raise RawJSONError(f"not JSON: expected {what}", len(data) - len(data[at:].lstrip(b" \t\n\r")))
+    return match
+
+
+def _check_utf8(data: bytes) -> None:
+    try:
+        data.decode()
+        return
+    except UnicodeDecodeError as error:
+        offset = error.start
+    raise RawJSONError("not UTF-8", offset)  # outside the handler: the error's context would hold the text

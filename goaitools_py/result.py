@@ -1,0 +1,107 @@
+"""What a turn gives back.
+
+Owns: the frozen result values. Must never know: how they came about.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from .messages import ToolRecord, Usage
+
+if TYPE_CHECKING:
+    from .errors import StateError
+
+__all__ = ["ChatResult", "CompactionReport", "Outcome", "Status", "TurnWarning", "WarningCode"]
+
+Status = Literal["complete", "awaiting_tools", "truncated", "refused", "limited"]
+
+WarningCode = Literal[
+    "state_discarded",  # the given blob could not be read; a fresh conversation began
+    "turn_closed",  # an unfinished earlier turn was closed with flagged results
+    "preamble_missing",  # earlier turns had a system preamble, this call has none
+    "preamble_changed",  # the preamble differs from the last turn's: prompt caches start over
+    "tools_changed",  # the tool list differs from the last turn's: prompt caches start over
+    "model_changed",
+    "endpoint_changed",
+    "calls_dropped",  # the reply was cut inside a tool call; its calls were not run
+    "call_ids_rewritten",  # the provider sent missing or duplicate call ids
+    "invalid_tool_calls",  # three replies in a row held only calls that cannot run
+    "limit_reached",
+    "compaction_failed",
+    "emergency_cut",  # the provider or a size limit refused the history, and old turns were dropped
+]
+
+Outcome = Literal["compacted", "not_needed", "no_change", "invalid", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class TurnWarning:
+    """Something a caller should know although the turn succeeded."""
+
+    code: WarningCode
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionReport:
+    """What a compaction did. Counts of messages are neutral ones; bytes are of the stored entries.
+
+    `state` is set by `compact_state` only; `removed_turns` counts from the oldest.
+    """
+
+    outcome: Outcome
+    by: str = ""
+    removed_turns: int = 0
+    removed_messages: int = 0
+    messages_before: int = 0
+    messages_after: int = 0
+    bytes_before: int = 0
+    bytes_after: int = 0
+    tokens_before: int = 0
+    tokens_after: int = 0
+    state: bytes = field(default=b"", repr=False)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ChatResult(tuple[str, bytes]):
+    """The outcome of a turn; it is the tuple ``(text, state)``, so that ``text, state = …`` is typed.
+
+    Attributes:
+        text: The last reply's visible text.
+        state: The new blob: save it, and give it to the next call.
+        status: "complete"; "truncated" or "refused" by the model; "limited" by a turn's limit.
+        finish_reason: The provider's own word.
+        usage: What this turn consumed, every call included.
+        total_usage: What the conversation has consumed in its whole life, across compactions.
+        iterations: Model calls of this turn.
+        actions: What tools logged with ``ctx.log_action``.
+        tool_log: Every tool call with its result, in order.
+        compaction: Set if the history was compacted.
+        context_fraction: Part of the model's context window in use, None if the window is unknown.
+        discarded: The error that made the given state unreadable, if a fresh one was begun.
+        duplicate: True if this is the stored reply of an earlier, identical turn.
+        model: The model that answered, as the provider names it.
+        request_ids: The provider's ids, one per model call that reported one.
+    """
+
+    text: str = field(repr=False)
+    state: bytes = field(repr=False)
+    status: Status = "complete"
+    finish_reason: str = ""
+    usage: Usage = field(default_factory=Usage)
+    total_usage: Usage = field(default_factory=Usage)
+    iterations: int = 0
+    actions: tuple[Any, ...] = field(default=(), repr=False)
+    tool_log: tuple[ToolRecord, ...] = ()
+    compaction: CompactionReport | None = None
+    context_fraction: float | None = None
+    warnings: tuple[TurnWarning, ...] = ()
+    discarded: StateError | None = field(default=None, repr=False)
+    duplicate: bool = False
+    model: str = ""
+    request_ids: tuple[str, ...] = ()
+
+    def __new__(cls, *, text: str, state: bytes, **_: Any) -> ChatResult:
+        return tuple.__new__(cls, (text, state))

@@ -1,0 +1,17 @@
+"""``python -m goaitools_py.sim [--port N]``.
+
+Owns: the command's options. Must never know: anything else.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from . import serve
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(
+        prog="goaitools_py.sim", description="An offline simulator of a model provider."
+    )
+    parser.add_argument("--port", type=int, default=0, help="port to listen on; 0 takes a free one")
+    serve(parser.parse_args().port)

@@ -1,0 +1,91 @@
+"""What a conversation says about its player: facts, points, events, and how much was said.
+
+Owns: reading a history from its beginning, every time anew. Must never know: what was asked, or anything
+from an earlier request: what is no longer in the history is forgotten, and that must show.
+
+Events and context are the blocks that applications inject into user messages: ``<app-event …>…</app-event>``
+and ``<app-context>…</app-context>``, their text escaped as in HTML.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from .prompt import Said
+
+__all__ = ["SUMMARY_MARK", "Facts", "read_facts", "spoken"]
+
+SUMMARY_MARK = "Summary of"
+"""Opens a summary; a message that holds it is read for facts whoever said it."""
+
+_BLOCK = re.compile(r"<app-(event|context)\b[^>]*>(.*?)</app-\1\s*>", re.S)
+_END = r"(?=\s+(?:and|but)\s|[.,;!?\n]|$)"
+_FACT = re.compile(rf"\b(?:my|the (?:player|user)'s)\s+((?:\w+\s+){{0,2}}?\w+)\s+is\s+(.+?){_END}", re.I)
+_NAME = re.compile(r"(?:\b[Ii] am|\b[Ii]['’]m|\b[Cc]all me)\s+([A-Z][\w-]*(?:\s+[A-Z][\w-]*)*)")
+_GAIN = re.compile(r"(?:\b(scored|earned|won|gained|lost)\s+|([+-])\s?)(\d+)\s*(?:points?|pts)\b", re.I)
+_TOTAL = re.compile(r"\b(?:score|points)\b\D{0,12}?(-?\d+)|(-?\d+)\s*points\b", re.I)
+_SUMMARY_TOTAL = re.compile(r"Score so far: (-?\d+) points")
+_PLACE = re.compile(
+    rf"\b(?:reached|entered|arrived (?:at|in)|went to|(?:place|location)\s*[:=])\s*(.+?)(?:(?=:)|{_END})",
+    re.I,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What the history holds. `points` is None if nobody spoke of points; `context` the newest block."""
+
+    known: Mapping[str, str] = field(default_factory=dict)
+    points: int | None = None
+    place: str = ""
+    events: tuple[str, ...] = ()
+    context: str = ""
+    messages: int = 0
+    """User messages that hold words of the user, not only blocks."""
+
+
+def spoken(text: str) -> str:
+    """The words of a message without its event and context blocks."""
+    return _BLOCK.sub("", text).strip()
+
+
+def read_facts(history: Sequence[Said]) -> Facts:
+    """Read a history; a later statement replaces an earlier one."""
+    known: dict[str, str] = {}
+    points: int | None = None
+    place = context = ""
+    events: list[str] = []
+    messages = 0
+    for said in history:
+        if said.role not in ("user", "system") and SUMMARY_MARK not in said.text:
+            continue
+        words = spoken(said.text)
+        messages += said.role == "user" and bool(words or said.media)
+        known |= {key.lower(): value.strip() for key, value in _FACT.findall(words)}
+        if names := _NAME.findall(words):
+            known["name"] = names[-1]
+        for total in _SUMMARY_TOTAL.findall(words):
+            points = int(total)
+        for kind, escaped in _BLOCK.findall(said.text):
+            block = html.unescape(escaped).strip()
+            place = next((found[1].strip() for found in _PLACE.finditer(block)), place)
+            if kind == "event":
+                events.append(block)
+                gains = _GAIN.findall(block)
+                if gains:
+                    points = (points or 0) + sum(map(_gain, gains))
+            else:
+                context = block
+                if total := _TOTAL.search(block):
+                    points = int(total[1] or total[2])
+    return Facts(
+        known=known, points=points, place=place, events=tuple(events), context=context, messages=messages
+    )
+
+
+def _gain(found: tuple[str, str, str]) -> int:
+    verb, sign, number = found
+    return -int(number) if sign == "-" or verb.lower() == "lost" else int(number)

@@ -1,0 +1,240 @@
+"""The Chat Completions wire: requests in, completions and chunks out, in OpenAI's JSON.
+
+Owns: the shapes of this one endpoint. Must never know: a socket, the rules for sequences, or how the model
+makes up its mind. Shapes as in recorded answers of api.openai.com; ``created`` is fixed, so that equal
+requests get equal bytes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from .body import Body, dump
+from .prompt import Call, Offer, Prompt, Said
+from .refusals import Refusal
+from .response import EVENT_STREAM, JSON, Headers, Response
+from .rules import openai_refusals
+from .wire import Exchange
+
+__all__ = ["OpenAIChat"]
+
+_CREATED = 1_767_225_600  # 2026-01-01T00:00:00Z
+_FINGERPRINT = "sim"
+_DONE = b"data: [DONE]\n\n"
+_WORDS = re.compile(r"\s*\S+|\s+$")
+_ARGUMENT_PIECE = 7
+_ROLES: Mapping[str, Literal["system", "user", "assistant", "tool"]] = {
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "assistant": "assistant",
+    "tool": "tool",
+    "function": "tool",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class OpenAIChat:
+    """OpenAI Chat Completions."""
+
+    path: str = "/v1/chat/completions"
+
+    def refusals(self, values: Mapping[str, Any]) -> list[Refusal]:
+        """What OpenAI would find wrong."""
+        return openai_refusals(values)
+
+    def prompt(self, body: Body) -> Prompt:
+        """What the model sees of a valid request."""
+        values = body.values
+        offers, must_call = _offers(values)
+        options = values.get("stream_options")
+        return Prompt(
+            model=values["model"],
+            history=tuple(_said(message) for message in values["messages"]),
+            # Without its closing bracket the longer history begins with the shorter one.
+            content=body.spans.get("tools", b"") + body.spans["messages"].rstrip(b"]"),
+            offers=offers,
+            must_call=must_call,
+            parallel=values.get("parallel_tool_calls") is not False,
+            max_tokens=values.get("max_completion_tokens") or values.get("max_tokens"),
+            stream=values.get("stream") is True,
+            stream_usage=isinstance(options, dict) and options.get("include_usage") is True,
+        )
+
+    def answer(self, exchange: Exchange) -> Response:
+        """A completion, or its chunks as events, the usage chunk and ``[DONE]`` last."""
+        if exchange.prompt.stream:
+            events = tuple(_event(chunk) for chunk in _chunks(exchange))
+            return Response(headers=EVENT_STREAM, pieces=(*events, _DONE), streamed=True)
+        completion = _envelope(exchange, "chat.completion")
+        completion["choices"] = [
+            {
+                "index": 0,
+                "message": _message(exchange),
+                "logprobs": None,
+                "finish_reason": _finish_word(exchange),
+            }
+        ]
+        if exchange.reply.usage:
+            completion["usage"] = _usage(exchange)
+        return Response(headers=JSON, pieces=(dump(completion),))
+
+    def hollow(self, prompt: Prompt, *, null: bool) -> Response:
+        """A completion without choices."""
+        kind = "chat.completion.chunk" if prompt.stream else "chat.completion"
+        hollow = {"id": "chatcmpl-sim", "object": kind, "created": _CREATED, "model": _sim(prompt.model)}
+        value = {**hollow, "choices": None if null else []}
+        if prompt.stream:
+            return Response(headers=EVENT_STREAM, pieces=(_event(value), _DONE), streamed=True)
+        return Response(headers=JSON, pieces=(dump(value),))
+
+    def error(self, status: int, refusal: Refusal, headers: Headers = ()) -> Response:
+        """OpenAI's error object."""
+        return Response(status=status, headers=(*JSON, *headers), pieces=(dump(_error(refusal)),))
+
+    def error_event(self, refusal: Refusal) -> bytes:
+        """The error object as an event."""
+        return _event(_error(refusal))
+
+
+# ------------------------------------------------------------------------------------------- reading
+
+
+def _said(message: Mapping[str, Any]) -> Said:
+    content = message.get("content")
+    parts = content if isinstance(content, list) else [{"type": "text", "text": content or ""}]
+    texts = [part.get("text") for part in parts if part.get("type") == "text"]
+    return Said(
+        role=_ROLES[message["role"]],
+        text="".join(text for text in texts if isinstance(text, str)),
+        calls=tuple(_call(call) for call in message.get("tool_calls") or ()),
+        call_id=str(message.get("tool_call_id", "")),
+        media=sum(part.get("type") not in ("text", "refusal") for part in parts),
+    )
+
+
+def _call(call: Mapping[str, Any]) -> Call:
+    kind = call.get("type", "function")
+    inner = call[kind]
+    return Call(
+        id=call["id"], name=inner["name"], arguments=inner["arguments" if kind == "function" else "input"]
+    )
+
+
+def _offers(values: Mapping[str, Any]) -> tuple[tuple[Offer, ...], bool]:
+    """The function tools that may be called now, and whether one must be."""
+    tools = [tool["function"] for tool in values.get("tools") or () if tool.get("type") != "custom"]
+    offers = tuple(Offer(name=tool["name"], parameters=tool.get("parameters") or {}) for tool in tools)
+    choice = values.get("tool_choice") or "auto"
+    if isinstance(choice, str):
+        return (() if choice == "none" else offers), choice in ("required", "any")
+    allowed = choice.get("allowed_tools")
+    entries = allowed["tools"] if allowed else [choice]
+    names = {entry["function"]["name"] for entry in entries if entry.get("type") == "function"}
+    chosen = tuple(offer for offer in offers if offer.name in names)
+    return chosen, not allowed or allowed.get("mode") == "required"
+
+
+# ------------------------------------------------------------------------------------------- writing
+
+
+def _sim(model: str) -> str:
+    return model if model.startswith("sim") else f"sim-{model}"
+
+
+def _envelope(exchange: Exchange, kind: str) -> dict[str, Any]:
+    return {
+        "id": f"chatcmpl-{exchange.key}",
+        "object": kind,
+        "created": _CREATED,
+        "model": _sim(exchange.prompt.model),
+        "service_tier": "default",
+        "system_fingerprint": _FINGERPRINT,
+    }
+
+
+def _message(exchange: Exchange) -> dict[str, Any]:
+    reply = exchange.reply
+    silent = bool(exchange.calls or reply.refused) and not reply.content
+    message: dict[str, Any] = {"role": "assistant", "content": None if silent else reply.content}
+    if exchange.calls:
+        message["tool_calls"] = [_function(call, call.arguments) for call in exchange.calls]
+    return {**message, "refusal": reply.refused or None, "annotations": []}
+
+
+def _function(call: Call, arguments: str) -> dict[str, Any]:
+    function = {"type": "function", "function": {"name": call.name, "arguments": arguments}}
+    return {"id": call.id, **function} if call.id else function
+
+
+def _finish_word(exchange: Exchange) -> str:
+    if exchange.reply.finish is not None:
+        return exchange.reply.finish
+    return "tool_calls" if exchange.calls else "stop"
+
+
+def _usage(exchange: Exchange) -> dict[str, Any]:
+    tokens = exchange.tokens
+    return {
+        "prompt_tokens": tokens.prompt,
+        "completion_tokens": tokens.completion,
+        "total_tokens": tokens.prompt + tokens.completion,
+        "prompt_tokens_details": {"cached_tokens": tokens.cached, "audio_tokens": 0},
+        "completion_tokens_details": {
+            "reasoning_tokens": 0,
+            "audio_tokens": 0,
+            "accepted_prediction_tokens": 0,
+            "rejected_prediction_tokens": 0,
+        },
+    }
+
+
+def _chunks(exchange: Exchange) -> Iterator[dict[str, Any]]:
+    envelope = _envelope(exchange, "chat.completion.chunk")
+    reports_usage = exchange.prompt.stream_usage and exchange.reply.usage
+    if reports_usage:
+        envelope["usage"] = None
+    for delta in _deltas(exchange):
+        yield {**envelope, "choices": _choice(delta, None)}
+    yield {**envelope, "choices": _choice({}, _finish_word(exchange))}
+    if reports_usage:
+        yield {**envelope, "choices": [], "usage": _usage(exchange)}
+
+
+def _choice(delta: Mapping[str, Any], finish: str | None) -> list[dict[str, Any]]:
+    return [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}]
+
+
+def _deltas(exchange: Exchange) -> Iterator[dict[str, Any]]:
+    reply = exchange.reply
+    yield {"role": "assistant", "content": None if exchange.calls else "", "refusal": None}
+    for word in _WORDS.findall(reply.content):
+        yield {"content": word}
+    for word in _WORDS.findall(reply.refused):
+        yield {"refusal": word}
+    for index, call in enumerate(exchange.calls):
+        yield {"tool_calls": [{"index": index, **_function(call, "")}]}
+        for piece in _pieces(call.arguments):
+            yield {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
+
+
+def _pieces(arguments: str) -> Sequence[str]:
+    return [arguments[at : at + _ARGUMENT_PIECE] for at in range(0, len(arguments), _ARGUMENT_PIECE)]
+
+
+def _event(value: Mapping[str, Any]) -> bytes:
+    return b"data: " + dump(value) + b"\n\n"
+
+
+def _error(refusal: Refusal) -> dict[str, Any]:
+    return {
+        "error": {
+            "message": refusal.message,
+            "type": refusal.type,
+            "param": refusal.param,
+            "code": refusal.code,
+        }
+    }

@@ -1,0 +1,141 @@
+"""What a request asks of the simulated model, and what the model replies, in words of no wire.
+
+Owns: the values between a wire and a model. Must never know: which provider is imitated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from .response import EVENT_STREAM, JSON, Response
+
+__all__ = ["Call", "Model", "Offer", "Prompt", "Reply", "Said"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A tool call. `id` None: the simulator makes one up; "": the reply has no id at all."""
+
+    name: str
+    arguments: str = field(repr=False)
+    id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """One message of the history. `media` counts its parts that are not text."""
+
+    role: Literal["system", "user", "assistant", "tool"]
+    text: str = field(default="", repr=False)
+    calls: tuple[Call, ...] = ()
+    call_id: str = ""
+    media: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """A function tool that the model may call; `parameters` is its JSON Schema."""
+
+    name: str
+    parameters: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt:
+    """Everything the model sees.
+
+    Attributes:
+        content: The bytes that a provider would cache: tools and messages as they came over the wire.
+            Equal for the same question asked unary or streamed.
+        must_call: True if the request demands a tool call; `offers` holds only what may be called.
+        max_tokens: The reply is cut after so many, None for no limit.
+    """
+
+    model: str
+    history: tuple[Said, ...]
+    content: bytes = field(repr=False)
+    offers: tuple[Offer, ...] = ()
+    must_call: bool = False
+    parallel: bool = True
+    max_tokens: int | None = None
+    stream: bool = False
+    stream_usage: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """What the model says; a scripted one is queued with `SimServer.push`.
+
+    Attributes:
+        finish: The wire's finish word. None: the word that fits the reply; "" is sent as it is.
+        usage: False leaves the token counts out.
+    """
+
+    content: str = field(default="", repr=False)
+    tool_calls: tuple[Call, ...] = ()
+    refused: str = field(default="", repr=False)
+    finish: str | None = None
+    usage: bool = True
+
+    @classmethod
+    def text(cls, content: str, *, finish: str | None = None, usage: bool = True) -> Reply:
+        """Say something. ``finish="length"`` or ``"content_filter"`` makes a reply that was cut off."""
+        return cls(content=content, finish=finish, usage=usage)
+
+    @classmethod
+    def calls(
+        cls,
+        *calls: tuple[str, str],
+        ids: tuple[str | None, ...] = (),
+        text: str = "",
+        finish: str | None = None,
+        usage: bool = True,
+    ) -> Reply:
+        """Call tools: ``Reply.calls(("get_score", '{"team":"red"}'))``.
+
+        Args:
+            calls: Name and arguments of each; the arguments are text and may be broken JSON.
+            ids: Call ids in order: equal ones, "" to leave an id out, None for one of the simulator's.
+            text: What is said beside the calls.
+            finish: "stop" or "" as some servers say, "length" for calls that were cut off.
+            usage: False leaves the token counts out.
+        """
+        padded = (*ids, *(None,) * (len(calls) - len(ids)))
+        made = tuple(
+            Call(name=name, arguments=arguments, id=id)
+            for (name, arguments), id in zip(calls, padded, strict=True)
+        )
+        return cls(content=text, tool_calls=made, finish=finish, usage=usage)
+
+    @classmethod
+    def refusal(cls, refused: str) -> Reply:
+        """Refuse, in the wire's own field for it."""
+        return cls(refused=refused)
+
+    @classmethod
+    def raw(
+        cls,
+        body: bytes,
+        *,
+        status: int = 200,
+        headers: Mapping[str, str] | None = None,
+        streamed: bool = False,
+    ) -> Response:
+        """Answer with exactly these bytes, whatever was asked.
+
+        Args:
+            headers: ``content-type: application/json`` if None.
+            streamed: Send the body as one HTTP chunk instead of with its length.
+        """
+        given = JSON if headers is None else tuple(headers.items())
+        return Response(status=status, headers=given, pieces=(body,), streamed=streamed)
+
+    @classmethod
+    def sse(cls, body: bytes) -> Response:
+        """Answer with exactly this event stream, and end the response cleanly."""
+        return Response(headers=EVENT_STREAM, pieces=(body,), streamed=True)
+
+
+Model: TypeAlias = Callable[[Prompt], Reply]

@@ -1,0 +1,399 @@
+"""What OpenAI's Chat Completions endpoint refuses: the sequence and shape rules of its requests.
+
+Owns: the rules, each with the provider's own wording where it is known. Must never know: how any client
+builds a request, or the rules that this package's own backends apply; it is an independent second opinion.
+
+Wordings come from recorded 400 answers and from public issue threads (openai/openai-go#43,
+agno-agi/agno#5116). Where compatible servers were recorded to accept more than OpenAI does, the rule
+gives way and names them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from .refusals import Refusal, empty_array, missing, no_match, too_many, unsupported, wrong_type
+
+__all__ = ["check_openai", "openai_refusals"]
+
+_ROLES = ("system", "assistant", "user", "function", "tool", "developer")
+_TEXT_ONLY = ("text",)
+_PARTS = {
+    "system": _TEXT_ONLY,
+    "developer": _TEXT_ONLY,
+    "tool": _TEXT_ONLY,
+    "function": _TEXT_ONLY,
+    "assistant": ("text", "refusal"),
+    # document_url is Mistral's.
+    "user": ("text", "image_url", "input_audio", "file", "document_url"),
+}
+_PART_FIELDS = {
+    "text": (("text",),),
+    "refusal": (("refusal",),),
+    "image_url": (("image_url", "url"),),
+    "input_audio": (("input_audio", "data"), ("input_audio", "format")),
+    "file": (("file",),),
+    "document_url": (("document_url",),),
+}
+_FUNCTION_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_MESSAGE_NAME = re.compile(r"[^\s<|\\/>]+")
+_MAX_CALL_ID = 40
+_MAX_TOOLS = 128
+_MAX_STOPS = 4
+
+
+def check_openai(body: Mapping[str, Any]) -> list[str]:
+    """All reasons for which OpenAI would answer this Chat Completions request with 400; [] if none.
+
+    Args:
+        body: The parsed JSON object of the request.
+    """
+    return [refusal.message for refusal in openai_refusals(body)]
+
+
+def openai_refusals(body: Mapping[str, Any]) -> list[Refusal]:
+    """As `check_openai`, with parameter and code; the first is the one that the provider reports."""
+    return [*_model(body), *_messages(body), *_tools(body), *_tool_choice(body), *_settings(body)]
+
+
+# ----------------------------------------------------------------------------------------- messages
+
+
+def _model(body: Mapping[str, Any]) -> Iterator[Refusal]:
+    if not isinstance(body.get("model"), str) or not body["model"]:
+        yield Refusal("you must provide a model parameter")
+
+
+def _routed(body: Mapping[str, Any]) -> bool:
+    """Routers such as OpenRouter name models 'vendor/model' and check less than OpenAI does."""
+    return "/" in str(body.get("model"))
+
+
+def _messages(body: Mapping[str, Any]) -> Iterator[Refusal]:
+    messages = body.get("messages")
+    if messages is None:
+        yield missing("messages")
+    elif not isinstance(messages, list):
+        yield wrong_type("messages", "an array of objects", messages)
+    elif not messages:
+        yield empty_array("messages")
+    else:
+        for index, message in enumerate(messages):
+            path = f"messages[{index}]"
+            if isinstance(message, dict):
+                yield from _message(path, message, routed=_routed(body))
+            else:
+                yield wrong_type(path, "an object", message)
+        yield from _pairing([m if isinstance(m, dict) else {} for m in messages])
+
+
+def _message(path: str, message: Mapping[str, Any], *, routed: bool) -> Iterator[Refusal]:
+    role = message.get("role")
+    if role is None:
+        yield missing(f"{path}.role")
+        return
+    if role not in _ROLES:
+        yield unsupported(f"{path}.role", role, _ROLES)
+        return
+    yield from _content(path, message)
+    name = message.get("name")
+    if name is not None and not (isinstance(name, str) and _MESSAGE_NAME.fullmatch(name)):
+        yield no_match(f"{path}.name", _MESSAGE_NAME)
+    if role == "function" and name is None:
+        yield missing(f"{path}.name")
+    if role == "tool" and not isinstance(message.get("tool_call_id"), str):
+        yield missing(f"{path}.tool_call_id")
+    if "tool_calls" in message and message["tool_calls"] is not None:
+        if role == "assistant":
+            yield from _calls(f"{path}.tool_calls", message, routed=routed)
+        else:
+            yield Refusal(f"Invalid value: '{path}.tool_calls' is only allowed with role 'assistant'.", path)
+
+
+def _content(path: str, message: Mapping[str, Any]) -> Iterator[Refusal]:
+    role, content = message["role"], message.get("content")
+    path = f"{path}.content"
+    if content is None:
+        says_otherwise = any(message.get(key) for key in ("tool_calls", "function_call", "refusal", "audio"))
+        if not (role == "assistant" and says_otherwise) and role != "function":
+            yield Refusal("Invalid value for 'content': expected a string, got null.", path)
+    elif isinstance(content, list):
+        # Mistral was recorded to take an empty list beside tool calls.
+        if not content and not message.get("tool_calls"):
+            yield empty_array(path)
+        for index, part in enumerate(content):
+            yield from _part(f"{path}[{index}]", part, _PARTS[role])
+    elif not isinstance(content, str):
+        yield wrong_type(path, "one of a string or array of objects", content)
+
+
+def _part(path: str, part: Any, allowed: Sequence[str]) -> Iterator[Refusal]:
+    if not isinstance(part, dict):
+        yield wrong_type(path, "an object", part)
+    elif "type" not in part:
+        yield missing(f"{path}.type")
+    elif part["type"] not in allowed:
+        yield unsupported(path, part["type"], allowed)
+    else:
+        for keys in _PART_FIELDS[part["type"]]:
+            value: Any = part
+            for key in keys:
+                # Compatible servers take "image_url": "https://…" for {"url": …}.
+                value = value.get(key) if isinstance(value, dict) else value
+            if value is None:
+                yield missing(".".join((path, *keys)))
+
+
+def _calls(path: str, message: Mapping[str, Any], *, routed: bool) -> Iterator[Refusal]:
+    calls = message["tool_calls"]
+    if not isinstance(calls, list):
+        yield wrong_type(path, "an array of objects", calls)
+        return
+    # Mistral, whose assistant messages carry `prefix`, was recorded to take an empty list.
+    if not calls and "prefix" not in message:
+        yield empty_array(path)
+    for index, call in enumerate(calls):
+        if isinstance(call, dict):
+            yield from _call(f"{path}[{index}]", call, routed=routed)
+        else:
+            yield wrong_type(f"{path}[{index}]", "an object", call)
+    ids = [call.get("id") for call in calls if isinstance(call, dict)]
+    for repeated in sorted({str(i) for i in ids if ids.count(i) > 1}):
+        yield Refusal(f"Invalid parameter: Duplicate value for 'id' of '{repeated}' in '{path}'.", path)
+
+
+def _call(path: str, call: Mapping[str, Any], *, routed: bool) -> Iterator[Refusal]:
+    identifier = call.get("id")
+    if not isinstance(identifier, str) or not identifier:
+        yield missing(f"{path}.id")
+    elif len(identifier) > _MAX_CALL_ID and not routed:
+        yield Refusal(
+            f"Invalid '{path}.id': string too long. Expected a string with maximum length {_MAX_CALL_ID}, "
+            f"but got a string with length {len(identifier)} instead.",
+            f"{path}.id",
+            "string_above_max_length",
+        )
+    # Mistral's own calls come, and go back, without a type.
+    kind = call.get("type", "function")
+    if kind not in ("function", "custom"):
+        yield unsupported(f"{path}.type", kind, ("function", "custom"))
+        return
+    inner, text_key = call.get(kind), "arguments" if kind == "function" else "input"
+    if not isinstance(inner, dict):
+        yield missing(f"{path}.{kind}")
+        return
+    name = inner.get("name")
+    if name is None:
+        yield missing(f"{path}.{kind}.name")
+    elif not (isinstance(name, str) and _FUNCTION_NAME.fullmatch(name)):
+        yield no_match(f"{path}.{kind}.name", _FUNCTION_NAME)
+    if inner.get(text_key) is None:
+        yield missing(f"{path}.{kind}.{text_key}")
+    elif not isinstance(inner[text_key], str):
+        yield wrong_type(f"{path}.{kind}.{text_key}", "a string", inner[text_key])
+
+
+def _pairing(messages: Sequence[Mapping[str, Any]]) -> Iterator[Refusal]:
+    """Every call is answered once, directly after the message that made it, and nothing else is."""
+    waiting: list[str] = []
+    answered: dict[str, int] = {}
+    for index, message in enumerate(messages):
+        if message.get("role") == "tool":
+            identifier = str(message.get("tool_call_id"))
+            if identifier in answered:
+                yield Refusal(
+                    f"Invalid parameter: Duplicate value for 'tool_call_id' of '{identifier}', "
+                    f"in messages[{answered[identifier]}] and messages[{index}].",
+                    f"messages.[{index}].tool_call_id",
+                )
+            elif identifier in waiting:
+                waiting.remove(identifier)
+                answered[identifier] = index
+            else:
+                # "preceeding" is the provider's spelling.
+                yield Refusal(
+                    "Invalid parameter: messages with role 'tool' must be a response to a preceeding message "
+                    "with 'tool_calls'.",
+                    f"messages.[{index}].role",
+                )
+        else:
+            yield from _unanswered(waiting, index)
+            calls = message.get("tool_calls")
+            known = calls if isinstance(calls, list) and message.get("role") == "assistant" else []
+            waiting = [str(call["id"]) for call in known if isinstance(call, dict) and call.get("id")]
+            answered = {}
+    yield from _unanswered(waiting, len(messages))
+
+
+def _unanswered(waiting: Sequence[str], index: int) -> Iterator[Refusal]:
+    if waiting:
+        yield Refusal(
+            "An assistant message with 'tool_calls' must be followed by tool messages responding to each "
+            "'tool_call_id'. The following tool_call_ids did not have response messages: "
+            + ", ".join(waiting),
+            f"messages.[{index}].role",
+        )
+
+
+# -------------------------------------------------------------------------------------------- tools
+
+
+def _tools(body: Mapping[str, Any]) -> Iterator[Refusal]:
+    tools = body.get("tools")
+    if tools is None:
+        return
+    if not isinstance(tools, list):
+        yield wrong_type("tools", "an array of objects", tools)
+        return
+    if not tools:
+        yield empty_array("tools")
+    if len(tools) > _MAX_TOOLS:
+        yield too_many("tools", _MAX_TOOLS, len(tools))
+    for index, tool in enumerate(tools):
+        yield from _tool(f"tools[{index}]", tool, routed=_routed(body))
+    names = _tool_names(body)
+    for repeated in sorted({name for name in names if names.count(name) > 1}):
+        yield Refusal(f"Invalid 'tools': duplicate tool name '{repeated}'.", "tools", "invalid_value")
+
+
+def _tool(path: str, tool: Any, *, routed: bool) -> Iterator[Refusal]:
+    if not isinstance(tool, dict):
+        yield wrong_type(path, "an object", tool)
+        return
+    kind = tool.get("type", "function")  # Mistral takes tools without a type
+    if kind not in ("function", "custom"):
+        yield unsupported(f"{path}.type", kind, ("function", "custom"))
+        return
+    inner = tool.get(kind)
+    if not isinstance(inner, dict):
+        yield missing(f"{path}.{kind}")
+        return
+    name = inner.get("name")
+    if name is None:
+        yield missing(f"{path}.{kind}.name")
+    elif not (isinstance(name, str) and _FUNCTION_NAME.fullmatch(name)):
+        yield no_match(f"{path}.{kind}.name", _FUNCTION_NAME)
+    if kind == "function":
+        yield from _schema(f"{path}.function.parameters", inner, routed=routed)
+
+
+def _schema(path: str, function: Mapping[str, Any], *, routed: bool) -> Iterator[Refusal]:
+    schema = function.get("parameters")
+    if schema is None:
+        return
+    if not isinstance(schema, dict):
+        yield wrong_type(path, "an object", schema)
+        return
+    invalid = f"Invalid schema for function '{function.get('name')}': "
+    if schema.get("type", "object") != "object":
+        found = f"schema must be a JSON Schema of 'type: \"object\"', got 'type: \"{schema['type']}\"'."
+        yield Refusal(invalid + found, path, "invalid_function_parameters")
+    if function.get("strict") is True and not routed:
+        if schema.get("additionalProperties") is not False:
+            found = "In context=(), 'additionalProperties' is required to be supplied and to be false."
+            yield Refusal(invalid + found, path, "invalid_function_parameters")
+        properties, required = schema.get("properties"), schema.get("required")
+        named = required if isinstance(required, list) else []
+        left_out = [key for key in properties if key not in named] if isinstance(properties, dict) else []
+        if left_out:
+            found = (
+                "In context=(), 'required' is required to be supplied and to be an array including every key "
+                f"in properties. Missing '{left_out[0]}'."
+            )
+            yield Refusal(invalid + found, path, "invalid_function_parameters")
+
+
+def _tool_names(body: Mapping[str, Any]) -> list[str]:
+    tools = body.get("tools")
+    listed = [tool for tool in tools if isinstance(tool, dict)] if isinstance(tools, list) else []
+    inner = [tool.get("custom" if tool.get("type") == "custom" else "function") for tool in listed]
+    return [str(entry["name"]) for entry in inner if isinstance(entry, dict) and "name" in entry]
+
+
+def _tool_choice(body: Mapping[str, Any]) -> Iterator[Refusal]:
+    choice = body.get("tool_choice")
+    if choice is None:
+        return
+    if not body.get("tools"):
+        yield Refusal(
+            "Invalid value for 'tool_choice': 'tool_choice' is only allowed when 'tools' are specified.",
+            "tool_choice",
+        )
+    elif isinstance(choice, str):
+        if choice not in ("none", "auto", "required", "any"):  # "any" is Mistral's word for "required"
+            yield unsupported("tool_choice", choice, ("none", "auto", "required"))
+    elif not isinstance(choice, dict):
+        yield wrong_type("tool_choice", "one of a string or object", choice)
+    else:
+        for name in _chosen(choice):
+            if name not in _tool_names(body):
+                yield Refusal(
+                    f"Invalid value for 'tool_choice': tool '{name}' not found in 'tools'.",
+                    "tool_choice",
+                    "invalid_value",
+                )
+
+
+def _chosen(choice: Mapping[str, Any]) -> list[Any]:
+    allowed = choice.get("allowed_tools")
+    entries = allowed.get("tools") if isinstance(allowed, dict) else [choice]
+    found: list[Any] = []
+    for entry in entries if isinstance(entries, list) else []:
+        kind = "custom" if isinstance(entry, dict) and entry.get("type") == "custom" else "function"
+        inner = entry.get(kind) if isinstance(entry, dict) else None
+        found.append(inner.get("name") if isinstance(inner, dict) else None)
+    return found
+
+
+# ----------------------------------------------------------------------------------------- settings
+
+
+def _settings(body: Mapping[str, Any]) -> Iterator[Refusal]:
+    stream = body.get("stream")
+    if stream is not None and not isinstance(stream, bool):
+        yield wrong_type("stream", "a boolean", stream)
+    if body.get("stream_options") is not None and stream is not True:
+        yield Refusal(
+            "The 'stream_options' parameter is only allowed when 'stream' is enabled.", "stream_options"
+        )
+    if body.get("parallel_tool_calls") is not None and not body.get("tools"):
+        yield Refusal(
+            "Invalid value for 'parallel_tool_calls': 'parallel_tool_calls' is only allowed when 'tools' are "
+            "specified.",
+            "parallel_tool_calls",
+        )
+    if body.get("max_tokens") is not None and body.get("max_completion_tokens") is not None:
+        yield Refusal(
+            "Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported.",
+            "max_tokens",
+            "invalid_parameter_combination",
+        )
+    for key in ("max_tokens", "max_completion_tokens", "n"):
+        yield from _within(key, body.get(key), 1, whole=True)
+    yield from _within("temperature", body.get("temperature"), 0, at_most=2)
+    yield from _within("top_p", body.get("top_p"), 0, at_most=1)
+    stop = body.get("stop")
+    if isinstance(stop, list) and len(stop) > _MAX_STOPS:
+        yield too_many("stop", _MAX_STOPS, len(stop))
+
+
+def _within(
+    key: str, value: Any, minimum: int, *, at_most: int | None = None, whole: bool = False
+) -> Iterator[Refusal]:
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
+        yield wrong_type(key, "an integer" if whole else "a decimal", value)
+        return
+    kind = "integer" if whole else "decimal"
+    too_low = value < minimum
+    if too_low or (at_most is not None and value > at_most):
+        word, sign, bound = ("below minimum", ">=", minimum) if too_low else ("above maximum", "<=", at_most)
+        yield Refusal(
+            f"Invalid '{key}': {kind} {word} value. "
+            f"Expected a value {sign} {bound}, but got {value} instead.",
+            key,
+            f"{kind}_{'below_min' if too_low else 'above_max'}_value",
+        )

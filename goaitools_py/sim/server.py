@@ -1,0 +1,238 @@
+"""The simulator: an offline model provider on loopback, with a script of faults and a memory of requests.
+
+Owns: what happens to one request, from bytes to response, and the record of it. Must never know: a
+provider's JSON (the wires do), or sockets (`loopback` does).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import TracebackType
+from typing import Any, Self
+
+from .body import Body, BodyError, dump, read_body
+from .faults import Fault, Scripted, damage
+from .game_master import GameMaster
+from .loopback import Loopback
+from .openai_chat import OpenAIChat
+from .prompt import Model, Prompt, Reply
+from .refusals import Refusal
+from .response import JSON, Response
+from .tokens import PrefixCache, Tokens, estimate, reply_tokens
+from .wire import Exchange, Wire
+
+__all__ = ["Recorded", "SimServer"]
+
+_WIRES: tuple[Wire, ...] = (OpenAIChat(),)
+_BYTES_PER_TOKEN = 4
+_NOT_JSON = Refusal(
+    "We could not parse the JSON body of your request. The OpenAI API expects a JSON payload, but what was "
+    "sent was not valid JSON."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """One request that arrived, and how it was answered.
+
+    Attributes:
+        headers: Names in lower case.
+        parsed: The body's JSON object, None if it was none.
+        problems: Every rule of the provider that the request broke.
+        status: The status answered, 0 for a connection that broke before it.
+    """
+
+    method: str
+    path: str
+    headers: Mapping[str, str] = field(repr=False)
+    body: bytes = field(repr=False)
+    parsed: Mapping[str, Any] | None = field(repr=False)
+    problems: tuple[str, ...]
+    status: int
+
+
+class SimServer:
+    """An offline provider: OpenAI Chat Completions at ``base_url``, answered by a simulated model.
+
+    Use it as a context manager, or call `start` and `stop`. Requests are checked against the provider's
+    rules before anything else; one that breaks them gets 400 and uses up nothing of the script.
+
+    Args:
+        host: Where to listen.
+        port: 0 takes a free one.
+        seed: Changes the model's moods; the same request and seed get the same reply.
+        model: Called with each prompt; None means a `GameMaster`.
+        chunk_bytes: Write bodies in pieces of so many bytes, to find readers that trust in seams.
+        max_recorded: So many requests are kept in `requests`; older ones are forgotten.
+    """
+
+    def __init__(
+        self,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        seed: int = 0,
+        model: Model | None = None,
+        chunk_bytes: int | None = None,
+        max_recorded: int = 10_000,
+    ) -> None:
+        if chunk_bytes is not None and chunk_bytes < 1:
+            raise ValueError(f"chunk_bytes must be at least 1, got {chunk_bytes}")
+        self._host, self._port, self._seed = host, port, seed
+        self._model: Model = model or GameMaster(seed)
+        self._chunk_bytes = chunk_bytes
+        self._cache = PrefixCache()
+        self._lock = threading.Lock()
+        self._script: deque[Scripted] = deque()
+        self._requests: deque[Recorded] = deque(maxlen=max_recorded)
+        self._problems: deque[str] = deque(maxlen=max_recorded)
+        self._loopback: Loopback | None = None
+
+    # ---------------------------------------------------------------------------------------- serving
+
+    def start(self) -> Self:
+        """Begin to listen; nothing happens if it listens already."""
+        if self._loopback is None:
+            self._loopback = Loopback(
+                self.respond, host=self._host, port=self._port, chunk_bytes=self._chunk_bytes
+            )
+        return self
+
+    def stop(self) -> None:
+        """Close every connection and the port; `requests` and `problems` stay readable."""
+        if self._loopback is not None:
+            self._loopback.close()
+            self._loopback = None
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def base_url(self) -> str:
+        """Where a client finds it, such as ``http://127.0.0.1:40123/v1``. RuntimeError before `start`."""
+        if self._loopback is None:
+            raise RuntimeError("the simulator is not running; use `with SimServer() as sim:` or call start()")
+        host, port = self._loopback.address
+        return f"http://{host}:{port}/v1"
+
+    # ------------------------------------------------------------------------------ script and record
+
+    def push(self, *scripted: Scripted) -> None:
+        """Queue replies and faults; each answers one request, before the model is asked again."""
+        with self._lock:
+            self._script.extend(scripted)
+
+    @property
+    def requests(self) -> list[Recorded]:
+        """What has arrived so far, oldest first: a copy."""
+        with self._lock:
+            return list(self._requests)
+
+    @property
+    def problems(self) -> list[str]:
+        """All rule violations of all requests so far: a copy."""
+        with self._lock:
+            return list(self._problems)
+
+    def clear(self) -> None:
+        """Forget the script, the requests, their problems and the prompt cache."""
+        with self._lock:
+            self._script.clear()
+            self._requests.clear()
+            self._problems.clear()
+            self._cache = PrefixCache()
+
+    # -------------------------------------------------------------------------------------- answering
+
+    def respond(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> Response:
+        """Answer one request without a socket, and record it.
+
+        Args:
+            path: With or without a query string.
+            headers: Names in lower case.
+        """
+        wire = next((wire for wire in _WIRES if wire.path == path.partition("?")[0]), None)
+        parsed: Body | None = None
+        refusals: Sequence[Refusal] = ()
+        if wire is None or method != "POST":
+            response = _elsewhere(method, path)
+        else:
+            try:
+                parsed = read_body(body)
+                refusals = wire.refusals(parsed.values)
+            except BodyError:
+                refusals = (_NOT_JSON,)
+            if refusals or parsed is None:
+                response = wire.error(400, refusals[0])
+            else:
+                response = self._scripted(wire, wire.prompt(parsed))
+        recorded = Recorded(
+            method=method,
+            path=path,
+            headers=dict(headers),
+            body=body,
+            parsed=parsed.values if parsed else None,
+            problems=tuple(refusal.message for refusal in refusals),
+            status=response.status,
+        )
+        with self._lock:
+            self._requests.append(recorded)
+            self._problems.extend(recorded.problems)
+        return response
+
+    def _scripted(self, wire: Wire, prompt: Prompt) -> Response:
+        with self._lock:
+            scripted = self._script.popleft() if self._script else None
+        if isinstance(scripted, Response):
+            return scripted
+        reply = scripted.reply if isinstance(scripted, Fault) else scripted
+
+        def answer() -> Response:
+            return self._written(wire, prompt, reply or _cut(self._model(prompt), prompt.max_tokens))
+
+        return damage(scripted, wire, prompt, answer) if isinstance(scripted, Fault) else answer()
+
+    def _written(self, wire: Wire, prompt: Prompt, reply: Reply) -> Response:
+        digest = hashlib.blake2b(
+            prompt.content, digest_size=16, key=f"{self._seed}:{prompt.model}".encode()[:64]
+        )
+        key = digest.hexdigest()
+        calls = [
+            call if call.id is not None else replace(call, id=_call_id(key, index))
+            for index, call in enumerate(reply.tool_calls)
+        ]
+        tokens = Tokens(
+            prompt=estimate(prompt.content),
+            cached=self._cache.count(prompt.model, prompt.content),
+            completion=reply_tokens(reply),
+        )
+        return wire.answer(Exchange(prompt=prompt, reply=reply, calls=calls, tokens=tokens, key=key))
+
+
+def _call_id(key: str, index: int) -> str:
+    return "call_" + hashlib.blake2b(f"{key}:{index}".encode(), digest_size=12).hexdigest()
+
+
+def _cut(reply: Reply, max_tokens: int | None) -> Reply:
+    """The reply as far as the output limit of the request lets it come."""
+    if max_tokens is None or reply_tokens(reply) <= max_tokens:
+        return reply
+    length = max_tokens * _BYTES_PER_TOKEN
+    calls = tuple(replace(call, arguments=call.arguments[:length]) for call in reply.tool_calls[:1])
+    return replace(reply, content=reply.content[:length], tool_calls=calls, finish="length")
+
+
+def _elsewhere(method: str, path: str) -> Response:
+    if (method, path.partition("?")[0]) == ("GET", "/v1/models"):
+        model = {"id": "sim-game-master", "object": "model", "created": 0, "owned_by": "goaitools-sim"}
+        return Response(headers=JSON, pieces=(dump({"object": "list", "data": [model]}),))
+    return OpenAIChat().error(404, Refusal(f"Invalid URL ({method} {path})"))

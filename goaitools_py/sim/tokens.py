@@ -1,0 +1,71 @@
+"""Token counts that grow with the request, and a prompt cache that only knows prefixes.
+
+Owns: the arithmetic of usage. Must never know: what the counted bytes say.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from .prompt import Reply
+
+__all__ = ["BLOCK_TOKENS", "PrefixCache", "Tokens", "estimate", "reply_tokens"]
+
+_BYTES_PER_TOKEN = 4
+BLOCK_TOKENS = 32
+"""Cached prefixes are counted in whole blocks of so many tokens (OpenAI: 128)."""
+_BLOCK_BYTES = BLOCK_TOKENS * _BYTES_PER_TOKEN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tokens:
+    """The token counts of one exchange; `cached` is part of `prompt`."""
+
+    prompt: int
+    cached: int
+    completion: int
+
+
+def estimate(content: bytes) -> int:
+    """Tokens of so many bytes: four bytes each, rounded up."""
+    return -(-len(content) // _BYTES_PER_TOKEN)
+
+
+def reply_tokens(reply: Reply) -> int:
+    """Tokens of a reply: its text, its refusal, the names and arguments of its calls."""
+    words = [reply.content, reply.refused]
+    for call in reply.tool_calls:
+        words += [call.name, call.arguments]
+    return estimate("".join(words).encode("utf-8", "replace"))
+
+
+class PrefixCache:
+    """Remembers the prefixes of earlier requests, block by block, as digests. Safe for threads.
+
+    Args:
+        max_blocks: Memory bound; the least recently used blocks are forgotten (65,536 are about 8 MB).
+    """
+
+    def __init__(self, max_blocks: int = 65_536) -> None:
+        self._max_blocks = max_blocks
+        self._seen: OrderedDict[bytes, None] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def count(self, model: str, content: bytes) -> int:
+        """Tokens of the longest prefix that an earlier request of this model had; remembers this one."""
+        digest = hashlib.blake2b(model.encode("utf-8", "replace"), digest_size=16)
+        blocks = []
+        for start in range(0, len(content) - _BLOCK_BYTES + 1, _BLOCK_BYTES):
+            digest.update(content[start : start + _BLOCK_BYTES])
+            blocks.append(digest.digest())
+        with self._lock:
+            hits = next((n for n, block in enumerate(blocks) if block not in self._seen), len(blocks))
+            for block in blocks:
+                self._seen[block] = None
+                self._seen.move_to_end(block)
+            while len(self._seen) > self._max_blocks:
+                self._seen.popitem(last=False)
+        return hits * BLOCK_TOKENS

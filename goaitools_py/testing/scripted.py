@@ -1,0 +1,148 @@
+"""A backend that answers from a script, for tests of programs that use this package.
+
+Owns: the script and the requests that it was asked. Must never know: a network.
+It is not a simulator: it says what it was told to say, whatever it is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from .. import rawjson
+from ..backends.base import BackendError, Dialect, ModelRequest, ResponseHead
+from ..backends.dialects import dialect_of
+from . import _openai_wire
+
+__all__ = ["Calls", "Raw", "ScriptedBackend", "Step"]
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """A scripted reply that calls tools: pairs of name and arguments (a mapping, or raw JSON text)."""
+
+    calls: Sequence[tuple[str, Mapping[str, Any] | str]] = field(repr=False)
+    text: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """A scripted response body, sent as it is. `chunks` are what the reads of the response return."""
+
+    chunks: Sequence[bytes] = field(repr=False)
+
+    @classmethod
+    def body(cls, body: bytes) -> Raw:
+        """One whole body."""
+        return cls((body,))
+
+
+Step: TypeAlias = str | Calls | Raw | BaseException | Callable[[ModelRequest], Any]
+
+
+class ScriptedBackend:
+    """Answers each request with the next step of a script, on both `Chat` and `AsyncChat`.
+
+    Args:
+        steps: Text, `Calls`, `Raw` bytes, an exception to raise (such as `BackendError`), or a function
+            from the request to one of these.
+        wire: Whose JSON the replies are in.
+
+    Attributes:
+        requests: Every `ModelRequest` so far, oldest first.
+    """
+
+    def __init__(
+        self,
+        *steps: Step,
+        wire: str = "openai",
+        model: str = "scripted",
+        max_retries: int = 0,
+        context_window: int | None = None,
+    ) -> None:
+        self.dialect: Dialect = dialect_of(wire)
+        self.model: str | None = model
+        self.max_retries = max_retries
+        self.context_window = context_window
+        self.requests: list[ModelRequest] = []
+        self._steps = list(steps)
+
+    def then(self, *steps: Step) -> None:
+        """Add steps to the end of the script."""
+        self._steps.extend(steps)
+
+    def bodies(self) -> list[Any]:
+        """The requests' bodies, parsed."""
+        return [rawjson.loads(request.body) for request in self.requests]
+
+    def assert_finished(self) -> None:
+        """Fail if a step of the script was never asked for."""
+        if self._steps:
+            raise AssertionError(f"{len(self._steps)} scripted steps were not used")
+
+    def _next(self, request: ModelRequest) -> list[bytes]:
+        self.requests.append(request)
+        if not self._steps:
+            raise AssertionError(f"request {len(self.requests)} came, but the script has no step for it")
+        step: Any = self._steps.pop(0)
+        if callable(step) and not isinstance(step, type):
+            step = step(request)
+        if isinstance(step, BaseException):
+            raise step
+        if isinstance(step, Raw):
+            return list(step.chunks)
+        calls = step.calls if isinstance(step, Calls) else ()
+        text = step.text if isinstance(step, Calls) else str(step)
+        body = _openai_wire.reply(
+            text, calls, model=self.model or "scripted", number=len(self.requests), sent=len(request.body)
+        )
+        return _openai_wire.as_events(body) if request.stream else [rawjson.dumps(body)]
+
+    def send(self, request: ModelRequest) -> ScriptedExchange:
+        """Answer with the next step."""
+        return ScriptedExchange(self._next(request), len(self.requests))
+
+    async def asend(self, request: ModelRequest) -> AsyncScriptedExchange:
+        """As `send`, awaited."""
+        return AsyncScriptedExchange(self._next(request), len(self.requests))
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+
+class _Chunks:
+    def __init__(self, chunks: list[bytes], number: int) -> None:
+        self.head = ResponseHead(status=200, request_id=f"scripted-{number}")
+        self._chunks = list(chunks)
+
+    def _take(self) -> bytes:
+        chunk: Any = self._chunks.pop(0) if self._chunks else b""
+        if isinstance(chunk, BackendError):
+            raise chunk
+        return bytes(chunk)
+
+
+class ScriptedExchange(_Chunks):
+    """The scripted response, read chunk by chunk."""
+
+    def read(self) -> bytes:
+        """The next chunk, b"" at the end."""
+        return self._take()
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class AsyncScriptedExchange(_Chunks):
+    """The scripted response, awaited."""
+
+    async def read(self) -> bytes:
+        """The next chunk, b"" at the end."""
+        return self._take()
+
+    async def aclose(self) -> None:
+        """Nothing is open."""

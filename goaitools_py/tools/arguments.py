@@ -1,0 +1,67 @@
+"""The arguments a model wrote: from JSON text to named values, or to words the model can learn from.
+
+Owns: `BadArguments` and the light check for hand-written schemas. Must never know: a Python signature.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+__all__ = ["MISSING", "NOT_AN_OBJECT", "UNKNOWN", "BadArguments", "check_arguments", "parse_arguments"]
+
+MISSING = "is required"
+UNKNOWN = "is not expected"
+NOT_AN_OBJECT = "The arguments must be one JSON object."
+
+_SHOWN_PROBLEMS = 10
+_SHOWN_CHARACTERS = 100  # of one problem's field name, which the model may have made up
+
+
+class BadArguments(Exception):  # noqa: N818 - the model's fault, told to the model
+    """The model's arguments do not fit the tool. The text is for the model: field names, never values."""
+
+    @classmethod
+    def from_problems(cls, problems: Sequence[tuple[str, str]]) -> BadArguments:
+        """Word a list of (field, what is wrong with it), one line each."""
+        lines = [f"- {field[:_SHOWN_CHARACTERS]}: {problem}" for field, problem in problems[:_SHOWN_PROBLEMS]]
+        if len(problems) > _SHOWN_PROBLEMS:
+            lines.append(f"- and {len(problems) - _SHOWN_PROBLEMS} more")
+        return cls("\n".join(["Invalid arguments:", *lines]))
+
+
+def parse_arguments(text: str) -> dict[str, Any]:
+    """Read the arguments of a call.
+
+    Args:
+        text: JSON as the model wrote it; blank text means no arguments.
+
+    Raises:
+        BadArguments: The text is not JSON, or not an object.
+    """
+    try:
+        values = json.loads(text) if text.strip() else {}
+    except json.JSONDecodeError as error:
+        raise BadArguments(
+            f"The arguments are not valid JSON: {error.msg} at line {error.lineno} column {error.colno}"
+        ) from None
+    except (ValueError, RecursionError):  # a number too long to convert; lists too deep
+        raise BadArguments("The arguments are not valid JSON: beyond a limit of the parser") from None
+    if not isinstance(values, dict):
+        raise BadArguments(NOT_AN_OBJECT)
+    return values
+
+
+def check_arguments(values: Mapping[str, Any], schema: Mapping[str, Any]) -> None:
+    """Compare the names in `values` with a hand-written JSON Schema; values are for the tool to judge.
+
+    Raises:
+        BadArguments: A required name is missing, or a name is unknown and `additionalProperties` is false.
+    """
+    problems = [(name, MISSING) for name in schema.get("required", ()) if name not in values]
+    if schema.get("additionalProperties") is False and "patternProperties" not in schema:
+        known = schema.get("properties", {})
+        problems += [(name, UNKNOWN) for name in values if name not in known]
+    if problems:
+        raise BadArguments.from_problems(problems)

@@ -1,0 +1,61 @@
+"""What a running tool is told about its call, and what it tells back beside its result.
+
+Owns: `ToolContext` and `Action`. Must never know: how a tool is described, found or run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic
+
+if TYPE_CHECKING:
+    # Only type checkers need the default: it lets `ctx: ToolContext` stand for `ToolContext[Any]`.
+    from typing_extensions import TypeVar
+
+    DepsT = TypeVar("DepsT", default=Any)
+else:
+    from typing import TypeVar
+
+    DepsT = TypeVar("DepsT")
+
+__all__ = ["Action", "ToolContext"]
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One thing a tool says it did: words for people, and data for programs. Never stored in a state."""
+
+    text: str = field(repr=False)
+    data: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolContext(Generic[DepsT]):
+    """The first argument of a tool that asks for one; the model does not see it.
+
+    A tool is tested by calling it: ``get_score(ToolContext(deps=Game()), "blue")``.
+
+    Attributes:
+        deps: The very object given as `deps` for this turn.
+        call_id: The provider's id of this call.
+        turn_id: The id of the turn.
+        iteration: The model call of this turn that asked for the tool, counted from 0.
+        idempotency_key: The same text whenever this call is run again; hand it to services that take one.
+    """
+
+    deps: DepsT = field(repr=False)
+    call_id: str = ""
+    turn_id: str = ""
+    iteration: int = 0
+    idempotency_key: str = ""
+    _actions: list[Action] = field(default_factory=list, init=False, repr=False, compare=False)
+
+    def log_action(self, text: str, /, **data: Any) -> None:
+        """Note what this call did, for the `actions` of the turn's result; the model does not see it."""
+        self._actions.append(Action(text, data))
+
+    @property
+    def actions(self) -> tuple[Action, ...]:
+        """What was logged so far, in order."""
+        return tuple(self._actions)

@@ -1,0 +1,114 @@
+"""Whatever a tool returns, as parts of a message.
+
+Owns: `ToolReturn`, the writing of values as text, the size limit. Must never know: which tool ran, or why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..messages import Audio, Document, Image, Part, Text
+
+__all__ = ["MAX_RESULT_BYTES", "ToolReturn", "result_parts", "text_parts"]
+
+MAX_RESULT_BYTES = 256 * 1024
+"""The text of one result in UTF-8, the note about what was removed included."""
+
+_NOTE = "\n[{} characters removed]"
+_NOTE_BYTES = 64
+_PARTS = (Text, Image, Document, Audio)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolReturn:
+    """A result with a say on whether it is an error: `value` is anything a tool may return."""
+
+    value: Any = field(repr=False)
+    is_error: bool = False
+
+
+def result_parts(value: Any) -> tuple[tuple[Part, ...], bool]:
+    """Write a tool's return value as parts, and say whether it is an error.
+
+    A `str` is taken as it is. A part (`Image`, …) is one; a list or tuple with at least one part in it is a
+    sequence of parts, in which a `str` is text. Anything else becomes JSON text: None is ``null``; dates,
+    Decimal, UUID, Enum, sets, dataclasses and pydantic models are written as pydantic writes them; bytes
+    must be UTF-8. What JSON cannot express gives an error that names its type, never its content.
+    Text beyond `MAX_RESULT_BYTES` is cut off, with a note that counts the removed characters.
+    """
+    if isinstance(value, ToolReturn):
+        parts, is_error = result_parts(value.value)
+        return parts, is_error or value.is_error
+    try:
+        return _limited(_parts(value)), False
+    except _NotJSONError as error:
+        return text_parts(
+            f"The tool returned a value of type {error}, which cannot be written as JSON."
+        ), True
+
+
+def text_parts(text: str) -> tuple[Part, ...]:
+    """Text within the limits of a result."""
+    return _limited((Text(text),))
+
+
+class _NotJSONError(Exception):
+    """Its text is the name of a type."""
+
+
+def _parts(value: Any) -> tuple[Part, ...]:
+    if isinstance(value, _PARTS):
+        return (value,)
+    if isinstance(value, (list, tuple)) and any(isinstance(item, _PARTS) for item in value):
+        return tuple(item if isinstance(item, _PARTS) else Text(_text(item)) for item in value)
+    return (Text(_text(value)),)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return str(value)
+    from pydantic_core import to_json  # on first need: it takes a while to load
+
+    unknown: list[str] = []
+
+    def refuse(item: Any) -> Any:
+        unknown.append(type(item).__name__)
+        raise TypeError
+
+    try:
+        return to_json(value, fallback=refuse).decode()
+    except (ValueError, TypeError, RecursionError) as error:  # unknown type, cycle, too deep, no UTF-8
+        raise _NotJSONError(unknown[0] if unknown else type(value).__name__) from error
+
+
+def _limited(parts: Sequence[Part]) -> tuple[Part, ...]:
+    """The parts with text that is valid UTF-8 and, all together, within the limit."""
+    # A lone surrogate has no UTF-8; it becomes "?", one character for one.
+    clean = [
+        Text(part.text.encode("utf-8", "replace").decode()) if isinstance(part, Text) else part
+        for part in parts
+    ]
+    if sum(len(part.text.encode()) for part in clean if isinstance(part, Text)) <= MAX_RESULT_BYTES:
+        return tuple(clean)
+    room = MAX_RESULT_BYTES - _NOTE_BYTES
+    removed = 0
+    kept: list[Part] = []
+    for part in clean:
+        if not isinstance(part, Text):
+            kept.append(part)
+            continue
+        head = part.text.encode()[:room].decode("utf-8", "ignore")
+        # Once something is cut nothing follows it, even if a shorter part would fit.
+        room = room - len(head.encode()) if head == part.text else 0
+        removed += len(part.text) - len(head)
+        if head:
+            kept.append(Text(head))
+    last = max(index for index, part in enumerate(kept) if isinstance(part, Text))
+    kept[last] = Text(_as_text(kept[last]) + _NOTE.format(removed))
+    return tuple(kept)
+
+
+def _as_text(part: Part) -> str:
+    return part.text if isinstance(part, Text) else ""

@@ -1,0 +1,170 @@
+"""A Python function, read as the parameters of a tool: which ones, of which types, and whether a context.
+
+Owns: what may and may not be a tool function. Must never know: pydantic, JSON or how tools are run.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import FrameType, MethodType
+from typing import TYPE_CHECKING, Any, get_origin, get_type_hints
+
+from .context import ToolContext
+
+if TYPE_CHECKING:
+    from .schema import Arguments
+
+__all__ = ["Signature", "local_names", "takes_context"]
+
+# What is left to judge by when an annotation cannot be evaluated, as in `ctx: ToolContext[Game]` with
+# `Game` imported for type checkers only. No other parameter can do without its type.
+_LOOKS_LIKE_CONTEXT = re.compile(r"(\w+\.)*ToolContext(\[.*\])?", re.DOTALL)
+_KEPT = "__goaitools_signature__"
+
+
+@dataclass(frozen=True, eq=False)
+class Signature:
+    """The parameters of one tool function. Types are evaluated late, so they may be defined further down.
+
+    `names` are the local names that the annotations use, beside the module's own.
+    """
+
+    function: Callable[..., Any] = field(repr=False)
+    parameters: tuple[inspect.Parameter, ...]
+    names: Mapping[str, Any] = field(repr=False)
+
+    @classmethod
+    def of(cls, function: Callable[..., Any], names: Mapping[str, Any] | None = None) -> Signature:
+        """Read a function or a bound method.
+
+        Args:
+            function: What is to become a tool.
+            names: Names that string annotations may use beside the function's globals.
+
+        Raises:
+            TypeError: It is something else, or has a parameter that a model cannot fill in.
+        """
+        if not (inspect.isfunction(function) or inspect.ismethod(function)):
+            raise TypeError(
+                f"a tool must be a Tool, a ProviderTool, a function or a bound method, "
+                f"not {type(function).__name__}; wrap it in a def"
+            )
+        parameters = tuple(inspect.signature(function).parameters.values())
+        for parameter in parameters:
+            _refuse_unfillable(function, parameter)
+        mentioned = set(re.findall(r"\w+", " ".join(str(parameter.annotation) for parameter in parameters)))
+        used = {name: value for name, value in (names or {}).items() if name in mentioned}
+        return cls(function, parameters, used)
+
+    @classmethod
+    def of_method(cls, method: MethodType) -> Signature:
+        """As `of`, for a bound method: read once, then kept on the method's function.
+
+        ``obj.method`` is a new object each time, and the function must not keep `obj` alive.
+        """
+        function = method.__func__
+        kept = getattr(function, _KEPT, None)
+        # Whatever copies a function's __dict__, such as functools.wraps, copies the kept signature too.
+        if not isinstance(kept, cls) or kept.function is not function:
+            kept = cls(function, cls.of(method).parameters, {})
+            setattr(function, _KEPT, kept)
+        return kept
+
+    @cached_property
+    def takes_context(self) -> bool:
+        """True if the first parameter is annotated `ToolContext`."""
+        return _is_context(self.function, self.parameters[:1], self.names)
+
+    @cached_property
+    def types(self) -> Mapping[str, Any]:
+        """The type of each parameter that the model fills in, by name, in order.
+
+        Raises:
+            TypeError: An annotation cannot be evaluated, or a `ToolContext` stands in the wrong place.
+        """
+        types = {}
+        for parameter in self.parameters[self.takes_context :]:
+            try:
+                hint = _evaluate(self.function, parameter.annotation, self.names)
+            except Exception as error:
+                raise TypeError(
+                    f"cannot evaluate the annotation {parameter.annotation!r} of parameter "
+                    f"{parameter.name!r} of {self.function.__qualname__}(): {error}. Import or define the "
+                    f"type at module level (not under TYPE_CHECKING), or decorate the function with @tool "
+                    f"where the type is defined"
+                ) from error
+            if (get_origin(hint) or hint) is ToolContext:
+                raise TypeError(
+                    f"parameter {parameter.name!r} of {self.function.__qualname__}() is a ToolContext; "
+                    f"it must be the first parameter, and not keyword-only"
+                )
+            types[parameter.name] = hint
+        return types
+
+    @cached_property
+    def arguments(self) -> Arguments:
+        """The parameters as JSON Schema and validator. Imports pydantic and docstring_parser."""
+        from .schema import read_arguments
+
+        return read_arguments(self)
+
+
+def takes_context(function: Callable[..., Any]) -> bool:
+    """True if the first parameter of any callable is annotated `ToolContext`."""
+    try:
+        parameters = tuple(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):  # some builtins have no signature
+        return False
+    return _is_context(function, parameters[:1], {})
+
+
+def local_names(frame: FrameType | None) -> Mapping[str, Any]:
+    """The names of the function or class body that `frame` runs; a module's are global anyway."""
+    if frame is None or frame.f_locals is frame.f_globals:
+        return {}
+    return frame.f_locals
+
+
+def _refuse_unfillable(function: Callable[..., Any], parameter: inspect.Parameter) -> None:
+    where = f"of {function.__qualname__}()"
+    if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+        raise TypeError(
+            f"parameter {str(parameter).split(':')[0]!r} {where} takes any number of arguments; "
+            f"a model needs them named one by one, or a Tool with a schema of your own"
+        )
+    if parameter.kind is parameter.POSITIONAL_ONLY:
+        raise TypeError(f"parameter {parameter.name!r} {where} is positional-only; remove the '/' after it")
+    if parameter.annotation is parameter.empty:
+        raise TypeError(
+            f"parameter {parameter.name!r} {where} has no annotation; write its type, "
+            f"as in '{parameter.name}: str' (a first parameter may be a ToolContext)"
+        )
+
+
+def _is_context(
+    function: Callable[..., Any], first: tuple[inspect.Parameter, ...], names: Mapping[str, Any]
+) -> bool:
+    if not first or first[0].kind not in (
+        inspect.Parameter.POSITIONAL_ONLY,
+        inspect.Parameter.POSITIONAL_OR_KEYWORD,
+    ):
+        return False
+    annotation = first[0].annotation
+    try:
+        hint = _evaluate(function, annotation, names)
+    except Exception:
+        return isinstance(annotation, str) and _LOOKS_LIKE_CONTEXT.fullmatch(annotation) is not None
+    return (get_origin(hint) or hint) is ToolContext
+
+
+def _evaluate(function: Callable[..., Any], annotation: Any, names: Mapping[str, Any]) -> Any:
+    def holder() -> None: ...
+
+    # One annotation at a time: a return type that cannot be evaluated must not matter.
+    holder.__annotations__ = {"it": annotation}
+    module = getattr(inspect.unwrap(function), "__globals__", {})
+    return get_type_hints(holder, module, dict(names), include_extras=True)["it"]

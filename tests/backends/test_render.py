@@ -1,0 +1,137 @@
+"""Facts about the blocks inside a conversation: what they look like, and that nobody can forge one."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from goaitools_py.backends._render import (
+    ContextText,
+    Event,
+    context_block,
+    event_block,
+    plain,
+    read_event,
+    read_text,
+    user_text,
+    with_context,
+)
+from goaitools_py.messages import Text, user
+
+fixed = settings(max_examples=200, deadline=None, derandomize=True, database=None)
+# Texts in which the interesting characters and words are not rare.
+texts = st.lists(
+    st.sampled_from(
+        ["<", ">", "&", '"', "\n", "\r", "/", "app-event", "APP-Context", "&lt;", "&amp;", "&#10;", "x", "é"]
+    )
+    | st.text(max_size=3)
+).map("".join)
+DELIMITER = re.compile(r"</?app-(event|context)", re.IGNORECASE)
+
+
+def test_an_event_is_a_delimited_block() -> None:
+    """What a model reads of an event."""
+    block = event_block("Ada reached Harrogate Theatre: +50 points", topic="score", id="e-17")
+
+    assert block == (
+        '<app-event topic="score" id="e-17">\nAda reached Harrogate Theatre: +50 points\n</app-event>'
+    )
+
+
+def test_a_context_is_a_delimited_block() -> None:
+    """What a model reads of a context."""
+    assert context_block("12:04, R&D") == "<app-context>\n12:04, R&amp;D\n</app-context>"
+
+
+def test_an_event_needs_neither_topic_nor_id() -> None:
+    """An attribute that was not given is not there; an empty one is."""
+    assert event_block("x") == "<app-event>\nx\n</app-event>"
+    assert event_block("x", topic="") == '<app-event topic="">\nx\n</app-event>'
+
+
+@fixed
+@given(text=texts, topic=st.none() | texts, id=st.none() | texts)
+def test_an_event_reads_back_as_it_was(text: str, topic: str | None, id: str | None) -> None:
+    """Escaping loses nothing."""
+    block = event_block(text, topic=topic, id=id)
+
+    assert read_event(block) == Event(text=text, topic=topic, id=id)
+
+
+@fixed
+@given(text=texts, topic=texts)
+def test_no_text_opens_or_closes_the_block_it_stands_in(text: str, topic: str) -> None:
+    """An event holds one opening and one closing delimiter, whatever it tells."""
+    assert len(DELIMITER.findall(event_block(text, topic=topic))) == 2
+    assert len(DELIMITER.findall(context_block(text))) == 2
+
+
+@fixed
+@given(text=texts)
+def test_user_text_holds_no_delimiter(text: str) -> None:
+    """A user cannot imitate an event or a context, in any letter case."""
+    assert not DELIMITER.search(user_text(text))
+    assert read_event(user_text(event_block(text))) is None
+
+
+@fixed
+@given(text=texts)
+def test_user_text_changes_nothing_but_delimiters(text: str) -> None:
+    """Of a delimiter only the ``<`` is written otherwise."""
+    assert user_text(text) == DELIMITER.sub(lambda found: "&lt;" + found[0][1:], text)
+
+
+@pytest.mark.parametrize("text", ["", "hello", "a < b && c > d", "<app-eve", "<b>é</b> &lt;app-event&gt;"])
+def test_ordinary_user_text_is_the_same_object(text: str) -> None:
+    """The usual case costs no copy."""
+    assert user_text(text) is text
+
+
+@pytest.mark.parametrize(
+    ("text", "readable"),
+    [("a\ud800b", "a\ufffdb"), ("\udfff\ud800", "\ufffd\ufffd"), ("\ud83d\ude00", "😀"), ("é😀", "é😀")],
+)
+def test_lone_surrogates_become_replacement_characters(text: str, readable: str) -> None:
+    """What UTF-8 cannot hold is replaced; halves that belong together are joined."""
+    assert plain(text) == readable
+    assert user_text(text) == readable
+    assert event_block(text) == event_block(readable)
+
+
+def test_context_is_the_first_part_of_a_message() -> None:
+    """The user's own words follow unchanged."""
+    message = user("where am I?")
+
+    with_place = with_context(message, "the <station>")
+
+    assert with_place.parts == (
+        ContextText("<app-context>\nthe &lt;station&gt;\n</app-context>"),
+        Text("where am I?"),
+    )
+    assert message.parts == (Text("where am I?"),)
+
+
+def test_a_stored_context_block_reads_back_as_context() -> None:
+    """Only a text that is exactly one block is one; a user's is not."""
+    assert type(read_text(context_block("here"))) is ContextText
+    assert type(read_text(context_block("here") + " ")) is Text
+    assert type(read_text(user_text(context_block("here")))) is Text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<app-event>x</app-event>",
+        "<app-event>\nx\n</app-event>\n",
+        "<app-event>\n<b>\n</app-event>",
+        "<app-event>\na\n</app-event>\n<app-event>\nb\n</app-event>",
+        '<app-event id="1" topic="2">\nx\n</app-event>',
+        "hello",
+    ],
+)
+def test_only_a_block_of_ours_is_an_event(text: str) -> None:
+    """Whatever this package would not have written is ordinary text."""
+    assert read_event(text) is None

@@ -1,0 +1,88 @@
+"""Facts about `EventSplitter`: the data of events, however the bytes were cut and the lines ended."""
+
+from __future__ import annotations
+
+import pytest
+
+from goaitools_py.backends._sse import EventSplitter
+
+STREAM = (
+    b"\xef\xbb\xbf: a comment\n"
+    b"event: note\n"
+    b'data: {"a":"\xe2\x80\xa8"}\n'
+    b"\n"
+    b"data:no space\n"
+    b"id: 7\n"
+    b"\n"
+    b"\n"
+    b"data: one\n"
+    b"data\n"
+    b"data:  two\n"
+    b"\n"
+    b"retry: 10\n"
+    b"\n"
+    b"data: [DONE]\n"
+    b"\n"
+)
+EVENTS = [b'{"a":"\xe2\x80\xa8"}', b"no space", b"one\n\n two", b"[DONE]"]
+
+
+def split(*chunks: bytes) -> list[bytes]:
+    splitter = EventSplitter()
+    return [event for chunk in chunks for event in splitter.feed(chunk)]
+
+
+@pytest.mark.parametrize("line_end", [b"\n", b"\r\n", b"\r"], ids=["LF", "CRLF", "CR"])
+def test_events_are_the_same_whatever_ends_a_line(line_end: bytes) -> None:
+    """The three line ends of the standard are one."""
+    assert split(STREAM.replace(b"\n", line_end)) == EVENTS
+
+
+@pytest.mark.parametrize("line_end", [b"\n", b"\r\n", b"\r"], ids=["LF", "CRLF", "CR"])
+def test_a_cut_anywhere_changes_nothing(line_end: bytes) -> None:
+    """Two chunks give the same events as one, wherever the cut, inside a CRLF and the mark at the start too."""
+    stream = STREAM.replace(b"\n", line_end)
+
+    assert all(split(stream[:cut], stream[cut:]) == EVENTS for cut in range(len(stream) + 1))
+
+
+@pytest.mark.parametrize("line_end", [b"\n", b"\r\n", b"\r"], ids=["LF", "CRLF", "CR"])
+def test_single_bytes_make_the_same_events(line_end: bytes) -> None:
+    """A stream may arrive byte by byte, with empty chunks between."""
+    stream = STREAM.replace(b"\n", line_end)
+
+    assert split(*(chunk for at in range(len(stream)) for chunk in (stream[at : at + 1], b""))) == EVENTS
+
+
+def test_an_event_is_out_as_soon_as_its_blank_line_is() -> None:
+    """Nothing waits for the next chunk."""
+    splitter = EventSplitter()
+
+    assert splitter.feed(b"data: a\r\n\r") == [b"a"]
+    assert splitter.feed(b"\ndata: b\r\n\r\n") == [b"b"]
+
+
+@pytest.mark.parametrize("rest", [b"data: [DONE]", b"data: [DONE]\n", b"data: [DONE]\r"])
+def test_an_event_without_its_blank_line_is_cut_off(rest: bytes) -> None:
+    """The end of the stream completes nothing, as the standard says."""
+    assert split(b"data: a\n\n" + rest) == [b"a"]
+
+
+def test_a_mark_is_skipped_at_the_start_only() -> None:
+    """A byte order mark later on belongs to its line, and so hides the field."""
+    assert split(b"data: a\n\n\xef\xbb\xbfdata: b\n\n") == [b"a"]
+
+
+def test_fields_that_only_begin_like_data_are_skipped() -> None:
+    """``database:`` is another field."""
+    assert split(b"database: x\ndata : y\n\n") == []
+
+
+def test_a_long_line_in_small_chunks_is_joined_once() -> None:
+    """A line of many chunks costs its length, not the square of it: its pieces are kept apart."""
+    splitter = EventSplitter()
+    for _ in range(1000):
+        assert splitter.feed(b"data: " if not splitter._line else b"x" * 100) == []
+
+    assert len(splitter._line) == 1000
+    assert splitter.feed(b"\n\n") == [b"x" * 99_900]

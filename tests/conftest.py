@@ -1,0 +1,215 @@
+"""Shared by all tests: both chats behind one face, the data directory, and no way out to the network."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from goaitools_py import AsyncChat, AsyncTurn, Chat, ChatResult, CompactionReport, Event, Turn
+from goaitools_py.backends import AsyncOpenAIChatBackend, OpenAIChatBackend
+from goaitools_py.sim import SimServer
+
+ROOT = Path(__file__).resolve().parent.parent
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+# ------------------------------------------------------------------------------------------ the network
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _only_loopback() -> Iterator[None]:
+    """A test that tries to reach any host but this one fails."""
+    patch = pytest.MonkeyPatch()
+    connect, resolve = socket.socket.connect, socket.getaddrinfo
+
+    def checked_connect(self: socket.socket, address: Any) -> Any:
+        if self.family in (socket.AF_INET, socket.AF_INET6) and address[0] not in LOOPBACK:
+            pytest.fail(f"a test tried to connect to {address[0]}", pytrace=True)
+        return connect(self, address)
+
+    def checked_resolve(host: Any, *args: Any, **kwargs: Any) -> Any:
+        name = host.decode() if isinstance(host, bytes) else host
+        if name is not None and name not in LOOPBACK:
+            pytest.fail(f"a test tried to look up {name}", pytrace=True)
+        return resolve(host, *args, **kwargs)
+
+    patch.setattr(socket.socket, "connect", checked_connect)
+    patch.setattr(socket, "getaddrinfo", checked_resolve)
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"):
+        patch.delenv(name, raising=False)
+    yield
+    patch.undo()
+
+
+# --------------------------------------------------------------------------------------------- the data
+
+
+@pytest.fixture(scope="session")
+def data_dir() -> Path:
+    """Recorded traffic, conversations and schemas; tests that need them skip where they are absent."""
+    path = Path(os.environ.get("GOAITOOLS_TEST_DATA") or ROOT.parent / "shared" / "data")
+    if not path.is_dir():
+        pytest.skip("no test data: set GOAITOOLS_TEST_DATA to the directory with recorded/ and conversations/")
+    return path
+
+
+# ----------------------------------------------------------------------------------- skips in CI
+
+
+ALLOWED_SKIPS: tuple[str, ...] = ()
+"""Reasons (their beginnings) that may be skipped for in CI."""
+
+_skipped: list[tuple[str, str]] = []
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Note every skip with its reason."""
+    if report.skipped and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        _skipped.append((report.nodeid, reason.removeprefix("Skipped: ")))
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """In CI a skip that is not allowed by name is a failure."""
+    unwanted = [(node, why) for node, why in _skipped if not why.startswith(ALLOWED_SKIPS or ("\0",))]
+    if os.environ.get("CI") and unwanted and not hasattr(session.config, "workerinput"):
+        for node, why in unwanted:
+            print(f"\nskipped, which CI does not allow: {node}: {why}")  # noqa: T201
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+# ------------------------------------------------------------------------------ both chats, one face
+
+
+class TurnFace:
+    """A turn of either colour, driven in plain code."""
+
+    def __init__(self, turn: Turn | AsyncTurn, run: Callable[[Any], Any]) -> None:
+        self.turn = turn
+        self._run = run
+
+    def __iter__(self) -> Iterator[Event]:
+        if isinstance(self.turn, Turn):
+            yield from self.turn
+            return
+        events = aiter(self.turn)
+        while True:
+            try:
+                yield self._run(anext(events))
+            except StopAsyncIteration:
+                return
+
+    def result(self) -> ChatResult:
+        answer: Any = self.turn.result()
+        return answer if isinstance(self.turn, Turn) else self._run(answer)
+
+    def cancel(self) -> None:
+        answer = self.turn.cancel()
+        if answer is not None:
+            self._run(answer)
+
+    def append(self, *messages: Any) -> None:
+        self.turn.append(*messages)
+
+    @property
+    def state(self) -> bytes:
+        return self.turn.state
+
+
+class ChatFace:
+    """A chat of either colour with the methods of `Chat`."""
+
+    def __init__(self, chat: Chat | AsyncChat, run: Callable[[Any], Any]) -> None:
+        self.inner = chat
+        self._run = run
+
+    def _call(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        answer = getattr(self.inner, name)(*args, **kwargs)
+        return answer if isinstance(self.inner, Chat) else self._run(answer)
+
+    def chat(self, *args: Any, **kwargs: Any) -> ChatResult:
+        return self._call("chat", *args, **kwargs)  # type: ignore[no-any-return]
+
+    def chat_with_state(self, *args: Any, **kwargs: Any) -> ChatResult:
+        return self._call("chat_with_state", *args, **kwargs)  # type: ignore[no-any-return]
+
+    def resume(self, *args: Any, **kwargs: Any) -> ChatResult:
+        return self._call("resume", *args, **kwargs)  # type: ignore[no-any-return]
+
+    def run_turns(self, *args: Any, **kwargs: Any) -> ChatResult:
+        return self._call("run_turns", *args, **kwargs)  # type: ignore[no-any-return]
+
+    def compact_state(self, *args: Any, **kwargs: Any) -> CompactionReport:
+        return self._call("compact_state", *args, **kwargs)  # type: ignore[no-any-return]
+
+    def append_to_state(self, *args: Any, **kwargs: Any) -> bytes:
+        return self.inner.append_to_state(*args, **kwargs)
+
+    def start(self, *args: Any, **kwargs: Any) -> TurnFace:
+        return TurnFace(self.inner.start(*args, **kwargs), self._run)
+
+
+class Face:
+    """Makes chats of one colour. `is_async` says which."""
+
+    def __init__(self, is_async: bool) -> None:
+        self.is_async = is_async
+        self._runner = asyncio.Runner() if is_async else None
+        self._open: list[Any] = []
+
+    def run(self, awaitable: Any) -> Any:
+        """Await something on this face's event loop."""
+        assert self._runner is not None
+
+        async def wait() -> Any:
+            return await awaitable
+
+        return self._runner.run(wait())
+
+    def chat(self, backend: Any, *args: Any, **kwargs: Any) -> ChatFace:
+        """A chat on a backend, or on a backend's name."""
+        made = (AsyncChat if self.is_async else Chat)(backend, *args, **kwargs)
+        self._open.append(made)
+        return ChatFace(made, self.run)
+
+    def backend(self, model: str | None = "sim-model", **kwargs: Any) -> Any:
+        """An OpenAI Chat backend of this colour."""
+        return (AsyncOpenAIChatBackend if self.is_async else OpenAIChatBackend)(model, **kwargs)
+
+    def on(self, sim: SimServer, *, max_retries: int = 0, **kwargs: Any) -> ChatFace:
+        """A chat that talks to a simulator through the official SDK and a real socket."""
+        backend = self.backend(base_url=sim.base_url, api_key="sim", max_retries=max_retries)
+        self._open.append(backend)
+        return self.chat(backend, **kwargs)
+
+    def close(self) -> None:
+        for made in reversed(self._open):
+            with contextlib.suppress(Exception):
+                if self.is_async:
+                    self.run(made.aclose())
+                else:
+                    made.close()
+        if self._runner is not None:
+            self._runner.close()
+
+
+@pytest.fixture(params=["sync", "async"])
+def face(request: pytest.FixtureRequest) -> Iterator[Face]:
+    """Each test that asks for it runs once with `Chat` and once with `AsyncChat`."""
+    made = Face(request.param == "async")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def sim() -> Iterator[SimServer]:
+    """The offline simulator on a loopback port."""
+    with SimServer() as server:
+        yield server

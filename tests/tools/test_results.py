@@ -1,0 +1,162 @@
+"""Facts about `goaitools_py.tools.results`: every return value as parts of a message."""
+
+import dataclasses
+import datetime
+import decimal
+import enum
+import re
+import uuid
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from goaitools_py.messages import Image, Part, Text
+from goaitools_py.tools import MAX_RESULT_BYTES, ToolReturn, result_parts
+
+
+class Team(enum.Enum):
+    BLUE = "blue"
+    RED = "red"
+
+
+class Place(BaseModel):
+    """Somewhere on the map."""
+
+    name: str
+    floor: int = 0
+
+
+@dataclasses.dataclass
+class Move:
+    to: Place
+    steps: int
+
+
+PICTURE = Image.from_bytes(b"png")
+
+
+class Opaque:
+    """Something that JSON has no word for."""
+
+    def __repr__(self) -> str:
+        return "SECRET"
+
+
+@pytest.mark.parametrize(
+    ("value", "parts"),
+    [
+        ("plain text", (Text("plain text"),)),
+        ("", (Text(""),)),
+        (None, (Text("null"),)),
+        (True, (Text("true"),)),
+        (3, (Text("3"),)),
+        (1.5, (Text("1.5"),)),
+        ({"a": [1, "ä"]}, (Text('{"a":[1,"ä"]}'),)),
+        (["a", "b"], (Text('["a","b"]'),)),
+        ((), (Text("[]"),)),
+        ({7}, (Text("[7]"),)),
+        ({datetime.date(2026, 1, 2): Team.RED}, (Text('{"2026-01-02":"red"}'),)),
+        (datetime.datetime(2026, 1, 2, 3, 4, tzinfo=datetime.UTC), (Text('"2026-01-02T03:04:00Z"'),)),
+        (datetime.timedelta(hours=1), (Text('"PT1H"'),)),
+        (decimal.Decimal("1.10"), (Text('"1.10"'),)),
+        (uuid.UUID(int=1), (Text('"00000000-0000-0000-0000-000000000001"'),)),
+        (Team.BLUE, (Text('"blue"'),)),
+        (b"text", (Text('"text"'),)),
+        (10**40, (Text("1" + "0" * 40),)),
+        (Place(name="Gate"), (Text('{"name":"Gate","floor":0}'),)),
+        ([Move(to=Place(name="Gate"), steps=1)], (Text('[{"to":{"name":"Gate","floor":0},"steps":1}]'),)),
+        (PICTURE, (PICTURE,)),
+        (Text("t"), (Text("t"),)),
+        (["see", PICTURE, {"a": 1}], (Text("see"), PICTURE, Text('{"a":1}'))),
+        ((PICTURE, PICTURE), (PICTURE, PICTURE)),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_values_become_parts(value: Any, parts: tuple[Part, ...]) -> None:
+    """Text as it is, parts as they are, everything else as JSON."""
+    assert result_parts(value) == (parts, False)
+
+
+def test_a_tool_return_says_whether_it_is_an_error() -> None:
+    """Its value is treated like any other, nested ones too."""
+    assert result_parts(ToolReturn({"a": 1})) == ((Text('{"a":1}'),), False)
+    assert result_parts(ToolReturn("sold out", is_error=True)) == ((Text("sold out"),), True)
+    assert result_parts(ToolReturn(ToolReturn("x", is_error=True))) == ((Text("x"),), True)
+    assert result_parts(ToolReturn(Opaque()))[1] is True
+
+
+def a_cycle() -> list[Any]:
+    cycle: list[Any] = []
+    cycle.append(cycle)
+    return cycle
+
+
+def a_tower() -> list[Any]:
+    tower: list[Any] = []
+    for _ in range(5_000):
+        tower = [tower]
+    return tower
+
+
+@pytest.mark.parametrize(
+    ("value", "named"),
+    [
+        (Opaque(), "Opaque"),
+        ({"a": [1, Opaque()]}, "Opaque"),
+        (["SECRET", PICTURE, Opaque()], "Opaque"),
+        (b"\xff", "bytes"),
+        (Opaque, "type"),
+        (a_cycle(), "list"),
+        (a_tower(), "list"),
+        ({"SECRET": "\ud800"}, "dict"),
+    ],
+    ids=["object", "nested", "among parts", "bytes", "class", "cycle", "tower", "surrogate"],
+)
+def test_what_json_cannot_express_is_an_error_that_names_the_type(value: Any, named: str) -> None:
+    """And nothing else of it."""
+    parts, is_error = result_parts(value)
+
+    assert is_error
+    assert parts == (Text(f"The tool returned a value of type {named}, which cannot be written as JSON."),)
+
+
+def test_text_of_a_result_is_always_utf8() -> None:
+    """A lone surrogate would break the state, so it is replaced."""
+    assert result_parts("a\ud800b") == ((Text("a?b"),), False)
+
+
+def test_text_up_to_the_limit_is_untouched() -> None:
+    """The limit counts bytes."""
+    text = "ä" * (MAX_RESULT_BYTES // 2)
+
+    assert result_parts(text) == ((Text(text),), False)
+
+
+@pytest.mark.parametrize("letter", ["a", "ä", "€", "😀"])
+def test_text_beyond_the_limit_is_cut_with_a_count(letter: str) -> None:
+    """Kept characters and the count add up; the whole stays within the limit and is valid UTF-8."""
+    text = letter * (MAX_RESULT_BYTES // len(letter.encode()) + 1)
+
+    parts, is_error = result_parts(text)
+
+    assert not is_error
+    (part,) = parts
+    assert isinstance(part, Text)
+    found = re.fullmatch(rf"({letter}+)\n\[(\d+) characters removed\]", part.text)
+    assert found is not None
+    assert len(found[1]) + int(found[2]) == len(text)
+    assert MAX_RESULT_BYTES - 70 < len(part.text.encode()) <= MAX_RESULT_BYTES
+
+
+def test_the_limit_is_for_all_text_of_a_result() -> None:
+    """Pictures stay; after the cut no more text follows, and the note counts all that is gone."""
+    half = "x" * (MAX_RESULT_BYTES * 2 // 3)
+
+    parts, _ = result_parts([half, PICTURE, half, PICTURE, "small"])
+
+    assert [type(part) for part in parts] == [Text, Image, Text, Image]
+    text = "".join(part.text for part in parts if isinstance(part, Text))
+    kept, note = text.split("\n")
+    assert note == f"[{2 * len(half) + 5 - len(kept)} characters removed]"
+    assert len(text.encode()) <= MAX_RESULT_BYTES
