@@ -6,7 +6,6 @@ Owns: one pure step from blob to blob. Must never know: a backend's connection.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -16,6 +15,7 @@ from .blob import Codec
 from .inbox import admit
 from .messages import Message
 from .state import digest8, dump_state, load_state, new_state
+from .values import replace
 
 __all__ = ["append_messages"]
 

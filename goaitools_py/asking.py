@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from . import journal
@@ -25,6 +24,7 @@ from .errors import (
 from .events import ModelReplied, ModelRequested, ReasoningDelta, TextDelta
 from .flow import CallModel, Emit, Flow, ReadChunk, Sleep
 from .ledger import Ledger
+from .values import Value, field, replace
 
 __all__ = ["Voice", "ask"]
 
@@ -37,14 +37,15 @@ _POISON: Final = frozenset({400, 413, 422})
 """Statuses that blame the request's content: what no model has accepted leaves the state."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Voice:
+class Voice(Value, frozen=True, kw_only=True):
     """What goes with every request of a turn, beside the history."""
 
+    unshown = frozenset({"preamble", "tools", "settings"})
+
     model: str
-    preamble: bytes = field(default=b"", repr=False)
-    tools: bytes = field(default=b"", repr=False)
-    settings: dict[str, Any] = field(default_factory=dict, repr=False)
+    preamble: bytes = b""
+    tools: bytes = b""
+    settings: dict[str, Any] = field(default_factory=dict)
 
     def after_first(self) -> Voice:
         """The voice of the turn's later requests: a `tool_choice` holds for the first only."""

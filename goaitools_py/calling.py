@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from . import journal
@@ -19,6 +18,7 @@ from .ledger import Ledger
 from .messages import Text, ToolRecord
 from .state import JournalCall
 from .tools import BadArguments, Tool, ToolContext
+from .values import replace
 
 __all__ = ["run_calls"]
 

@@ -5,7 +5,6 @@ Owns: one pure step from blob to report. Must never know: a backend's connection
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -18,6 +17,7 @@ from .cut import closed_turns, compaction_request, cut_to
 from .errors import CompactionError
 from .result import CompactionReport
 from .state import digest8, dump_state, hard_limits, load_state
+from .values import replace
 
 __all__ = ["compact_blob"]
 

@@ -6,7 +6,6 @@ Owns: the way from `ConversationState` to `CompactionRequest` and back. Must nev
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 
 import msgspec
@@ -17,6 +16,7 @@ from .compaction.strategies import drop_to
 from .messages import Message
 from .result import CompactionReport
 from .state import ConversationState, TurnRecord, entries_of, rebuild, turn_records, usage_of
+from .values import replace
 
 __all__ = ["compaction_request", "cut_to", "emergency_turns"]
 

@@ -16,7 +16,6 @@ in the turn's books (`ledger`).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
@@ -43,6 +42,7 @@ from .messages import Message
 from .result import ChatResult, Status, WarningCode
 from .state import ConversationState, Meta, digest8, load_state, new_state, soft_limits, usage_of
 from .tools import Tool
+from .values import replace
 
 __all__ = ["Plan", "TurnEngine"]
 
@@ -142,7 +142,7 @@ class TurnEngine:
         model = settings.pop("model", None) or plan.model
         if not model:
             raise ValueError(
-                "no model was named: use Chat('openai:MODEL'), a backend with model=…, or ModelSettings(model=…)"
+                "no model was named: use Chat('openai:MODEL'), a backend's model=, or ModelSettings(model=…)"
             )
         specs = [tool.spec(options.deps) if isinstance(tool, Tool) else tool for tool in plan.tools]
         for tool, spec in zip(plan.tools, specs, strict=True):

@@ -6,10 +6,10 @@ Owns: the event values. Must never know: who listens, or how the turn makes them
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, is_dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from .messages import Usage
+from .values import Value
 
 if TYPE_CHECKING:
     from .errors import StateError
@@ -34,66 +34,63 @@ __all__ = [
 _HIDDEN = frozenset({"state", "blob", "result"})
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(Value, frozen=True):
     """Base of all events of a turn."""
 
     def to_dict(self) -> dict[str, Any]:
         """The event as JSON-able values, with its class name as "type" and never a state."""
         data: dict[str, Any] = {"type": type(self).__name__}
-        for item in fields(self):
-            if item.name in _HIDDEN:
+        for name in self.__struct_fields__:
+            if name in _HIDDEN:
                 continue
-            value = getattr(self, item.name)
+            value = getattr(self, name)
             if isinstance(value, BaseException):
                 value = {"error": type(value).__name__, "message": str(value)}
-            elif is_dataclass(value) and not isinstance(value, type):
-                value = {f.name: getattr(value, f.name) for f in fields(value) if f.name not in _HIDDEN}
-            data[item.name] = value
+            elif isinstance(value, Value):
+                value = {n: getattr(value, n) for n in value.__struct_fields__ if n not in _HIDDEN}
+            data[name] = value
         return data
 
 
-@dataclass(frozen=True, slots=True)
-class TurnStarted(Event):
+class TurnStarted(Event, frozen=True):
     """The turn has its input and is about to ask the model."""
 
     conversation_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class ModelRequested(Event):
+class ModelRequested(Event, frozen=True):
     """A request is about to be sent. `bytes_sent` is the size of its body."""
 
     iteration: int
     bytes_sent: int
 
 
-@dataclass(frozen=True, slots=True)
-class TextDelta(Event):
+class TextDelta(Event, frozen=True):
     """A piece of the visible reply."""
 
-    text: str = field(repr=False)
+    unshown = frozenset({"text"})
+
+    text: str
     iteration: int
 
 
-@dataclass(frozen=True, slots=True)
-class ReasoningDelta(Event):
+class ReasoningDelta(Event, frozen=True):
     """A piece of the model's reasoning, where the provider shows it."""
 
-    text: str = field(repr=False)
+    unshown = frozenset({"text"})
+
+    text: str
     iteration: int
 
 
-@dataclass(frozen=True, slots=True)
-class ModelReplied(Event):
+class ModelReplied(Event, frozen=True):
     """A complete reply arrived. `message_count` is the number of messages in the conversation now."""
 
     usage: Usage
     message_count: int
 
 
-@dataclass(frozen=True, slots=True)
-class ToolStarted(Event):
+class ToolStarted(Event, frozen=True):
     """A tool is about to run."""
 
     call_id: str
@@ -101,8 +98,7 @@ class ToolStarted(Event):
     iteration: int
 
 
-@dataclass(frozen=True, slots=True)
-class ToolFinished(Event):
+class ToolFinished(Event, frozen=True):
     """A tool call has its result."""
 
     call_id: str
@@ -112,22 +108,21 @@ class ToolFinished(Event):
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class CheckpointReady(Event):
+class CheckpointReady(Event, frozen=True):
     """`blob` is a complete state from which `resume` can finish this turn."""
 
-    blob: bytes = field(repr=False)
+    unshown = frozenset({"blob"})
+
+    blob: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Compacted(Event):
+class Compacted(Event, frozen=True):
     """The history was compacted."""
 
     report: CompactionReport
 
 
-@dataclass(frozen=True, slots=True)
-class ContextWarning(Event):
+class ContextWarning(Event, frozen=True):
     """The history approaches, or has reached, the model's context window (tokens)."""
 
     level: Literal["approaching", "at_limit"]
@@ -135,15 +130,15 @@ class ContextWarning(Event):
     limit: int
 
 
-@dataclass(frozen=True, slots=True)
-class StateDiscarded(Event):
+class StateDiscarded(Event, frozen=True):
     """The given state could not be read and the turn started afresh; `error.blob` holds the bytes."""
 
     error: StateError
 
 
-@dataclass(frozen=True, slots=True)
-class TurnCompleted(Event):
+class TurnCompleted(Event, frozen=True):
     """The turn is over; `result` is what the call returns."""
 
-    result: ChatResult = field(repr=False)
+    unshown = frozenset({"result"})
+
+    result: ChatResult

@@ -16,11 +16,11 @@ at the same place, so its ``finally`` blocks run::
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from .backends.base import ModelRequest
 from .events import Event
+from .values import Value
 
 __all__ = [
     "AsyncDriver",
@@ -44,79 +44,75 @@ __all__ = [
 ResultT = TypeVar("ResultT")
 
 
-@dataclass(frozen=True, slots=True)
-class CallModel:
+class CallModel(Value, frozen=True):
     """Post a request; the answer is a `ResponseHead`. A response still open is closed first."""
 
     request: ModelRequest
 
 
-@dataclass(frozen=True, slots=True)
-class ReadChunk:
+class ReadChunk(Value, frozen=True):
     """The next bytes of the open response; b"" at its end, which also closes it. `timeout` in seconds."""
 
     timeout: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallTool:
+class CallTool(Value, frozen=True, kw_only=True):
     """Start one tool call; no answer. `AwaitTool` tells when one has finished."""
+
+    unshown = frozenset({"context", "arguments"})
 
     index: int
     tool: Any
-    context: Any = field(repr=False)
-    arguments: dict[str, Any] = field(repr=False)
+    context: Any
+    arguments: dict[str, Any]
     timeout: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class AwaitTool:
+class AwaitTool(Value, frozen=True):
     """Wait until any started call has finished; the answer is a `ToolDone`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolDone:
+class ToolDone(Value, frozen=True, kw_only=True):
     """A finished call: its index, a `tools.Outcome`, and how long it ran."""
 
+    unshown = frozenset({"outcome"})
+
     index: int
-    outcome: Any = field(repr=False)
+    outcome: Any
     started: float = 0.0
     """Seconds since the epoch."""
     seconds: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Sleep:
+class Sleep(Value, frozen=True):
     """Wait before a retry."""
 
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Clock:
+class Clock(Value, frozen=True):
     """Ask for the time; the answer is a `Moment`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
+class Moment(Value, frozen=True):
     """`wall_ms`: milliseconds since the epoch; `monotonic`: seconds on a clock that never jumps."""
 
     wall_ms: int
     monotonic: float
 
 
-@dataclass(frozen=True, slots=True)
-class Emit:
+class Emit(Value, frozen=True):
     """Hand an event to whoever listens."""
 
     event: Event
 
 
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
+class Checkpoint(Value, frozen=True):
     """Hand a complete, resumable blob to `on_checkpoint`."""
 
-    blob: bytes = field(repr=False)
+    unshown = frozenset({"blob"})
+
+    blob: bytes
 
 
 Effect: TypeAlias = CallModel | ReadChunk | CallTool | AwaitTool | Sleep | Clock | Emit | Checkpoint

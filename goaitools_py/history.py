@@ -6,7 +6,6 @@ Owns: `StateInfo`, `History` and the pure functions that make them. Must never k
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any
@@ -32,6 +31,7 @@ from .state import (
     rebuild,
     usage_of,
 )
+from .values import Value, replace
 
 __all__ = [
     "History",
@@ -45,8 +45,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StateInfo:
+class StateInfo(Value, frozen=True, kw_only=True):
     """What a blob says of itself. Sizes are in bytes; `tokens` estimates the history as the model sees it.
 
     `status`: "complete", or "in_progress" and "failed" for a turn that `resume` can finish.
@@ -77,8 +76,7 @@ class StateInfo:
     cuts: tuple[tuple[datetime, str, int, int], ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HistoryIteration:
+class HistoryIteration(Value, frozen=True, kw_only=True):
     """One model call of a turn with what went in and what came back."""
 
     messages: tuple[Message, ...]
@@ -93,13 +91,14 @@ class HistoryIteration:
         return tuple(call for message in self.messages for call in message.tool_calls)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HistoryTurn:
+class HistoryTurn(Value, frozen=True, kw_only=True):
     """One turn: its iterations, and the facts stored with it (status, settings, metadata, flags)."""
+
+    unshown = frozenset({"facts"})
 
     iterations: tuple[HistoryIteration, ...]
     started_at: datetime
-    facts: Mapping[str, Any] = field(repr=False)
+    facts: Mapping[str, Any]
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -107,8 +106,7 @@ class HistoryTurn:
         return tuple(message for iteration in self.iterations for message in iteration.messages)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class History:
+class History(Value, frozen=True, kw_only=True):
     """A conversation's turns, oldest first; `waiting` are messages that no model has seen."""
 
     turns: tuple[HistoryTurn, ...]

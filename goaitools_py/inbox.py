@@ -7,7 +7,6 @@ Must never know: how a turn runs, or what an entry looks like on the wire.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import msgspec
 
@@ -15,6 +14,7 @@ from .backends._render import with_context
 from .backends.base import Dialect
 from .messages import Message
 from .state import ConversationState, InboxItem, digest8
+from .values import replace
 
 __all__ = ["admit", "inbox_messages", "split_preamble"]
 

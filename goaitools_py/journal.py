@@ -10,7 +10,6 @@ model has accepted them. So a refused result can still be replaced, and a histor
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -27,6 +26,7 @@ from .state import (
     usage_row,
     with_turn,
 )
+from .values import replace
 
 __all__ = [
     "accept",

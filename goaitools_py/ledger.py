@@ -6,7 +6,6 @@ Must never know: in which order a turn does things.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import msgspec
@@ -21,20 +20,22 @@ from .messages import Message, ToolRecord, Usage
 from .options import Resolved
 from .result import CompactionReport, TurnWarning, WarningCode
 from .state import ConversationState, digest8, dump_state, hard_limits, soft_limits
+from .values import Value, replace
 
 __all__ = ["Ledger", "Plan"]
 
 _E = TypeVar("_E", bound=TurnError)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(Value, frozen=True, kw_only=True):
     """Everything a turn needs that is not the state: what the facade resolved from its options."""
+
+    unshown = frozenset({"blob"})
 
     dialect: Dialect
     options: Resolved
     codec: Codec
-    blob: bytes = field(default=b"", repr=False)
+    blob: bytes = b""
     fresh_id: str = ""
     model: str | None = None
     max_retries: int = 2

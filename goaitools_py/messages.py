@@ -9,9 +9,10 @@ from __future__ import annotations
 import base64
 import json
 import mimetypes
-from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
+
+from .values import Value
 
 __all__ = [
     "Audio",
@@ -39,19 +40,20 @@ ResultFlag = Literal["ok", "not_run", "unknown", "cancelled", "error", "denied"]
 # -------------------------------------------------------------------------------------------- parts
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(Value, frozen=True):
     """A piece of text."""
 
-    text: str = field(repr=False)
+    unshown = frozenset({"text"})
+
+    text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Media:
+class _Media(Value, frozen=True, kw_only=True):
+    unshown = frozenset({"data", "url", "name"})
     media_type: str
-    data: bytes | None = field(default=None, repr=False)
-    url: str | None = field(default=None, repr=False)
-    name: str | None = field(default=None, repr=False)
+    data: bytes | None = None
+    url: str | None = None
+    name: str | None = None
 
     def base64(self) -> str:
         """The bytes as base64 text; empty for a part that is only a URL."""
@@ -64,8 +66,7 @@ def _from_path(path: str | Path, fallback: str) -> dict[str, Any]:
     return {"data": path.read_bytes(), "media_type": media_type, "name": path.name}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Image(_Media):
+class Image(_Media, frozen=True, kw_only=True):
     """A picture, as bytes or by URL. `detail` is "auto", "low", "high" or None (the provider's default)."""
 
     detail: str | None = None
@@ -86,8 +87,7 @@ class Image(_Media):
         return cls(url=url, media_type=mimetypes.guess_type(url)[0] or "image/png", detail=detail)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Document(_Media):
+class Document(_Media, frozen=True, kw_only=True):
     """A document such as a PDF, as bytes or by URL."""
 
     @classmethod
@@ -108,8 +108,7 @@ class Document(_Media):
         return cls(url=url, media_type=mimetypes.guess_type(url)[0] or "application/pdf", name=name)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Audio(_Media):
+class Audio(_Media, frozen=True, kw_only=True):
     """A sound clip; the wires take WAV and MP3."""
 
     @classmethod
@@ -134,13 +133,14 @@ Part: TypeAlias = Text | Image | Document | Audio
 # ------------------------------------------------------------------------------- calls and results
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolCall:
+class ToolCall(Value, frozen=True, kw_only=True):
     """A model's wish to call a tool. `arguments` is the raw JSON text exactly as the model wrote it."""
+
+    unshown = frozenset({"arguments"})
 
     id: str
     name: str
-    arguments: str = field(repr=False)
+    arguments: str
     kind: Literal["function", "custom"] = "function"
 
     @property
@@ -149,13 +149,14 @@ class ToolCall:
         return json.loads(self.arguments or "{}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolResult:
+class ToolResult(Value, frozen=True, kw_only=True):
     """The answer to one call. `flag` other than "ok" and "error" marks a synthetic result."""
+
+    unshown = frozenset({"parts"})
 
     call_id: str
     name: str = ""
-    parts: tuple[Part, ...] = field(default=(), repr=False)
+    parts: tuple[Part, ...] = ()
     flag: ResultFlag = "ok"
 
     @property
@@ -164,12 +165,13 @@ class ToolResult:
         return "".join(part.text for part in self.parts if isinstance(part, Text))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolRecord:
+class ToolRecord(Value, frozen=True, kw_only=True):
     """One line of the tool log: what was called, what came back, how long it took."""
 
+    unshown = frozenset({"result"})
+
     call: ToolCall
-    result: str = field(repr=False)
+    result: str
     flag: ResultFlag
     started: float | None = None
     """Seconds since the epoch, or None if the call never started."""
@@ -185,23 +187,36 @@ class ToolRecord:
 # ----------------------------------------------------------------------------------------- messages
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Message:
+class Message(Value, frozen=True, kw_only=True, eq=False):
     """One message: what it says in neutral words and, if it came from a provider, its very bytes.
 
     `topic` and `event_id` belong to events, `tool_call_id` to tool results. `raw` is the provider's own
     JSON when the message was read back from a state.
     """
 
+    unshown = frozenset({"reasoning", "raw", "parts"})
+
     role: Role
-    parts: tuple[Part, ...] = field(default=(), repr=False)
+    parts: tuple[Part, ...] = ()
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
     is_event: bool = False
     topic: str | None = None
     event_id: str | None = None
-    reasoning: str = field(default="", repr=False)
-    raw: bytes | None = field(default=None, repr=False, compare=False)
+    reasoning: str = ""
+    raw: bytes | None = None
+
+    def __eq__(self, other: object) -> bool:
+        """Equal in what is said; `raw` is only how a provider wrote it."""
+        if not isinstance(other, Message):
+            return NotImplemented
+        return self._said() == other._said()
+
+    def __hash__(self) -> int:
+        return hash(self._said())
+
+    def _said(self) -> tuple[object, ...]:
+        return tuple(getattr(self, name) for name in self.__struct_fields__ if name != "raw")
 
     def __repr__(self) -> str:
         kind = "event" if self.is_event else self.role
@@ -259,8 +274,7 @@ def event(text: str, *, topic: str | None = None, id: str | None = None) -> Mess
 # -------------------------------------------------------------------------------------------- usage
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
+class Usage(Value, frozen=True, kw_only=True):
     """Tokens consumed. `cached_input_tokens` and `cache_write_tokens` are parts of `input_tokens`,
     `reasoning_tokens` of `output_tokens`."""
 
@@ -280,4 +294,4 @@ class Usage:
         return Usage(**{name: getattr(self, name) + getattr(other, name) for name in _USAGE_FIELDS})
 
 
-_USAGE_FIELDS = tuple(f.name for f in fields(Usage))
+_USAGE_FIELDS = Usage.__struct_fields__

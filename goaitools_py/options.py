@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
 from typing import Any, Final, Literal, TypeVar
 
 from .messages import Message, Part
+from .values import Value, field
 
 __all__ = ["UNSET", "ChatOptions", "Limits", "ModelSettings", "Resolved", "Unset"]
 
@@ -32,14 +32,15 @@ class Unset:
 UNSET: Final = Unset()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelSettings:
+class ModelSettings(Value, frozen=True, kw_only=True):
     """How the model is asked to answer. Not given: left to the provider. None: switched off again.
 
     `max_output_tokens` and `thinking_budget_tokens` count tokens. `tool_choice` is "auto", "none",
     "required" or a tool's name and holds for the first model call of a turn. `extra_body` and
     `extra_headers` are merged into the request as they are and never stored.
     """
+
+    unshown = frozenset({"extra_body", "extra_headers"})
 
     model: str | Unset | None = UNSET
     max_output_tokens: int | Unset | None = UNSET
@@ -52,19 +53,18 @@ class ModelSettings:
     parallel_tool_calls: bool | Unset | None = UNSET
     tool_choice: str | Unset | None = UNSET
     prompt_cache_key: str | Unset | None = UNSET
-    extra_body: Mapping[str, Any] | Unset | None = field(default=UNSET, repr=False)
-    extra_headers: Mapping[str, str] | Unset | None = field(default=UNSET, repr=False)
+    extra_body: Mapping[str, Any] | Unset | None = UNSET
+    extra_headers: Mapping[str, str] | Unset | None = UNSET
 
     def given(self) -> dict[str, Any]:
         """The settings that were given, None included."""
         return {name: value for name in SETTING_NAMES if (value := getattr(self, name)) is not UNSET}
 
 
-SETTING_NAMES: Final = tuple(f.name for f in fields(ModelSettings))
+SETTING_NAMES: Final = ModelSettings.__struct_fields__
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class Limits(Value, frozen=True, kw_only=True):
     """Ceilings for one turn and for the conversation's whole life. Tokens are input plus output."""
 
     max_tool_calls: int | None = None
@@ -72,8 +72,7 @@ class Limits:
     conversation_max_tokens: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChatOptions:
+class ChatOptions(Value, frozen=True, kw_only=True):
     """Options of a call, or a chat's defaults. Every field is also a keyword of the chat's methods.
 
     A field that is UNSET was not given; None switches a default off.
@@ -106,12 +105,14 @@ class ChatOptions:
         metadata: Stored with the turn.
     """
 
-    user: str | Sequence[Part | str] | Unset | None = field(default=UNSET, repr=False)
-    messages: Sequence[Message] | Unset | None = field(default=UNSET, repr=False)
-    system: str | Unset | None = field(default=UNSET, repr=False)
-    context: str | Unset | None = field(default=UNSET, repr=False)
+    unshown = frozenset({"user", "messages", "system", "context", "deps", "binding", "metadata"})
+
+    user: str | Sequence[Part | str] | Unset | None = UNSET
+    messages: Sequence[Message] | Unset | None = UNSET
+    system: str | Unset | None = UNSET
+    context: str | Unset | None = UNSET
     tools: Sequence[Any] | Unset | None = UNSET
-    deps: Any = field(default=UNSET, repr=False)
+    deps: Any = UNSET
     settings: ModelSettings | Unset | None = UNSET
     sticky_settings: bool | Unset = UNSET
     compactor: Any = UNSET
@@ -127,30 +128,31 @@ class ChatOptions:
     on_event: Callable[[Any], object] | Unset | None = UNSET
     on_checkpoint: Callable[[bytes], object] | Unset | None = UNSET
     on_bad_state: Literal["fresh", "raise"] | Unset | None = UNSET
-    binding: Any = field(default=UNSET, repr=False)
-    metadata: Mapping[str, str] | Unset | None = field(default=UNSET, repr=False)
+    binding: Any = UNSET
+    metadata: Mapping[str, str] | Unset | None = UNSET
 
     def given(self) -> dict[str, Any]:
         """The options that were given, None included."""
         return {name: value for name in OPTION_NAMES if (value := getattr(self, name)) is not UNSET}
 
 
-OPTION_NAMES: Final = tuple(f.name for f in fields(ChatOptions))
+OPTION_NAMES: Final = ChatOptions.__struct_fields__
 _OPTION_SET: Final = frozenset(OPTION_NAMES)
 PER_TURN: Final = frozenset({"user", "messages", "conversation_id", "metadata"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resolved:
+class Resolved(Value, frozen=True, kw_only=True):
     """Options after merging: every field has a value, `settings` holds only what was given."""
 
-    user: str | Sequence[Part | str] | None = field(default=None, repr=False)
-    messages: Sequence[Message] | None = field(default=(), repr=False)
-    system: str | None = field(default=None, repr=False)
-    context: str | None = field(default=None, repr=False)
+    unshown = frozenset({"user", "system", "context", "deps", "settings", "binding", "metadata", "messages"})
+
+    user: str | Sequence[Part | str] | None = None
+    messages: Sequence[Message] | None = ()
+    system: str | None = None
+    context: str | None = None
     tools: Sequence[Any] | None = ()
-    deps: Any = field(default=None, repr=False)
-    settings: dict[str, Any] = field(default_factory=dict, repr=False)
+    deps: Any = None
+    settings: dict[str, Any] = field(default_factory=dict)
     sticky_settings: bool = False
     compactor: Any = None
     max_iterations: int = 10
@@ -165,8 +167,8 @@ class Resolved:
     on_event: Callable[[Any], object] | None = None
     on_checkpoint: Callable[[bytes], object] | None = None
     on_bad_state: Literal["fresh", "raise"] | None = None
-    binding: Any = field(default=None, repr=False)
-    metadata: Mapping[str, str] | None = field(default=None, repr=False)
+    binding: Any = None
+    metadata: Mapping[str, str] | None = None
 
 
 def given_options(options: ChatOptions | None, keywords: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from .messages import ToolRecord, Usage
+from .values import Value
 
 if TYPE_CHECKING:
     from .errors import StateError
@@ -36,20 +37,20 @@ WarningCode = Literal[
 Outcome = Literal["compacted", "not_needed", "no_change", "invalid", "failed"]
 
 
-@dataclass(frozen=True, slots=True)
-class TurnWarning:
+class TurnWarning(Value, frozen=True):
     """Something a caller should know although the turn succeeded."""
 
     code: WarningCode
     message: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompactionReport:
+class CompactionReport(Value, frozen=True, kw_only=True):
     """What a compaction did. Counts of messages are neutral ones; bytes are of the stored entries.
 
     `state` is set by `compact_state` only; `removed_turns` counts from the oldest.
     """
+
+    unshown = frozenset({"state"})
 
     outcome: Outcome
     by: str = ""
@@ -61,7 +62,7 @@ class CompactionReport:
     bytes_after: int = 0
     tokens_before: int = 0
     tokens_after: int = 0
-    state: bytes = field(default=b"", repr=False)
+    state: bytes = b""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

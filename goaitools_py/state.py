@@ -21,7 +21,6 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -31,6 +30,7 @@ from . import rawjson
 from .blob import PLAIN, BlobLimits, Codec, Kind, Segment
 from .errors import StateInvalidError, StateProviderError
 from .messages import Audio, Document, Image, Part, ResultFlag, Text, Usage
+from .values import Value, replace
 
 __all__ = [
     "ConversationState",
@@ -136,13 +136,12 @@ def usage_of(row: Sequence[int]) -> Usage:
 # ------------------------------------------------------------------------------------ turns, journal
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Iteration:
+class Iteration(Value, frozen=True, kw_only=True):
     """One model call of a turn: the entries that went with it and came back, as role letters."""
 
     roles: str
     finish_reason: str = ""
-    usage: Usage = field(default_factory=Usage)
+    usage: Usage = Usage()
     start: int = 0
     ms: int = 0
 
@@ -162,14 +161,15 @@ class Iteration:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TurnRecord:
+class TurnRecord(Value, frozen=True, kw_only=True):
     """A closed turn's facts: when it began (ms after the conversation), how many entries, which calls."""
+
+    unshown = frozenset({"facts"})
 
     at: int
     messages: int
     iterations: tuple[Iteration, ...]
-    facts: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    facts: Mapping[str, Any] = {}
 
     @property
     def entries(self) -> int:
@@ -214,33 +214,34 @@ def _json(value: Any) -> bytes:
         return rawjson.dumps(msgspec.to_builtins(value))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InboxItem:
+class InboxItem(Value, frozen=True, kw_only=True):
     """A message that no model has seen: its entry, its role letter and, for events, topic and id digest."""
 
-    entry: bytes = field(repr=False)
+    unshown = frozenset({"entry"})
+
+    entry: bytes
     letter: str
     topic: str = ""
     event: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JournalCall:
+class JournalCall(Value, frozen=True, kw_only=True):
     """One call of the open reply. `state` is "new", "started" or "done"; a done one has its result."""
+
+    unshown = frozenset({"arguments", "parts"})
 
     id: str
     name: str
-    arguments: str = field(repr=False)
+    arguments: str
     kind: str = "function"
     state: str = "new"
     flag: ResultFlag = "ok"
-    parts: tuple[Part, ...] = field(default=(), repr=False)
+    parts: tuple[Part, ...] = ()
     started: float = 0.0
     seconds: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenTurn:
+class OpenTurn(Value, frozen=True, kw_only=True):
     """The unfinished turn: what a model has accepted so far, and the journal of its last reply's calls.
 
     `entries` ends with the raw reply while `calls` are open. `letters` and `messages` describe the
@@ -248,28 +249,31 @@ class OpenTurn:
     never sent.
     """
 
+    unshown = frozenset({"partial", "facts", "entries"})
+
     at: int
-    entries: tuple[bytes, ...] = field(default=(), repr=False)
+    entries: tuple[bytes, ...] = ()
     iterations: tuple[Iteration, ...] = ()
     letters: str = ""
     messages: int = 0
     calls: tuple[JournalCall, ...] = ()
-    partial: str = field(default="", repr=False)
-    facts: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    partial: str = ""
+    facts: Mapping[str, Any] = {}
 
 
 # ---------------------------------------------------------------------------------------------- state
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConversationState:
+class ConversationState(Value, frozen=True, kw_only=True):
     """A conversation between two turns, or in the middle of one."""
 
+    unshown = frozenset({"extras", "hot", "sealed"})
+
     meta: Meta
-    extras: Mapping[str, msgspec.Raw] = field(default_factory=dict, repr=False)
+    extras: Mapping[str, msgspec.Raw] = {}
     """Meta keys that a later release wrote; kept as they are."""
-    sealed: tuple[Segment, ...] = field(default=(), repr=False)
-    hot: Segment | None = field(default=None, repr=False)
+    sealed: tuple[Segment, ...] = ()
+    hot: Segment | None = None
     inbox: tuple[InboxItem, ...] = ()
     open: OpenTurn | None = None
 
@@ -530,8 +534,9 @@ def soft_limits(codec: Codec) -> BlobLimits:
 def hard_limits(codec: Codec) -> BlobLimits:
     """Twice the soft limits: what is paid for is written, and read again, all the same."""
     soft = soft_limits(codec)
-    return replace(
-        soft,
+    return BlobLimits(
+        max_segments=soft.max_segments,
+        max_meta_bytes=soft.max_meta_bytes,
         max_blob_bytes=2 * soft.max_blob_bytes,
         max_decoded_bytes=2 * soft.max_decoded_bytes,
         max_entries=2 * soft.max_entries,

@@ -22,5 +22,7 @@ class Value(Struct, frozen=True):
     unshown: ClassVar[frozenset[str]] = frozenset()
 
     def __repr__(self) -> str:
-        shown = (f"{name}={getattr(self, name)!r}" for name in self.__struct_fields__ if name not in self.unshown)
+        shown = (
+            f"{name}={getattr(self, name)!r}" for name in self.__struct_fields__ if name not in self.unshown
+        )
         return f"{type(self).__name__}({', '.join(shown)})"

@@ -418,6 +418,13 @@ def test_the_last_of_repeated_keys_wins_in_the_place_of_the_first(inner: bytes) 
     assert [span.key for span in spans(data)] == ["k", "z", "k"]
 
 
+def test_a_repeated_key_cannot_mislead_the_search_for_spans() -> None:
+    """Here the lengths of the last values lead from the first member to what looks like the end."""
+    data = b'{"a":1,"b":22,"a":{"p":0,"kkkkkkk":9}}'
+
+    assert [data[span.start : span.end] for span in spans(data)] == [b"1", b"22", b'{"p":0,"kkkkkkk":9}']
+
+
 @pytest.mark.parametrize(("opening", "closing"), [(b"[", b"]"), (b'{"a":', b"}")], ids=["arrays", "objects"])
 def test_the_depth_limit_is_the_same_for_every_reader(opening: bytes, closing: bytes) -> None:
     """`MAX_DEPTH` containers are read by every reader and one more by none, whatever strings hold."""
@@ -435,6 +442,16 @@ def test_the_depth_limit_is_the_same_for_every_reader(opening: bytes, closing: b
     for read in (items, spans, loads):
         with pytest.raises(RawJSONError, match="nested deeper than 64 levels"):
             read(deeper)
+
+
+@pytest.mark.parametrize("beside", [rb'"\\"', rb'"\""', rb'"\\\""', rb'"\\\\"'])
+def test_escaped_quotes_hide_no_depth(beside: bytes) -> None:
+    """Depth between two strings is seen, however the first one's quotes and backslashes are escaped."""
+    inner = b"[" * MAX_DEPTH + b"]" * MAX_DEPTH
+
+    for read in (items, loads):
+        with pytest.raises(RawJSONError, match="nested deeper"):
+            read(b"[" + beside + b"," + inner + b',"x"]')
 
 
 def test_a_raised_recursion_limit_does_not_let_depth_through_to_the_c_stack() -> None:

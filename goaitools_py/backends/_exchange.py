@@ -105,7 +105,11 @@ def _interruptions(response: httpx2.Response) -> Iterator[None]:
 
 
 class HttpExchange:
-    """A response whose headers are there and whose body is not read yet."""
+    """A response whose headers are there and whose body is not read yet.
+
+    `httpx2` closes a response whose body breaks or whose reader is interrupted or cancelled; in every
+    other case whoever holds the exchange closes it.
+    """
 
     def __init__(self, response: httpx2.Response, request_id_header: str) -> None:
         self.head = _head(response, request_id_header)
@@ -114,12 +118,8 @@ class HttpExchange:
 
     def read(self) -> bytes:
         """The next bytes as they came, decompressed; b"" at the end. Raises `BackendError`."""
-        try:
-            with _interruptions(self._response):
-                return next(self._chunks, b"")
-        except BaseException:
-            self.close()
-            raise
+        with _interruptions(self._response):
+            return next(self._chunks, b"")
 
     def close(self) -> None:
         """Give the connection back; what was not read is lost. May be called twice."""
@@ -137,12 +137,8 @@ class HttpAsyncExchange:
 
     async def read(self) -> bytes:
         """The next bytes as they came, decompressed; b"" at the end. Raises `BackendError`."""
-        try:
-            with _interruptions(self._response):
-                return await anext(self._chunks, b"")
-        except BaseException:
-            await self.aclose()
-            raise
+        with _interruptions(self._response):
+            return await anext(self._chunks, b"")
 
     async def aclose(self) -> None:
         """Give the connection back; what was not read is lost. May be called twice."""

@@ -33,7 +33,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 import msgspec
@@ -42,6 +42,7 @@ from .. import rawjson
 from ..messages import ToolCall, Usage
 from ._faults import fault_of_error
 from ._openai_chat_message import as_dict, as_str, call_of, is_hollow, spoken
+from ..values import replace
 from ._render import plain
 from .base import ProtocolFault, Reply
 

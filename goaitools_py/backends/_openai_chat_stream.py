@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
 
 from .. import rawjson
+from ..values import replace
 from ._openai_chat_reply import Answer, error_fault, reply_of
 from ._render import plain
 from ._sse import EventSplitter

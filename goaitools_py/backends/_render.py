@@ -16,9 +16,9 @@ a user wrote stays as it is.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
 
 from ..messages import Message, Text
+from ..values import Value, replace
 
 __all__ = [
     "ContextText",
@@ -42,13 +42,11 @@ _ESCAPES = (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"))
 _ATTRIBUTE_ESCAPES = (*_ESCAPES, ('"', "&quot;"), ("\n", "&#10;"), ("\r", "&#13;"))
 
 
-@dataclass(frozen=True, slots=True)
-class ContextText(Text):
+class ContextText(Text, frozen=True):
     """A text part that *is* a context block: already escaped, never escaped again."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class Event(Value, frozen=True, kw_only=True):
     """What an event block says."""
 
     text: str

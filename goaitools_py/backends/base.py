@@ -12,10 +12,10 @@ byte that the provider sent. A *backend* posts a finished body and hands the res
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from ..messages import Message, ToolCall, ToolResult, Usage
+from ..values import Value
 
 __all__ = [
     "AsyncBackend",
@@ -51,8 +51,7 @@ FaultKind = Literal[
 # ----------------------------------------------------------------------------------------- requests
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolSpec:
+class ToolSpec(Value, frozen=True, kw_only=True):
     """What the wire has to know about a function tool. `parameters` is a JSON Schema object."""
 
     name: str
@@ -61,15 +60,13 @@ class ToolSpec:
     strict: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ProviderTool:
+class ProviderTool(Value, frozen=True):
     """A provider-hosted tool, passed through as it is: `raw` is the wire's own JSON object."""
 
     raw: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestParts:
+class RequestParts(Value, frozen=True, kw_only=True):
     """Everything a request consists of. `history` holds pieces of entries already joined by ``,\\n``;
     the dialect joins the pieces the same way. `settings` maps `ModelSettings` field names to values
     that were given (never None). `preamble` and `tools` are what the dialect's own methods returned."""
@@ -78,7 +75,7 @@ class RequestParts:
     history: Sequence[bytes]
     preamble: bytes = b""
     tools: bytes = b""
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = {}
     stream: bool = False
     cache_key: str | None = None
     """The conversation's own prompt-cache key, for wires that have one; a setting overrides it."""
@@ -86,13 +83,14 @@ class RequestParts:
     """Send the same tools, but let the model call none (`tool_choice: none`)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelRequest:
+class ModelRequest(Value, frozen=True, kw_only=True):
     """A finished request. `timeout` is what is left of the turn's deadline in seconds, None without one."""
 
+    unshown = frozenset({"body", "headers"})
+
     path: str
-    body: bytes = field(repr=False)
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    body: bytes
+    headers: Mapping[str, str] = {}
     stream: bool = False
     timeout: float | None = None
 
@@ -100,17 +98,17 @@ class ModelRequest:
 # ---------------------------------------------------------------------------------------- responses
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResponseHead:
+class ResponseHead(Value, frozen=True, kw_only=True):
     """A 2xx response's status and headers (names in lower case)."""
 
+    unshown = frozenset({"headers"})
+
     status: int
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    headers: Mapping[str, str] = {}
     request_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
+class Reply(Value, frozen=True, kw_only=True):
     """A complete model reply.
 
     Attributes:
@@ -124,28 +122,30 @@ class Reply:
         model: The model that answered, as the provider names it.
     """
 
-    entries: tuple[bytes, ...] = field(repr=False)
-    text: str = field(default="", repr=False)
-    reasoning: str = field(default="", repr=False)
+    unshown = frozenset({"entries", "text", "reasoning"})
+
+    entries: tuple[bytes, ...]
+    text: str = ""
+    reasoning: str = ""
     calls: tuple[ToolCall, ...] = ()
     finish_reason: str = ""
     stop: Literal["end", "length", "refusal", "pause"] = "end"
     run_calls: bool = False
-    usage: Usage = field(default_factory=Usage)
+    usage: Usage = Usage()
     model: str = ""
     id: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Delta:
+class Delta(Value, frozen=True, kw_only=True):
     """A piece of a streamed reply."""
 
+    unshown = frozenset({"text"})
+
     kind: Literal["text", "reasoning"]
-    text: str = field(repr=False)
+    text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+class Fault(Value, frozen=True, kw_only=True):
     """What an error answer means. `code` is the provider's error code or type, never its prose."""
 
     kind: FaultKind

@@ -11,11 +11,11 @@ only when they are asked for, so that a trigger which says no costs nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, Protocol, TypeAlias
 
 from ..messages import Message, Usage
+from ..values import Value
 
 __all__ = [
     "NO_COMPACTION",
@@ -30,19 +30,20 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TurnView:
+class TurnView(Value, frozen=True, kw_only=True):
     """One closed turn of the history: the user's input, the model's replies, the tools' results.
 
     `tokens` is an estimate; `entry_bytes` is exact. `position` counts from 0, oldest first.
     """
 
+    unshown = frozenset({"entries", "read"})
+
     position: int
     message_count: int
     entry_bytes: int
     tokens: int
-    entries: tuple[bytes, ...] = field(repr=False)
-    read: Callable[[Sequence[bytes]], tuple[Message, ...]] = field(repr=False)
+    entries: tuple[bytes, ...]
+    read: Callable[[Sequence[bytes]], tuple[Message, ...]]
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -50,8 +51,7 @@ class TurnView:
         return self.read(self.entries)
 
 
-@dataclass(frozen=True, kw_only=True)
-class CompactionRequest:
+class CompactionRequest(Value, frozen=True, kw_only=True, dict=True):
     """What a trigger or strategy may look at.
 
     Attributes:
@@ -63,12 +63,14 @@ class CompactionRequest:
         load_turns: Gives the turns; use `turns`.
     """
 
+    unshown = frozenset({"load_turns"})
+
     message_count: int
     turn_count: int
     token_count: int
     history_bytes: int
     usage: Usage
-    load_turns: Callable[[], tuple[TurnView, ...]] = field(repr=False)
+    load_turns: Callable[[], tuple[TurnView, ...]]
 
     @cached_property
     def turns(self) -> tuple[TurnView, ...]:
@@ -91,8 +93,7 @@ class CompactorLike(Protocol):
     ) -> tuple[str, Sequence[TurnView]] | None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Compactor:
+class Compactor(Value, frozen=True):
     """When `trigger` says so, keep what `strategy` keeps.
 
     ``Compactor(any_of(TokenLimit(8_000), MessageLimit(40)), KeepRecentTurns(6))``
@@ -110,8 +111,7 @@ class Compactor:
         return name_of(self.strategy), self.strategy(request)
 
 
-@dataclass(frozen=True, slots=True)
-class _FirstOf:
+class _FirstOf(Value, frozen=True):
     compactors: tuple[CompactorLike, ...]
 
     def plan(
@@ -129,8 +129,7 @@ def first_of(*compactors: CompactorLike) -> CompactorLike:
     return _FirstOf(compactors)
 
 
-@dataclass(frozen=True, slots=True)
-class _NoCompaction:
+class _NoCompaction(Value, frozen=True):
     def plan(self, request: CompactionRequest, *, force: bool = False) -> None:
         return None
 

@@ -7,15 +7,14 @@ Every strategy works on whole turns, so that no call is cut from its result, and
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from ..values import Value
 from .base import CompactionRequest, TurnView
 
 __all__ = ["DropOldest", "KeepRecentTurns"]
 
 
-@dataclass(frozen=True, slots=True)
-class KeepRecentTurns:
+class KeepRecentTurns(Value, frozen=True):
     """Keep the last `turns` turns. A turn is a user's input with every reply and tool result to it."""
 
     turns: int
@@ -28,8 +27,7 @@ class KeepRecentTurns:
         return request.turns[-self.turns :]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DropOldest:
+class DropOldest(Value, frozen=True, kw_only=True):
     """Drop turns, oldest first, until the rest fits the target; the last `min_recent_turns` always stay.
 
     Exactly one of `target_tokens` (estimated) and `target_messages` (neutral messages) is given.

@@ -5,15 +5,13 @@ Owns: small callables from `CompactionRequest` to bool. Must never know: how it 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from ..values import Value
 from .base import CompactionRequest, Trigger
 
 __all__ = ["MessageLimit", "TokenLimit", "all_of", "any_of"]
 
 
-@dataclass(frozen=True, slots=True)
-class MessageLimit:
+class MessageLimit(Value, frozen=True):
     """Fires above `max_messages` neutral messages: one per role message, one per tool result."""
 
     max_messages: int
@@ -25,8 +23,7 @@ class MessageLimit:
         return request.message_count > self.max_messages
 
 
-@dataclass(frozen=True, slots=True)
-class TokenLimit:
+class TokenLimit(Value, frozen=True):
     """Fires above `max_tokens` of history: the last real usage plus an estimate of what changed since."""
 
     max_tokens: int
@@ -43,16 +40,14 @@ def _positive(name: str, value: int) -> None:
         raise ValueError(f"{name} takes a positive whole number, got {value!r}")
 
 
-@dataclass(frozen=True, slots=True)
-class _Any:
+class _Any(Value, frozen=True):
     triggers: tuple[Trigger, ...]
 
     def __call__(self, request: CompactionRequest) -> bool:
         return any(trigger(request) for trigger in self.triggers)
 
 
-@dataclass(frozen=True, slots=True)
-class _All:
+class _All(Value, frozen=True):
     triggers: tuple[Trigger, ...]
 
     def __call__(self, request: CompactionRequest) -> bool:

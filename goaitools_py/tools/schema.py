@@ -110,11 +110,6 @@ class _Generator(GenerateJsonSchema):
     # A default that JSON cannot express, such as a sentinel, is left out without a warning.
     ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012 - as in the base
 
-    def encode_default(self, dft: Any) -> Any:
-        encoded = super().encode_default(dft)
-        # The order of a set of strings changes from process to process; a prompt cache needs equal bytes.
-        return sorted(encoded, key=repr) if isinstance(dft, (set, frozenset)) else encoded
-
 
 def _untitled(schema: Any) -> Any:
     """The schema without titles: pydantic derives them from names, so they tell the model nothing."""

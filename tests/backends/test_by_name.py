@@ -125,11 +125,14 @@ def test_naming_a_backend_loads_no_sdk() -> None:
 
 
 def test_family_is_that_of_the_environment(colour: Colour, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The family follows OPENAI_BASE_URL as it is when first asked for, which may be after the naming."""
+    """The family is that of OPENAI_BASE_URL when first asked for, even after the naming, and stays."""
     backend = named(colour, "openai:m")
-    monkeypatch.setenv("OPENAI_BASE_URL", "https://openrouter.ai/api/v1")
 
-    assert backend.dialect.family == "openrouter.ai"
+    monkeypatch.setenv("OPENAI_BASE_URL", "https://openrouter.ai/api/v1")
+    first = backend.dialect.family
+    monkeypatch.setenv("OPENAI_BASE_URL", "https://other.test/v1")
+
+    assert (first, backend.dialect.family) == ("openrouter.ai", "openrouter.ai")
 
 
 def test_family_without_environment_is_openai(colour: Colour) -> None:

@@ -34,7 +34,9 @@ def answer(message: str = "no", **members: Any) -> bytes:
         (529, "unavailable", True),
     ],
 )
-@pytest.mark.parametrize("body", [answer(), b"<html>Bad Gateway</html>", b"", b"null", b"[]", b'"no"', b"\xff"])
+@pytest.mark.parametrize(
+    "body", [answer(), b"<html>Bad Gateway</html>", b"", b"null", b"[]", b'"no"', b"\xff"]
+)
 def test_the_status_says_what_a_fault_is(status: int, kind: FaultKind, retryable: bool, body: bytes) -> None:
     """Whatever the body, a status has one meaning."""
     assert http_fault(status, {}, body) == Fault(kind=kind, retryable=retryable)
@@ -54,7 +56,10 @@ def test_the_status_says_what_a_fault_is(status: int, kind: FaultKind, retryable
         (400, {"message": "x", "type": "exceed_context_size_error", "code": 400}),
         (400, {"message": "request (131168 tokens) exceeds the available context size (131072 tokens)"}),
         (500, {"message": "Context size has been exceeded.", "type": "server_error"}),
-        (400, {"message": "Provider returned error", "metadata": {"raw": "maximum context length is 9 tokens"}}),
+        (
+            400,
+            {"message": "Provider returned error", "metadata": {"raw": "maximum context length is 9 tokens"}},
+        ),
     ],
 )
 def test_a_history_that_is_too_long_is_recognised(status: int, error: dict[str, Any]) -> None:
@@ -160,7 +165,9 @@ def test_the_wait_is_part_of_the_fault() -> None:
         (["boom"], "protocol", True),
     ],
 )
-def test_an_error_inside_a_success_is_known_by_its_names(error: Any, kind: FaultKind, retryable: bool) -> None:
+def test_an_error_inside_a_success_is_known_by_its_names(
+    error: Any, kind: FaultKind, retryable: bool
+) -> None:
     """The status says nothing there, so codes and types do."""
     fault = fault_of_error(error)
 

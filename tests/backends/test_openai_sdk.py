@@ -133,6 +133,13 @@ def test_body_is_posted_as_it_is(colour: Colour) -> None:
     assert request.headers["content-type"] == "application/json"
 
 
+def test_body_is_labelled_as_json_whatever_the_client_says(colour: Colour) -> None:
+    """A default content type of the client's does not mislabel the body."""
+    request = sent(colour, default_headers={"Content-Type": "text/plain"})
+
+    assert request.headers.get_list("content-type") == ["application/json"]
+
+
 @pytest.mark.parametrize(("stream", "accept"), [(False, "application/json"), (True, "text/event-stream")])
 def test_accept_says_what_is_expected(colour: Colour, stream: bool, accept: str) -> None:
     """A streamed request asks for events, a unary one for JSON."""
@@ -145,7 +152,7 @@ def test_headers_of_the_request_win(colour: Colour) -> None:
     """Extra headers are added, and replace the edge's own whatever their case."""
     extra = {"accept": "text/plain", "X-Title": "game"}
 
-    request = sent(colour, ModelRequest(path=REQUEST.path, body=REQUEST.body, headers=extra))
+    request = sent(colour, ModelRequest(path=REQUEST.path, body=REQUEST.body, headers=extra, stream=True))
 
     assert request.headers.get_list("accept") == ["text/plain"]
     assert request.headers["x-title"] == "game"

@@ -40,7 +40,7 @@ def test_events_are_the_same_whatever_ends_a_line(line_end: bytes) -> None:
 
 @pytest.mark.parametrize("line_end", [b"\n", b"\r\n", b"\r"], ids=["LF", "CRLF", "CR"])
 def test_a_cut_anywhere_changes_nothing(line_end: bytes) -> None:
-    """Two chunks give the same events as one, wherever the cut, inside a CRLF and the mark at the start too."""
+    """Two chunks give the same events as one, even if cut inside a CRLF or the mark at the start."""
     stream = STREAM.replace(b"\n", line_end)
 
     assert all(split(stream[:cut], stream[cut:]) == EVENTS for cut in range(len(stream) + 1))

@@ -12,7 +12,7 @@ import orjson
 import pytest
 import zstandard
 
-from goaitools_py.sim import check_openai
+from goaitools_py.sim import SimServer, check_openai
 
 USER = {"role": "user", "content": "hi"}
 TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
@@ -307,6 +307,16 @@ def test_recorded_accepted_requests_pass(data_dir: Path) -> None:
     assert checked > 0
 
 
+def test_recorded_accepted_requests_are_answered(data_dir: Path) -> None:
+    """The simulator finds an answer to every recorded request that a provider found one to."""
+    sim = SimServer()
+
+    for record, status, body, _ in recorded(data_dir):
+        if 200 <= status < 300:
+            answer = sim.respond("POST", "/v1/chat/completions", {}, orjson.dumps(body))
+            assert answer.status == 200, record
+
+
 def test_recorded_shape_errors_are_flagged_in_the_same_words(data_dir: Path) -> None:
     """Recorded 400s about a missing part type or a tool's schema are found, word for word."""
     kinds = ("missing_required_parameter", "invalid_function_parameters")
@@ -349,6 +359,7 @@ KEYS = (
     "strict",
     "required",
     "properties",
+    "allowed_tools",
     "tools",
 )
 
@@ -359,7 +370,8 @@ def some_json(random: Random, depth: int = 3) -> Any:
         return random.choice(LEAVES)
     if shape == "list":
         return [some_json(random, depth - 1) for _ in range(random.randrange(4))]
-    return {key: some_json(random, depth - 1) for key in random.sample(KEYS, random.randrange(1, 6))}
+    made = {key: some_json(random, depth - 1) for key in random.sample(KEYS, random.randrange(1, 6))}
+    return made | {"role": random.choice(("tool", "assistant", "user"))}
 
 
 def test_no_json_breaks_the_rules() -> None:

@@ -1,0 +1,88 @@
+"""`goaitools inspect`: what is in a state blob, without a model, a key or an SDK.
+
+Owns: the command's options, and how its bytes are found. Must never know: how a blob is laid out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..history import StateInfo
+
+__all__ = ["add_to"]
+
+
+def add_to(commands: Any) -> None:
+    """Add the command to argparse's list of commands."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "inspect",
+        help="say what is in a state blob",
+        description="Say what is in a state blob: sizes, counts, tokens, status. Content only with --show.",
+    )
+    parser.add_argument("blob", nargs="?", metavar="BLOB", help="file with the blob's bytes; - is standard input")
+    parser.add_argument("--store", metavar="FILE", help="take the blob from this SQLite store instead")
+    parser.add_argument("--thread", metavar="NAME", default="default", help="its key there (default: default)")
+    parser.add_argument("--json", action="store_true", help="machine-readable")
+    parser.add_argument("--show", action="store_true", help="also what was said")
+    parser.set_defaults(run=run, error=parser.error)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Read the blob and print what it says of itself."""
+    if (args.blob is None) == (args.store is None):
+        args.error("name a BLOB (a file, or - for standard input) or a --store FILE, one of them")
+    from ..errors import StateError
+    from ..history import inspect_state, read_history
+
+    try:
+        blob = _blob(args)
+        info = inspect_state(blob)
+        if args.json:
+            print(_json(info, blob, show=args.show))
+            return 0
+        history = read_history(blob) if args.show else None
+    except StateError as error:
+        raise StateError(f"{_source(args)}: {error}") from error
+    from .report import history_lines, info_lines
+
+    print(*info_lines(info), sep="\n")
+    if history is not None:
+        print("", *history_lines(history), sep="\n")
+    return 0
+
+
+def _source(args: argparse.Namespace) -> str:
+    if args.store is not None:
+        return f"thread {args.thread!r} in {args.store}"
+    return "standard input" if args.blob == "-" else str(args.blob)
+
+
+def _blob(args: argparse.Namespace) -> bytes:
+    if args.store is None:
+        return sys.stdin.buffer.read() if args.blob == "-" else Path(args.blob).read_bytes()
+    from ..errors import StoreError
+    from ..stores import SQLiteStore
+
+    if not Path(args.store).is_file():  # opening would make it
+        raise StoreError(f"there is no store {args.store}")
+    with SQLiteStore(args.store) as store:
+        stored = store.load(args.thread)
+    if stored is None:
+        raise StoreError(f"there is no {_source(args)}; name it with --thread")
+    return stored.blob
+
+
+def _json(info: StateInfo, blob: bytes, *, show: bool) -> str:
+    import json
+    from dataclasses import asdict
+
+    facts = asdict(info)
+    if show:
+        from ..history import state_messages
+
+        facts["history"] = state_messages(blob)
+    return json.dumps(facts, indent=2, default=lambda at: at.isoformat())

@@ -1,0 +1,96 @@
+"""A state in readable lines: what it says of itself, and what was said in it.
+
+Owns: the words and columns of `inspect`, `/info` and `/history`. Must never know: where the state came from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from .terminal import columns, counted
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from ..history import History, StateInfo
+    from ..messages import Message, Part, Usage
+
+__all__ = ["history_lines", "info_lines"]
+
+_INFO_WIDTH = 14
+_ROLE_WIDTH = 11
+_STATUS = {
+    "in_progress": "in progress: a turn was left unfinished; resume finishes it",
+    "failed": "failed: the last turn broke off; resume finishes it",
+}
+
+
+def info_lines(info: StateInfo) -> Iterator[str]:
+    """A state's facts, one to a line; nothing of what was said."""
+    for label, text in _facts(info):
+        yield from columns(label, text, width=_INFO_WIDTH)
+
+
+def _facts(info: StateInfo) -> Iterator[tuple[str, str]]:
+    endpoint = f", endpoint {info.endpoint}" if info.endpoint else ""
+    yield "wire", info.wire + endpoint
+    yield "model", info.model or "none has answered yet"
+    yield "conversation", f"{info.conversation_id}, revision {info.revision:,}"
+    yield "status", _STATUS.get(info.status, info.status)
+    yield "turns", f"{info.turns:,} in the history, {info.turns_processed:,} ever"
+    yield "messages", f"{info.messages:,}, and {info.waiting_messages:,} that no model has seen"
+    if info.open_calls:
+        yield "open calls", f"{info.open_calls:,}"
+    yield "tokens", f"about {info.tokens:,} for the history"
+    yield "last usage", _usage(info.usage)
+    yield "total usage", _usage(info.total_usage)
+    yield "size", f"{counted(info.blob_bytes, 'byte')} for {info.history_bytes:,} of history"
+    yield "format", f"version {info.format_version}"
+    preamble, tools = ("yes" if given else "no" for given in (info.has_preamble, info.has_tools))
+    yield "last turn", f"system preamble: {preamble}, tools: {tools}"
+    yield "created", _time(info.created_at)
+    yield "updated", _time(info.updated_at)
+    for at, by, turns, messages in info.cuts:
+        removed = f"{counted(turns, 'turn')} and {counted(messages, 'message')} removed"
+        yield "cut", f"{_time(at)} by {by}: {removed}"
+
+
+def _usage(usage: Usage) -> str:
+    return (
+        f"{usage.input_tokens:,} tokens in ({usage.cached_input_tokens:,} cached), "
+        f"{usage.output_tokens:,} out, {counted(usage.requests, 'request')}"
+    )
+
+
+def _time(at: datetime) -> str:
+    return f"{at:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def history_lines(history: History) -> Iterator[str]:
+    """Every message, turn by turn; the waiting ones last."""
+    for number, turn in enumerate(history.turns, 1):
+        yield f"turn {number}, {_time(turn.started_at)}"
+        for message in turn.messages:
+            yield from _message(message)
+    if history.waiting:
+        yield "waiting, not yet seen by a model"
+        for message in history.waiting:
+            yield from _message(message)
+
+
+def _message(message: Message) -> Iterator[str]:
+    role = "event" if message.is_event else message.role
+    if message.parts or not message.tool_calls:
+        yield from columns(role, "\n".join(map(_part, message.parts)), width=_ROLE_WIDTH)
+    for call in message.tool_calls:
+        yield from columns(role, f"calls {call.name} {call.arguments}", width=_ROLE_WIDTH)
+
+
+def _part(part: Part) -> str:
+    from ..messages import Text
+
+    if isinstance(part, Text):
+        return part.text
+    kind, where = type(part).__name__.lower(), "by URL" if part.url else counted(len(part.data or b""), "byte")
+    return f"[{kind}, {part.media_type}, {where}]"

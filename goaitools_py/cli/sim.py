@@ -1,0 +1,37 @@
+"""`goaitools sim`: the offline simulator as a server of its own, for programs in any language.
+
+Owns: the command's options. Must never know: how a request is answered.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+__all__ = ["add_to"]
+
+
+def add_to(commands: Any) -> None:
+    """Add the command to argparse's list of commands."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "sim",
+        help="serve the offline simulator until Ctrl-C",
+        description="Serve the offline simulator of a model provider on this machine until Ctrl-C.",
+    )
+    parser.add_argument("--port", type=_port, default=0, help="port to listen on; 0, the default, takes a free one")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve; the simulator itself says what and where it is."""
+    from ..sim import serve
+
+    serve(args.port)
+    return 0
+
+
+def _port(text: str) -> int:
+    port = int(text)
+    if not 0 <= port <= 65_535:
+        raise argparse.ArgumentTypeError(f"a port is between 0 and 65535, not {port}")
+    return port
