@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 MAX_DEPTH = 64
-"""Containers inside containers, the outermost counted as one. Real replies stay below 20."""
+"""Containers inside containers, the outermost counted as one. Recorded replies of three wires reach 12."""
 
 _T = TypeVar("_T")
 

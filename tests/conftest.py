@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ipaddress
 import os
 import socket
 from collections.abc import Callable, Iterator
@@ -17,35 +18,60 @@ from goaitools_py.backends import AsyncOpenAIChatBackend, OpenAIChatBackend
 from goaitools_py.sim import SimServer
 
 ROOT = Path(__file__).resolve().parent.parent
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 # ------------------------------------------------------------------------------------------ the network
 
 
+_escaped: list[str] = []
+
+
+def _check_host(host: Any) -> None:
+    name = host.decode() if isinstance(host, bytes) else host
+    if name in (None, "", "localhost"):
+        return
+    try:
+        is_local = ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        is_local = False
+    if not is_local:
+        _escaped.append(name)
+        raise OSError(f"a test asked for {name!r}")
+
+
 @pytest.fixture(autouse=True, scope="session")
-def _only_loopback() -> Iterator[None]:
-    """A test that tries to reach any host but this one fails."""
+def _guarded_sockets() -> Iterator[None]:
+    """No socket of the test run reaches any host but this one."""
     patch = pytest.MonkeyPatch()
-    connect, resolve = socket.socket.connect, socket.getaddrinfo
+    look_up = socket.getaddrinfo
 
-    def checked_connect(self: socket.socket, address: Any) -> Any:
-        if self.family in (socket.AF_INET, socket.AF_INET6) and address[0] not in LOOPBACK:
-            pytest.fail(f"a test tried to connect to {address[0]}", pytrace=True)
-        return connect(self, address)
+    def guarded(original: Callable[..., Any]) -> Callable[..., Any]:
+        def connect(self: socket.socket, address: Any) -> Any:
+            if self.family in (socket.AF_INET, socket.AF_INET6):
+                _check_host(address[0])
+            return original(self, address)
 
-    def checked_resolve(host: Any, *args: Any, **kwargs: Any) -> Any:
-        name = host.decode() if isinstance(host, bytes) else host
-        if name is not None and name not in LOOPBACK:
-            pytest.fail(f"a test tried to look up {name}", pytrace=True)
-        return resolve(host, *args, **kwargs)
+        return connect
 
-    patch.setattr(socket.socket, "connect", checked_connect)
-    patch.setattr(socket, "getaddrinfo", checked_resolve)
+    def guarded_look_up(host: Any, *args: Any, **kwargs: Any) -> Any:
+        _check_host(host)
+        return look_up(host, *args, **kwargs)
+
+    for name in ("connect", "connect_ex"):
+        patch.setattr(socket.socket, name, guarded(getattr(socket.socket, name)))
+    patch.setattr(socket, "getaddrinfo", guarded_look_up)
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"):
         patch.delenv(name, raising=False)
     yield
     patch.undo()
+
+
+@pytest.fixture(autouse=True)
+def _nothing_escapes() -> Iterator[None]:
+    """A test fails if anything in it, on any thread, asked for another host."""
+    _escaped.clear()
+    yield
+    assert not _escaped, f"requests escaped to {', '.join(_escaped)}"
 
 
 # --------------------------------------------------------------------------------------------- the data
@@ -56,7 +82,7 @@ def data_dir() -> Path:
     """Recorded traffic, conversations and schemas; tests that need them skip where they are absent."""
     path = Path(os.environ.get("GOAITOOLS_TEST_DATA") or ROOT.parent / "shared" / "data")
     if not path.is_dir():
-        pytest.skip("no test data: set GOAITOOLS_TEST_DATA to the directory with recorded/ and conversations/")
+        pytest.skip("no test data: set GOAITOOLS_TEST_DATA to a directory with recorded/ and conversations/")
     return path
 
 
@@ -81,7 +107,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     unwanted = [(node, why) for node, why in _skipped if not why.startswith(ALLOWED_SKIPS or ("\0",))]
     if os.environ.get("CI") and unwanted and not hasattr(session.config, "workerinput"):
         for node, why in unwanted:
-            print(f"\nskipped, which CI does not allow: {node}: {why}")  # noqa: T201
+            print(f"\nskipped, which CI does not allow: {node}: {why}")
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 

@@ -641,6 +641,45 @@ def test_a_bomb_is_refused(kind: int, name: str) -> None:
     assert caught.value.blob == blob
 
 
+_SEEN_AT_ONCE = (
+    "declares 7 EB",
+    "8 KB that are 256 MB",
+    "states no size",
+    "states no size, window 128 MiB",
+    "window 128 MiB",
+    "skippable frame",
+    "skippable frame of 2 GiB",
+    "skippable frame first",
+    "only the magic",
+    "checksum",
+    "dictionary id",
+    "not zstd",
+)
+
+
+@pytest.mark.parametrize("name", _SEEN_AT_ONCE)
+def test_what_a_frame_header_shows_is_refused_before_inflating(name: str) -> None:
+    """`decode` itself refuses it, though the segment would be inflated only when asked for."""
+    blob = _forged(_META, (2, _bombs()[name], _KEPT, 0), compression=1)
+
+    with pytest.raises(StateCorruptError, match="zstd frame"):
+        decode(blob)
+
+
+def test_what_the_library_returns_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A library that hands out less than a frame states, as it does for skippable ones, is not believed."""
+
+    class Short:
+        def decompress(self, stored: bytes, **options: object) -> bytes:
+            return b""
+
+    hot = decode(encode([segment(Kind.META, META, 0), segment(Kind.HOT, HOT * 9, 18)]))[1]
+    monkeypatch.setattr(blob_module, "_decompressor", lambda compression: Short())
+
+    with pytest.raises(StateCorruptError, match="inflates to 0 bytes"):
+        hot.raw()
+
+
 def test_a_frame_like_the_bombs_is_accepted_when_it_is_true() -> None:
     """The bombs above are refused for what is wrong with them, not for how they were built."""
     true = _rle_frame(2 * 2**17, 2)

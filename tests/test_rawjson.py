@@ -654,7 +654,7 @@ def test_values_are_written_compactly(value: Any, text: str) -> None:
 def test_a_float_that_json_lacks_is_refused(number: float, company: Any) -> None:
     """NaN and the infinities are never written as null, wherever they hide and whatever is beside them."""
     with pytest.raises(ValueError, match="no NaN and no infinity"):
-        dumps({"null": company, "a": [({"b": number},)]})
+        dumps({"x": company, "a": [({"b": number},)]})
 
 
 def test_too_deep_a_value_is_refused() -> None:

@@ -177,6 +177,7 @@ REJECTED: dict[str, tuple[list[Any], int | None, str]] = {
     "custom call without input": (odd_call(type="custom", custom={"name": "n"}), 1, "input must be a string"),
     "old call without a name": ([USER, msg("assistant", None, function_call={})], 1, "needs a name"),
     "old result without a name": ([USER, msg("function")], 1, "needs a name"),
+    "old result without content": ([USER, {"role": "function", "name": "n"}], 1, "string or null"),
     "old result with parts": ([USER, msg("function", [], name="n")], 1, "string or null"),
     "second call broken": (
         [

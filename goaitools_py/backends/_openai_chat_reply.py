@@ -33,16 +33,15 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 import msgspec
 
 from .. import rawjson
 from ..messages import ToolCall, Usage
+from ..values import Value, replace
 from ._faults import fault_of_error
 from ._openai_chat_message import as_dict, as_str, call_of, is_hollow, spoken
-from ..values import replace
 from ._render import plain
 from .base import ProtocolFault, Reply
 
@@ -66,11 +65,12 @@ WIRE_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _CALLS_CUT_BY: Final = frozenset({"length", "content_filter"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Answer(Value, frozen=True, kw_only=True):
     """The parts of a response that matter, not yet read: `message` is the raw object of choice 0."""
 
-    message: bytes = field(repr=False)
+    unshown = frozenset({"message"})
+
+    message: bytes
     finish_reason: str = ""
     usage: Any = None
     model: str = ""
@@ -268,8 +268,7 @@ def _stored(entry: bytes, view: Any, family: str, *, seed: bytes) -> tuple[bytes
     return (rawjson.replaced(entry, changed) if changed else entry), calls
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _CallEdit:
+class _CallEdit(Value, frozen=True, kw_only=True):
     """What has to change in one stored call; false if nothing has."""
 
     kind: Literal["function", "custom"]

@@ -141,7 +141,7 @@ class ChatDecoder:
             self._model = chunk.model or ""
         if chunk.usage != _NULL:
             self._usage = chunk.usage
-        elif chunk.x_groq != _NULL:
+        elif bytes(chunk.x_groq).startswith(b"{"):
             self._usage = _object_of(chunk.x_groq).get("usage", self._usage)
         for choice in chunk.choices or ():
             if choice.index:
@@ -178,9 +178,8 @@ class ChatDecoder:
                 if "reasoning" not in delta and "reasoning_content" not in delta:
                     self._tell("reasoning", text, deltas)
             elif key == "audio":
-                # The last piece has only an expiry, and a request takes only the id.
-                audio = {name: value for name, value in _object_of(raw).items() if name == "id"}
-                self._message.grow(key, msgspec.Raw(_joined(audio)))
+                if "id" in (audio := _object_of(raw)):  # a later piece has none, and a request takes only it
+                    self._message.grow(key, msgspec.Raw(_joined({"id": audio["id"]})))
             else:
                 text = self._message.grow(key, raw)
                 # vLLM 0.11 sends every piece of reasoning under both names.

@@ -49,6 +49,8 @@ class ContextText(Text, frozen=True):
 class Event(Value, frozen=True, kw_only=True):
     """What an event block says."""
 
+    unshown = frozenset({"text", "topic", "id"})
+
     text: str
     topic: str | None
     id: str | None

@@ -5,17 +5,17 @@ Owns: facts about models, each with its source. Must never know: a wire, a reque
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final
+
+from ..values import Value
 
 __all__ = ["AS_OF", "Capabilities", "capabilities"]
 
 AS_OF: Final = "2026-11"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Capabilities:
+class Capabilities(Value, frozen=True, kw_only=True):
     """What a model can take. Unknown is None, and the caller's own value always wins.
 
     Attributes:

@@ -12,11 +12,11 @@ import hashlib
 import json
 import mimetypes
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from .. import rawjson
 from ..messages import Audio, Document, Image, Message, Part, Text, ToolCall, ToolResult
+from ..values import Value
 from . import _openai_chat_reply as reading
 from ._faults import http_fault
 from ._openai_chat_message import read_entry
@@ -50,8 +50,7 @@ _AUDIO_FORMATS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class OpenAIChatDialect:
+class OpenAIChatDialect(Value, frozen=True):
     """``POST /chat/completions``, as OpenAI, Azure and many compatible servers speak it.
 
     Args:

@@ -187,7 +187,7 @@ class Conversation:
             self._failed = True
             return
         if aside is not None:
-            _note(f"This thread was changed by somebody else, and goes on from there.")
+            _note("This thread was changed by somebody else, and goes on from there.")
             _note(f"Your version is kept as --thread {aside!r}.")
 
     # ---------------------------------------------------------------------------------------- commands
@@ -212,11 +212,9 @@ class Conversation:
         from ..history import inspect_state, read_history
         from .report import history_lines, info_lines
 
-        lines = info_lines if name == "/info" else None
-        if lines is not None:
-            print(*info_lines(inspect_state(self._thread.blob)), sep="\n")
-        else:
-            print(*history_lines(read_history(self._thread.blob)), sep="\n")
+        blob = self._thread.blob
+        lines = info_lines(inspect_state(blob)) if name == "/info" else history_lines(read_history(blob))
+        print(*lines, sep="\n", flush=True)
 
 
 def _show(text: str) -> None:

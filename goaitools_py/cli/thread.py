@@ -19,7 +19,7 @@ __all__ = ["Thread"]
 class Thread:
     """The conversation under one key. `blob` is b"" before its first turn.
 
-    Raises `StoreUnavailableError` wherever the store does not answer; `blob` is then as new as before.
+    Where the store does not answer, `StoreUnavailableError` is raised and `blob` is the newest all the same.
     """
 
     def __init__(self, store: Store, name: str) -> None:
@@ -31,8 +31,9 @@ class Thread:
 
     def _load(self) -> None:
         stored = self._store.load(self.name)
+        self._version = None if stored is None else stored.version
         if stored is not None:
-            self.blob, self._version = stored.blob, stored.version
+            self.blob = stored.blob
 
     def save(self, blob: bytes) -> str | None:
         """Make `blob` the newest state.

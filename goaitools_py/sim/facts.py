@@ -21,7 +21,7 @@ __all__ = ["SUMMARY_MARK", "Facts", "read_facts", "spoken"]
 SUMMARY_MARK = "Summary of"
 """Opens a summary; a message that holds it is read for facts whoever said it."""
 
-_BLOCK = re.compile(r"<app-(event|context)\b[^>]*>(.*?)</app-\1\s*>", re.S)
+_BLOCK = re.compile(r"<app-(event|context)\b[^<>]*>([^<]*)</app-\1\s*>")
 _END = r"(?=\s+(?:and|but)\s|[.,;!?\n]|$)"
 _FACT = re.compile(rf"\b(?:my|the (?:player|user)'s)\s+((?:\w+\s+){{0,2}}?\w+)\s+is\s+(.+?){_END}", re.I)
 _NAME = re.compile(r"(?:\b[Ii] am|\b[Ii]['’]m|\b[Cc]all me)\s+([A-Z][\w-]*(?:\s+[A-Z][\w-]*)*)")

@@ -122,7 +122,7 @@ class _Connection(BaseHTTPRequestHandler):
 
     def _answer(self) -> None:
         length = self.headers.get("content-length", "0")
-        if "transfer-encoding" in self.headers or not length.isdigit():
+        if "transfer-encoding" in self.headers or not (length.isdecimal() and len(length) < 20):
             self.close_connection = True
             return self._send(_plain_error(HTTPStatus.LENGTH_REQUIRED))
         if int(length) > _MAX_BODY_BYTES:

@@ -22,13 +22,12 @@ from .openai_chat import OpenAIChat
 from .prompt import Model, Prompt, Reply
 from .refusals import Refusal
 from .response import JSON, Response
-from .tokens import PrefixCache, Tokens, estimate, reply_tokens
+from .tokens import PrefixCache, Tokens, cut, estimate, reply_tokens
 from .wire import Exchange, Wire
 
 __all__ = ["Recorded", "SimServer"]
 
 _WIRES: tuple[Wire, ...] = (OpenAIChat(),)
-_BYTES_PER_TOKEN = 4
 _NOT_JSON = Refusal(
     "We could not parse the JSON body of your request. The OpenAI API expects a JSON payload, but what was "
     "sent was not valid JSON."
@@ -90,6 +89,7 @@ class SimServer:
         self._script: deque[Scripted] = deque()
         self._requests: deque[Recorded] = deque(maxlen=max_recorded)
         self._problems: deque[str] = deque(maxlen=max_recorded)
+        self._count = 0
         self._loopback: Loopback | None = None
 
     # ---------------------------------------------------------------------------------------- serving
@@ -187,7 +187,9 @@ class SimServer:
         with self._lock:
             self._requests.append(recorded)
             self._problems.extend(recorded.problems)
-        return response
+            self._count += 1
+            request_id = ("x-request-id", f"req_sim_{self._count:06}")
+        return replace(response, headers=(*response.headers, request_id))
 
     def _scripted(self, wire: Wire, prompt: Prompt) -> Response:
         with self._lock:
@@ -197,15 +199,13 @@ class SimServer:
         reply = scripted.reply if isinstance(scripted, Fault) else scripted
 
         def answer() -> Response:
-            return self._written(wire, prompt, reply or _cut(self._model(prompt), prompt.max_tokens))
+            return self._written(wire, prompt, reply or cut(self._model(prompt), prompt.max_tokens))
 
         return damage(scripted, wire, prompt, answer) if isinstance(scripted, Fault) else answer()
 
     def _written(self, wire: Wire, prompt: Prompt, reply: Reply) -> Response:
-        digest = hashlib.blake2b(
-            prompt.content, digest_size=16, key=f"{self._seed}:{prompt.model}".encode()[:64]
-        )
-        key = digest.hexdigest()
+        salt = f"{self._seed}:{prompt.model}".encode("utf-8", "replace")
+        key = hashlib.blake2b(prompt.content, digest_size=16, key=salt[:64]).hexdigest()
         calls = [
             call if call.id is not None else replace(call, id=_call_id(key, index))
             for index, call in enumerate(reply.tool_calls)
@@ -220,15 +220,6 @@ class SimServer:
 
 def _call_id(key: str, index: int) -> str:
     return "call_" + hashlib.blake2b(f"{key}:{index}".encode(), digest_size=12).hexdigest()
-
-
-def _cut(reply: Reply, max_tokens: int | None) -> Reply:
-    """The reply as far as the output limit of the request lets it come."""
-    if max_tokens is None or reply_tokens(reply) <= max_tokens:
-        return reply
-    length = max_tokens * _BYTES_PER_TOKEN
-    calls = tuple(replace(call, arguments=call.arguments[:length]) for call in reply.tool_calls[:1])
-    return replace(reply, content=reply.content[:length], tool_calls=calls, finish="length")
 
 
 def _elsewhere(method: str, path: str) -> Response:

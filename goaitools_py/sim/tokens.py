@@ -8,11 +8,11 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .prompt import Reply
 
-__all__ = ["BLOCK_TOKENS", "PrefixCache", "Tokens", "estimate", "reply_tokens"]
+__all__ = ["BLOCK_TOKENS", "PrefixCache", "Tokens", "cut", "estimate", "reply_tokens"]
 
 _BYTES_PER_TOKEN = 4
 BLOCK_TOKENS = 32
@@ -40,6 +40,15 @@ def reply_tokens(reply: Reply) -> int:
     for call in reply.tool_calls:
         words += [call.name, call.arguments]
     return estimate("".join(words).encode("utf-8", "replace"))
+
+
+def cut(reply: Reply, max_tokens: int | None) -> Reply:
+    """The reply as far as an output limit lets it come; a cut call's arguments break off in the middle."""
+    if max_tokens is None or reply_tokens(reply) <= max_tokens:
+        return reply
+    length = max_tokens * _BYTES_PER_TOKEN
+    calls = tuple(replace(call, arguments=call.arguments[:length]) for call in reply.tool_calls[:1])
+    return replace(reply, content=reply.content[:length], tool_calls=calls, finish="length")
 
 
 class PrefixCache:

@@ -4,6 +4,7 @@ Owns: the table, its compare-and-swap, SQLite's settings. Must never know: what 
 
 ``synchronous=FULL``: a saved turn has been paid for, and at one small write per turn the extra sync
 costs less than the turn's own network round trip. WAL lets readers go on while a turn is saved.
+Only `save` writes: whoever opens the wrong file, or only looks, leaves it as it was.
 """
 
 from __future__ import annotations
@@ -47,13 +48,19 @@ class SQLiteStore:
             self._connection = sqlite3.connect(
                 self._path, timeout=busy_timeout, isolation_level=None, check_same_thread=False
             )
-            self._connection.execute("PRAGMA journal_mode=WAL")
-            self._connection.execute("PRAGMA synchronous=FULL")
-            self._connection.execute(_TABLE)
+            try:
+                self._connection.execute("PRAGMA synchronous=FULL")
+                self._has_table = self._find_table()
+            except sqlite3.Error:
+                self._connection.close()
+                raise
 
     def load(self, key: str) -> Stored | None:
         """The blob under `key`, or None."""
         with self._lock, self._errors():
+            self._has_table = self._has_table or self._find_table()
+            if not self._has_table:
+                return None
             row = self._connection.execute(
                 "SELECT blob, version, updated_at FROM goaitools_state WHERE key = ?", (key,)
             ).fetchone()
@@ -67,6 +74,8 @@ class SQLiteStore:
         """Save if the stored version is still `expected`; None: only if nothing is stored yet."""
         now = round(datetime.now(UTC).timestamp() * 1000)
         with self._lock, self._errors():
+            if not self._has_table:
+                self._make_table()
             if expected is None:
                 changed = self._connection.execute(
                     "INSERT INTO goaitools_state VALUES (?, 1, ?, ?) ON CONFLICT DO NOTHING", (key, now, blob)
@@ -83,6 +92,15 @@ class SQLiteStore:
                 f"the store does not hold {wanted} under this key any more; load again and redo the turn"
             )
         return 1 if expected is None else expected + 1
+
+    def _find_table(self) -> bool:
+        found = self._connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'goaitools_state'")
+        return found.fetchone() is not None
+
+    def _make_table(self) -> None:
+        self._connection.execute("PRAGMA journal_mode=WAL")
+        self._connection.execute(_TABLE)
+        self._has_table = True
 
     def close(self) -> None:
         """Close the database."""

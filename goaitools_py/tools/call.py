@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ..errors import AbortTurn, ToolError
 from ..messages import Part
+from ..values import Value
 from .context import Action, ToolContext
 from .definition import Tool
 from .results import result_parts, text_parts
@@ -19,8 +19,7 @@ from .results import result_parts, text_parts
 __all__ = ["Outcome", "arun_call", "run_call", "timed_out"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Outcome(Value, frozen=True, kw_only=True):
     """How a call ended.
 
     Attributes:
@@ -31,9 +30,11 @@ class Outcome:
         actions: What it logged.
     """
 
-    parts: tuple[Part, ...] = field(default=(), repr=False)
+    unshown = frozenset({"parts", "exception"})
+
+    parts: tuple[Part, ...] = ()
     flag: Literal["ok", "error", "unknown", "cancelled"] = "ok"
-    exception: BaseException | None = field(default=None, repr=False)
+    exception: BaseException | None = None
     abort: bool = False
     actions: tuple[Action, ...] = ()
 

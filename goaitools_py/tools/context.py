@@ -6,8 +6,9 @@ Owns: `ToolContext` and `Action`. Must never know: how a tool is described, foun
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic
+
+from ..values import Value, field
 
 if TYPE_CHECKING:
     # Only type checkers need the default: it lets `ctx: ToolContext` stand for `ToolContext[Any]`.
@@ -22,16 +23,16 @@ else:
 __all__ = ["Action", "ToolContext"]
 
 
-@dataclass(frozen=True, slots=True)
-class Action:
+class Action(Value, frozen=True):
     """One thing a tool says it did: words for people, and data for programs. Never stored in a state."""
 
-    text: str = field(repr=False)
-    data: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    unshown = frozenset({"text", "data"})
+
+    text: str
+    data: Mapping[str, Any] = {}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolContext(Generic[DepsT]):
+class ToolContext(Value, Generic[DepsT], frozen=True, kw_only=True):
     """The first argument of a tool that asks for one; the model does not see it.
 
     A tool is tested by calling it: ``get_score(ToolContext(deps=Game()), "blue")``.
@@ -44,12 +45,14 @@ class ToolContext(Generic[DepsT]):
         idempotency_key: The same text whenever this call is run again; hand it to services that take one.
     """
 
-    deps: DepsT = field(repr=False)
+    unshown = frozenset({"deps", "_actions"})
+
+    deps: DepsT
     call_id: str = ""
     turn_id: str = ""
     iteration: int = 0
     idempotency_key: str = ""
-    _actions: list[Action] = field(default_factory=list, init=False, repr=False, compare=False)
+    _actions: list[Action] = field(default_factory=list)
 
     def log_action(self, text: str, /, **data: Any) -> None:
         """Note what this call did, for the `actions` of the turn's result; the model does not see it."""

@@ -6,10 +6,10 @@ Owns: `ToolReturn`, the writing of values as text, the size limit. Must never kn
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from ..messages import Audio, Document, Image, Part, Text
+from ..values import Value
 
 __all__ = ["MAX_RESULT_BYTES", "ToolReturn", "result_parts", "text_parts"]
 
@@ -21,11 +21,12 @@ _NOTE_BYTES = 64
 _PARTS = (Text, Image, Document, Audio)
 
 
-@dataclass(frozen=True, slots=True)
-class ToolReturn:
+class ToolReturn(Value, frozen=True):
     """A result with a say on whether it is an error: `value` is anything a tool may return."""
 
-    value: Any = field(repr=False)
+    unshown = frozenset({"value"})
+
+    value: Any
     is_error: bool = False
 
 

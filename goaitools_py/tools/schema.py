@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Annotated, Any, get_args, get_origin
 
 import docstring_parser
@@ -18,6 +17,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import ErrorDetails, from_json
 
 from ..errors import ToolError
+from ..values import Value
 from .arguments import MISSING, NOT_AN_OBJECT, UNKNOWN, BadArguments
 from .signature import Signature
 
@@ -36,8 +36,7 @@ _JSON_TYPES = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arguments:
+class Arguments(Value, frozen=True, kw_only=True):
     """What a model is told about a function and its parameters, and how its answer becomes arguments.
 
     Attributes:
@@ -47,9 +46,9 @@ class Arguments:
 
     description: str
     schema: Mapping[str, Any]
-    _model: type[BaseModel] = field(repr=False)
+    _model: type[BaseModel]
     # Parameter name -> (the model's field, whether the function has a default of its own).
-    _fields: Mapping[str, tuple[str, bool]] = field(repr=False)
+    _fields: Mapping[str, tuple[str, bool]]
 
     def validate(self, text: str) -> dict[str, Any]:
         """Turn JSON text into keyword arguments; those left to the function's defaults are left out.

@@ -275,6 +275,18 @@ def test_clear_forgets_everything() -> None:
     assert answer["usage"]["prompt_tokens_details"]["cached_tokens"] == 0
 
 
+def test_every_answer_has_a_request_id() -> None:
+    """Good answers and errors alike carry an x-request-id of their own."""
+    sim = SimServer()
+
+    ids = [
+        dict(post(sim, *messages).headers)["x-request-id"]
+        for messages in ([user("Hello.")], [], [user("Hello.")])
+    ]
+
+    assert len(set(ids)) == 3
+
+
 # --------------------------------------------------------------------------------------------- usage
 
 
@@ -428,7 +440,7 @@ def test_exact_bytes(response: Response, body: bytes, stream: bool) -> None:
 
     answer = post(sim, user("Hello."), stream=stream)
 
-    assert answer is response
+    assert (answer.status, answer.body) == (response.status, response.body)
     assert answer.body.startswith(body)
 
 

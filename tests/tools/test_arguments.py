@@ -22,6 +22,15 @@ def problem(a_tool: Tool, arguments: str) -> str:
     return str(caught.value)
 
 
+def test_a_slip_in_the_json_is_located() -> None:
+    """Line and column help the model; its text is not repeated."""
+    hand_written: Tool = Tool("f", "", {"type": "object"}, dict)
+
+    assert problem(hand_written, '{"x": 1,\n "SECRET" 2}') == (
+        "The arguments are not valid JSON: Expecting ':' delimiter at line 2 column 11"
+    )
+
+
 @pytest.mark.parametrize("text", ["", "  \n", "{}"])
 def test_no_text_means_no_arguments(text: str) -> None:
     """Models that call a tool without parameters send anything from nothing to an empty object."""

@@ -149,6 +149,13 @@ def test_text_beyond_the_limit_is_cut_with_a_count(letter: str) -> None:
     assert MAX_RESULT_BYTES - 70 < len(part.text.encode()) <= MAX_RESULT_BYTES
 
 
+def test_nothing_follows_a_cut() -> None:
+    """A shorter part is not kept merely because the cut fell between two characters and left some bytes."""
+    parts, _ = result_parts(["a" + "€" * MAX_RESULT_BYTES, PICTURE, "b"])
+
+    assert [type(part) for part in parts] == [Text, Image]
+
+
 def test_the_limit_is_for_all_text_of_a_result() -> None:
     """Pictures stay; after the cut no more text follows, and the note counts all that is gone."""
     half = "x" * (MAX_RESULT_BYTES * 2 // 3)

@@ -453,6 +453,7 @@ def f_for_problems(
     stops: list[Place] = [],  # noqa: B006
     pair: tuple[int, str] = (1, ""),
     choice: int | list[str] = 1,
+    many: list[int] | set[int] = [],  # noqa: B006
     move: Move | None = None,
     size: Annotated[int, Field(ge=1, le=3)] = 1,
 ) -> None: ...
@@ -478,6 +479,7 @@ def f_for_problems(
             {"choice": {}},
             ["choice: should be a valid integer, got object or should be a valid array, got"],
         ),
+        ({"many": "SECRET"}, ["many: should be a valid array, got string"]),
         ({"move": {"to": {"name": "x"}, "steps": 1, "fast": True}}, ["move.fast: is not expected"]),
         ({"size": 7}, ["size: should be less than or equal to 3"]),
         ({"extra": "SECRET", "more": 1}, ["extra: is not expected", "more: is not expected"]),
@@ -493,6 +495,7 @@ def test_what_is_wrong_is_said_per_field(fields: dict[str, Any], lines: list[str
     assert len(told) == 1 + len(lines)
     for got, expected in zip(told[1:], lines, strict=True):
         assert got.startswith(f"- {expected}")
+        assert got.count(expected) == 1
         assert not re.search(r"SECRET(?!:)|http|pydantic|class|Place|Move|dict", got)
 
 

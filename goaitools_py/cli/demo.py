@@ -1,0 +1,105 @@
+"""`goaitools demo`: a conversation that outlives its process, offline, with nothing but the package.
+
+Owns: the simulator, the two processes one after the other, and the verdict. Must never know: what is said.
+
+Three processes take part. This one stands where a provider would: it serves the simulator, which answers
+from what is in each request and remembers no conversation. The two others are the application before and
+after a restart; all that the second gets from the first is a SQLite file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .terminal import WIDTH, columns, counted
+
+if TYPE_CHECKING:
+    from ..sim import SimServer
+
+__all__ = ["add_to"]
+
+_HALVES = ("before", "after")
+
+
+def add_to(commands: Any) -> None:
+    """Add the command to argparse's list of commands."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "demo",
+        help="a conversation that survives a restart, offline",
+        description="Run a conversation with tools, an event, compaction and a restart against the simulator.",
+    )
+    parser.add_argument("--keep", metavar="FILE", help="keep the database as this new file")
+    # How this command starts itself: the half to run, the simulator's address, the database.
+    parser.add_argument("--half", nargs=3, help=argparse.SUPPRESS)
+    parser.set_defaults(run=run, error=parser.error)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the demonstration; 1 if the model forgot something or a request broke the provider's rules."""
+    if args.half:
+        from .demo_game import play
+
+        half, base_url, database = args.half
+        return play(half, base_url, Path(database))
+    if args.keep and Path(args.keep).exists():
+        args.error(f"{args.keep} exists; name a new file")
+    from ..sim import SimServer
+
+    with contextlib.ExitStack() as opened:
+        folder = opened.enter_context(tempfile.TemporaryDirectory(prefix="goaitools-"))
+        database = Path(args.keep or Path(folder, "demo.sqlite3")).absolute()
+        sim = opened.enter_context(SimServer())
+        return _demonstrate(sim, database, kept=bool(args.keep))
+
+
+def _demonstrate(sim: SimServer, database: Path, *, kept: bool) -> int:
+    from .demo_game import KEY
+
+    began = time.monotonic()
+    _introduce(database)
+    for half in _HALVES:
+        if code := _run_half(half, sim, database):
+            return _failed(f"the process {half} the restart ended with exit code {code}")
+    if sim.problems:
+        return _failed(f"a request broke the provider's rules: {sim.problems[0]}")
+    took = time.monotonic() - began
+    print(f"\nPASSED in {took:.1f} s. After the restart the simulated model still knew the player's name and score.")
+    print(f"The simulator checked {counted(len(sim.requests), 'request')}: none broke a rule of the provider.")
+    if kept:
+        print(f"Look into the state: goaitools inspect --store {database} --thread {KEY} --show")
+    return 0
+
+
+def _failed(why: str) -> int:
+    print(f"\nFAILED: {why}", flush=True)
+    return 1
+
+
+def _introduce(database: Path) -> None:
+    print("goaitools demo: a conversation that survives a restart\n")
+    facts = (
+        ("model", "simulated: no language model, no network; it knows only what stands in each request"),
+        ("state", f"one blob of bytes, in one row of {database}"),
+        ("compaction", "above 12 messages: the first turn and the last two stay"),
+        ("cached", "tokens that were sent before, byte for byte; neither a restart nor an event loses them"),
+    )
+    for label, text in facts:
+        print(*columns(label, text, width=12), sep="\n")
+    sys.stdout.flush()
+
+
+def _run_half(half: str, sim: SimServer, database: Path) -> int:
+    command = [sys.executable, "-m", "goaitools_py", "demo", "--half", half, sim.base_url, str(database)]
+    with subprocess.Popen(command) as process:
+        print("\n" + f"-- process {process.pid}, {half} the restart ".ljust(WIDTH, "-"), flush=True)
+        code = process.wait()
+    if not code:
+        print(f"\n  Process {process.pid} has ended. What is left of it is the database.", flush=True)
+    return code

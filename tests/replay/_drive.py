@@ -1,0 +1,253 @@
+"""Carries out a script: every call of the chat with a new chat, the state as bytes in between.
+
+Owns: the two colours, the provider that answers with given bytes, tools that return given results.
+Must never know: where a script came from, or what is right about a request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qsl
+
+import httpx2
+
+from goaitools_py import (
+    AsyncChat,
+    Chat,
+    ChatResult,
+    CheckpointError,
+    Message,
+    ToolContext,
+    TurnError,
+    inspect_state,
+    user,
+)
+from goaitools_py.backends import AsyncOpenAIChatBackend, OpenAIChatBackend
+from goaitools_py.testing import Raw, ScriptedBackend
+
+from ._script import Ask, Calls, settings_of, tools_of
+
+__all__ = ["Colour", "Driven", "Failed", "Provider", "Tools", "drive", "scripted", "served"]
+
+_PATH = "/chat/completions"
+
+
+class Colour:
+    """Either colour's chat and backend, used in plain code."""
+
+    def __init__(self, *, is_async: bool) -> None:
+        self.is_async = is_async
+        self._runner = asyncio.Runner() if is_async else None
+
+    def settle(self, answer: Any) -> Any:
+        """The answer; on the async side, once it has been awaited."""
+        if self._runner is None:
+            return answer
+
+        async def wait() -> Any:
+            return await answer
+
+        return self._runner.run(wait())
+
+    def chat(self, backend: Any, **defaults: Any) -> Any:
+        """A chat whose tools run one after another in this thread."""
+        made = AsyncChat if self.is_async else Chat
+        return made(backend, tool_threads=False, timeout=None, max_iterations=10_000, **defaults)
+
+    def backend(self, model: str | None, **options: Any) -> Any:
+        return (AsyncOpenAIChatBackend if self.is_async else OpenAIChatBackend)(model, **options)
+
+    def http_client(self, handler: Callable[[httpx2.Request], httpx2.Response]) -> Any:
+        made = httpx2.AsyncClient if self.is_async else httpx2.Client
+        return made(transport=httpx2.MockTransport(handler))
+
+    def close(self) -> None:
+        if self._runner is not None:
+            self._runner.close()
+
+
+# ----------------------------------------------------------------------------------------- the provider
+
+
+class Provider:
+    """Answers each request with the next of the given answers; the last one again if it was an error."""
+
+    def __init__(self, asks: Sequence[Ask]) -> None:
+        self._asks = asks
+        self.sent: list[bytes] = []
+        self.urls: list[str] = []
+
+    def __call__(self, request: httpx2.Request) -> httpx2.Response:
+        self.sent.append(request.content)
+        self.urls.append(str(request.url))
+        answer = self._asks[min(len(self.sent), len(self._asks)) - 1].answer
+        if len(self.sent) > len(self._asks) and answer.status == 200:
+            return httpx2.Response(404, json={"error": {"message": "nothing more was recorded"}})
+        headers = {"content-type": answer.content_type}
+        return httpx2.Response(answer.status, content=answer.body, headers=headers)
+
+
+def served(colour: Colour, asks: Sequence[Ask]) -> tuple[Any, list[bytes]]:
+    """A backend over the official SDK whose network is a `Provider`; and the bodies that it was sent."""
+    provider = Provider(asks)
+    base, _, query = asks[0].endpoint.url.partition(_PATH)
+    backend = colour.backend(
+        None,
+        http_client=colour.http_client(provider),
+        base_url=base,
+        api_key="recorded",
+        max_retries=0,
+        default_query=dict(parse_qsl(query.removeprefix("?"))),
+    )
+    return backend, provider.sent
+
+
+class _Sent(Sequence[bytes]):
+    """The bodies that a scripted backend was sent."""
+
+    def __init__(self, backend: ScriptedBackend) -> None:
+        self._backend = backend
+
+    def __len__(self) -> int:
+        return len(self._backend.requests)
+
+    def __getitem__(self, at: Any) -> Any:
+        return [request.body for request in self._backend.requests][at]
+
+
+def scripted(colour: Colour, asks: Sequence[Ask]) -> tuple[Any, Sequence[bytes]]:
+    """A backend that answers without any HTTP."""
+    backend = ScriptedBackend(*(Raw.body(ask.answer.body) for ask in asks))
+    return backend, _Sent(backend)
+
+
+# ------------------------------------------------------------------------------------------------ tools
+
+
+class Tools:
+    """Tools that return recorded results. Calls whose ids were rewritten get theirs in order."""
+
+    def __init__(self, results: Iterable[tuple[str, Any]]) -> None:
+        self._results = list(results)
+
+    def run(self, context: ToolContext[Any], /, **arguments: Any) -> Any:
+        if not self._results:
+            return "nothing was recorded"
+        ids = [call_id for call_id, _ in self._results]
+        at = ids.index(context.call_id) if context.call_id in ids else 0
+        return self._results.pop(at)[1]
+
+
+# ---------------------------------------------------------------------------------------------- driving
+
+
+class _Pause(Exception):  # noqa: N818 - an instruction, not a fault
+    """The process ends here: tools have run, the model has not been asked again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """A call of the chat that ended in an error: what it was given, and what it raised."""
+
+    calls: Calls
+    state: bytes | None = field(repr=False)
+    error: TurnError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Driven:
+    """What became of a script.
+
+    Attributes:
+        sent: The request bodies, one for each ask that was made, in order.
+        asks: The asks that were made.
+        states: The blob after each call of the chat.
+    """
+
+    asks: tuple[Ask, ...] = field(repr=False)
+    sent: tuple[bytes, ...] = field(repr=False)
+    states: tuple[bytes, ...] = field(repr=False)
+    result: ChatResult | None = field(default=None, repr=False)
+    failed: Failed | None = None
+
+
+def drive(
+    colour: Colour,
+    preamble: tuple[Message, ...],
+    script: Sequence[Calls],
+    results: tuple[tuple[str, Any], ...] = (),
+    *,
+    connect: Callable[[Colour, Sequence[Ask]], tuple[Any, Sequence[bytes]]],
+    tools: Callable[[Ask, Tools], Sequence[Any]] = lambda ask, run: tuple(
+        tools_of(ask.endpoint.body.get("tools") or (), run.run)
+    ),
+) -> Driven:
+    """Drive a script to its end, or to its first error.
+
+    Args:
+        results: Results of the very last calls.
+        connect: Makes a backend that gives the answers of some asks.
+    """
+    state: bytes | None = None
+    asks: list[Ask] = []
+    sent: list[bytes] = []
+    states: list[bytes] = []
+    outcome: ChatResult | None = None
+    for at, calls in enumerate(script):
+        after = script[at + 1].asks[0].results if at + 1 < len(script) else results
+        backend, bodies = connect(colour, calls.asks)
+        own = Tools([*(each for ask in calls.asks[1:] for each in ask.results), *after])
+        chat = colour.chat(backend, tools=tools(calls.asks[0], own))
+        try:
+            outcome = _call(colour, chat, state, preamble, calls, bodies)
+            state = outcome.state
+        except CheckpointError as paused:
+            if not isinstance(paused.__cause__, _Pause):
+                raise
+            outcome, state = None, paused.state
+        except TurnError as error:
+            failed = Failed(calls=calls, state=state, error=error)
+            asks += calls.asks[: len(bodies)]
+            sent += bodies
+            return Driven(asks=tuple(asks), sent=tuple(sent), states=(*states, error.state), failed=failed)
+        assert len(bodies) == len(calls.asks), f"{len(calls.asks)} model calls expected, {len(bodies)} made"
+        asks += calls.asks
+        sent += bodies
+        states.append(state)
+    return Driven(asks=tuple(asks), sent=tuple(sent), states=tuple(states), result=outcome)
+
+
+def _call(
+    colour: Colour,
+    chat: Any,
+    state: bytes | None,
+    preamble: tuple[Message, ...],
+    calls: Calls,
+    sent: Sequence[bytes],
+) -> ChatResult:
+    """Make one call of the chat as the recorded client would have made it."""
+
+    def pause(blob: bytes) -> None:
+        if len(sent) == len(calls.asks) and not inspect_state(blob).open_calls:
+            raise _Pause
+
+    first = calls.asks[0]
+    said = list(first.messages)
+    if not said and not calls.resumes:
+        said = [user("Go on.")]  # the client asked again with nothing new to say
+    while state and said and said[0].role == "system":  # at the front of a call it would be preamble
+        state = chat.append_to_state(state, said.pop(0))
+    options: dict[str, Any] = {
+        "messages": (*preamble, *said),
+        "settings": settings_of(first.endpoint.body),
+        "on_checkpoint": pause,
+    }
+    if first.endpoint.is_streamed and not calls.resumes:
+        return colour.settle(chat.start(state, **options).result())  # type: ignore[no-any-return]
+    if first.endpoint.is_streamed:  # `resume` streams if somebody listens
+        options["on_event"] = lambda event: None
+    call = chat.resume if calls.resumes else chat.chat_with_state
+    return colour.settle(call(state, **options))  # type: ignore[no-any-return]
