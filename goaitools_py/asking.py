@@ -126,7 +126,7 @@ def _attempt(ledger: Ledger, voice: Voice, forbid_tools: bool) -> Flow[Reply]:
         else:
             decoder = dialect.decoder()
             try:
-                while chunk := (yield ReadChunk(ledger.left())):
+                while chunk := (yield ReadChunk()):
                     for delta in decoder.feed(chunk):
                         shown = True
                         made = TextDelta if delta.kind == "text" else ReasoningDelta
@@ -165,7 +165,7 @@ def _pieces(ledger: Ledger) -> list[Any]:
 def _read_body(ledger: Ledger) -> Flow[Reply]:
     chunks: list[bytes] = []
     size = 0
-    while chunk := (yield ReadChunk(ledger.left())):
+    while chunk := (yield ReadChunk()):
         chunks.append(chunk)
         size += len(chunk)
         if size > MAX_REPLY_BYTES:

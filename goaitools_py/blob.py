@@ -404,13 +404,11 @@ def _level(kind: Kind, raw_len: int) -> int:
     Measured on real conversations with dictionary 1: size beyond level 9's, and CPU time relative to it.
     At 4 KiB: level 3 +8 %, 0.14; level 4 +3 %, 0.3; level 6 +0.3 %, 0.5.
     At 20 KiB: level 3 +11 %, 0.12; level 4 +4 %, 0.25; level 6 +0.7 %, 0.5.
-    What is written on every turn gets a lower level as it grows; what is sealed is compressed once. A piece
+    What is written on every turn gets level 4, or 3 when large; what is sealed is compressed once. A piece
     beyond 256 KiB is a picture or a document in base64, where levels differ in time but hardly in size.
     """
     if kind is Kind.SEALED:
         return 6 if raw_len <= 256 * 2**10 else 3
-    if raw_len <= 8 * 2**10:
-        return 6
     return 4 if raw_len <= 32 * 2**10 else 3
 
 

@@ -49,7 +49,7 @@ class BlockingEdge:
         self._exchange: Exchange | None = None
         self._inline: deque[CallTool] = deque()
         self._workers: ThreadPoolExecutor | None = None
-        self._finished: queue.SimpleQueue[ToolDone] = queue.SimpleQueue()
+        self._finished: queue.SimpleQueue[ToolDone | BaseException] = queue.SimpleQueue()
         self._running: dict[int, tuple[CallTool, float, float]] = {}
         self._perform: dict[type, Callable[[Any], Any]] = {
             Clock: self._clock,
@@ -112,7 +112,11 @@ class BlockingEdge:
         self._workers.submit(context.run, self._run, effect)
 
     def _run(self, effect: CallTool) -> None:
-        self._finished.put(self._timed(effect))
+        try:
+            self._finished.put(self._timed(effect))
+        except BaseException as exc:
+            # SystemExit and its like are no outcome of a tool: they end the turn, in the turn's thread.
+            self._finished.put(exc)
 
     def _timed(self, effect: CallTool) -> ToolDone:
         started, began = time.time(), time.monotonic()
@@ -136,6 +140,8 @@ class BlockingEdge:
                     started=started,
                     seconds=time.monotonic() - began,
                 )
+            if isinstance(done, BaseException):
+                raise done
             if self._running.pop(done.index, None) is not None:
                 return done
 

@@ -51,9 +51,7 @@ class CallModel(Value, frozen=True):
 
 
 class ReadChunk(Value, frozen=True):
-    """The next bytes of the open response; b"" at its end, which also closes it. `timeout` in seconds."""
-
-    timeout: float | None = None
+    """The next bytes of the open response; b"" at its end, which also closes it."""
 
 
 class CallTool(Value, frozen=True, kw_only=True):

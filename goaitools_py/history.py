@@ -234,7 +234,7 @@ def state_from_messages(
     views = [dialect.view(entry) for entry in entries]
     if views and views[0] and views[0][0].role == "system":
         raise ValueError("the messages begin with a system message: it is not stored; pass it as system=")
-    if problems := rules.check_history(wire, entries):
+    if problems := rules.check_history(wire, entries, unique_ids=False):
         raise ValueError(f"the provider would refuse this history: {problems[0]}")
     turns = _split_turns(entries, views)
     state = rebuild(new_state(wire, id=conversation_id, created=created_ms), turns)

@@ -19,6 +19,7 @@ raw newlines               between tokens                an entry is one line
 ``tool_calls[].index``     families openai and azure     no request type has it; Mistral's clients keep it
 ``tool_calls[].id``        missing, empty or repeated    results could not be paired; a digest replaces it
 name of a call             not ``[a-zA-Z0-9_-]{1,64}``   every later request would be refused
+``arguments``, ``input``   null or missing               the same; now ``"{}"``
 ``content``                null or missing, no calls     the next request would be refused; now ``""``
 ``role``                   null or missing               the same; now ``"assistant"``
 ========================== ============================= =============================================
@@ -268,24 +269,30 @@ def _stored(entry: bytes, view: Any, family: str, *, seed: bytes) -> tuple[bytes
     return (rawjson.replaced(entry, changed) if changed else entry), calls
 
 
+_WRITTEN: Final = {"function": "arguments", "custom": "input"}
+"""What the model wrote for a call of each kind."""
+
+
 class _CallEdit(Value, frozen=True, kw_only=True):
     """What has to change in one stored call; false if nothing has."""
 
     kind: Literal["function", "custom"]
     id: str | None = None
     name: str | None = None
+    arguments: str | None = None
     cut: frozenset[str] = frozenset()
 
     def __bool__(self) -> bool:
-        return bool(self.id is not None or self.name is not None or self.cut)
+        return bool(self.cut) or any(new is not None for new in (self.id, self.name, self.arguments))
 
     def apply(self, raw: bytes) -> bytes:
         raw = rawjson.without(raw, self.cut)
+        written = {"name": self.name, _WRITTEN[self.kind]: self.arguments}
+        inner = {key: rawjson.dumps(new) for key, new in written.items() if new is not None}
         put = {} if self.id is None else {"id": rawjson.dumps(self.id)}
-        if self.name is not None:
+        if inner:
             body = rawjson.members(raw).get(self.kind, b"null")
-            body = body if body.startswith(b"{") else b'{"arguments":"{}"}'
-            put[self.kind] = rawjson.replaced(body, {"name": rawjson.dumps(self.name)})
+            put[self.kind] = rawjson.replaced(body if body.startswith(b"{") else b"{}", inner)
         return rawjson.replaced(raw, put) if put else raw
 
 
@@ -307,7 +314,16 @@ def _calls(views: Any, family: str, seed: bytes) -> tuple[tuple[ToolCall, ...], 
         cut = {other} if other in view and is_hollow(view[other]) else set()
         if "index" in view and family in FIRST_PARTY:
             cut.add("index")
-        edits.append(_CallEdit(kind=call.kind, id=made, name=_clean_name(call.name), cut=frozenset(cut)))
+        written = as_dict(view.get(call.kind)).get(_WRITTEN[call.kind])
+        edits.append(
+            _CallEdit(
+                kind=call.kind,
+                id=made,
+                name=_clean_name(call.name),
+                arguments="{}" if written is None else None,
+                cut=frozenset(cut),
+            )
+        )
     return tuple(calls), edits
 
 

@@ -168,6 +168,8 @@ class Conversation:
         if error.partial_text:
             _show("\n")
         _note(f"{type(error).__name__}: {error}")
+        if error.__cause__ is not None:
+            _note(f"Cause: {error.__cause__}")
         if error.retry_after is not None:
             _note(f"The provider asks to wait {error.retry_after:g} seconds.")
         if error.pending_input:

@@ -48,7 +48,7 @@ def _facts(info: StateInfo) -> Iterator[tuple[str, str]]:
     yield "size", f"{counted(info.blob_bytes, 'byte')} for {info.history_bytes:,} of history"
     yield "format", f"version {info.format_version}"
     preamble, tools = ("yes" if given else "no" for given in (info.has_preamble, info.has_tools))
-    yield "last turn", f"system preamble: {preamble}, tools: {tools}"
+    yield "sent with", f"system preamble: {preamble}, tools: {tools}"
     yield "created", _time(info.created_at)
     yield "updated", _time(info.updated_at)
     for at, by, turns, messages in info.cuts:

@@ -97,6 +97,10 @@ def test_raw_newlines_become_spaces() -> None:
             b'{"role":"assistant","content":"x"}',
         ),
         (
+            b'{"role":"assistant","content":"x","audio":{"data":"UklG"}}',
+            b'{"role":"assistant","content":"x"}',
+        ),
+        (
             b'{"role":"assistant","content":null,"audio":{"id":"a","data":"UklG","transcript":"hi"}}',
             b'{"role":"assistant","content":null,"audio":{"id":"a"}}',
         ),

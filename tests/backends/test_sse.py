@@ -7,7 +7,9 @@ import pytest
 from goaitools_py.backends._sse import EventSplitter
 
 STREAM = (
-    b"\xef\xbb\xbf: a comment\n"
+    b"\xef\xbb\xbfdata: first\n"
+    b"\n"
+    b": a comment\n"
     b"event: note\n"
     b'data: {"a":"\xe2\x80\xa8"}\n'
     b"\n"
@@ -24,7 +26,7 @@ STREAM = (
     b"data: [DONE]\n"
     b"\n"
 )
-EVENTS = [b'{"a":"\xe2\x80\xa8"}', b"no space", b"one\n\n two", b"[DONE]"]
+EVENTS = [b"first", b'{"a":"\xe2\x80\xa8"}', b"no space", b"one\n\n two", b"[DONE]"]
 
 
 def split(*chunks: bytes) -> list[bytes]:

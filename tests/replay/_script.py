@@ -10,7 +10,7 @@ import base64
 import binascii
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from goaitools_py import Audio, Document, Image, Message, ModelSettings, ProviderTool, Text, Tool
@@ -169,8 +169,10 @@ def _part(part: Any) -> Text | Image | Document | Audio:
                 return Text(text)
             case {"type": "image_url", "image_url": {"url": str(url)} as image}:
                 data, media_type = _data(url)
-                found = Image.from_url(url) if data is None else Image.from_bytes(data, media_type)
-                return replace(found, detail=image.get("detail"))
+                detail = image.get("detail")
+                if data is None:
+                    return Image.from_url(url, detail=detail)
+                return Image.from_bytes(data, media_type, detail=detail)
             case {"type": "file", "file": {"file_data": str(url)} as file}:
                 data, media_type = _data(url)
                 return Document.from_bytes(data or b"", media_type, name=file.get("filename"))

@@ -1,0 +1,382 @@
+"""`goaitools chat`: lines in, replies out, every turn kept."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from goaitools_py import Chat, inspect_state, read_history
+from goaitools_py.backends.base import BackendError
+from goaitools_py.cli import main
+from goaitools_py.cli.chat import Conversation
+from goaitools_py.cli.thread import Thread
+from goaitools_py.stores import SQLiteStore
+from goaitools_py.testing import ScriptedBackend
+
+NAME, SCORE = "My name is Ada.", "Ada reached Harrogate Theatre: +50 points"
+
+
+@pytest.fixture(autouse=True)
+def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tester's own model and store stay out of it."""
+    monkeypatch.delenv("GOAITOOLS_MODEL", raising=False)
+    monkeypatch.delenv("GOAITOOLS_STORE", raising=False)
+
+
+@pytest.fixture
+def store() -> Iterator[SQLiteStore]:
+    """An empty store in memory."""
+    with SQLiteStore(":memory:") as made:
+        yield made
+
+
+def _type(monkeypatch: pytest.MonkeyPatch, *lines: str) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("".join(f"{line}\n" for line in lines)))
+
+
+def _talk(store: Any, lines: list[str], *steps: Any) -> int:
+    """A conversation with a scripted model in the thread "ada"."""
+    return Conversation(Chat(ScriptedBackend(*steps)), Thread(store, "ada")).run(lines)
+
+
+def _said(store: SQLiteStore, key: str = "ada") -> list[str]:
+    """The stored conversation, waiting messages included."""
+    stored = store.load(key)
+    return [message.text for message in read_history(stored.blob).all_messages()] if stored else []
+
+
+# ------------------------------------------------------------------------------------- the command
+
+
+def test_without_a_model_it_says_how_to_name_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No model is a usage error that names the simulator; it is never chosen silently."""
+    _type(monkeypatch, NAME)
+
+    code = main(["chat"])
+
+    out, err = capsys.readouterr()
+    assert (code, out) == (2, "")
+    assert "--model sim" in err
+    assert "GOAITOOLS_MODEL" in err
+
+
+@pytest.mark.parametrize("model", ["gpt", "openai:", "telegraph:x"])
+def test_a_model_that_nobody_knows_is_a_usage_error(
+    model: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A name that is no backend's is exit code 2 and says what would be."""
+    _type(monkeypatch)
+
+    assert main(["chat", "--model", model]) == 2
+    assert "openai:MODEL" in capsys.readouterr().err
+
+
+def test_a_conversation_goes_on_where_it_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Run twice on the same file, the second run knows what was said in the first, events included."""
+    store = str(tmp_path / "chat.sqlite3")
+    _type(monkeypatch, NAME, f"/event {SCORE}")
+    assert main(["chat", "--model", "sim", "--store", store, "--thread", "ada"]) == 0
+    capsys.readouterr()
+    _type(monkeypatch, "What is my name, and what is my score?")
+
+    code = main(["chat", "--model", "sim", "--store", store, "--thread", "ada"])
+
+    out, err = capsys.readouterr()
+    assert code == 0
+    assert out == "[simulated] Your name is Ada. The score is 50 points.\n"
+    assert "Replies are simulated" in err
+
+
+def test_model_and_store_may_come_from_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """GOAITOOLS_MODEL and GOAITOOLS_STORE stand in for the options."""
+    monkeypatch.setenv("GOAITOOLS_MODEL", "sim")
+    monkeypatch.setenv("GOAITOOLS_STORE", str(tmp_path / "chat.sqlite3"))
+    _type(monkeypatch, f"/event {SCORE}")
+
+    assert main(["chat"]) == 0
+
+    assert "Replies are simulated" in capsys.readouterr().err
+    with SQLiteStore(tmp_path / "chat.sqlite3") as store:
+        assert _said(store, "default") == [SCORE]
+
+
+def test_a_blob_that_cannot_be_read_is_not_talked_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A damaged state ends the command before anything is said, and stays as it is."""
+    path = tmp_path / "chat.sqlite3"
+    with SQLiteStore(path) as store:
+        store.save("default", b"damaged", expected=None)
+    _type(monkeypatch, NAME)
+
+    assert main(["chat", "--model", "sim", "--store", str(path)]) == 1
+
+    assert capsys.readouterr().out == ""
+    with SQLiteStore(path) as store:
+        stored = store.load("default")
+    assert stored is not None
+    assert stored.blob == b"damaged"
+
+
+def test_without_a_key_the_conversation_says_what_is_missing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A provider without a key fails at the first turn, by the name of the variable to set."""
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    _type(monkeypatch, NAME)
+
+    assert main(["chat", "--model", "openai:some-model"]) == 1
+
+    assert "OPENAI_API_KEY" in capsys.readouterr().err
+
+
+# -------------------------------------------------------------------------------------------- turns
+
+
+def test_replies_go_to_standard_output_and_nothing_else_does(
+    store: SQLiteStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A pipe gets the replies, one after the other; empty lines ask nothing."""
+    assert _talk(store, ["Hi\n", "\n", "  Bye  \n"], "Hello.", "Farewell.") == 0
+
+    assert capsys.readouterr() == ("Hello.\nFarewell.\n", "")
+    assert _said(store) == ["Hi", "Hello.", "Bye", "Farewell."]
+
+
+def test_every_turn_is_saved_at_once(store: SQLiteStore) -> None:
+    """Before the next line is read, the turn before it is in the store."""
+    seen: list[list[str]] = []
+
+    def lines() -> Iterator[str]:
+        for line in ("one", "two"):
+            yield line
+            seen.append(_said(store))
+
+    _talk(store, lines(), "1", "2")  # type: ignore[arg-type]
+
+    assert seen == [["one", "1"], ["one", "1", "two", "2"]]
+
+
+def test_control_characters_of_a_reply_are_shown_not_sent(
+    store: SQLiteStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A model cannot steer the terminal."""
+    _talk(store, ["Hi"], "\x1b[2Jgone")
+
+    assert capsys.readouterr().out == "\\u001b[2Jgone\n"
+
+
+def test_quit_ends_before_the_rest(store: SQLiteStore) -> None:
+    """What follows /quit is not read."""
+    assert _talk(store, ["Hi", "/quit", "more"], "Hello.") == 0
+    assert _said(store) == ["Hi", "Hello."]
+
+
+# ----------------------------------------------------------------------------------------- commands
+
+
+def test_an_event_waits_for_the_next_turn(store: SQLiteStore) -> None:
+    """/event asks no model; the next turn takes the event along, before the user's words."""
+    _talk(store, [f"/event {SCORE}", "And?"], "Noted.")
+
+    assert _said(store) == [SCORE, "And?", "Noted."]
+
+
+def test_info_and_history_show_the_state(store: SQLiteStore, capsys: pytest.CaptureFixture[str]) -> None:
+    """/info has the counts, /history the words."""
+    _talk(store, ["Hi", "/info", "/history"], "Hello.")
+
+    out = capsys.readouterr().out
+    assert "  messages      2, and 0 that no model has seen\n" in out
+    assert "  user       Hi\n  assistant  Hello.\n" in out
+
+
+@pytest.mark.parametrize("command", ["/info", "/history"])
+def test_there_is_nothing_to_show_at_first(
+    command: str, store: SQLiteStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before the first turn the commands say so."""
+    assert _talk(store, [command]) == 0
+    assert capsys.readouterr() == ("", "Nothing was said yet.\n")
+
+
+@pytest.mark.parametrize("line", ["/dance", "/event", "/event  ", "/information"])
+def test_an_unknown_command_lists_the_known_ones(
+    line: str, store: SQLiteStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A line that begins with a slash never goes to the model."""
+    assert _talk(store, [line]) == 0
+    assert "/info  /history  /event TEXT" in capsys.readouterr().err
+
+
+# ----------------------------------------------------------------------------------- when it fails
+
+
+def test_a_failed_turn_is_kept_and_resumed(store: SQLiteStore, capsys: pytest.CaptureFixture[str]) -> None:
+    """After an outage the message is in the store, and /resume gets the answer to it."""
+    assert _talk(store, ["Hi"], BackendError("down")) == 1
+    assert _said(store) == ["Hi"]
+    assert "/resume asks again" in capsys.readouterr().err
+
+    assert _talk(store, ["/resume"], "Hello.") == 0
+
+    assert _said(store) == ["Hi", "Hello."]
+    assert capsys.readouterr().out == "Hello.\n"
+
+
+def test_a_conversation_goes_on_after_a_failure(store: SQLiteStore) -> None:
+    """The next line is answered, and the model sees both."""
+    assert _talk(store, ["Hi", "Hello?"], BackendError("down"), "Here.") == 0
+    assert _said(store) == ["Hi", "Hello?", "Here."]
+
+
+def test_a_message_that_the_provider_refuses_is_not_kept(
+    store: SQLiteStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A refused message would be refused for ever: it leaves the conversation, and the text says so."""
+    assert _talk(store, ["Hi", "bad"], "Hello.", BackendError("no", status=400)) == 1
+
+    assert _said(store) == ["Hi", "Hello."]
+    assert "not accepted" in capsys.readouterr().err
+
+
+def test_a_wait_that_the_provider_asks_for_is_told(
+    store: SQLiteStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Retry-After is printed in seconds."""
+    _talk(store, ["Hi"], BackendError("slow down", status=429, headers={"retry-after": "600"}))
+
+    assert "wait 600 seconds" in capsys.readouterr().err
+
+
+def test_a_failed_resume_can_be_tried_again(store: SQLiteStore) -> None:
+    """Each failure keeps the message; the exit code is that of the last attempt."""
+    assert _talk(store, ["Hi", "/resume"], BackendError("down"), BackendError("down")) == 1
+    assert _talk(store, ["/resume"], "Hello.") == 0
+
+
+def test_there_may_be_nothing_to_resume(store: SQLiteStore, capsys: pytest.CaptureFixture[str]) -> None:
+    """On a finished turn, and before the first, /resume says so and asks no model."""
+    assert _talk(store, ["/resume", "Hi", "/resume"], "Hello.") == 0
+    assert capsys.readouterr().err.count("nothing to resume") == 2
+
+
+def test_an_interrupted_reply_keeps_the_conversation(
+    store: SQLiteStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ctrl-C during a reply ends the reply only: its question is kept and can be resumed."""
+
+    def interrupted(_: object) -> None:
+        raise KeyboardInterrupt
+
+    assert _talk(store, ["Hi", "More", "/resume"], "Hello.", interrupted, "Sure.") == 0
+
+    assert _said(store) == ["Hi", "Hello.", "More", "Sure."]
+    assert "Cancelled" in capsys.readouterr().err
+
+
+# --------------------------------------------------------------------------------- somebody else
+
+
+def test_two_writers_both_keep_what_they_said(store: SQLiteStore, capsys: pytest.CaptureFixture[str]) -> None:
+    """Who saves second finds the own version in a thread of its own, and goes on from the other's."""
+    mine, theirs = Thread(store, "ada"), Thread(store, "ada")
+    Conversation(Chat(ScriptedBackend("A.")), theirs).run(["theirs"])
+
+    Conversation(Chat(ScriptedBackend("B.", "C.")), mine).run(["mine", "next"])
+
+    assert _said(store) == ["theirs", "A.", "next", "C."]
+    name = capsys.readouterr().err.split("--thread ")[1].split("'")[1]
+    assert name.startswith("ada~")
+    assert _said(store, name) == ["mine", "B."]
+
+
+def test_a_store_that_fails_does_not_end_the_conversation(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A turn that could not be saved is part of the next one, which is saved."""
+
+    class Flaky(SQLiteStore):
+        broken = True
+
+        def save(self, key: str, blob: bytes, *, expected: int | None) -> int:
+            if self.broken:
+                self.broken = False
+                self.close()
+                reopened = SQLiteStore(tmp_path / "chat.sqlite3")
+                try:
+                    return super().save(key, blob, expected=expected)
+                finally:
+                    self._connection = reopened._connection
+            return super().save(key, blob, expected=expected)
+
+    with Flaky(tmp_path / "chat.sqlite3") as store:
+        code = _talk(store, ["one", "two"], "1", "2")
+
+        assert _said(store) == ["one", "1", "two", "2"]
+    assert code == 0
+    assert "Not saved" in capsys.readouterr().err
+
+
+def test_a_thread_that_was_deleted_is_made_again(store: SQLiteStore) -> None:
+    """If the row vanished, this run's version is kept aside and the thread goes on."""
+    thread = Thread(store, "ada")
+    thread.save(Chat(ScriptedBackend("A.")).chat(user="Hi").state)
+    store._connection.execute("DELETE FROM goaitools_state")
+
+    aside = thread.save(thread.blob)
+
+    assert aside is not None
+    assert thread.save(thread.blob) is None
+    stored = store.load("ada")
+    assert stored is not None
+    assert inspect_state(stored.blob).messages == 2
+
+
+# ------------------------------------------------------------------------------------- a terminal
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+def test_a_terminal_gets_a_prompt(tmp_path: Path) -> None:
+    """On a terminal lines are prompted for; Ctrl-C clears the line, and Ctrl-D ends with 0."""
+    import pty
+    import select
+
+    pid, terminal = pty.fork()
+    if pid == 0:
+        command = [sys.executable, "-m", "goaitools_py", "chat", "--model", "sim"]
+        os.chdir(Path(__file__).resolve().parents[2])
+        os.execv(sys.executable, command)
+    shown = b""
+
+    def wait_for(text: bytes, count: int = 1) -> None:
+        nonlocal shown
+        while shown.count(text) < count:
+            assert select.select([terminal], [], [], 60)[0], shown
+            shown += os.read(terminal, 4096)
+
+    try:
+        wait_for(b"you> ")
+        os.write(terminal, b"half a line\x03")
+        wait_for(b"you> ", 2)
+        os.write(terminal, NAME.encode() + b"\n")
+        wait_for(b"your name is Ada")
+        wait_for(b"you> ", 3)
+        os.write(terminal, b"\x04")
+        _, status = os.waitpid(pid, 0)
+    finally:
+        os.close(terminal)
+
+    assert os.waitstatus_to_exitcode(status) == 0

@@ -1,0 +1,244 @@
+"""`goaitools inspect`: facts of a blob, content only when asked, one line when there is something wrong."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from goaitools_py import Chat, Compactor, KeepRecentTurns, MessageLimit, TurnError, event
+from goaitools_py.backends.base import BackendError
+from goaitools_py.cli import main
+from goaitools_py.stores import SQLiteStore
+from goaitools_py.testing import Calls, ScriptedBackend
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def look_around(place: str) -> str:
+    """What there is to see."""
+    return f"a clock in the {place}"
+
+
+@pytest.fixture
+def blob() -> bytes:
+    """A conversation with a tool call, a cut, and an event that waits."""
+    backend = ScriptedBackend("Hello Ada.", Calls([("look_around", {"place": "station"})]), "A clock.")
+    chat = Chat(
+        backend,
+        system="Be a guide.",
+        tools=[look_around],
+        compactor=Compactor(MessageLimit(5), KeepRecentTurns(1)),
+    )
+    result = chat.run_turns(None, ["I am Ada.", "Look around."])
+    return chat.append_to_state(result.state, event("Rain began"))
+
+
+@pytest.fixture
+def file(blob: bytes, tmp_path: Path) -> Path:
+    """The blob in a file."""
+    path = tmp_path / "state.bin"
+    path.write_bytes(blob)
+    return path
+
+
+def _stdin(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data)))
+
+
+# -------------------------------------------------------------------------------------------- facts
+
+
+def test_it_says_what_the_blob_says_of_itself(
+    file: Path, blob: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Wire, model, counts, sizes and cuts are there, each on a line with its label."""
+    assert main(["inspect", str(file)]) == 0
+
+    facts = dict(line.strip().split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    assert facts["wire"].startswith("openai")
+    assert facts["model"] == "scripted"
+    assert facts["status"] == "complete"
+    assert facts["turns"] == "1 in the history, 2 ever"
+    assert facts["messages"] == "4, and 1 that no model has seen"
+    assert facts["size"].startswith(f"{len(blob):,} bytes")
+    assert facts["cut"].endswith("by KeepRecentTurns: 1 turn and 2 messages removed")
+
+
+def test_nothing_that_was_said_is_printed_unasked(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without --show neither a message, a call nor a result appears, as text or as JSON."""
+    assert main(["inspect", str(file)]) == 0
+    assert main(["inspect", str(file), "--json"]) == 0
+
+    out = capsys.readouterr().out
+    assert all(said not in out for said in ("Look around", "look_around", "station", "clock", "Rain"))
+
+
+def test_show_prints_the_conversation(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """--show adds every message with its role, tool calls, results and what waits."""
+    assert main(["inspect", str(file), "--show"]) == 0
+
+    lines = capsys.readouterr().out.splitlines()
+    assert "  user       Look around." in lines
+    assert '  assistant  calls look_around {"place":"station"}' in lines
+    assert "  tool       a clock in the station" in lines
+    assert "  assistant  A clock." in lines
+    assert lines[-2:] == ["waiting, not yet seen by a model", "  event      Rain began"]
+
+
+def test_json_is_for_programs(file: Path, blob: bytes, capsys: pytest.CaptureFixture[str]) -> None:
+    """--json prints one object with the fields of `StateInfo`; times are ISO 8601."""
+    assert main(["inspect", str(file), "--json"]) == 0
+
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["blob_bytes"] == len(blob)
+    assert facts["total_usage"]["requests"] == 3
+    assert facts["created_at"].endswith("+00:00")
+    assert "history" not in facts
+
+
+def test_json_with_show_has_the_provider_s_messages(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """--json --show adds the history in the provider's own shape."""
+    assert main(["inspect", str(file), "--json", "--show"]) == 0
+
+    history = json.loads(capsys.readouterr().out)["history"]
+    assert [message["role"] for message in history] == ["user", "assistant", "tool", "assistant", "user"]
+
+
+def test_an_unfinished_turn_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A blob of a turn that broke off says that resume finishes it."""
+    with pytest.raises(TurnError) as caught:
+        Chat(ScriptedBackend(BackendError("down"))).chat(user="Hi")
+    path = tmp_path / "state.bin"
+    path.write_bytes(caught.value.state)
+
+    assert main(["inspect", str(path)]) == 0
+
+    assert "failed: the last turn broke off; resume finishes it" in capsys.readouterr().out
+
+
+def test_control_characters_are_shown_not_sent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A message cannot steer the terminal of whoever inspects it."""
+    path = tmp_path / "state.bin"
+    path.write_bytes(Chat(ScriptedBackend("\x1b]0;owned\x07")).chat(user="Hi").state)
+
+    assert main(["inspect", str(path), "--show"]) == 0
+
+    assert "\x1b" not in capsys.readouterr().out
+
+
+# ------------------------------------------------------------------------------------------ sources
+
+
+def test_a_dash_is_standard_input(
+    blob: bytes, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`-` reads the blob's bytes from standard input."""
+    _stdin(monkeypatch, blob)
+
+    assert main(["inspect", "-", "--json"]) == 0
+
+    assert json.loads(capsys.readouterr().out)["blob_bytes"] == len(blob)
+
+
+def test_a_thread_of_a_store_can_be_inspected(
+    blob: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """--store and --thread name a blob in a SQLite file."""
+    path = tmp_path / "states.sqlite3"
+    with SQLiteStore(path) as store:
+        store.save("ada", blob, expected=None)
+
+    assert main(["inspect", "--store", str(path), "--thread", "ada", "--json"]) == 0
+
+    assert json.loads(capsys.readouterr().out)["blob_bytes"] == len(blob)
+
+
+@pytest.mark.parametrize("argv", [[], ["state.bin", "--store", "states.sqlite3"]])
+def test_a_source_is_named_exactly_once(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """No source and two sources are usage errors."""
+    assert main(["inspect", *argv]) == 2
+    assert "one of them" in capsys.readouterr().err
+
+
+# ----------------------------------------------------------------------------------------- problems
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda blob: b"", "empty"),
+        (lambda blob: blob[:-7], "cut|truncated|bytes"),
+        (lambda blob: blob[:-1] + bytes([blob[-1] ^ 1]), "damaged|changed|digest"),
+        (lambda blob: blob.hex().encode(), "hex"),
+        (lambda blob: b'[{"role":"user"}]', "JSON"),
+    ],
+)
+def test_a_bad_blob_is_one_line_and_exit_code_1(
+    damage: object,
+    said: str,
+    blob: bytes,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Damage is named in one line that begins with the source, and nothing goes to standard output."""
+    path = tmp_path / "state.bin"
+    path.write_bytes(damage(blob))  # type: ignore[operator]
+
+    code = main(["inspect", str(path)])
+
+    out, err = capsys.readouterr()
+    assert (code, out) == (1, "")
+    assert err.startswith(f"goaitools: {path}: ")
+    assert err.count("\n") == 1
+    assert any(word in err for word in said.split("|")), err
+
+
+def test_a_missing_file_is_a_problem(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A path that leads nowhere is exit code 1 and names the path."""
+    assert main(["inspect", str(tmp_path / "nowhere")]) == 1
+    assert "nowhere" in capsys.readouterr().err
+
+
+def test_a_missing_store_is_not_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Inspecting a store that does not exist is a problem, and creates no file."""
+    path = tmp_path / "states.sqlite3"
+
+    assert main(["inspect", "--store", str(path)]) == 1
+
+    assert "no store" in capsys.readouterr().err
+    assert not path.exists()
+
+
+def test_a_missing_thread_is_a_problem(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A key that the store does not hold is exit code 1 and says how to name another."""
+    with SQLiteStore(tmp_path / "states.sqlite3") as store:
+        store.save("ada", b"", expected=None)
+
+    assert main(["inspect", "--store", str(tmp_path / "states.sqlite3")]) == 1
+
+    assert "'default'" in capsys.readouterr().err
+
+
+# --------------------------------------------------------------------------------------- light feet
+
+
+def test_it_loads_no_sdk(file: Path) -> None:
+    """Inspecting imports neither an SDK nor an HTTP client, pydantic or asyncio; it never waits for them."""
+    program = (
+        "import sys\n"
+        "from goaitools_py.cli import main\n"
+        f"code = main(['inspect', {str(file)!r}, '--show'])\n"
+        "heavy = {'openai', 'anthropic', 'httpx', 'httpx2', 'pydantic', 'asyncio', 'sqlite3'}\n"
+        "print(code, sorted(heavy & set(sys.modules)))\n"
+    )
+
+    ran = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+    )
+
+    assert ran.stdout.splitlines()[-1] == "0 []"

@@ -1,0 +1,73 @@
+"""The command `goaitools` itself: what it offers, and its exit codes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import goaitools_py
+from goaitools_py.cli import main
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_alone_it_prints_its_help_as_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
+    """No command is exit code 2, with every command named on standard error."""
+    code = main([])
+
+    out, err = capsys.readouterr()
+    assert (code, out) == (2, "")
+    assert all(f"\n    {command} " in err for command in ("demo", "chat", "inspect", "sim"))
+
+
+def test_help_is_no_error(capsys: pytest.CaptureFixture[str]) -> None:
+    """--help prints to standard output and is exit code 0."""
+    assert main(["--help"]) == 0
+    assert "commands:" in capsys.readouterr().out
+
+
+def test_the_version_is_the_package_s(capsys: pytest.CaptureFixture[str]) -> None:
+    """--version prints the version of the package."""
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"goaitools {goaitools_py.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    "argv", [["dance"], ["chat", "--colour"], ["sim", "--port", "http"], ["sim", "--port", "65536"]]
+)
+def test_what_no_command_knows_is_a_usage_error(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Unknown commands, options and values are exit code 2, and say so."""
+    assert main(argv) == 2
+    assert "usage: goaitools" in capsys.readouterr().err
+
+
+def test_the_module_runs_as_the_command() -> None:
+    """``python -m goaitools_py`` is the same command."""
+    ran = subprocess.run(
+        [sys.executable, "-m", "goaitools_py", "--version"], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+
+    assert (ran.returncode, ran.stdout) == (0, f"goaitools {goaitools_py.__version__}\n")
+
+
+def test_a_reader_that_goes_away_is_no_crash(tmp_path: Path) -> None:
+    """`goaitools … | head -0` ends without a traceback."""
+    blob = tmp_path / "state.bin"
+    blob.write_bytes(goaitools_py.state_from_messages("openai", [{"role": "user", "content": "x"}]))
+    with subprocess.Popen(
+        [sys.executable, "-m", "goaitools_py", "inspect", str(blob)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        complaints = process.stderr.read()
+
+        assert process.wait(60) == 1
+    assert complaints == ""
