@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from . import journal
 from .errors import ToolFailedError
@@ -21,6 +21,9 @@ from .tools import BadArguments, Tool, ToolContext
 from .values import replace
 
 __all__ = ["run_calls"]
+
+MAX_CALLS_PER_REPLY: Final = 128
+"""Calls of one reply that are run; a model that asks for more has lost its way."""
 
 
 def run_calls(ledger: Ledger, tools: Mapping[str, Tool[..., Any]], *, allowed: int | None) -> Flow[bool]:
@@ -49,7 +52,7 @@ def run_calls(ledger: Ledger, tools: Mapping[str, Tool[..., Any]], *, allowed: i
             else:
                 queue.append((index, *bound))
     any_valid = bool(queue)
-    over = [] if allowed is None else queue[allowed:]
+    over = queue[MAX_CALLS_PER_REPLY if allowed is None else min(allowed, MAX_CALLS_PER_REPLY) :]
     del queue[len(queue) - len(over) :]
     running: set[int] = set()
     aborted = False

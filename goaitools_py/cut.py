@@ -13,7 +13,7 @@ import msgspec
 from .backends.base import Dialect
 from .compaction.base import CompactionRequest, TurnView
 from .compaction.strategies import drop_to
-from .messages import Message
+from .reading import read_entries
 from .result import CompactionReport
 from .state import ConversationState, TurnRecord, entries_of, rebuild, turn_records, usage_of
 from .values import replace
@@ -21,10 +21,6 @@ from .values import replace
 __all__ = ["compaction_request", "cut_to", "emergency_turns"]
 
 _CUTS_KEPT = 16
-
-
-def _read(dialect: Dialect, entries: Sequence[bytes]) -> tuple[Message, ...]:
-    return tuple(message for entry in entries for message in dialect.view(entry))
 
 
 def closed_turns(state: ConversationState) -> list[tuple[tuple[bytes, ...], TurnRecord]]:
@@ -53,7 +49,7 @@ def _views(state: ConversationState, dialect: Dialect) -> tuple[TurnView, ...]:
                 entry_bytes=size,
                 tokens=round(size * per_byte),
                 entries=entries,
-                read=partial(_read, dialect),
+                read=partial(read_entries, dialect),
             )
         )
     return tuple(views)

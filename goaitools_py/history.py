@@ -16,11 +16,12 @@ from . import blob as blobs
 from . import journal, rawjson
 from .backends import rules
 from .backends.base import Dialect
-from .backends.dialects import dialect_of
+from .backends.dialects import WIRES, dialect_of
 from .blob import PLAIN, Codec
 from .cut import closed_turns
-from .errors import StateInvalidError
+from .errors import StateInvalidError, StateProviderError
 from .messages import Message, ToolCall, Usage
+from .reading import parse_entries, read_entries
 from .state import (
     ConversationState,
     Iteration,
@@ -133,6 +134,17 @@ def _load(blob: Any, codec: Codec, binding: Any) -> ConversationState:
     return load_state(blob, codec=codec, binding=binding)
 
 
+def _dialect(state: ConversationState) -> Dialect:
+    wire = state.meta.wire
+    if wire not in WIRES:
+        raise StateProviderError(
+            f"the state's entries are of the wire {wire[:40]!r}; this release reads {', '.join(WIRES)}",
+            expected=", ".join(WIRES),
+            found=wire,
+        )
+    return dialect_of(wire)
+
+
 def inspect_state(
     blob: bytes | bytearray | memoryview, *, codec: Codec = PLAIN, binding: Any = None
 ) -> StateInfo:
@@ -171,12 +183,12 @@ def read_history(
 ) -> History:
     """Read the whole conversation in neutral words. An unfinished turn is shown as it would close."""
     state = _load(blob, codec, binding)
-    dialect = dialect_of(state.meta.wire)
+    dialect = _dialect(state)
     state = journal.close_turn(state, dialect)
     turns = tuple(
         _turn(entries, record, state.meta.created, dialect) for entries, record in closed_turns(state)
     )
-    waiting = tuple(message for item in state.inbox for message in dialect.view(item.entry))
+    waiting = read_entries(dialect, [item.entry for item in state.inbox])
     return History(turns=turns, waiting=waiting)
 
 
@@ -188,7 +200,7 @@ def _turn(entries: Sequence[bytes], record: TurnRecord, created: int, dialect: D
         started = record.at + iteration.start
         iterations.append(
             HistoryIteration(
-                messages=tuple(message for entry in own for message in dialect.view(entry)),
+                messages=read_entries(dialect, own),
                 finish_reason=iteration.finish_reason,
                 usage=iteration.usage,
                 started_at=_when(created, started),
@@ -203,10 +215,10 @@ def state_messages(
 ) -> list[Any]:
     """The conversation in the provider's own JSON shape, waiting messages last; the door out."""
     state = _load(blob, codec, binding)
-    state = journal.close_turn(state, dialect_of(state.meta.wire))
+    state = journal.close_turn(state, _dialect(state))
     entries = [entry for turn, _ in closed_turns(state) for entry in turn]
     entries.extend(item.entry for item in state.inbox)
-    return [rawjson.loads(entry) for entry in entries]
+    return parse_entries(entries)
 
 
 _LETTERS = {"system": "s", "developer": "s", "user": "u", "assistant": "a", "tool": "t"}

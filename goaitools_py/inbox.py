@@ -13,6 +13,7 @@ import msgspec
 from .backends._render import with_context
 from .backends.base import Dialect
 from .messages import Message
+from .reading import read_entries
 from .state import ConversationState, InboxItem, digest8
 from .values import replace
 
@@ -79,7 +80,7 @@ def inbox_messages(state: ConversationState, dialect: Dialect) -> tuple[Message,
     """The waiting messages in neutral words."""
     found: list[Message] = []
     for item in state.inbox:
-        for message in dialect.view(item.entry):
+        for message in read_entries(dialect, [item.entry]):
             found.append(replace(message, topic=item.topic or message.topic))
     return tuple(found)
 

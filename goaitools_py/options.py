@@ -190,7 +190,12 @@ def given_options(options: ChatOptions | None, keywords: Mapping[str, Any]) -> d
     return given
 
 
+_LATER: Final = frozenset({"turn_id", "on_pending", "output_type"})
+
+
 def _unknown(name: str) -> str:
+    if name in _LATER:
+        return f"the option {name!r} comes with a later release; this one does not have it"
     close = difflib.get_close_matches(name, OPTION_NAMES + SETTING_NAMES, n=1)
     if name in SETTING_NAMES:
         return f"unknown option {name!r}: it is a model setting; pass settings=ModelSettings({name}=…)"

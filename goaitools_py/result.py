@@ -8,10 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from .messages import ToolRecord, Usage
+from .messages import ToolCall, ToolRecord, Usage
 from .values import Value
 
 if TYPE_CHECKING:
+    from decimal import Decimal
+
     from .errors import StateError
 
 __all__ = ["ChatResult", "CompactionReport", "Outcome", "Status", "TurnWarning", "WarningCode"]
@@ -74,8 +76,10 @@ class ChatResult(tuple[str, bytes]):
         state: The new blob: save it, and give it to the next call.
         status: "complete"; "truncated" or "refused" by the model; "limited" by a turn's limit.
         finish_reason: The provider's own word.
+        pending: Calls that wait for an answer from outside; empty unless `status` is "awaiting_tools".
         usage: What this turn consumed, every call included.
         total_usage: What the conversation has consumed in its whole life, across compactions.
+        cost_usd: What this turn cost; None means unknown, and without a price list it always is.
         iterations: Model calls of this turn.
         actions: What tools logged with ``ctx.log_action``.
         tool_log: Every tool call with its result, in order.
@@ -91,8 +95,10 @@ class ChatResult(tuple[str, bytes]):
     state: bytes = field(repr=False)
     status: Status = "complete"
     finish_reason: str = ""
+    pending: tuple[ToolCall, ...] = ()
     usage: Usage = field(default_factory=Usage)
     total_usage: Usage = field(default_factory=Usage)
+    cost_usd: Decimal | None = None
     iterations: int = 0
     actions: tuple[Any, ...] = field(default=(), repr=False)
     tool_log: tuple[ToolRecord, ...] = ()

@@ -21,7 +21,8 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from contextlib import suppress
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -31,6 +32,8 @@ from .blob import PLAIN, BlobLimits, Codec, Kind, Segment
 from .errors import StateInvalidError, StateProviderError
 from .messages import Audio, Document, Image, Part, ResultFlag, Text, Usage
 from .values import Value, replace
+
+_T = TypeVar("_T")
 
 __all__ = [
     "ConversationState",
@@ -234,7 +237,7 @@ class JournalCall(Value, frozen=True, kw_only=True):
     name: str
     arguments: str
     kind: str = "function"
-    state: str = "new"
+    state: Literal["new", "started", "done"] = "new"
     flag: ResultFlag = "ok"
     parts: tuple[Part, ...] = ()
     started: float = 0.0
@@ -296,6 +299,13 @@ def new_state(wire: str, *, id: str, created: int) -> ConversationState:
     return ConversationState(meta=Meta(wire=wire, id=id, created=created))
 
 
+def _decoded(decoder: msgspec.json.Decoder[_T], data: bytes, what: str) -> _T:
+    """The value, strictly typed. Raises outside the handler: the inner error would hold the data."""
+    with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return decoder.decode(data)
+    raise StateInvalidError(f"{what} of the state cannot be read; the state cannot be used")
+
+
 def _split(segment: Segment) -> tuple[memoryview, bytes]:
     raw = segment.raw()
     cut = raw.rfind(b"\n")
@@ -318,12 +328,7 @@ def entries_of(segment: Segment) -> list[bytes]:
 def turn_records(segment: Segment) -> list[TurnRecord]:
     """The turns of a history segment."""
     _, columns = _split(segment)
-    try:
-        rows = _TURN_COLUMNS.decode(b"[" + columns + b"]")
-    except (msgspec.DecodeError, RecursionError) as exc:
-        raise StateInvalidError(
-            "the turn columns of a segment cannot be read; the state cannot be used"
-        ) from exc
+    rows = _decoded(_TURN_COLUMNS, b"[" + columns + b"]", "the turn columns")
     records = [
         TurnRecord(
             at=row.at,
@@ -401,10 +406,7 @@ _INBOX_COLUMNS = msgspec.json.Decoder(list[tuple[str, str, str]])
 
 def _inbox_items(segment: Segment) -> tuple[InboxItem, ...]:
     _, columns = _split(segment)
-    try:
-        rows = _INBOX_COLUMNS.decode(b"[" + columns + b"]")
-    except (msgspec.DecodeError, RecursionError) as exc:
-        raise StateInvalidError("the inbox of the state cannot be read; the state cannot be used") from exc
+    rows = _decoded(_INBOX_COLUMNS, b"[" + columns + b"]", "the inbox")
     entries = entries_of(segment)
     if len(rows) != len(entries):
         raise StateInvalidError("the inbox's columns do not match its entries; the state cannot be used")
@@ -419,8 +421,8 @@ class _CallRow(msgspec.Struct, omit_defaults=True):
     name: str
     arguments: str = ""
     kind: str = "function"
-    state: str = "new"
-    flag: str = "ok"
+    state: Literal["new", "started", "done"] = "new"
+    flag: ResultFlag = "ok"
     parts: list[dict[str, Any]] = []
     started: float = 0.0
     seconds: float = 0.0
@@ -438,7 +440,6 @@ class _OpenRow(msgspec.Struct, omit_defaults=True):
 
 _OPEN_ROW = msgspec.json.Decoder(_OpenRow)
 _MEDIA: dict[str, type[Image | Document | Audio]] = {"image": Image, "document": Document, "audio": Audio}
-_FLAGS = frozenset({"ok", "not_run", "unknown", "cancelled", "error", "denied"})
 
 
 def _part_row(part: Part) -> dict[str, Any]:
@@ -489,31 +490,36 @@ def _open_segment(turn: OpenTurn) -> Segment:
     return _history_segment(Kind.OPEN, turn.entries, _json(row), len(turn.entries))
 
 
+def _journal_call(row: _CallRow) -> JournalCall:
+    try:
+        parts = tuple(_part(part) for part in row.parts)
+    except (KeyError, TypeError, ValueError) as exc:
+        raise StateInvalidError(
+            "a tool result of the open turn cannot be read; the state cannot be used"
+        ) from exc
+    return JournalCall(
+        id=row.id,
+        name=row.name,
+        arguments=row.arguments,
+        kind=row.kind,
+        state=row.state,
+        flag=row.flag,
+        parts=parts,
+        started=row.started,
+        seconds=row.seconds,
+    )
+
+
 def _open_turn(segment: Segment) -> OpenTurn:
     _, column = _split(segment)
-    try:
-        row = _OPEN_ROW.decode(column)
-        calls = tuple(
-            JournalCall(
-                id=call.id,
-                name=call.name,
-                arguments=call.arguments,
-                kind=call.kind,
-                state=call.state,
-                flag=call.flag if call.flag in _FLAGS else "unknown",  # type: ignore[arg-type]
-                parts=tuple(_part(part) for part in call.parts),
-                started=call.started,
-                seconds=call.seconds,
-            )
-            for call in row.calls
-        )
-    except (msgspec.DecodeError, RecursionError, KeyError, TypeError, ValueError) as exc:
-        raise StateInvalidError(
-            "the open turn of the state cannot be read; the state cannot be used"
-        ) from exc
+    row = _decoded(_OPEN_ROW, column, "the open turn")
+    calls = tuple(_journal_call(call) for call in row.calls)
+    entries = entries_of(segment)
+    if len(entries) != sum(len(item.roles) for item in row.iterations) + len(row.letters):
+        raise StateInvalidError("the open turn's letters do not match its entries; the state cannot be used")
     return OpenTurn(
         at=row.at,
-        entries=tuple(entries_of(segment)),
+        entries=tuple(entries),
         iterations=tuple(_iteration(item) for item in row.iterations),
         letters=row.letters,
         messages=row.messages,
@@ -565,11 +571,8 @@ def dump_state(
 
 def _read_meta(segment: Segment) -> tuple[Meta, Mapping[str, msgspec.Raw]]:
     raw = segment.raw()
-    try:
-        meta = _META.decode(raw)
-        keys = _RAW_OBJECT.decode(raw)
-    except (msgspec.DecodeError, RecursionError) as exc:
-        raise StateInvalidError(f"the state's meta data cannot be read: {type(exc).__name__}") from None
+    meta = _decoded(_META, raw, "the meta data")
+    keys = _decoded(_RAW_OBJECT, raw, "the meta data")
     extras = {name: value for name, value in keys.items() if name not in _META_KEYS}
     return meta, extras
 

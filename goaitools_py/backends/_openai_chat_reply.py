@@ -19,7 +19,7 @@ raw newlines               between tokens                an entry is one line
 ``tool_calls[].index``     families openai and azure     no request type has it; Mistral's clients keep it
 ``tool_calls[].id``        missing, empty or repeated    results could not be paired; a digest replaces it
 name of a call             not ``[a-zA-Z0-9_-]{1,64}``   every later request would be refused
-``arguments``, ``input``   null or missing               the same; now ``"{}"``
+``arguments``, ``input``   null or missing               the same; now ``""``, as SDKs read it
 ``content``                null or missing, no calls     the next request would be refused; now ``""``
 ``role``                   null or missing               the same; now ``"assistant"``
 ========================== ============================= =============================================
@@ -292,7 +292,8 @@ class _CallEdit(Value, frozen=True, kw_only=True):
         put = {} if self.id is None else {"id": rawjson.dumps(self.id)}
         if inner:
             body = rawjson.members(raw).get(self.kind, b"null")
-            put[self.kind] = rawjson.replaced(body if body.startswith(b"{") else b"{}", inner)
+            body = body if body.startswith(b"{") else b'{"arguments":"{}"}'
+            put[self.kind] = rawjson.replaced(body, inner)
         return rawjson.replaced(raw, put) if put else raw
 
 
@@ -314,13 +315,14 @@ def _calls(views: Any, family: str, seed: bytes) -> tuple[tuple[ToolCall, ...], 
         cut = {other} if other in view and is_hollow(view[other]) else set()
         if "index" in view and family in FIRST_PARTY:
             cut.add("index")
-        written = as_dict(view.get(call.kind)).get(_WRITTEN[call.kind])
+        body = view.get(call.kind)
+        says_nothing = isinstance(body, dict) and body.get(_WRITTEN[call.kind]) is None
         edits.append(
             _CallEdit(
                 kind=call.kind,
                 id=made,
                 name=_clean_name(call.name),
-                arguments="{}" if written is None else None,
+                arguments="" if says_nothing else None,
                 cut=frozenset(cut),
             )
         )

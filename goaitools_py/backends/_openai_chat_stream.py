@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 
 from .. import rawjson
 from ..values import replace
+from ._openai_chat_message import as_dict
 from ._openai_chat_reply import Answer, error_fault, reply_of
 from ._render import plain
 from ._sse import EventSplitter
@@ -23,7 +24,9 @@ from .base import Delta, Fault, ProtocolFault, Reply
 
 __all__ = ["ChatDecoder"]
 
-_SPOKEN: Final = {
+_Kind = Literal["text", "reasoning"]
+
+_SPOKEN: Final[Mapping[str, _Kind]] = {
     "content": "text",
     "refusal": "text",
     "reasoning": "reasoning",
@@ -31,8 +34,8 @@ _SPOKEN: Final = {
 }
 """The strings of a delta that come in pieces, and what they are to a listener."""
 
-_PART_TEXTS: Final = frozenset({"text", "summary", "data"})
-"""The strings of a typed part that come in pieces; OpenRouter's reasoning details have all three."""
+_PART_TEXTS: Final = frozenset({"text", "thinking", "summary", "data"})
+"""The strings of a typed part that come in pieces: of content, and of OpenRouter's reasoning details."""
 
 _ARGUMENTS: Final = frozenset({"arguments", "input"})
 """The strings of a tool call that come in pieces: a function's, a custom tool's."""
@@ -77,7 +80,7 @@ class ChatDecoder:
         self._family = family
         self._splitter = EventSplitter()
         self._id = self._model = self._finish = ""
-        self._usage = _NULL
+        self._usage: Any = None
         self._is_done = self._has_choice = self._has_begun = False
         self._message = _Grown(frozenset(_SPOKEN))
         self._parts = _Parts()
@@ -117,7 +120,7 @@ class ChatDecoder:
         answer = Answer(
             message=self._assembled(),
             finish_reason=self._finish,
-            usage=rawjson.loads(bytes(self._usage)),
+            usage=self._usage,
             model=self._model,
             id=self._id,
         )
@@ -140,9 +143,9 @@ class ChatDecoder:
         if not self._model:
             self._model = chunk.model or ""
         if chunk.usage != _NULL:
-            self._usage = chunk.usage
-        elif bytes(chunk.x_groq).startswith(b"{"):
-            self._usage = _object_of(chunk.x_groq).get("usage", self._usage)
+            self._usage = rawjson.loads(bytes(chunk.usage))
+        elif chunk.x_groq != _NULL:
+            self._usage = as_dict(rawjson.loads(bytes(chunk.x_groq))).get("usage", self._usage)
         for choice in chunk.choices or ():
             if choice.index:
                 continue  # of several answers the first is kept
@@ -193,14 +196,13 @@ class ChatDecoder:
             self._parts.add([_text_part(before)])
         text = _text(raw)
         for piece in _objects_of(raw) if text is None else [_text_part(text)]:
-            if "thinking" in piece:
-                thoughts = _Parts()
-                self._tell("reasoning", thoughts.add(_objects_of(piece["thinking"])), deltas)
-                self._parts.add([piece])
-            else:
-                self._tell("text", self._parts.add([piece]), deltas)
+            words = self._parts.add([piece])
+            thoughts = piece.get("thinking", _NULL)
+            if bytes(thoughts)[0] == _ARRAY:
+                words = _Parts().add(_objects_of(thoughts))
+            self._tell("text" if thoughts == _NULL else "reasoning", words, deltas)
 
-    def _tell(self, kind: Any, text: str, deltas: list[Delta]) -> None:
+    def _tell(self, kind: _Kind, text: str, deltas: list[Delta]) -> None:
         if text:
             self._has_begun = True
             deltas.append(Delta(kind=kind, text=plain(text)))

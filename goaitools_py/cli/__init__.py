@@ -15,11 +15,14 @@ import os
 import sys
 from collections.abc import Sequence
 
-from . import chat, demo, inspect, sim
+from .chat import add_to as add_chat
+from .demo import add_to as add_demo
+from .inspect import add_to as add_inspect
+from .sim import add_to as add_sim
 
 __all__ = ["main"]
 
-_COMMANDS = (demo, chat, inspect, sim)
+_COMMANDS = (add_demo, add_chat, add_inspect, add_sim)
 _INTERRUPTED = 130  # 128 + SIGINT, what shells expect
 
 
@@ -52,8 +55,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"goaitools {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
-    for command in _COMMANDS:
-        command.add_to(commands)
+    for add_command in _COMMANDS:
+        add_command(commands)
     return parser
 
 

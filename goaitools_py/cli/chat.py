@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .. import Chat, ChatResult, Turn, TurnError
     from .thread import Thread
 
-__all__ = ["Conversation", "add_to"]
+__all__ = ["Conversation", "add_to", "typed_lines"]
 
 COMMANDS = "/info  /history  /event TEXT  /resume  /quit"
 
@@ -44,7 +44,9 @@ def add_to(commands: Any) -> None:
         default=os.environ.get("GOAITOOLS_STORE"),
         help="SQLite file that keeps the conversation (default: $GOAITOOLS_STORE, else it is not kept)",
     )
-    parser.add_argument("--thread", metavar="NAME", default="default", help="its key there (default: default)")
+    parser.add_argument(
+        "--thread", metavar="NAME", default="default", help="its key there (default: %(default)s)"
+    )
     parser.add_argument("--system", metavar="TEXT", help="instructions for the model, never stored")
     parser.set_defaults(run=run, error=parser.error)
 
@@ -68,18 +70,18 @@ def run(args: argparse.Namespace) -> int:
         thread = Thread(store, args.thread)
         chat.append_to_state(thread.blob)  # refuses, before anything is said, what this chat cannot read
         _welcome(args)
-        return Conversation(chat, thread).run(_typed_lines())
+        return Conversation(chat, thread).run(typed_lines())
 
 
 def _welcome(args: argparse.Namespace) -> None:
-    kept = f"thread {args.thread!r} in {args.store}" if args.store else "not kept: give --store FILE to keep it"
+    kept = f"thread {args.thread!r} in {args.store}" if args.store else "not kept (--store FILE keeps it)"
     _note(f"{args.model}, {kept}")
     if args.model.partition(":")[0] == "sim":
         _note("Replies are simulated: no language model is asked, and nothing leaves this machine.")
     _note(f"Commands: {COMMANDS}")
 
 
-def _typed_lines() -> Iterator[str]:
+def typed_lines() -> Iterator[str]:
     """Lines as they are typed or piped. On a terminal Ctrl-C clears the line and Ctrl-D ends."""
     if not sys.stdin.isatty():
         yield from sys.stdin

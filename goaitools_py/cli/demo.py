@@ -33,7 +33,7 @@ def add_to(commands: Any) -> None:
     parser: argparse.ArgumentParser = commands.add_parser(
         "demo",
         help="a conversation that survives a restart, offline",
-        description="Run a conversation with tools, an event, compaction and a restart against the simulator.",
+        description="A conversation with tools, events, compaction and a restart, against the simulator.",
     )
     parser.add_argument("--keep", metavar="FILE", help="keep the database as this new file")
     # How this command starts itself: the half to run, the simulator's address, the database.
@@ -69,9 +69,9 @@ def _demonstrate(sim: SimServer, database: Path, *, kept: bool) -> int:
             return _failed(f"the process {half} the restart ended with exit code {code}")
     if sim.problems:
         return _failed(f"a request broke the provider's rules: {sim.problems[0]}")
-    took = time.monotonic() - began
-    print(f"\nPASSED in {took:.1f} s. After the restart the simulated model still knew the player's name and score.")
-    print(f"The simulator checked {counted(len(sim.requests), 'request')}: none broke a rule of the provider.")
+    print(f"\nPASSED in {time.monotonic() - began:.1f} s.", end=" ")
+    print("After the restart the simulated model still knew the player's name and score.")
+    print(f"It got {counted(len(sim.requests), 'request')}; none broke a rule of the provider.")
     if kept:
         print(f"Look into the state: goaitools inspect --store {database} --thread {KEY} --show")
     return 0

@@ -146,7 +146,7 @@ def _before(game: Game) -> int:
 def _after(game: Game) -> int:
     game.happen("Ada brought the silver key home: +20 points")
     replies = [game.say("What is my name, and what is my score?")]
-    game.say("Look around the Library.")
+    game.say("Look around the Library.", context="Time: 11:00. Place: Library. Score: 70 points.")
     replies.append(game.say("What is my name, and what is my score?"))
     lost = [fact for fact in ("name is Ada", "70 points") for reply in replies if fact not in reply]
     if lost:
@@ -186,7 +186,9 @@ def _print_result(result: ChatResult, version: int) -> None:
         version,
     )
     if (cut := result.compaction) is not None:
-        removed = f"{counted(cut.removed_turns, 'turn')} and {counted(cut.removed_messages, 'message')} removed"
+        removed = (
+            f"{counted(cut.removed_turns, 'turn')} and {counted(cut.removed_messages, 'message')} removed"
+        )
         _print("compacted", f"{removed}: {cut.bytes_before:,} to {cut.bytes_after:,} bytes of history")
 
 

@@ -23,9 +23,13 @@ def add_to(commands: Any) -> None:
         help="say what is in a state blob",
         description="Say what is in a state blob: sizes, counts, tokens, status. Content only with --show.",
     )
-    parser.add_argument("blob", nargs="?", metavar="BLOB", help="file with the blob's bytes; - is standard input")
+    parser.add_argument(
+        "blob", nargs="?", metavar="BLOB", help="file with the blob's bytes, - for standard input"
+    )
     parser.add_argument("--store", metavar="FILE", help="take the blob from this SQLite store instead")
-    parser.add_argument("--thread", metavar="NAME", default="default", help="its key there (default: default)")
+    parser.add_argument(
+        "--thread", metavar="NAME", default="default", help="its key there (default: %(default)s)"
+    )
     parser.add_argument("--json", action="store_true", help="machine-readable")
     parser.add_argument("--show", action="store_true", help="also what was said")
     parser.set_defaults(run=run, error=parser.error)
@@ -78,11 +82,12 @@ def _blob(args: argparse.Namespace) -> bytes:
 
 def _json(info: StateInfo, blob: bytes, *, show: bool) -> str:
     import json
-    from dataclasses import asdict
 
-    facts = asdict(info)
+    import msgspec
+
+    facts = msgspec.to_builtins(info)
     if show:
         from ..history import state_messages
 
         facts["history"] = state_messages(blob)
-    return json.dumps(facts, indent=2, default=lambda at: at.isoformat())
+    return json.dumps(facts, indent=2)

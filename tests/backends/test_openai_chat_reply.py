@@ -68,6 +68,7 @@ def calling(*calls: str, more: str = "") -> bytes:
             call(), call('"c2"', '{"arguments":" not json","name":"b"}', ',"extra_content":{"g":[1.50]}')
         ),
         calling(call(), more=',"vendor":{"z":1,"a":2}'),
+        calling(call(more=',"custom":{"name":"run","input":"ls"}')),
     ],
 )
 def test_a_message_is_stored_byte_for_byte(message: bytes) -> None:

@@ -6,6 +6,8 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from goaitools_py.backends.base import Delta, FaultKind, ProtocolFault, Reply
 from goaitools_py.backends.openai_chat import OpenAIChatDialect
@@ -348,6 +350,19 @@ def test_content_parts_are_merged() -> None:
     ]
 
 
+def test_thinking_may_be_a_plain_string() -> None:
+    """It grows like any other text, and is told as reasoning."""
+    reply, deltas = decode(
+        stream(
+            {"content": [{"type": "thinking", "thinking": "h"}]},
+            {"content": [{"type": "thinking", "thinking": "m"}]},
+        )
+    )
+
+    assert [delta.kind for delta in deltas] == ["reasoning", "reasoning"]
+    assert json.loads(reply.entries[0])["content"] == [{"type": "thinking", "thinking": "hm"}]
+
+
 def test_a_refusal_is_told_as_text() -> None:
     """It is what the user sees; the reply says that it is a refusal."""
     reply, deltas = decode(stream({"content": None, "refusal": "I "}, {"refusal": "won't"}))
@@ -462,6 +477,25 @@ def test_single_bytes_make_the_same_reply() -> None:
     assert decode(*(WHOLE[at : at + 1] for at in range(len(WHOLE)))) == decode(WHOLE)
 
 
+@settings(max_examples=200, deadline=None, derandomize=True, database=None)
+@given(data=st.data())
+def test_damaged_streams_raise_nothing_else(data: st.DataObject) -> None:
+    """Flip, cut or repeat bytes of a stream: a reply or a `ProtocolFault`, and an entry is one object."""
+    damaged = bytearray(WHOLE + sse({"choices": [], "usage": {"prompt_tokens": 1}, "x_groq": {"usage": {}}}))
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(0, len(damaged) - 1))
+        piece = data.draw(st.binary(max_size=3) | st.sampled_from([b'"', b"{", b"null", b"\n\ndata: "]))
+        damaged[at : at + data.draw(st.integers(0, 3))] = piece
+
+    try:
+        reply, _ = decode(bytes(damaged))
+    except ProtocolFault:
+        return
+
+    assert isinstance(json.loads(reply.entries[0]), dict)
+    assert b"\n" not in reply.entries[0]
+
+
 def test_the_name_of_an_event_does_not_count() -> None:
     """Dispatch is on the data: some servers name their events, some do not."""
     named = WHOLE.replace(b"data: {", b"event: whatever\ndata: {")
@@ -548,6 +582,7 @@ ERRORS: list[tuple[Any, FaultKind, bool]] = [
     (b'{"choices":7}', "protocol", True),
     (b'{"choices":[{"delta":{"content":"xyzzy \xff"}}]}', "protocol", True),
     (b'{"choices":[{"delta":{"tool_calls":["xyzzy"]}}]}', "protocol", True),
+    (b'{"choices":[],"usage":{"xyzzy":"\xff"}}', "protocol", True),
     (b'{"choices":[{"delta":{"v":' + b"[" * 9000 + b"]" * 9000 + b"}}]}", "protocol", True),
 ]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import pytest
 from goaitools_py import Chat, inspect_state, read_history
 from goaitools_py.backends.base import BackendError
 from goaitools_py.cli import main
-from goaitools_py.cli.chat import Conversation
+from goaitools_py.cli.chat import Conversation, typed_lines
 from goaitools_py.cli.thread import Thread
 from goaitools_py.stores import SQLiteStore
 from goaitools_py.testing import ScriptedBackend
@@ -40,7 +40,7 @@ def _type(monkeypatch: pytest.MonkeyPatch, *lines: str) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("".join(f"{line}\n" for line in lines)))
 
 
-def _talk(store: Any, lines: list[str], *steps: Any) -> int:
+def _talk(store: Any, lines: Iterable[str], *steps: Any) -> int:
     """A conversation with a scripted model in the thread "ada"."""
     return Conversation(Chat(ScriptedBackend(*steps)), Thread(store, "ada")).run(lines)
 
@@ -164,7 +164,7 @@ def test_every_turn_is_saved_at_once(store: SQLiteStore) -> None:
             yield line
             seen.append(_said(store))
 
-    _talk(store, lines(), "1", "2")  # type: ignore[arg-type]
+    _talk(store, lines(), "1", "2")
 
     assert seen == [["one", "1"], ["one", "1", "two", "2"]]
 
@@ -348,17 +348,37 @@ def test_a_thread_that_was_deleted_is_made_again(store: SQLiteStore) -> None:
 # ------------------------------------------------------------------------------------- a terminal
 
 
+def test_ctrl_c_at_the_prompt_clears_the_line(
+    store: SQLiteStore, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ctrl-C between two turns ends neither the conversation nor the command; Ctrl-D does."""
+    typed = iter(["Hi", KeyboardInterrupt, "More", EOFError])
+
+    def typing(prompt: str) -> str:
+        line = next(typed)
+        if isinstance(line, str):
+            return line
+        raise line
+
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("builtins.input", typing)
+
+    _talk(store, typed_lines(), "Hello.", "Sure.")
+
+    assert _said(store) == ["Hi", "Hello.", "More", "Sure."]
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
-def test_a_terminal_gets_a_prompt(tmp_path: Path) -> None:
-    """On a terminal lines are prompted for; Ctrl-C clears the line, and Ctrl-D ends with 0."""
+def test_a_terminal_gets_a_prompt() -> None:
+    """On a terminal lines are prompted for, and Ctrl-D ends the command with 0."""
     import pty
     import select
 
     pid, terminal = pty.fork()
     if pid == 0:
-        command = [sys.executable, "-m", "goaitools_py", "chat", "--model", "sim"]
         os.chdir(Path(__file__).resolve().parents[2])
-        os.execv(sys.executable, command)
+        os.execv(sys.executable, [sys.executable, "-m", "goaitools_py", "chat", "--model", "sim"])
     shown = b""
 
     def wait_for(text: bytes, count: int = 1) -> None:
@@ -369,11 +389,9 @@ def test_a_terminal_gets_a_prompt(tmp_path: Path) -> None:
 
     try:
         wait_for(b"you> ")
-        os.write(terminal, b"half a line\x03")
-        wait_for(b"you> ", 2)
         os.write(terminal, NAME.encode() + b"\n")
         wait_for(b"your name is Ada")
-        wait_for(b"you> ", 3)
+        wait_for(b"you> ", 2)
         os.write(terminal, b"\x04")
         _, status = os.waitpid(pid, 0)
     finally:

@@ -97,7 +97,7 @@ def test_json_is_for_programs(file: Path, blob: bytes, capsys: pytest.CaptureFix
     facts = json.loads(capsys.readouterr().out)
     assert facts["blob_bytes"] == len(blob)
     assert facts["total_usage"]["requests"] == 3
-    assert facts["created_at"].endswith("+00:00")
+    assert facts["created_at"].endswith("Z")
     assert "history" not in facts
 
 
@@ -175,7 +175,7 @@ def test_a_source_is_named_exactly_once(argv: list[str], capsys: pytest.CaptureF
         (lambda blob: blob[:-7], "cut|truncated|bytes"),
         (lambda blob: blob[:-1] + bytes([blob[-1] ^ 1]), "damaged|changed|digest"),
         (lambda blob: blob.hex().encode(), "hex"),
-        (lambda blob: b'[{"role":"user"}]', "JSON"),
+        (lambda blob: b'[{"role":"user"}]', "not a state"),
     ],
 )
 def test_a_bad_blob_is_one_line_and_exit_code_1(

@@ -47,7 +47,11 @@ def test_what_no_command_knows_is_a_usage_error(argv: list[str], capsys: pytest.
 def test_the_module_runs_as_the_command() -> None:
     """``python -m goaitools_py`` is the same command."""
     ran = subprocess.run(
-        [sys.executable, "-m", "goaitools_py", "--version"], cwd=ROOT, capture_output=True, text=True, timeout=60
+        [sys.executable, "-m", "goaitools_py", "--version"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
 
     assert (ran.returncode, ran.stdout) == (0, f"goaitools {goaitools_py.__version__}\n")

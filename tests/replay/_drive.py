@@ -28,9 +28,12 @@ from goaitools_py import (
 from goaitools_py.backends import AsyncOpenAIChatBackend, OpenAIChatBackend
 from goaitools_py.testing import Raw, ScriptedBackend
 
-from ._script import Ask, Calls, settings_of, tools_of
+from ._script import Ask, Calls, Script, settings_of, tools_of
 
-__all__ = ["Colour", "Driven", "Failed", "Provider", "Tools", "drive", "scripted", "served"]
+__all__ = ["GO_ON", "Colour", "Driven", "Failed", "Tools", "drive", "scripted", "served"]
+
+GO_ON = {"role": "user", "content": "Go on."}
+"""What is said where the recorded client asked again with nothing new to say."""
 
 _PATH = "/chat/completions"
 
@@ -72,18 +75,18 @@ class Colour:
 # ----------------------------------------------------------------------------------------- the provider
 
 
-class Provider:
+class _Provider:
     """Answers each request with the next of the given answers; the last one again if it was an error."""
 
     def __init__(self, asks: Sequence[Ask]) -> None:
         self._asks = asks
         self.sent: list[bytes] = []
-        self.urls: list[str] = []
 
     def __call__(self, request: httpx2.Request) -> httpx2.Response:
         self.sent.append(request.content)
-        self.urls.append(str(request.url))
-        answer = self._asks[min(len(self.sent), len(self._asks)) - 1].answer
+        ask = self._asks[min(len(self.sent), len(self._asks)) - 1]
+        assert str(request.url) == ask.endpoint.url
+        answer = ask.answer
         if len(self.sent) > len(self._asks) and answer.status == 200:
             return httpx2.Response(404, json={"error": {"message": "nothing more was recorded"}})
         headers = {"content-type": answer.content_type}
@@ -91,8 +94,8 @@ class Provider:
 
 
 def served(colour: Colour, asks: Sequence[Ask]) -> tuple[Any, list[bytes]]:
-    """A backend over the official SDK whose network is a `Provider`; and the bodies that it was sent."""
-    provider = Provider(asks)
+    """A backend over the official SDK whose network is a `_Provider`; and the bodies that it was sent."""
+    provider = _Provider(asks)
     base, _, query = asks[0].endpoint.url.partition(_PATH)
     backend = colour.backend(
         None,
@@ -174,35 +177,35 @@ class Driven:
     failed: Failed | None = None
 
 
+Connect = Callable[[Colour, Sequence[Ask]], tuple[Any, Sequence[bytes]]]
+"""Makes a backend that gives the answers of some asks, and the list of what it is sent."""
+
+
+def recorded_tools(ask: Ask, tools: Tools) -> Sequence[Any]:
+    """The tools that the recorded client offered."""
+    return tuple(tools_of(ask.endpoint.body.get("tools") or (), tools.run))
+
+
 def drive(
     colour: Colour,
-    preamble: tuple[Message, ...],
-    script: Sequence[Calls],
-    results: tuple[tuple[str, Any], ...] = (),
+    script: Script,
     *,
-    connect: Callable[[Colour, Sequence[Ask]], tuple[Any, Sequence[bytes]]],
-    tools: Callable[[Ask, Tools], Sequence[Any]] = lambda ask, run: tuple(
-        tools_of(ask.endpoint.body.get("tools") or (), run.run)
-    ),
+    connect: Connect,
+    offer: Callable[[Ask, Tools], Sequence[Any]] = recorded_tools,
 ) -> Driven:
-    """Drive a script to its end, or to its first error.
-
-    Args:
-        results: Results of the very last calls.
-        connect: Makes a backend that gives the answers of some asks.
-    """
+    """Drive a script to its end, or to its first error. What nothing answers at its end is left out."""
     state: bytes | None = None
     asks: list[Ask] = []
     sent: list[bytes] = []
     states: list[bytes] = []
     outcome: ChatResult | None = None
-    for at, calls in enumerate(script):
-        after = script[at + 1].asks[0].results if at + 1 < len(script) else results
+    following = [*(calls.asks[0].results for calls in script.calls[1:]), script.results]
+    for calls, after in zip(script.calls, following, strict=True):
         backend, bodies = connect(colour, calls.asks)
         own = Tools([*(each for ask in calls.asks[1:] for each in ask.results), *after])
-        chat = colour.chat(backend, tools=tools(calls.asks[0], own))
+        chat = colour.chat(backend, tools=offer(calls.asks[0], own))
         try:
-            outcome = _call(colour, chat, state, preamble, calls, bodies)
+            outcome = _call(colour, chat, state, script.preamble, calls, bodies)
             state = outcome.state
         except CheckpointError as paused:
             if not isinstance(paused.__cause__, _Pause):
@@ -237,7 +240,7 @@ def _call(
     first = calls.asks[0]
     said = list(first.messages)
     if not said and not calls.resumes:
-        said = [user("Go on.")]  # the client asked again with nothing new to say
+        said = [user(GO_ON["content"])]
     while state and said and said[0].role == "system":  # at the front of a call it would be preamble
         state = chat.append_to_state(state, said.pop(0))
     options: dict[str, Any] = {

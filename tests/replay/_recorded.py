@@ -21,7 +21,18 @@ import zstandard
 
 from goaitools_py import rawjson
 
-__all__ = ["Exchange", "Link", "NotDrivable", "Record", "Thread", "read_lines", "read_records", "threads"]
+__all__ = [
+    "Exchange",
+    "Link",
+    "NotDrivable",
+    "Record",
+    "Thread",
+    "comparable",
+    "next_answer",
+    "read_lines",
+    "read_records",
+    "threads",
+]
 
 JSON = Mapping[str, Any]
 
@@ -201,11 +212,11 @@ def _positions(path: Sequence[Exchange]) -> tuple[int, ...]:
         known = exchange.messages
         if len(known) > len(last) or any(map(_differ, known, last)):
             raise NotDrivable("the client edited earlier messages")
-        found.append(_next_answer(last, len(known)))
+        found.append(next_answer(last, len(known)))
     return tuple(found)
 
 
-def _next_answer(messages: Sequence[JSON], start: int) -> int:
+def next_answer(messages: Sequence[JSON], start: int) -> int:
     """The first thing that the assistant says at or after `start`. Some clients send an empty message first."""
     for at in range(start, len(messages)):
         message = messages[at]

@@ -10,12 +10,24 @@ import base64
 import binascii
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 from goaitools_py import Audio, Document, Image, Message, ModelSettings, ProviderTool, Text, Tool
 
-__all__ = ["Answer", "Ask", "Calls", "Endpoint", "completion", "script", "settings_of", "tools_of"]
+__all__ = [
+    "Answer",
+    "Ask",
+    "Calls",
+    "Endpoint",
+    "Script",
+    "completion",
+    "script",
+    "settings_of",
+    "tools_of",
+    "wordless",
+]
 
 JSON = Mapping[str, Any]
 
@@ -73,12 +85,29 @@ class Calls:
         return bool(self.asks[0].results)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Script:
+    """A conversation taken apart.
+
+    Attributes:
+        preamble: What the system says before everything else.
+        calls: The calls of a chat that make the conversation.
+        results, messages: At the end, what nothing answers.
+    """
+
+    preamble: tuple[Message, ...] = field(repr=False)
+    calls: tuple[Calls, ...]
+    results: tuple[tuple[str, Any], ...] = field(repr=False)
+    messages: tuple[Message, ...] = field(repr=False)
+
+
 def script(
     messages: Sequence[JSON],
-    answers: Mapping[int, Answer],
-    last: Answer | None,
-    endpoints: Mapping[int | None, Endpoint] | None = None,
-) -> tuple[tuple[Message, ...], list[Calls], tuple[tuple[str, Any], ...], tuple[Message, ...]]:
+    *,
+    answers: Mapping[int, Answer] = MappingProxyType({}),
+    last: Answer | None = None,
+    endpoints: Mapping[int | None, Endpoint] = MappingProxyType({}),
+) -> Script:
     """Take a conversation apart.
 
     What the assistant says at the positions in `answers` comes from there. What it says elsewhere is made
@@ -88,23 +117,19 @@ def script(
     Args:
         last: What the provider answers to the whole of `messages`.
         endpoints: By `Answer.of`, where and how the client asked.
-
-    Returns:
-        The preamble; the calls of a chat; results and messages at the end that nothing answers.
     """
     lead = 0
     while lead < len(messages) and messages[lead]["role"] in ("system", "developer"):
         lead += 1
-    preamble = tuple(map(message_of, messages[:lead]))
+    preamble = tuple(map(_message_of, messages[:lead]))
     asks: list[Ask] = []
     results: list[tuple[str, Any]] = []
     said: list[Message] = []
 
     def ask(answer: Answer) -> None:
-        endpoint = (endpoints or {}).get(answer.of) or (asks[-1].endpoint if asks else Endpoint())
-        asks.append(
-            Ask(results=tuple(results), messages=tuple(said), answer=answer, endpoint=endpoint)
-        )
+        nearby = asks[-1].endpoint if asks else next(iter(endpoints.values()), Endpoint())
+        endpoint = endpoints.get(answer.of) or replace(nearby, is_streamed=False)
+        asks.append(Ask(results=tuple(results), messages=tuple(said), answer=answer, endpoint=endpoint))
         results.clear()
         said.clear()
 
@@ -112,26 +137,26 @@ def script(
         if at in answers:
             ask(answers[at])
         elif message["role"] == "tool":
-            results.append((message.get("tool_call_id") or "", result_of(message.get("content"))))
+            results.append((message.get("tool_call_id") or "", _result_of(message.get("content"))))
         elif message["role"] != "assistant":
-            said.append(message_of(message))
+            said.append(_message_of(message))
         elif message.get("tool_calls") or (message.get("content") and (results or said)):
             ask(Answer(body=completion(message)))
         elif message.get("content"):
-            said.append(message_of(message))
+            said.append(_message_of(message))
     if last is not None:
         ask(last)
-    return preamble, _grouped(asks), tuple(results), tuple(said)
+    return Script(preamble=preamble, calls=_grouped(asks), results=tuple(results), messages=tuple(said))
 
 
-def _grouped(asks: Sequence[Ask]) -> list[Calls]:
+def _grouped(asks: Sequence[Ask]) -> tuple[Calls, ...]:
     groups: list[list[Ask]] = []
     for at, ask in enumerate(asks):
         if at and ask.goes_on(asks[at - 1]):
             groups[-1].append(ask)
         else:
             groups.append([ask])
-    return [Calls(asks=tuple(group)) for group in groups]
+    return tuple(Calls(asks=tuple(group)) for group in groups)
 
 
 def completion(message: JSON) -> bytes:
@@ -152,7 +177,7 @@ def completion(message: JSON) -> bytes:
 # ------------------------------------------------------------------------- recorded words, neutrally
 
 
-def message_of(message: JSON) -> Message:
+def _message_of(message: JSON) -> Message:
     """A recorded message as a client of this package would write it."""
     role = "system" if message["role"] == "developer" else message["role"]
     content = message.get("content")
@@ -181,7 +206,21 @@ def _part(part: Any) -> Text | Image | Document | Audio:
                 return Audio.from_bytes(base64.b64decode(text), sound)
     except (ValueError, binascii.Error):
         pass
-    return Text(f"[a part that this package has no word for: {json.dumps(part)[:200]}]")
+    return Text(_placeholder(part))
+
+
+def _placeholder(part: Any) -> str:
+    return f"[a part that this package has no word for: {json.dumps(part)[:200]}]"
+
+
+def wordless(content: Any) -> Any:
+    """A recorded content with the placeholders that stand for such parts."""
+    if not isinstance(content, list):
+        return content
+    return [
+        {"type": "text", "text": words} if _part(part) == Text(words := _placeholder(part)) else part
+        for part in content
+    ]
 
 
 def _data(url: str) -> tuple[bytes | None, str]:
@@ -191,7 +230,7 @@ def _data(url: str) -> tuple[bytes | None, str]:
     return base64.b64decode(encoded), head[5:].partition(";")[0]
 
 
-def result_of(content: Any) -> Any:
+def _result_of(content: Any) -> Any:
     """A recorded tool result as a tool would return it."""
     if isinstance(content, list):
         return [_part(part) for part in content]
@@ -239,4 +278,6 @@ def settings_of(body: JSON) -> ModelSettings:
         case {"type": "function", "function": {"name": str(name)}}:
             named["tool_choice"] = name
             del given["tool_choice"]
-    return ModelSettings(model=body.get("model") or "unnamed", **named, **({"extra_body": given} if given else {}))
+    return ModelSettings(
+        model=body.get("model") or "unnamed", **named, **({"extra_body": given} if given else {})
+    )

@@ -1,0 +1,35 @@
+"""Stored entries in neutral words.
+
+Owns: the one place where a stored entry is parsed, and what an unreadable one means.
+Must never know: why somebody reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from . import rawjson
+from .backends.base import Dialect
+from .errors import StateInvalidError
+from .messages import Message
+from .rawjson import RawJSONError
+
+__all__ = ["parse_entries", "read_entries"]
+
+_UNREADABLE = "an entry of the state is not JSON that a provider could have written; the state cannot be used"
+
+
+def read_entries(dialect: Dialect, entries: Iterable[bytes]) -> tuple[Message, ...]:
+    """The entries as messages. Raises `StateInvalidError` for one that cannot be read."""
+    try:
+        return tuple(message for entry in entries for message in dialect.view(entry))
+    except RawJSONError as exc:
+        raise StateInvalidError(_UNREADABLE) from exc
+
+
+def parse_entries(entries: Iterable[bytes]) -> list[object]:
+    """The entries as plain JSON values. Raises `StateInvalidError` for one that cannot be read."""
+    try:
+        return [rawjson.loads(entry) for entry in entries]
+    except RawJSONError as exc:
+        raise StateInvalidError(_UNREADABLE) from exc

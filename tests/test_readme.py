@@ -1,0 +1,109 @@
+"""The README is run, not believed."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PYTHON = re.findall(r"^```python\n(.*?)^```$", README, re.M | re.S)
+
+
+def printed_lines(code: str) -> list[str]:
+    """What a block says that it prints: its lines that begin with ``#>``."""
+    return [line.strip().removeprefix("#> ") for line in code.splitlines() if line.strip().startswith("#>")]
+
+
+def section(heading: str) -> str:
+    """The text under one second-level heading."""
+    _, _, rest = README.partition(f"\n## {heading}\n")
+    return rest.partition("\n## ")[0]
+
+
+def offline() -> dict[str, str]:
+    """The environment without anything that would choose a model, a store or a server."""
+    return {
+        name: value for name, value in os.environ.items() if not name.startswith(("GOAITOOLS_", "OPENAI_"))
+    }
+
+
+def test_the_first_conversation_survives_a_restart(tmp_path: Path) -> None:
+    """Two processes run the first block one after the other, and the second knows what the first was told."""
+    (tmp_path / "hello.py").write_text(PYTHON[0], encoding="utf-8")
+
+    said = [
+        subprocess.run(
+            [sys.executable, "-W", "error", "hello.py"],
+            cwd=tmp_path,
+            env=offline() | {"PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        ).stdout
+        for _ in range(2)
+    ]
+
+    assert said[0].startswith("[simulated] Noted: your name is Ada.")
+    assert said[1] == "[simulated] Your name is Ada.\n"
+
+
+def test_the_first_conversation_is_short() -> None:
+    """A conversation that survives a restart takes at most twelve lines."""
+    assert len(PYTHON[0].splitlines()) <= 12
+
+
+def test_every_other_block_does_what_it_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The blocks run in order, as one program, and print the lines that stand in their ``#>`` comments."""
+    monkeypatch.chdir(tmp_path)
+    for name in os.environ.keys() - offline().keys():
+        monkeypatch.delenv(name)
+    names: dict[str, object] = {"__name__": "readme"}
+
+    for code in PYTHON[1:]:
+        exec(compile(code, "README.md", "exec", dont_inherit=True), names)
+
+        assert capsys.readouterr().out.splitlines() == printed_lines(code)
+    assert len(PYTHON) > 8
+
+
+@pytest.mark.parametrize("heading", ["Run", "Test"])
+def test_a_section_is_one_line_of_shell(heading: str) -> None:
+    """`## Run` and `## Test` hold exactly one fenced block each: shell, of one line."""
+    fences = re.findall(r"^```(.*?)\n(.*?)^```$", section(heading), re.M | re.S)
+
+    assert [language for language, _ in fences] == ["sh"]
+    assert len(fences[0][1].splitlines()) == 1
+    assert fences[0][1].startswith("python3 -m venv .venv && ")
+
+
+def test_links_lead_somewhere() -> None:
+    """Every relative link names a file of the repository."""
+    links = re.findall(r"\]\((?!https?:|#)([^)]+)\)", README)
+
+    assert links
+    assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+def test_the_map_names_what_there_is() -> None:
+    """The map of the package names every module and folder at its top, and nothing that is not there."""
+    drawn = section("A map of the package")
+    present = {
+        path.name if path.is_file() else f"{path.name}/"
+        for path in (ROOT / "goaitools_py").iterdir()
+        if not path.name.startswith(("_", ".")) and (path.suffix == ".py" or (path / "__init__.py").exists())
+    }
+
+    named = set(re.findall(r"\b\w+\.py\b|\b\w+/", drawn.partition("The examples")[0])) - {"goaitools_py/"}
+    parts = {f"{word}.py" for word in re.findall(r"\b\w+\b", re.sub(r"\S+\.py|\w+/", "", drawn))}
+
+    assert named <= present
+    assert present <= named | parts
