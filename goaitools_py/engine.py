@@ -23,6 +23,7 @@ import msgspec
 from . import inbox, journal, shrink
 from .asking import Voice, ask
 from .backends.base import Reply, ToolSpec
+from .backends.capabilities import capabilities
 from .calling import run_calls
 from .errors import (
     BudgetExceededError,
@@ -272,7 +273,8 @@ class TurnEngine:
         ledger.state = journal.close_turn(ledger.state, self._plan.dialect, facts=facts)
         yield from shrink.compact(ledger)
         blob = yield from self._encode()
-        meta, window = ledger.state.meta, self._plan.context_window
+        meta = ledger.state.meta
+        window = self._plan.context_window or capabilities(voice.model).context_window
         self._result = ChatResult(
             text=reply.text,
             state=blob,

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from .backends._render import with_context
 from .backends.base import Dialect
 from .messages import Message
 from .reading import read_entries
+from .render import with_context
 from .state import ConversationState, InboxItem, digest8
 from .values import replace
 

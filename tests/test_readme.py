@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from goaitools_py import Chat
+
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PYTHON = re.findall(r"^```python\n(.*?)^```$", README, re.M | re.S)
@@ -67,12 +69,19 @@ def test_every_other_block_does_what_it_says(
     for name in os.environ.keys() - offline().keys():
         monkeypatch.delenv(name)
     names: dict[str, object] = {"__name__": "readme"}
+    printed = []
 
-    for code in PYTHON[1:]:
-        exec(compile(code, "README.md", "exec", dont_inherit=True), names)
+    try:
+        for code in PYTHON[1:]:
+            exec(compile(code, "README.md", "exec", dont_inherit=True), names)
+            printed.append(capsys.readouterr().out.splitlines())
+    finally:
+        for value in names.values():
+            if isinstance(value, Chat):
+                value.close()
 
-        assert capsys.readouterr().out.splitlines() == printed_lines(code)
-    assert len(PYTHON) > 8
+    assert printed == [printed_lines(code) for code in PYTHON[1:]]
+    assert sum(map(len, printed)) > 8
 
 
 @pytest.mark.parametrize("heading", ["Run", "Test"])

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from .. import rawjson
 from ..messages import Audio, Document, Image, Message, Part, Role, Text, ToolCall
-from ._render import read_event, read_text
+from ..render import read_event, read_text
 
 __all__ = ["as_dict", "as_str", "call_of", "is_hollow", "read_entry", "spoken"]
 

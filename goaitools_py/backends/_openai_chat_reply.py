@@ -40,10 +40,10 @@ import msgspec
 
 from .. import rawjson
 from ..messages import ToolCall, Usage
+from ..render import plain
 from ..values import Value, replace
 from ._faults import fault_of_error
 from ._openai_chat_message import as_dict, as_str, call_of, is_hollow, spoken
-from ._render import plain
 from .base import ProtocolFault, Reply
 
 __all__ = [

@@ -15,10 +15,10 @@ from typing import Any, Final, Literal
 import msgspec
 
 from .. import rawjson
+from ..render import plain
 from ..values import replace
 from ._openai_chat_message import as_dict
 from ._openai_chat_reply import Answer, error_fault, reply_of
-from ._render import plain
 from ._sse import EventSplitter
 from .base import Delta, Fault, ProtocolFault, Reply
 

@@ -16,12 +16,12 @@ from typing import Any, ClassVar, Final
 
 from .. import rawjson
 from ..messages import Audio, Document, Image, Message, Part, Text, ToolCall, ToolResult
+from ..render import ContextText, event_block, plain, user_text
 from ..values import Value
 from . import _openai_chat_reply as reading
 from ._faults import http_fault
 from ._openai_chat_message import read_entry
 from ._openai_chat_stream import ChatDecoder
-from ._render import ContextText, event_block, plain, user_text
 from .base import Fault, ModelRequest, ProviderTool, Reply, RequestParts, StreamDecoder, ToolSpec
 
 __all__ = ["OpenAIChatDialect"]
@@ -68,7 +68,7 @@ class OpenAIChatDialect(Value, frozen=True):
     def entries(self, messages: Sequence[Message]) -> list[bytes]:
         """Encode messages that the caller wrote, one entry each.
 
-        User text cannot imitate an event or context block (see `_render`). A text of one part is a
+        User text cannot imitate an event or context block (see `render`). A text of one part is a
         string, anything else a list of parts. A system message stays ``system``: OpenAI turns it into
         ``developer`` where a model wants that, and compatible servers know no other name.
 

@@ -92,8 +92,5 @@ def _part(part: Part) -> str:
 
     if isinstance(part, Text):
         return part.text
-    kind, where = (
-        type(part).__name__.lower(),
-        "by URL" if part.url else counted(len(part.data or b""), "byte"),
-    )
-    return f"[{kind}, {part.media_type}, {where}]"
+    where = "by URL" if part.url else counted(len(part.data or b""), "byte")
+    return f"[{type(part).__name__.lower()}, {part.media_type}, {where}]"

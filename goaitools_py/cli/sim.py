@@ -18,9 +18,7 @@ def add_to(commands: Any) -> None:
         help="serve the offline simulator until Ctrl-C",
         description="Serve the offline simulator of a model provider on this machine until Ctrl-C.",
     )
-    parser.add_argument(
-        "--port", type=_port, default=0, help="port to listen on; 0, the default, takes a free one"
-    )
+    parser.add_argument("--port", type=_port, default=0, help="port to listen on (default: a free one)")
     parser.set_defaults(run=run)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from goaitools_py import rawjson
-from goaitools_py.backends._render import ContextText, context_block, with_context
+from goaitools_py.render import ContextText, context_block, with_context
 from goaitools_py.backends.base import Dialect, ProviderTool, RequestParts, ToolSpec
 from goaitools_py.backends.openai_chat import OpenAIChatDialect
 from goaitools_py.messages import (

@@ -28,7 +28,8 @@ from goaitools_py import (
 from goaitools_py.backends import AsyncOpenAIChatBackend, OpenAIChatBackend
 from goaitools_py.testing import Raw, ScriptedBackend
 
-from ._script import Ask, Calls, Script, settings_of, tools_of
+from ._recorded import NotDrivable
+from ._script import Answer, Ask, Calls, Script, completion, settings_of, tools_of
 
 __all__ = ["GO_ON", "Colour", "Driven", "Failed", "Tools", "drive", "scripted", "served"]
 
@@ -88,7 +89,7 @@ class _Provider:
         assert str(request.url) == ask.endpoint.url
         answer = ask.answer
         if len(self.sent) > len(self._asks) and answer.status == 200:
-            return httpx2.Response(404, json={"error": {"message": "nothing more was recorded"}})
+            answer = Answer(body=completion({"role": "assistant", "content": "Nothing more was recorded."}))
         headers = {"content-type": answer.content_type}
         return httpx2.Response(answer.status, content=answer.body, headers=headers)
 
@@ -147,7 +148,7 @@ class Tools:
 # ---------------------------------------------------------------------------------------------- driving
 
 
-class _Pause(Exception):  # noqa: N818 - an instruction, not a fault
+class _Pause(Exception):
     """The process ends here: tools have run, the model has not been asked again."""
 
 
@@ -216,11 +217,19 @@ def drive(
             asks += calls.asks[: len(bodies)]
             sent += bodies
             return Driven(asks=tuple(asks), sent=tuple(sent), states=(*states, error.state), failed=failed)
-        assert len(bodies) == len(calls.asks), f"{len(calls.asks)} model calls expected, {len(bodies)} made"
+        _check_end(outcome, calls, made=len(bodies), is_awaited=bool(after))
         asks += calls.asks
         sent += bodies
         states.append(state)
     return Driven(asks=tuple(asks), sent=tuple(sent), states=tuple(states), result=outcome)
+
+
+def _check_end(outcome: ChatResult | None, calls: Calls, *, made: int, is_awaited: bool) -> None:
+    """Make sure that a call of the chat ended where the recording goes on; None means at a pause."""
+    is_right = made == len(calls.asks) and not (is_awaited and outcome is not None)
+    if not is_right and outcome is not None and outcome.status != "complete":
+        raise NotDrivable(f"a rule of ours ended the turn: {outcome.status}")
+    assert is_right, f"{len(calls.asks)} model calls were recorded, {made} made"
 
 
 def _call(

@@ -37,7 +37,7 @@ __all__ = [
 JSON = Mapping[str, Any]
 
 
-class NotDrivable(Exception):  # noqa: N818 - a finding about a recording, not a fault
+class NotDrivable(Exception):
     """A thread is no conversation of one client with one provider; the text says why."""
 
 
@@ -217,7 +217,7 @@ def _positions(path: Sequence[Exchange]) -> tuple[int, ...]:
 
 
 def next_answer(messages: Sequence[JSON], start: int) -> int:
-    """The first thing that the assistant says at or after `start`. Some clients send an empty message first."""
+    """Where the assistant speaks at or after `start`; some clients send an empty message before that."""
     for at in range(start, len(messages)):
         message = messages[at]
         if message["role"] == "assistant" and (message.get("content") or message.get("tool_calls")):

@@ -29,7 +29,7 @@ from goaitools_py import (
 from goaitools_py.testing import check_history
 
 from ._drive import GO_ON, Colour, Driven, Failed, drive, served
-from ._recorded import Exchange, Link, Record, Thread, comparable, next_answer, threads
+from ._recorded import Exchange, Link, NotDrivable, Record, Thread, comparable, next_answer, threads
 from ._rules import against_accepted, against_answer
 from ._script import Answer, Ask, Endpoint, completion, script, wordless
 
@@ -83,6 +83,8 @@ def replay(colour: Colour, thread: Thread) -> Replay:
     )
     try:
         return Replay(thread=thread, driven=drive(colour, story, connect=served))
+    except NotDrivable:
+        raise
     except Exception as crash:
         return Replay(thread=thread, driven=None, crash=crash)
 
@@ -107,10 +109,10 @@ def replays(records: list[Record], colour: Colour) -> Replays:
     undrivable: list[str] = []
     for record in records:
         for found in threads(record):
-            if isinstance(found, Thread):
-                driven.append(replay(colour, found))
-            else:
-                undrivable.append(f"{record.id}{list(found[0])}: {found[1]}")
+            try:
+                driven.append(replay(colour, found.thread()))
+            except NotDrivable as reason:
+                undrivable.append(f"{record.id}{found.places}: {reason}")
     return Replays(records=records, all=tuple(driven), undrivable=tuple(undrivable))
 
 
@@ -342,9 +344,9 @@ def refusals(replays: Replays, *, blames_the_input: bool, later: bool | None = N
     for one, failed in replays.failures:
         is_later = failed.calls.resumes or len(one.driven.asks if one.driven else ()) > 1
         status = failed.error.status_code
-        if status is not None and (status in BLAMES_THE_INPUT) == blames_the_input:
-            if later is None or later == is_later:
-                yield failed
+        is_wanted = status is not None and (status in BLAMES_THE_INPUT) == blames_the_input
+        if is_wanted and later in (None, is_later):
+            yield failed
 
 
 def test_each_status_raises_its_error(replays: Replays) -> None:

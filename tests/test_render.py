@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from goaitools_py.backends._render import (
+from goaitools_py.messages import Text, user
+from goaitools_py.render import (
     ContextText,
     Event,
     context_block,
@@ -19,7 +20,6 @@ from goaitools_py.backends._render import (
     user_text,
     with_context,
 )
-from goaitools_py.messages import Text, user
 
 fixed = settings(max_examples=200, deadline=None, derandomize=True, database=None)
 # Texts in which the interesting characters and words are not rare.

@@ -17,8 +17,8 @@ from __future__ import annotations
 
 import re
 
-from ..messages import Message, Text
-from ..values import Value, replace
+from .messages import Message, Text
+from .values import Value, replace
 
 __all__ = [
     "ContextText",
