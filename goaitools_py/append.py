@@ -14,7 +14,8 @@ from .backends.base import Dialect
 from .blob import Codec
 from .inbox import admit
 from .messages import Message
-from .state import digest8, dump_state, load_state, new_state
+from .records import digest8
+from .state import dump_state, load_state, new_state
 from .values import replace
 
 __all__ = ["append_messages"]

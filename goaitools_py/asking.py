@@ -33,8 +33,12 @@ MAX_BACKOFF_SECONDS: Final = 8.0
 MAX_RETRY_AFTER_SECONDS: Final = 60.0
 """A provider that asks for a longer wait than this is not waited for: the error says how long it asked."""
 
-_POISON: Final = frozenset({400, 413, 422})
-"""Statuses that blame the request's content: what no model has accepted leaves the state."""
+_POISON: Final = frozenset({400, 413, 422, None})
+"""Statuses that blame the request's content: what no model has accepted leaves the state. None: the
+provider said so inside a 200."""
+
+_NO_STREAM: Final = ("application/json", "text/html")
+"""Content types of answers that are no stream, whatever was asked for: errors, and the page of a proxy."""
 
 
 class Voice(Value, frozen=True, kw_only=True):
@@ -91,7 +95,8 @@ def ask(
                 continue
             wait = _wait_before_retry(ledger, failure, attempt)
             if wait is None:
-                raise _turn_error(ledger, failure) from failure.cause
+                sdk = failure.cause.__cause__ if isinstance(failure.cause, BackendError) else None
+                raise _turn_error(ledger, failure) from sdk or failure.cause
             attempt += 1
             yield Sleep(wait)
 
@@ -99,6 +104,7 @@ def ask(
 def _attempt(ledger: Ledger, voice: Voice, forbid_tools: bool) -> Flow[Reply]:
     """Send once. Raises `_Failure`; the state is as before unless the provider took the request."""
     yield from ledger.tick()
+    ledger.check_deadline()
     before, began, dialect = ledger.state, ledger.now, ledger.dialect
     ledger.partial_text = ""
     parts = RequestParts(
@@ -120,8 +126,8 @@ def _attempt(ledger: Ledger, voice: Voice, forbid_tools: bool) -> Flow[Reply]:
         head = yield CallModel(request)
         if head.request_id:
             ledger.request_ids.append(head.request_id)
-        ledger.state = journal.accept(ledger.state, dialect, at=asked)
-        if not request.stream:
+        ledger.state = journal.accept(ledger.state, before.inbox, dialect, at=asked)
+        if not request.stream or head.headers.get("content-type", "").startswith(_NO_STREAM):
             reply = yield from _read_body(ledger)
         else:
             decoder = dialect.decoder()
@@ -140,9 +146,9 @@ def _attempt(ledger: Ledger, voice: Voice, forbid_tools: bool) -> Flow[Reply]:
     except BackendError as exc:
         raise _Failure(_fault_of(ledger, exc, request.stream), exc, shown=shown) from exc
     except ProtocolFault as exc:
-        if exc.fault.kind == "protocol":
-            # What answered was no model (a proxy's page, say), so nothing has been accepted.
-            ledger.state = before
+        if exc.fault.kind != "interrupted" and not shown:
+            # Nothing of a reply came (but a proxy's page, say), so nothing has been accepted.
+            ledger.state = journal.not_accepted(ledger.state, before)
         raise _Failure(exc.fault, exc, shown=shown) from exc
     yield from ledger.tick()
     ms = round((ledger.now.monotonic - began.monotonic) * 1000)
@@ -299,6 +305,8 @@ def _turn_error(ledger: Ledger, failure: _Failure) -> TurnError:
     )
     detail = ", ".join(part for part in known if part)
     poison = fault.kind == "context" or (fault.kind == "rejected" and failure.status in _POISON)
+    if poison:
+        ledger.reject_results()
     return ledger.error(
         cls,
         f"{reason}{f' ({detail})' if detail else ''}; {advice}",

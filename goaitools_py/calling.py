@@ -16,7 +16,7 @@ from .events import ToolFinished, ToolStarted
 from .flow import AwaitTool, CallTool, Emit, Flow, ToolDone
 from .ledger import Ledger
 from .messages import Text, ToolRecord
-from .state import JournalCall
+from .records import JournalCall
 from .tools import BadArguments, Tool, ToolContext
 from .values import replace
 
@@ -119,7 +119,7 @@ def _start(ledger: Ledger, index: int, tool: Tool[..., Any], arguments: dict[str
     """Journal first, then tell the edge: a call that is not in the journal has not started."""
     call = _calls(ledger)[index]
     ledger.state = journal.set_call(ledger.state, index, state="started", started=ledger.now.wall_ms / 1000)
-    yield from ledger.checkpoint()
+    yield from ledger.checkpoint(undo=lambda state: journal.put_call(state, index, call))
     if ledger.listening:
         yield Emit(ToolStarted(call.id, call.name, ledger.iteration))
     meta = ledger.state.meta

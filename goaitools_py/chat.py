@@ -217,7 +217,7 @@ class _Handle:
         return self._engine.snapshot()
 
     def append(self, *messages: Message) -> None:
-        """Add messages to the running turn; its next model call sees them."""
+        """Add messages to the running turn; its next model call sees them. RuntimeError after its end."""
         self._engine.append(*(_message(message) for message in messages))
 
     def _finished(self) -> ChatResult:

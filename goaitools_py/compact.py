@@ -15,8 +15,9 @@ from .blob import Codec
 from .compaction.base import InvalidPlan, apply_compactor
 from .cut import closed_turns, compaction_request, cut_to
 from .errors import CompactionError
+from .records import digest8
 from .result import CompactionReport
-from .state import digest8, dump_state, hard_limits, load_state
+from .state import dump_state, hard_limits, load_state
 from .values import replace
 
 __all__ = ["compact_blob"]

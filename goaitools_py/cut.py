@@ -14,8 +14,10 @@ from .backends.base import Dialect
 from .compaction.base import CompactionRequest, TurnView
 from .compaction.strategies import drop_to
 from .reading import read_entries
+from .records import TurnRecord, usage_of
 from .result import CompactionReport
-from .state import ConversationState, TurnRecord, entries_of, rebuild, turn_records, usage_of
+from .segments import entries_of, turn_records
+from .state import ConversationState, rebuild
 from .values import replace
 
 __all__ = ["compaction_request", "cut_to", "emergency_turns"]

@@ -40,8 +40,9 @@ from .events import StateDiscarded, TurnCompleted, TurnStarted
 from .flow import Emit, Flow
 from .ledger import Ledger, Plan
 from .messages import Message
+from .records import Meta, digest8, usage_of
 from .result import ChatResult, Status, WarningCode
-from .state import ConversationState, Meta, digest8, load_state, new_state, soft_limits, usage_of
+from .state import ConversationState, load_state, new_state, soft_limits
 from .tools import Tool
 from .values import replace
 
@@ -88,7 +89,12 @@ class TurnEngine:
         return self._result.state if self._result is not None else self._ledger.snapshot()
 
     def append(self, *messages: Message) -> None:
-        """Put messages into the inbox of the running turn; its next model call takes them along."""
+        """Put messages into the inbox of the running turn; its next model call takes them along.
+
+        RuntimeError once the turn is over: the result's state would not have them.
+        """
+        if self._result is not None:
+            raise RuntimeError("the turn is over; use append_to_state on its result's state")
         self._ledger.state = inbox.admit(self._ledger.state, messages, self._plan.dialect)
 
     # ----------------------------------------------------------------------------------- the beginning
@@ -165,15 +171,15 @@ class TurnEngine:
             "tools": digest8(voice.tools) if voice.tools else "",
         }
         if meta.processed:
-            for name, (code, text) in _CHANGES.items():
-                if getattr(meta, name) != marks[name]:
-                    self._ledger.warn(code, text)
-            if meta.preamble and not marks["preamble"]:
+            is_missing = bool(meta.preamble and not marks["preamble"])
+            if is_missing:
                 self._ledger.warn("preamble_missing", "earlier turns had a preamble, this one has none")
-        sticky = {k: v for k, v in voice.settings.items() if k in _STICKY}
-        if sticky:
-            return msgspec.structs.replace(meta, **marks, sticky={**meta.sticky, **sticky})
-        return msgspec.structs.replace(meta, **marks)
+            for name, (code, text) in _CHANGES.items():
+                if getattr(meta, name) != marks[name] and not (is_missing and name == "preamble"):
+                    self._ledger.warn(code, text)
+        own = {k: v for k, v in self._ledger.options.settings.items() if k in _STICKY}
+        sticky = {k: v for k, v in {**meta.sticky, **own}.items() if v is not None}
+        return msgspec.structs.replace(meta, **marks, sticky=sticky)
 
     def _check_budget(self) -> None:
         limits = self._ledger.options.limits
@@ -218,7 +224,7 @@ class TurnEngine:
         while True:
             reply = yield from ask(
                 ledger,
-                voice if ledger.iteration == 0 else voice.after_first(),
+                voice.after_first() if ledger.has_asked else voice,
                 shrink=lambda: shrink.shrink_for_context(ledger),
                 forbid_tools=limit is not None,
             )

@@ -22,16 +22,8 @@ from .cut import closed_turns
 from .errors import StateInvalidError, StateProviderError
 from .messages import Message, ToolCall, Usage
 from .reading import parse_entries, read_entries
-from .state import (
-    ConversationState,
-    Iteration,
-    TurnRecord,
-    dump_state,
-    load_state,
-    new_state,
-    rebuild,
-    usage_of,
-)
+from .records import Iteration, TurnRecord, usage_of
+from .state import ConversationState, dump_state, load_state, new_state, rebuild
 from .values import Value, replace
 
 __all__ = [

@@ -13,11 +13,12 @@ import msgspec
 from .backends.base import Dialect
 from .messages import Message
 from .reading import read_entries
+from .records import InboxItem, digest8
 from .render import with_context
-from .state import ConversationState, InboxItem, digest8
+from .state import ConversationState
 from .values import replace
 
-__all__ = ["admit", "inbox_messages", "split_preamble"]
+__all__ = ["admit", "inbox_messages", "split_preamble", "with_new_context", "without_inbox"]
 
 _EVENT_IDS_KEPT = 64
 _LETTERS = {"system": "s", "user": "u", "assistant": "a"}
@@ -59,21 +60,34 @@ def admit(state: ConversationState, messages: Sequence[Message], dialect: Dialec
     inbox = list(state.inbox)
     seen = list(state.meta.events)
     fresh: list[Message] = []
+    marks: list[str] = []
     for message in messages:
+        mark = ""
         if message.event_id is not None:
             mark = digest8(message.event_id.encode("utf-8", "replace"))
             if mark in seen:
                 continue
             seen.append(mark)
         fresh.append(message)
-    for message, entry in zip(fresh, dialect.entries(fresh), strict=True):
+        marks.append(mark)
+    for message, mark, entry in zip(fresh, marks, dialect.entries(fresh), strict=True):
         if message.topic:
             inbox = [item for item in inbox if item.topic != message.topic]
-        inbox.append(InboxItem(entry=entry, letter=letter_of(message), topic=message.topic or ""))
+        inbox.append(InboxItem(entry=entry, letter=letter_of(message), topic=message.topic or "", event=mark))
     meta = state.meta
     if len(seen) != len(meta.events):
         meta = msgspec.structs.replace(meta, events=tuple(seen[-_EVENT_IDS_KEPT:]))
     return replace(state, meta=meta, inbox=tuple(inbox))
+
+
+def without_inbox(state: ConversationState) -> ConversationState:
+    """The state without its waiting messages. What only they brought, event ids and context, is forgotten
+    with them, so that it is not taken for seen when the caller sends it again."""
+    if not state.inbox:
+        return state
+    marks = {item.event for item in state.inbox if item.event}
+    events = tuple(mark for mark in state.meta.events if mark not in marks)
+    return replace(state, inbox=(), meta=msgspec.structs.replace(state.meta, events=events, context=""))
 
 
 def inbox_messages(state: ConversationState, dialect: Dialect) -> tuple[Message, ...]:

@@ -16,22 +16,15 @@ import msgspec
 
 from .backends.base import Dialect, Reply
 from .messages import ResultFlag, Text, ToolCall, ToolResult
-from .state import (
-    ConversationState,
-    Iteration,
-    JournalCall,
-    OpenTurn,
-    TurnRecord,
-    usage_of,
-    usage_row,
-    with_turn,
-)
+from .records import InboxItem, Iteration, JournalCall, OpenTurn, TurnRecord, usage_of, usage_row
+from .state import ConversationState, with_turn
 from .values import replace
 
 __all__ = [
     "accept",
     "add_reply",
     "close_turn",
+    "not_accepted",
     "put_call",
     "ready",
     "refuse_calls",
@@ -82,21 +75,36 @@ def waiting_entries(state: ConversationState, dialect: Dialect) -> list[bytes]:
     return entries
 
 
-def accept(state: ConversationState, dialect: Dialect, *, at: int) -> ConversationState:
-    """The provider took the request: results and inbox become part of the open turn.
+def accept(
+    state: ConversationState, sent: Sequence[InboxItem], dialect: Dialect, *, at: int
+) -> ConversationState:
+    """The provider took the request: results and what was sent of the inbox become part of the open turn.
 
-    `at`: when the turn began, in milliseconds after the conversation did.
+    Args:
+        state: The conversation now.
+        sent: The inbox as the request carried it. What came in since then waits on.
+        dialect: The wire's words.
+        at: When the turn began, in milliseconds after the conversation did.
     """
     turn = state.open or OpenTurn(at=at)
     turn = _with_results(turn, dialect)
     turn = replace(
         turn,
-        entries=(*turn.entries, *(item.entry for item in state.inbox)),
-        letters=turn.letters + "".join(item.letter for item in state.inbox),
-        messages=turn.messages + len(state.inbox),
+        entries=(*turn.entries, *(item.entry for item in sent)),
+        letters=turn.letters + "".join(item.letter for item in sent),
+        messages=turn.messages + len(sent),
         partial="",
     )
-    return replace(state, open=turn, inbox=())
+    # By identity: somebody may have said the same thing once more.
+    waiting = tuple(item for item in state.inbox if not any(item is known for known in sent))
+    return replace(state, open=turn, inbox=waiting)
+
+
+def not_accepted(state: ConversationState, before: ConversationState) -> ConversationState:
+    """What answered was no model: as `before` the request, and what came into the inbox since waits too."""
+    newer = {item.topic for item in state.inbox if item.topic}
+    unseen = (item for item in before.inbox if item.topic not in newer)
+    return replace(state, open=before.open, inbox=(*unseen, *state.inbox))
 
 
 def _with_results(turn: OpenTurn, dialect: Dialect) -> OpenTurn:

@@ -6,6 +6,7 @@ Must never know: in which order a turn does things.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import msgspec
@@ -13,13 +14,14 @@ import msgspec
 from . import inbox, journal
 from .backends.base import Dialect
 from .blob import BlobLimits, Codec
-from .errors import CheckpointError, DeadlineExceededError, StateError, TurnError
+from .errors import CheckpointError, DeadlineExceededError, StateError, StateTooLargeError, TurnError
 from .events import CheckpointReady
 from .flow import Checkpoint, Clock, Emit, Flow, Moment
 from .messages import Message, ToolRecord, Usage
 from .options import Resolved
+from .records import digest8
 from .result import CompactionReport, TurnWarning, WarningCode
-from .state import ConversationState, digest8, dump_state, hard_limits, soft_limits
+from .state import ConversationState, dump_state, hard_limits, soft_limits
 from .values import Value, replace
 
 __all__ = ["Ledger", "Plan"]
@@ -89,12 +91,12 @@ class Ledger:
     def begin(self, state: ConversationState, *, closed_a_turn: bool) -> None:
         """Note the state as it was given, before this turn's messages entered it."""
         self.set_base(state)
-        self._blob_is_that = not state.inbox and not closed_a_turn
+        self._blob_is_that = not state.inbox and not closed_a_turn and self.discarded is None
 
     def set_base(self, state: ConversationState) -> None:
         """Note what stays of `state` if the provider refuses all that no model has accepted yet."""
         self._state = state
-        self._without_input = replace(state, inbox=())
+        self._without_input = inbox.without_inbox(state)
         self._blob_is_that = False
 
     def encode(self, status: str, *, limits: BlobLimits | None = None) -> bytes:
@@ -120,8 +122,13 @@ class Ledger:
             return self.plan.blob
         return self.encode("in_progress", limits=hard_limits(self.plan.codec))
 
-    def checkpoint(self) -> Flow[None]:
-        """Hand a resumable blob to whoever wants one; nothing goes on if `on_checkpoint` fails."""
+    def checkpoint(
+        self, *, undo: Callable[[ConversationState], ConversationState] | None = None
+    ) -> Flow[None]:
+        """Hand a resumable blob to whoever wants one; nothing goes on if `on_checkpoint` fails.
+
+        `undo`: takes back what the blob announced, and what does not happen if nobody kept it.
+        """
         wanted = self.options.on_checkpoint is not None
         if not wanted and not self.listening:
             return
@@ -131,11 +138,18 @@ class Ledger:
                 yield Checkpoint(blob)
             except Exception as exc:
                 name = type(exc).__name__
+                if undo is not None:
+                    self.state = undo(self.state)
                 raise self.error(
                     CheckpointError, f"on_checkpoint raised {name}; no further tool was started"
                 ) from exc
         if self.listening:
             yield Emit(CheckpointReady(blob))
+
+    @property
+    def has_asked(self) -> bool:
+        """True if the open turn has a reply already, in this process or before a `resume`."""
+        return self.state.open is not None and bool(self.state.open.iterations)
 
     # -------------------------------------------------------------------------------------- the clock
 
@@ -190,7 +204,11 @@ class Ledger:
         if self._blob_is_that and self.state is self._without_input:
             blob = self.plan.blob
         else:
-            blob = self.encode("failed", limits=hard_limits(self.plan.codec))
+            try:
+                blob = self.encode("failed", limits=hard_limits(self.plan.codec))
+            except StateTooLargeError:
+                # Nobody could read it again. The turn is in the error's other fields, its input too.
+                blob, pending = self.plan.blob, self.plan.messages
         return cls(
             text,
             state=blob,
@@ -202,13 +220,14 @@ class Ledger:
             **known,
         )
 
+    def reject_results(self) -> None:
+        """The provider refused the last exchange's results: flagged errors take their place."""
+        if self.state.open is not None and self.state.open.calls:
+            self.state = journal.reject_results(self.state)
+
     def _drop_input(self) -> tuple[Message, ...]:
         state = self.state
         pending = inbox.inbox_messages(state, self.dialect)
-        if state.open is None and self._without_input is not None:
-            self.state = self._without_input
-            return pending
-        if state.open is not None and state.open.calls and journal.ready(state):
-            state = journal.reject_results(state)
-        self.state = replace(state, inbox=(), meta=msgspec.structs.replace(state.meta, context=""))
+        is_untouched = state.open is None and self._without_input is not None
+        self.state = self._without_input if is_untouched else inbox.without_inbox(state)
         return pending

@@ -23,22 +23,16 @@ from goaitools_py import (
 from goaitools_py import blob as blobs
 from goaitools_py.blob import Kind
 from goaitools_py.messages import Image, Text, Usage
+from goaitools_py.records import InboxItem, Iteration, JournalCall, OpenTurn, TurnRecord, usage_of, usage_row
+from goaitools_py.segments import turn_records
 from goaitools_py.state import (
     SEAL_BYTES,
     ConversationState,
-    InboxItem,
-    Iteration,
-    JournalCall,
-    OpenTurn,
-    TurnRecord,
     dump_state,
     load_meta,
     load_state,
     new_state,
     rebuild,
-    turn_records,
-    usage_of,
-    usage_row,
     with_turn,
 )
 from goaitools_py.testing import Calls, ScriptedBackend

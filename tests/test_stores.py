@@ -249,7 +249,7 @@ def test_a_reader_does_not_wait_for_a_writer(tmp_path: Path) -> None:
     with SQLiteStore(path, busy_timeout=0.0) as store:
         store.save("ada", b"blob", expected=None)
         other = sqlite3.connect(path, isolation_level=None)
-        other.execute("BEGIN IMMEDIATE")
+        other.execute("BEGIN EXCLUSIVE")
 
         stored = store.load("ada")
 

@@ -119,7 +119,7 @@ def test_a_blob_that_cannot_be_read_is_not_talked_over(
     path = tmp_path / "chat.sqlite3"
     with SQLiteStore(path) as store:
         store.save("default", b"damaged", expected=None)
-    _type(monkeypatch, NAME)
+    _type(monkeypatch)
 
     assert main(["chat", "--model", "sim", "--store", str(path)]) == 1
 

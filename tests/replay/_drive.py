@@ -28,10 +28,20 @@ from goaitools_py import (
 from goaitools_py.backends import AsyncOpenAIChatBackend, OpenAIChatBackend
 from goaitools_py.testing import Raw, ScriptedBackend
 
-from ._recorded import NotDrivable
-from ._script import Answer, Ask, Calls, Script, completion, settings_of, tools_of
+from ._script import Answer, Ask, Calls, Endpoint, Script, completion, settings_of, tools_of
 
-__all__ = ["GO_ON", "Colour", "Driven", "Failed", "Tools", "drive", "scripted", "served"]
+__all__ = [
+    "GO_ON",
+    "Colour",
+    "Driven",
+    "Failed",
+    "NotDrivable",
+    "Tools",
+    "drive",
+    "recorded_tools",
+    "scripted",
+    "served",
+]
 
 GO_ON = {"role": "user", "content": "Go on."}
 """What is said where the recorded client asked again with nothing new to say."""
@@ -148,6 +158,10 @@ class Tools:
 # ---------------------------------------------------------------------------------------------- driving
 
 
+class NotDrivable(Exception):
+    """A rule of the package ended a turn that the recorded client went on with; the text says which."""
+
+
 class _Pause(Exception):
     """The process ends here: tools have run, the model has not been asked again."""
 
@@ -182,9 +196,9 @@ Connect = Callable[[Colour, Sequence[Ask]], tuple[Any, Sequence[bytes]]]
 """Makes a backend that gives the answers of some asks, and the list of what it is sent."""
 
 
-def recorded_tools(ask: Ask, tools: Tools) -> Sequence[Any]:
+def recorded_tools(endpoint: Endpoint, tools: Tools) -> Sequence[Any]:
     """The tools that the recorded client offered."""
-    return tuple(tools_of(ask.endpoint.body.get("tools") or (), tools.run))
+    return tuple(tools_of(endpoint.body.get("tools") or (), tools.run))
 
 
 def drive(
@@ -192,7 +206,6 @@ def drive(
     script: Script,
     *,
     connect: Connect,
-    offer: Callable[[Ask, Tools], Sequence[Any]] = recorded_tools,
 ) -> Driven:
     """Drive a script to its end, or to its first error. What nothing answers at its end is left out."""
     state: bytes | None = None
@@ -204,7 +217,7 @@ def drive(
     for calls, after in zip(script.calls, following, strict=True):
         backend, bodies = connect(colour, calls.asks)
         own = Tools([*(each for ask in calls.asks[1:] for each in ask.results), *after])
-        chat = colour.chat(backend, tools=offer(calls.asks[0], own))
+        chat = colour.chat(backend, tools=recorded_tools(calls.asks[0].endpoint, own))
         try:
             outcome = _call(colour, chat, state, script.preamble, calls, bodies)
             state = outcome.state
@@ -228,7 +241,7 @@ def _check_end(outcome: ChatResult | None, calls: Calls, *, made: int, is_awaite
     """Make sure that a call of the chat ended where the recording goes on; None means at a pause."""
     is_right = made == len(calls.asks) and not (is_awaited and outcome is not None)
     if not is_right and outcome is not None and outcome.status != "complete":
-        raise NotDrivable(f"a rule of ours ended the turn: {outcome.status}")
+        raise NotDrivable(f"the turn ended as {outcome.status!r}")
     assert is_right, f"{len(calls.asks)} model calls were recorded, {made} made"
 
 

@@ -4,7 +4,7 @@ Owns: reading the records, and which request goes on from which answer. Must nev
 chats, or how a thread is driven.
 
 A record is a list of exchanges in the order in which they were recorded. A *link* says that a later
-request holds an earlier answer. The links make a forest: a *thread* is one path in it from a request that
+request holds an earlier answer. The links make a forest: a *thread* is one path in it, from a request that
 goes on from nothing to one that nothing goes on from, so every exchange is in at least one thread.
 """
 
@@ -24,21 +24,16 @@ from goaitools_py import rawjson
 __all__ = [
     "Exchange",
     "Link",
-    "NotDrivable",
     "Record",
     "Thread",
     "comparable",
-    "next_answer",
+    "place_of_answer",
     "read_lines",
     "read_records",
     "threads",
 ]
 
 JSON = Mapping[str, Any]
-
-
-class NotDrivable(Exception):
-    """A thread is no conversation of one client with one provider; the text says why."""
 
 
 def read_lines(path: Path) -> Iterator[bytes]:
@@ -159,74 +154,70 @@ def _record(line: bytes) -> Record:
 
 @dataclass(frozen=True, kw_only=True)
 class Thread:
-    """A conversation: each exchange but the first goes on from the answer of the one before it.
-
-    Attributes:
-        answers: For each exchange but the last, where its answer stands in the last request.
-    """
+    """A conversation: each exchange but the first goes on from the answer of the one before it."""
 
     record: Record
     exchanges: tuple[Exchange, ...] = field(repr=False)
-    answers: tuple[int, ...]
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        """Where its exchanges stand in the record."""
+        return tuple(exchange.at for exchange in self.exchanges)
 
     @property
     def messages(self) -> Sequence[JSON]:
         """The last request's messages: the whole conversation but for the last answer."""
         return self.exchanges[-1].messages
 
+    @property
+    def answers(self) -> dict[int, Exchange]:
+        """Every exchange but the last, by where in `messages` its answer stands."""
+        earlier = self.exchanges[:-1]
+        return {place_of_answer(self.messages, exchange): exchange for exchange in earlier}
 
-def threads(record: Record) -> Iterator[Thread | tuple[Sequence[int], NotDrivable]]:
-    """Every thread of a record; one that is no plain conversation as its exchanges and the reason."""
+
+def threads(record: Record) -> Iterator[Thread]:
+    """Every thread of a record, in the order of their last exchanges."""
     parents = _parents(record)
-    for leaf in range(len(record.exchanges)):
-        if leaf in parents.values():
-            continue
+    for leaf in sorted(set(range(len(record.exchanges))) - set(parents.values())):
         path = [leaf]
         while path[0] in parents:
             path.insert(0, parents[path[0]])
-        exchanges = tuple(record.exchanges[at] for at in path)
-        try:
-            yield Thread(record=record, exchanges=exchanges, answers=_positions(exchanges))
-        except NotDrivable as reason:
-            yield path, reason
+        yield Thread(record=record, exchanges=tuple(record.exchanges[at] for at in path))
 
 
 def _parents(record: Record) -> dict[int, int]:
-    """For each exchange the one whose answer is the latest that its request holds."""
+    """For each exchange the one whose answer is the latest that its request holds.
+
+    A request in which the client edited what came before goes on from nothing.
+    """
     parents: dict[int, int] = {}
     for link in record.links:
-        known = parents.get(link.target)
-        if known is None or len(_messages(record, link.source)) > len(_messages(record, known)):
-            parents[link.target] = link.source
+        source, target = record.exchanges[link.source], record.exchanges[link.target]
+        if _goes_on(target.messages, source):
+            known = parents.get(link.target)
+            if known is None or len(source.messages) > len(record.exchanges[known].messages):
+                parents[link.target] = link.source
     return parents
 
 
-def _messages(record: Record, at: int) -> Sequence[JSON]:
-    return record.exchanges[at].messages
+def _goes_on(messages: Sequence[JSON], exchange: Exchange) -> bool:
+    before = messages[: len(exchange.messages)]
+    return comparable(before) == comparable(exchange.messages) and (
+        place_of_answer(messages, exchange) < len(messages)
+    )
 
 
-def _positions(path: Sequence[Exchange]) -> tuple[int, ...]:
-    last = path[-1].messages
-    found = []
-    for exchange in path[:-1]:
-        known = exchange.messages
-        if len(known) > len(last) or any(map(_differ, known, last)):
-            raise NotDrivable("the client edited earlier messages")
-        found.append(next_answer(last, len(known)))
-    return tuple(found)
+def place_of_answer(messages: Sequence[JSON], exchange: Exchange) -> int:
+    """Where in later messages the answer of an exchange stands; their length if it does not.
 
-
-def next_answer(messages: Sequence[JSON], start: int) -> int:
-    """Where the assistant speaks at or after `start`; some clients send an empty message before that."""
-    for at in range(start, len(messages)):
+    It is what the assistant says next; some clients put an empty message of its before that.
+    """
+    for at in range(len(exchange.messages), len(messages)):
         message = messages[at]
         if message["role"] == "assistant" and (message.get("content") or message.get("tool_calls")):
             return at
-    raise NotDrivable("the client left the answer out")
-
-
-def _differ(one: JSON, other: JSON) -> bool:
-    return comparable(one) != comparable(other)
+    return len(messages)
 
 
 def comparable(value: Any) -> Any:

@@ -28,8 +28,8 @@ from goaitools_py import (
 )
 from goaitools_py.testing import check_history
 
-from ._drive import GO_ON, Colour, Driven, Failed, drive, served
-from ._recorded import Exchange, Link, NotDrivable, Record, Thread, comparable, next_answer, threads
+from ._drive import GO_ON, Colour, Driven, Failed, NotDrivable, drive, served
+from ._recorded import Exchange, Link, Record, Thread, comparable, place_of_answer, threads
 from ._rules import against_accepted, against_answer
 from ._script import Answer, Ask, Endpoint, completion, script, wordless
 
@@ -48,7 +48,7 @@ class Replay:
 
     @property
     def where(self) -> str:
-        return f"{self.thread.record.id}{[exchange.at for exchange in self.thread.exchanges]}"
+        return f"{self.thread.record.id}{self.thread.places}"
 
     @property
     def host(self) -> str:
@@ -74,11 +74,10 @@ def endpoint_of(exchange: Exchange) -> Endpoint:
 
 
 def replay(colour: Colour, thread: Thread) -> Replay:
-    *earlier, last = thread.exchanges
     story = script(
         thread.messages,
-        answers={at: answer_of(exchange) for at, exchange in zip(thread.answers, earlier, strict=True)},
-        last=answer_of(last),
+        answers={at: answer_of(exchange) for at, exchange in thread.answers.items()},
+        last=answer_of(thread.exchanges[-1]),
         endpoints={exchange.at: endpoint_of(exchange) for exchange in thread.exchanges},
     )
     try:
@@ -108,11 +107,11 @@ def replays(records: list[Record], colour: Colour) -> Replays:
     driven: list[Replay] = []
     undrivable: list[str] = []
     for record in records:
-        for found in threads(record):
+        for thread in threads(record):
             try:
-                driven.append(replay(colour, found.thread()))
+                driven.append(replay(colour, thread))
             except NotDrivable as reason:
-                undrivable.append(f"{record.id}{found.places}: {reason}")
+                undrivable.append(f"{record.id}{thread.places}: {reason}")
     return Replays(records=records, all=tuple(driven), undrivable=tuple(undrivable))
 
 
@@ -174,6 +173,7 @@ def measure(replays: Replays) -> list[Measured]:
                 source, target = by_place[link.source], by_place[link.target]
                 place = len(messages_in(sent[link.source]))  # an answer comes right after what it answers
                 ours = messages_in(sent[link.target])[place]
+                ours = with_given_ids(ours, source, earlier=messages_in(sent[link.source]))
                 measured[record.id, link] = Measured(
                     record=record.id,
                     link=link,
@@ -183,12 +183,31 @@ def measure(replays: Replays) -> list[Measured]:
     return list(measured.values())
 
 
+def with_given_ids(ours: bytes, source: Exchange, *, earlier: Sequence[bytes]) -> bytes:
+    """The replay with the ids that the server gave, where it gave none or one that it had given before."""
+    taken = {call.get("id") for message in map(json.loads, earlier) for call in message.get("tool_calls", ())}
+    given = [call.get("id") for call in (source.answer or {}).get("tool_calls") or ()]
+    replay = json.loads(ours)
+    calls = replay.get("tool_calls", [])
+    renamed = [
+        at
+        for at, (call, id) in enumerate(zip(calls, given, strict=False))
+        if call["id"] != id and (not id or id in taken or id in given[:at])
+    ]
+    if not renamed:
+        return ours
+    spans = rawjson.items(rawjson.members(ours)["tool_calls"])
+    for at in renamed:
+        spans[at] = rawjson.replaced(spans[at], {"id": rawjson.dumps(given[at])})
+    return rawjson.replaced(ours, {"tool_calls": b"[" + b",".join(spans) + b"]"})
+
+
 def messages_in(body: bytes) -> list[bytes]:
     return rawjson.items(rawjson.members(body)["messages"])
 
 
 def accepted_problems(ours: bytes, source: Exchange, target: Exchange) -> list[str]:
-    accepted = target.messages[next_answer(target.messages, len(source.messages))]
+    accepted = target.messages[place_of_answer(target.messages, source)]
     return against_accepted(json.loads(ours), source.answer or {}, accepted)
 
 

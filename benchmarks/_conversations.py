@@ -1,0 +1,115 @@
+"""Conversations to measure with: recorded ones joined to any length, or a text of our own.
+
+Owns: where they come from and where a turn ends. Must never know: what is measured with them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import zstandard
+
+__all__ = ["ROOT", "Corpus", "JSON", "Turn", "compact", "corpus"]
+
+JSON: TypeAlias = Mapping[str, Any]
+Turn: TypeAlias = tuple[JSON, ...]
+"""A user message, any number of tool calls with their results, and an answer without calls."""
+
+ROOT = Path(__file__).resolve().parent.parent
+_FILE = "conversations/tau-airline-gpt4o.jsonl.zst"
+
+
+def compact(value: object) -> bytes:
+    """JSON as providers take it, without spaces."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Corpus:
+    """Conversations as turns, with the system message and the tools that all of them had."""
+
+    source: str
+    conversations: tuple[tuple[Turn, ...], ...]
+    system: str = ""
+    tools: tuple[JSON, ...] = ()
+
+    def of_length(self, messages: int, *, start: int = 0) -> list[Turn]:
+        """Turns with exactly so many messages together.
+
+        They are those of conversation `start`, then of the next ones, each whole as long as it fits: a
+        turn that would go beyond the length is left out.
+        """
+        found: list[Turn] = []
+        left = messages
+        count = len(self.conversations)
+        for number in itertools.count(start):
+            if left <= 0 or number - start > 100 * count:
+                return found
+            for turn in self.conversations[number % count]:
+                if len(turn) <= left:
+                    found.append(turn)
+                    left -= len(turn)
+        raise AssertionError("unreachable")
+
+
+@cache
+def corpus() -> Corpus:
+    """Tau-bench's airline conversations where they are, else self-made ones; `source` says which."""
+    data = Path(os.environ.get("GOAITOOLS_TEST_DATA") or ROOT.parent / "shared" / "data")
+    path = data / _FILE
+    return _recorded(path) if path.is_file() else _self_made()
+
+
+def _recorded(path: Path) -> Corpus:
+    with path.open("rb") as file, zstandard.ZstdDecompressor().stream_reader(file) as reader:
+        records = [json.loads(line) for line in reader.read().splitlines()]
+    return Corpus(
+        source="tau-bench airline, gpt-4o",
+        conversations=tuple(tuple(_turns(record["messages"])) for record in records),
+        system=records[0]["messages"][0]["content"],
+        tools=tuple(records[0]["tools"]),
+    )
+
+
+def _turns(messages: Sequence[JSON]) -> Iterator[Turn]:
+    """Cut after each answer without calls; what follows the last one was never answered."""
+    turn: list[JSON] = []
+    for message in messages:
+        if message["role"] == "system":
+            continue
+        turn.append(message)
+        if message["role"] == "assistant" and not message.get("tool_calls"):
+            yield tuple(turn)
+            turn = []
+
+
+_PLACES = ("Lisbon", "Oslo", "Quito", "Hanoi", "Perth", "Turin", "Accra", "Osaka")
+_ASKED = (
+    "I would like to change my flight to {} so that it leaves after {}:15, please.",
+    "How much would a second bag to {} cost on flight {}?",
+    "My connection in {} was cancelled; can you find another before {}:00?",
+)
+_ANSWERED = (
+    "There is a flight to {} at {}:40 with two seats left. Shall I book it for you?",
+    "A second bag to {} costs {} dollars. Would you like me to add it to the reservation?",
+    "I have found a connection by way of {} that arrives at {}:05. Do you want to take it?",
+)
+
+
+def _self_made() -> Corpus:
+    def turn(number: int) -> Turn:
+        asked = _ASKED[number % 3].format(_PLACES[number % 8], number * 7919 % 24)
+        answered = _ANSWERED[number % 3].format(_PLACES[number * 3 % 8], number * 104729 % 97)
+        return ({"role": "user", "content": asked}, {"role": "assistant", "content": answered})
+
+    return Corpus(
+        source="self-made text, because the recorded conversations are absent (set GOAITOOLS_TEST_DATA)",
+        conversations=tuple(tuple(turn(each * 12 + n) for n in range(12)) for each in range(40)),
+    )

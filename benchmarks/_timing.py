@@ -1,0 +1,64 @@
+"""CPU time of several things, measured side by side.
+
+Owns: the order of the measurements and what is kept of them. Must never know: what is measured.
+"""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+__all__ = ["Blocks", "interleaved"]
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """CPU microseconds per call, one number for each block of calls."""
+
+    per_call: tuple[float, ...]
+
+    @property
+    def minimum(self) -> float:
+        """The least disturbed block."""
+        return min(self.per_call)
+
+    @property
+    def median(self) -> float:
+        """What a call usually took, neighbours on the machine included."""
+        return statistics.median(self.per_call)
+
+
+def interleaved(
+    sides: Mapping[str, Callable[[], object]], *, rounds: int, block_ms: float = 25.0
+) -> dict[str, Blocks]:
+    """Measure in turns, A B A B …, so that a slow second of the machine slows all sides.
+
+    Args:
+        sides: What to call, by name. Each is called once before anything is measured.
+        rounds: How many blocks each side gets.
+        block_ms: About how long a block is, in milliseconds of CPU; at least one call.
+
+    Returns:
+        For each side its blocks: CPU time of this thread, so that other processes steal no time, though
+        they do disturb caches and the clock of the core.
+    """
+    calls = {}
+    for name, side in sides.items():
+        side()
+        calls[name] = max(1, round(block_ms * 1000 / _per_call(side, 1)))
+    found: dict[str, list[float]] = {name: [] for name in sides}
+    for _ in range(rounds):
+        for name, side in sides.items():
+            gc.collect()
+            found[name].append(_per_call(side, calls[name]))
+    return {name: Blocks(tuple(blocks)) for name, blocks in found.items()}
+
+
+def _per_call(side: Callable[[], object], calls: int) -> float:
+    began = time.thread_time_ns()
+    for _ in range(calls):
+        side()
+    return max(1, time.thread_time_ns() - began) / calls / 1000

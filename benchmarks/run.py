@@ -1,0 +1,55 @@
+"""Run the benchmarks: ``python benchmarks/run.py [--short] [--strict] [--only NAME …] [--json] [--peers]``.
+
+Owns: the command line. Must never know: what a benchmark measures.
+
+Each figure is printed with its target and "ok" or "MISSED". Times are CPU times, and what is compared is
+measured in the same run; still, a busy machine can miss a timed target, so a miss ends the run with 1
+only under ``--strict``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from _report import Report
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))  # measure this checkout, whatever else is installed
+
+NAMES = ("imports", "blob_size", "codec", "sse", "whole_turn", "memory")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run what was asked for; 1 if a target was missed and ``--strict`` was given."""
+    parser = argparse.ArgumentParser(description="Measure goaitools_py against its targets.")
+    parser.add_argument("--short", action="store_true", help="fewer rounds and sizes: seconds, for CI")
+    parser.add_argument("--strict", action="store_true", help="exit with 1 if a target is missed")
+    parser.add_argument("--only", nargs="+", choices=NAMES, metavar="NAME", help=f"of {', '.join(NAMES)}")
+    parser.add_argument("--json", action="store_true", help="machine-readable")
+    parser.add_argument("--peers", action="store_true", help="also the stores of other libraries, if installed")
+    options = parser.parse_args(arguments)
+    names = tuple(options.only or NAMES) + (("peers",) if options.peers else ())
+    reports: dict[str, Report] = {}
+    if not options.json:
+        print(f"Python {platform.python_version()}, {platform.system()} {platform.machine()}\n")
+    for name in names:
+        reports[name] = import_module(name).run(short=options.short)
+        if not options.json:
+            print(reports[name].table(), end="\n\n", flush=True)
+    missed = [figure.name for report in reports.values() for figure in report.figures if not figure.ok]
+    if options.json:
+        print(json.dumps({name: report.as_json() for name, report in reports.items()}, indent=2))
+    elif missed:
+        print(f"{len(missed)} missed: {'; '.join(missed)}")
+    return 1 if missed and options.strict else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

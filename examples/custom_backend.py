@@ -1,0 +1,55 @@
+"""A backend of your own: anything that posts a finished request and hands out the response.
+
+This one wraps another and writes down what each request took. Whatever the inner one can do, it can do.
+"""
+
+import os
+import time
+
+from goaitools_py import Chat
+from goaitools_py.backends import Backend, Dialect, OpenAIChatBackend
+from goaitools_py.backends.base import Exchange, ModelRequest
+from goaitools_py.sim import SimServer
+
+
+class Metered:
+    """Any backend for `Chat`, with a line for each request: sizes and times, never content."""
+
+    def __init__(self, inner: Backend) -> None:
+        self._inner = inner
+        self.dialect: Dialect = inner.dialect  # the wire's words; pure, so both may use it
+        self.model = inner.model
+        self.max_retries = inner.max_retries
+        self.context_window = inner.context_window
+        self.lines: list[str] = []
+
+    def send(self, request: ModelRequest) -> Exchange:
+        """Post a request; return once the headers of a good response are there."""
+        began = time.perf_counter()
+        exchange = self._inner.send(request)
+        took = (time.perf_counter() - began) * 1000
+        self.lines.append(f"{request.path} {len(request.body)} bytes, {exchange.head.status}, {took:.1f} ms")
+        return exchange
+
+    def close(self) -> None:
+        """Close the connections of the inner backend."""
+        self._inner.close()
+
+
+def main() -> None:
+    """Have two turns through the wrapper."""
+    wire, _, model = os.environ.get("GOAITOOLS_MODEL", "sim").partition(":")
+    with SimServer() as sim:
+        if wire == "sim":
+            print("(simulated: no language model is asked)")
+            inner = OpenAIChatBackend("sim-game-master", base_url=sim.base_url, api_key="sim")
+        else:
+            inner = OpenAIChatBackend(model)
+        metered = Metered(inner)
+        with Chat(metered) as chat:
+            print(chat.run_turns(None, ["My name is Ada.", "What is my name?"]).text)
+    print(*metered.lines, sep="\n")
+
+
+if __name__ == "__main__":
+    main()
