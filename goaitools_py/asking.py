@@ -129,6 +129,8 @@ def _attempt(ledger: Ledger, voice: Voice, forbid_tools: bool) -> Flow[Reply]:
         ledger.state = journal.accept(ledger.state, before.inbox, dialect, at=asked)
         if not request.stream or head.headers.get("content-type", "").startswith(_NO_STREAM):
             reply = yield from _read_body(ledger)
+            if request.stream and reply.text:
+                yield Emit(TextDelta(reply.text, ledger.iteration))
         else:
             decoder = dialect.decoder()
             try:

@@ -15,7 +15,7 @@ from .errors import ToolFailedError
 from .events import ToolFinished, ToolStarted
 from .flow import AwaitTool, CallTool, Emit, Flow, ToolDone
 from .ledger import Ledger
-from .messages import Text, ToolRecord
+from .messages import Text
 from .records import JournalCall
 from .tools import BadArguments, Tool, ToolContext
 from .values import replace
@@ -142,17 +142,7 @@ def _start(ledger: Ledger, index: int, tool: Tool[..., Any], arguments: dict[str
 def _done(ledger: Ledger, index: int, call: JournalCall) -> Flow[None]:
     """Write a result into the journal and the log, then tell the listeners."""
     ledger.state = journal.put_call(ledger.state, index, call)
-    ledger.record(
-        index,
-        ToolRecord(
-            call=journal.tool_call(call),
-            result="".join(part.text for part in call.parts if isinstance(part, Text)),
-            flag=call.flag,
-            started=call.started or None,
-            seconds=call.seconds,
-            iteration=ledger.iteration,
-        ),
-    )
+    ledger.record(index, journal.tool_record(call, iteration=ledger.iteration))
     if ledger.listening:
         yield Emit(ToolFinished(call.id, call.name, ledger.iteration, call.flag, call.seconds))
     yield from ledger.checkpoint()

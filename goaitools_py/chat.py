@@ -359,9 +359,12 @@ class Chat(_Facade[Backend]):
     ) -> ChatResult:
         """Finish a turn that failed or stopped at a checkpoint: finished tool results are kept.
 
+        `answers` is the place of answers to waiting calls; this release has no such calls, so it is None.
+
         A call that had started and has no result is in doubt; the model is told that its outcome is
         unknown. Raises ValueError if the state is complete.
         """
+        _no_answers(answers)
         return self._turn(state, options, fields, resume=True).result()
 
     def run_turns(
@@ -445,6 +448,7 @@ class AsyncChat(_Facade[AsyncBackend]):
         self, state: State, answers: None = None, options: ChatOptions | None = None, /, **fields: Any
     ) -> ChatResult:
         """As `Chat.resume`, awaited."""
+        _no_answers(answers)
         return await self._turn(state, options, fields, resume=True).result()
 
     async def run_turns(
@@ -492,6 +496,11 @@ class AsyncChat(_Facade[AsyncBackend]):
             self._backend, on_checkpoint=resolved.on_checkpoint, threads=resolved.tool_threads
         )
         return AsyncTurn(engine, edge, resolved.on_event)
+
+
+def _no_answers(answers: object) -> None:
+    if answers is not None:
+        raise TypeError("resume takes no answers in this release: no tool can wait for one yet; pass None")
 
 
 def _some_texts(texts: Sequence[str]) -> Sequence[str]:

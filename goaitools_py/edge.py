@@ -6,6 +6,7 @@ Owns: the clock, the open response, worker threads for tools. Must never know: w
 from __future__ import annotations
 
 import contextvars
+import inspect
 import queue
 import time
 from collections import deque
@@ -79,8 +80,13 @@ class BlockingEdge:
         time.sleep(effect.seconds)
 
     def _checkpoint(self, effect: Checkpoint) -> None:
-        if self._on_checkpoint is not None:
-            self._on_checkpoint(effect.blob)
+        if self._on_checkpoint is None:
+            return
+        answer = self._on_checkpoint(effect.blob)
+        if inspect.isawaitable(answer):
+            if inspect.iscoroutine(answer):
+                answer.close()  # or Python warns that it was never awaited
+            raise TypeError("on_checkpoint is async, and a Chat runs no event loop: use AsyncChat")
 
     def _call_model(self, effect: CallModel) -> Any:
         self._close_exchange()

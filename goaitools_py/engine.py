@@ -132,11 +132,7 @@ class TurnEngine:
             state, messages = inbox.with_new_context(state, messages, ledger.options.context)
         state = inbox.admit(state, messages, dialect)
         if not state.inbox and state.open is None:
-            raise ValueError(
-                "there is nothing to resume: the state is complete; use chat_with_state with a message"
-                if plan.resume
-                else "there is nothing new to answer: pass user=… or messages=…, or append to the state first"
-            )
+            raise ValueError(_nothing_to_do(resume=plan.resume, left_open=left_open))
         voice = self._voice(state.meta)
         ledger.state = replace(state, meta=self._marked(state.meta, voice))
         return voice
@@ -165,6 +161,7 @@ class TurnEngine:
     def _marked(self, meta: Meta, voice: Voice) -> Meta:
         """The meta with digests of what is not stored; a difference to the last turn is a warning."""
         marks = {
+            "id": self._ledger.options.conversation_id or meta.id,
             "model": voice.model,
             "family": self._plan.dialect.family,
             "preamble": digest8(voice.preamble) if voice.preamble else "",
@@ -313,6 +310,14 @@ class TurnEngine:
                     raise ledger.error(
                         StateSizeError, f"{exc}; the reply is in err.text, the whole turn in err.state"
                     ) from exc
+
+
+def _nothing_to_do(*, resume: bool, left_open: bool) -> str:
+    if resume:
+        return "there is nothing to resume: the state is complete; use chat_with_state with a message"
+    if left_open:
+        return "there is no new message, and the state holds an unfinished turn: finish it with resume"
+    return "there is nothing new to answer: pass user=… or messages=…, or append to the state first"
 
 
 def _status(reply: Reply, *, limited: bool) -> Status:

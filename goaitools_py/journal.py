@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from .backends.base import Dialect, Reply
-from .messages import ResultFlag, Text, ToolCall, ToolResult
+from .messages import ResultFlag, Text, ToolCall, ToolRecord, ToolResult
 from .records import InboxItem, Iteration, JournalCall, OpenTurn, TurnRecord, usage_of, usage_row
 from .state import ConversationState, with_turn
 from .values import replace
@@ -33,6 +33,7 @@ __all__ = [
     "set_call",
     "synthetic",
     "tool_call",
+    "tool_record",
     "waiting_entries",
 ]
 
@@ -222,3 +223,15 @@ def tool_call(call: JournalCall) -> ToolCall:
     """The journal's call as a caller sees it."""
     kind = "custom" if call.kind == "custom" else "function"
     return ToolCall(id=call.id, name=call.name, arguments=call.arguments, kind=kind)  # type: ignore[arg-type]
+
+
+def tool_record(call: JournalCall, *, iteration: int) -> ToolRecord:
+    """The journal's finished call as a line of the tool log."""
+    return ToolRecord(
+        call=tool_call(call),
+        result="".join(part.text for part in call.parts if isinstance(part, Text)),
+        flag=call.flag,
+        started=call.started or None,
+        seconds=call.seconds,
+        iteration=iteration,
+    )

@@ -89,8 +89,15 @@ class Ledger:
         self._state = state
 
     def begin(self, state: ConversationState, *, closed_a_turn: bool) -> None:
-        """Note the state as it was given, before this turn's messages entered it."""
+        """Note the state as it was given, before this turn's messages entered it.
+
+        Results that an earlier process left in the journal are lines of this turn's log: if the provider
+        refuses them now, they are nowhere else.
+        """
         self.set_base(state)
+        for index, call in enumerate(state.open.calls if state.open is not None else ()):
+            if call.state == "done":
+                self.record(index, journal.tool_record(call, iteration=self.iteration))
         self._blob_is_that = not state.inbox and not closed_a_turn and self.discarded is None
 
     def set_base(self, state: ConversationState) -> None:

@@ -223,6 +223,12 @@ def check_options(given: Mapping[str, Any]) -> None:
         value = given.get(name)
         if value is not None and not (isinstance(value, (int, float)) and value > 0):
             raise ValueError(f"{name} must be a positive number, got {value!r}")
+    metadata = given.get("metadata")
+    if metadata is not None and not (
+        isinstance(metadata, Mapping)
+        and all(isinstance(key, str) and isinstance(value, str) for key, value in metadata.items())
+    ):
+        raise TypeError("metadata must map text to text; it is stored with the turn")
     for name, choices in _CHOICES.items():
         if name in given and given[name] not in choices:
             expected = ", ".join(repr(choice) for choice in choices)

@@ -71,7 +71,7 @@ def _demonstrate(sim: SimServer, database: Path, *, kept: bool) -> int:
         return _failed(f"a request broke the provider's rules: {sim.problems[0]}")
     print(f"\nPASSED in {time.monotonic() - began:.1f} s.", end=" ")
     print("After the restart the simulated model still knew the player's name and score.")
-    print(f"It got {counted(len(sim.requests), 'request')}; none broke a rule of the provider.")
+    print(f"The simulator got {counted(len(sim.requests), 'request')}; none broke a rule of the provider.")
     if kept:
         print(f"Look into the state: goaitools inspect --store {database} --thread {KEY} --show")
     return 0

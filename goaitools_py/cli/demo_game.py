@@ -45,7 +45,7 @@ class Town:
 TOWN = Town(
     places={
         "Station": "a clock that stopped at ten past four.",
-        "Theatre": "an empty stage, and a locked box.",
+        "Theatre": "a stage, and a locked box.",
         "Library": "a book with a page torn out.",
     },
     code=1815,

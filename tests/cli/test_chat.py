@@ -352,7 +352,7 @@ def test_ctrl_c_at_the_prompt_clears_the_line(
     store: SQLiteStore, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Ctrl-C between two turns ends neither the conversation nor the command; Ctrl-D does."""
-    typed = iter(["Hi", KeyboardInterrupt, "More", EOFError])
+    typed: Iterator[str | type[BaseException]] = iter(["Hi", KeyboardInterrupt, "More", EOFError])
 
     def typing(prompt: str) -> str:
         line = next(typed)

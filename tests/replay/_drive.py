@@ -214,7 +214,7 @@ def drive(
     states: list[bytes] = []
     outcome: ChatResult | None = None
     following = [*(calls.asks[0].results for calls in script.calls[1:]), script.results]
-    for calls, after in zip(script.calls, following, strict=True):
+    for calls, after in zip(script.calls, following, strict=False):
         backend, bodies = connect(colour, calls.asks)
         own = Tools([*(each for ask in calls.asks[1:] for each in ask.results), *after])
         chat = colour.chat(backend, tools=recorded_tools(calls.asks[0].endpoint, own))

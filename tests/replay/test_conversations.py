@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,8 @@ JSON = Mapping[str, Any]
 
 FILES = ("aider", "mtbench", "mtbench101", "oasst-eval", "sgd", "sweagent", "tau-airline-gpt4o")
 FLOOR = 0.95
+ASYNC_STRIDE = 4
+"""On the async side every fourth conversation: the turn is the same code, and each costs a real socket."""
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +48,7 @@ def test_conversations_are_kept_and_go_on(
     if not path.is_file():
         pytest.skip(f"no conversations: {path.name} is not in the data directory")
     total, failed = 0, []
-    for line in read_lines(path):
+    for line in islice(read_lines(path), 0, None, ASYNC_STRIDE if colour.is_async else 1):
         conversation = json.loads(line)
         total += 1
         if (problem := problem_of(conversation, colour, *provider)) is not None:
@@ -82,11 +85,33 @@ def tools(conversation: JSON) -> Sequence[JSON]:
 def is_equal(state: bytes | None, messages: Sequence[JSON], story: Script) -> bool:
     """Whether the state's messages are the conversation's, less the preamble and what was not said yet."""
     end = len(messages) - len(story.messages)
-    ours = state_messages(state) if state else []
-    theirs = messages[len(story.preamble) : end]
-    return [comparable(message) for message in ours] == [
-        comparable({key: value for key, value in message.items() if key != "name"}) for message in theirs
+    theirs = [
+        {key: value for key, value in message.items() if key != "name"}  # of a tool: the call says it
+        for message in messages[len(story.preamble) : end]
     ]
+    ours = with_reused_ids(state_messages(state) if state else [], theirs)
+    return bool(comparable(ours) == comparable(theirs))
+
+
+def with_reused_ids(ours: Sequence[JSON], theirs: Sequence[JSON]) -> list[JSON]:
+    """Our messages with the recorded ids of calls whose id an earlier call had; those were rewritten."""
+    seen: set[str] = set()
+    reused: dict[str, str] = {}
+    for message, recorded in zip(ours, theirs, strict=False):
+        for call, known in zip(message.get("tool_calls", ()), recorded.get("tool_calls", ()), strict=False):
+            if known["id"] in seen:
+                reused[call["id"]] = known["id"]
+            seen.add(known["id"])
+    renamed = []
+    for message in ours:
+        changed = dict(message)
+        if message.get("tool_call_id") in reused:
+            changed["tool_call_id"] = reused[message["tool_call_id"]]
+        if "tool_calls" in message:
+            calls = message["tool_calls"]
+            changed["tool_calls"] = [{**call, "id": reused.get(call["id"], call["id"])} for call in calls]
+        renamed.append(changed)
+    return renamed
 
 
 def go_on(state: bytes | None, story: Script, colour: Colour, sim: SimServer, backend: Any) -> str | None:

@@ -1,0 +1,278 @@
+"""A request that the provider refuses for its content: the content comes back, and never wedges the state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from goaitools_py import (
+    NO_COMPACTION,
+    ContextTooLongError,
+    ProviderRejectedError,
+    event,
+    inspect_state,
+    read_history,
+    state_messages,
+    user,
+)
+from goaitools_py.sim import Fault, Reply
+
+REFUSALS = [
+    pytest.param(Fault.bad_request(), 400, id="400"),
+    pytest.param(Fault.error(413, "too large"), 413, id="413"),
+    pytest.param(Fault.error(422, "unprocessable"), 422, id="422"),
+    pytest.param(
+        Reply.raw(b'{"error":{"message":"no","type":"invalid_request_error"}}'), None, id="400 inside a 200"
+    ),
+]
+
+
+def known_ada(chat: Any) -> bytes:
+    """A state after one turn, in which the player gave a name."""
+    return chat.chat_with_state(None, user="My name is Ada.").state
+
+
+# ------------------------------------------------------------------------------------- the first call
+
+
+@pytest.mark.parametrize(("refusal", "status"), REFUSALS)
+def test_a_refused_message_comes_back(face: Any, sim: Any, run: Any, refusal: Any, status: Any) -> None:
+    """The state is the very input, the message is in `pending_input`, and the next turn succeeds."""
+    chat = face.on(sim)
+    before = known_ada(chat)
+    sim.push(refusal)
+
+    with pytest.raises(ProviderRejectedError) as caught:
+        run(chat, before, user="poison")
+    err = caught.value
+    after = run(chat, err.state, user="What is my name?")
+
+    assert (err.status_code, err.retryable) == (status, False)
+    assert err.state == before
+    assert [m.text for m in err.pending_input] == ["poison"]
+    assert "Your name is Ada." in after.text
+    assert "poison" not in str(state_messages(after.state))
+    assert after.warnings == ()
+    assert len(sim.requests) == 3
+    assert sim.problems == []
+
+
+def test_a_refused_beginning_leaves_no_state(face: Any, sim: Any) -> None:
+    """A first turn that is refused gives the empty state back, which starts anew."""
+    chat = face.on(sim)
+    sim.push(Fault.bad_request())
+
+    with pytest.raises(ProviderRejectedError) as caught:
+        chat.chat(user="poison")
+    after = chat.chat_with_state(caught.value.state, user="Hello.")
+
+    assert caught.value.state == b""
+    assert len(state_messages(after.state)) == 2
+
+
+def test_appended_messages_come_back_too(face: Any, sim: Any) -> None:
+    """Whatever no model has accepted may be the poison: events that waited are handed back with it."""
+    chat = face.on(sim)
+    waiting = chat.append_to_state(known_ada(chat), event("Rain begins.", topic="weather", id="e-1"))
+    sim.push(Fault.bad_request())
+
+    with pytest.raises(ProviderRejectedError) as caught:
+        chat.chat_with_state(waiting, user="poison")
+
+    err = caught.value
+    given_back, poison = err.pending_input
+    assert (given_back.is_event, given_back.text) == (True, "Rain begins.")
+    assert (given_back.topic, given_back.event_id) == ("weather", "e-1")
+    assert poison.text == "poison"
+    assert inspect_state(err.state).waiting_messages == 0
+
+
+def test_a_message_given_back_can_be_sent_again(face: Any, sim: Any, texts_sent: Any) -> None:
+    """An event id that no model has seen is not taken for seen, nor is a context."""
+    chat = face.on(sim)
+    waiting = chat.append_to_state(known_ada(chat), event("Rain begins.", id="e-1"))
+    sim.push(Fault.bad_request())
+    with pytest.raises(ProviderRejectedError) as caught:
+        chat.chat_with_state(waiting, user="Hello.", context="12:04")
+
+    after = chat.chat_with_state(caught.value.state, messages=caught.value.pending_input[:1], context="12:04")
+
+    assert sum("Rain begins." in text for text in texts_sent(sim)) == 1
+    assert sum("12:04" in text for text in texts_sent(sim)) == 1
+    assert len(read_history(after.state).all_messages()) == 5
+
+
+def test_a_context_that_failed_and_was_refused_is_said_again(face: Any, sim: Any, texts_sent: Any) -> None:
+    """A message that first met a 500 and then a 400 takes its context out of the state with it."""
+    chat = face.on(sim)
+    sim.push(Fault.server_error(), Fault.bad_request())
+    with pytest.raises(Exception) as unavailable:
+        chat.chat(user="poison", context="12:04")
+    with pytest.raises(ProviderRejectedError) as caught:
+        chat.resume(unavailable.value.state)
+
+    chat.chat_with_state(caught.value.state, user="Hello.", context="12:04")
+
+    assert sum("12:04" in text for text in texts_sent(sim)) == 1
+    assert "poison" not in texts_sent(sim)
+
+
+def test_a_refused_turn_on_an_open_state_still_closes_it(face: Any, sim: Any, scores: Any) -> None:
+    """What an earlier turn had completed stays, although this turn's message is refused."""
+    chat = face.on(sim, tools=[scores.get_score])
+    sim.push(Reply.calls(("get_score", '{"team":"Red"}')), Fault.server_error(), Fault.bad_request())
+    with pytest.raises(Exception) as unavailable:
+        chat.chat(user="The score of Red?")
+
+    with pytest.raises(ProviderRejectedError) as caught:
+        chat.chat_with_state(unavailable.value.state, user="poison")
+
+    assert [m["role"] for m in state_messages(caught.value.state)] == ["user", "assistant", "tool"]
+    assert [m.text for m in caught.value.pending_input] == ["poison"]
+    assert chat.chat_with_state(caught.value.state, user="Hello.").status == "complete"
+    assert sim.problems == []
+
+
+# ------------------------------------------------------------------------------------------ later calls
+
+
+@pytest.mark.parametrize(("refusal", "status"), REFUSALS)
+def test_a_refused_result_becomes_an_error_result(
+    face: Any, sim: Any, run: Any, scores: Any, texts_sent: Any, refusal: Any, status: Any
+) -> None:
+    """The exchange stays, its results are replaced, the real ones are in the log; no tool runs again."""
+    chat = face.on(sim, tools=[scores.get_score])
+    sim.push(Reply.calls(("get_score", '{"team":"Red"}'), ("get_score", '{"team":"Blue"}')), refusal)
+
+    with pytest.raises(ProviderRejectedError) as caught:
+        run(chat, user="The scores?")
+    err = caught.value
+    resumed = chat.resume(err.state)
+
+    assert [r.result for r in err.tool_log] == ["Red has 7 points", "Blue has 7 points"]
+    assert [r.flag for r in err.tool_log] == ["ok", "ok"]
+    assert err.status_code == status
+    assert err.pending_input == ()
+    assert texts_sent(sim).count("The result of this tool call could not be delivered.") == 2
+    assert "Red has 7 points" not in texts_sent(sim)
+    assert resumed.status == "complete"
+    assert scores.runs == ["Red", "Blue"]
+    assert set(read_history(resumed.state).turns[0].facts["flags"].values()) == {"error"}
+    assert sim.problems == []
+
+
+def test_messages_appended_in_the_turn_come_back(face: Any, sim: Any, scores: Any) -> None:
+    """A message put into the running turn that no model accepted is in `pending_input`, not in the state."""
+    chat = face.on(sim, tools=[scores.get_score])
+    sim.push(Reply.calls(("get_score", '{"team":"Red"}')), Fault.bad_request())
+    turn = chat.start(None, user="The score of Red?")
+
+    with pytest.raises(ProviderRejectedError) as caught:
+        for happened in turn:
+            if type(happened).__name__ == "ToolFinished":
+                turn.append(event("Rain begins.", id="e-1"))
+
+    assert [m.text for m in caught.value.pending_input] == ["Rain begins."]
+    again = chat.append_to_state(caught.value.state, *caught.value.pending_input)
+    assert inspect_state(again).waiting_messages == 1
+
+
+def test_a_resumed_turns_refused_results_are_in_the_log(face: Any, sim: Any, scores: Any) -> None:
+    """Results of an earlier process that the provider refuses now are handed over, not thrown away."""
+    chat = face.on(sim, tools=[scores.get_score])
+    sim.push(Reply.calls(("get_score", '{"team":"Red"}')), Fault.server_error(), Fault.bad_request())
+    with pytest.raises(Exception) as unavailable:
+        chat.chat(user="The score of Red?")
+
+    with pytest.raises(ProviderRejectedError) as caught:
+        chat.resume(unavailable.value.state)
+
+    assert [(r.result, r.flag) for r in caught.value.tool_log] == [("Red has 7 points", "ok")]
+
+
+# ------------------------------------------------------------------------------------------- too long
+
+
+def long_state(chat: Any) -> bytes:
+    """A state of four turns."""
+    return chat.run_turns(None, [f"Note {number}: {'x' * 200}" for number in range(4)]).state
+
+
+def test_a_history_that_is_too_long_is_cut_once(face: Any, sim: Any, run: Any, texts_sent: Any) -> None:
+    """Without a compactor the older half goes, a warning and a report say so, and the turn succeeds."""
+    chat = face.on(sim)
+    before = long_state(chat)
+    sim.push(Fault.context_length())
+
+    result = run(chat, before, user="Which note was last?")
+
+    assert [w.code for w in result.warnings] == ["emergency_cut"]
+    assert result.compaction.removed_turns == 2
+    assert result.compaction.by == "emergency"
+    assert len(sim.requests) == 6
+    assert not any(text.startswith("Note 0") for text in texts_sent(sim))
+    assert "Which note was last?" in texts_sent(sim)
+    assert inspect_state(result.state).cuts[-1][1:] == ("emergency", 2, 4)
+    assert sim.problems == []
+
+
+def test_a_history_that_is_still_too_long_is_sent_twice_at_most(face: Any, sim: Any, run: Any) -> None:
+    """After one cut the refusal is the caller's, with the message handed back and a state that works."""
+    chat = face.on(sim, max_retries=2)
+    before = long_state(chat)
+    sim.push(Fault.context_length(), Fault.context_length())
+
+    with pytest.raises(ContextTooLongError) as caught:
+        run(chat, before, user="Which note was last?")
+
+    err = caught.value
+    assert len(sim.requests) == 6
+    assert not err.retryable
+    assert [m.text for m in err.pending_input] == ["Which note was last?"]
+    assert len(read_history(err.state).turns) == 2
+    assert run(chat, err.state, user="Hello.").status == "complete"
+
+
+def test_nothing_is_cut_against_the_callers_word(face: Any, sim: Any, run: Any) -> None:
+    """`NO_COMPACTION` forbids even the emergency cut: the history is as it was."""
+    chat = face.on(sim, compactor=NO_COMPACTION)
+    before = long_state(chat)
+    sim.push(Fault.context_length())
+
+    with pytest.raises(ContextTooLongError) as caught:
+        run(chat, before, user="Which note was last?")
+
+    assert caught.value.state == before
+    assert [m.text for m in caught.value.pending_input] == ["Which note was last?"]
+    assert len(sim.requests) == 5
+
+
+def test_a_message_too_long_for_an_empty_history_comes_back(face: Any, sim: Any) -> None:
+    """With nothing to cut there is one request, and the message is the caller's again."""
+    chat = face.on(sim)
+    sim.push(Fault.context_length())
+
+    with pytest.raises(ContextTooLongError) as caught:
+        chat.chat(messages=[user("a long text")])
+
+    assert [m.text for m in caught.value.pending_input] == ["a long text"]
+    assert len(sim.requests) == 1
+
+
+def test_results_that_do_not_fit_end_the_turn_without_wedging(face: Any, sim: Any, scores: Any) -> None:
+    """Too long after a tool, and still so after the cut: the result leaves the state, the log keeps it."""
+    chat = face.on(sim, tools=[scores.get_score])
+    before = long_state(chat)
+    sim.push(Reply.calls(("get_score", '{"team":"Red"}')), Fault.context_length(), Fault.context_length())
+
+    with pytest.raises(ContextTooLongError) as caught:
+        chat.chat_with_state(before, user="The score of Red?")
+    err = caught.value
+    resumed = chat.resume(err.state)
+
+    assert [r.result for r in err.tool_log] == ["Red has 7 points"]
+    assert len(sim.requests) == 8
+    assert resumed.status == "complete"
+    assert scores.runs == ["Red"]
+    assert sim.problems == []

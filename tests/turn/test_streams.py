@@ -1,0 +1,238 @@
+"""A stream that breaks off, and a turn that is given up: what came is told, and the state goes on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from goaitools_py import (
+    StreamInterruptedError,
+    TextDelta,
+    ToolFinished,
+    ToolStarted,
+    TurnCompleted,
+    inspect_state,
+    read_history,
+    state_messages,
+)
+from goaitools_py.sim import Fault, Reply
+
+STORY = Reply.text("Once upon a time there was a fox.")
+
+BROKEN = [
+    pytest.param(Fault.reset(after=4, reply=STORY), id="reset"),
+    pytest.param(Fault.hang_up(after=4, reply=STORY), id="hang-up"),
+    pytest.param(Fault.cut_stream(4, reply=STORY), id="clean end without the terminal event"),
+    pytest.param(Fault.error_event(after=4, reply=STORY), id="error event"),
+]
+
+
+@pytest.mark.parametrize("fault", BROKEN)
+def test_a_broken_stream_tells_what_came(
+    face: Any, sim: Any, clock: Any, texts_sent: Any, fault: Any
+) -> None:
+    """The partial text is in the error, not in the history; nothing is retried once a delta was shown."""
+    chat = face.on(sim, max_retries=2)
+    before = chat.chat_with_state(None, user="My name is Ada.").state
+    sim.push(fault)
+    turn = chat.start(before, user="Tell me a story.")
+    deltas: list[str] = []
+
+    with pytest.raises(StreamInterruptedError) as caught:
+        deltas.extend(event.text for event in turn if isinstance(event, TextDelta))
+    err = caught.value
+
+    assert err.partial_text == "Once upon a"
+    assert err.partial_text.startswith("".join(deltas))
+    assert err.retryable
+    assert (err.pending_input, err.text, err.tool_log) == ((), "", ())
+    assert len(sim.requests) == 2
+    assert clock.naps == []
+    assert turn.state is not None
+    assert inspect_state(turn.state).open_calls == 0
+    resumed = chat.resume(err.state)
+    assert texts_sent(sim).count("Tell me a story.") == 1
+    assert not any("Once upon" in text for text in texts_sent(sim))
+    assert resumed.status == "complete"
+    assert sim.problems == []
+
+
+def test_partial_text_stays_flagged(face: Any, sim: Any) -> None:
+    """When nobody resumes, the turn closes with its partial text beside the history, not in it."""
+    chat = face.on(sim)
+    sim.push(Fault.reset(after=4, reply=STORY))
+    with pytest.raises(StreamInterruptedError) as caught:
+        chat.start(None, user="Tell me a story.").result()
+
+    after = chat.chat_with_state(caught.value.state, user="Never mind.")
+
+    assert read_history(after.state).turns[0].facts["interrupted"] == "Once upon a"
+    assert [m["role"] for m in state_messages(after.state)] == ["user", "user", "assistant"]
+    assert sim.problems == []
+
+
+def test_a_stream_that_broke_before_its_first_word_is_retried(face: Any, sim: Any, clock: Any) -> None:
+    """Nobody has seen anything of it, so trying again cannot repeat a word."""
+    chat = face.on(sim, max_retries=1)
+    sim.push(Fault.cut_stream(0, reply=STORY), STORY)
+    turn = chat.start(None, user="Tell me a story.")
+
+    result = turn.result()
+
+    assert result.text == "Once upon a time there was a fox."
+    assert len(sim.requests) == 2
+    assert len(clock.naps) == 1
+    assert len(state_messages(result.state)) == 2
+    assert sim.problems == []
+
+
+def test_cut_calls_of_a_broken_stream_are_not_run(face: Any, sim: Any, scores: Any) -> None:
+    """Calls whose arguments broke off never start; the turn can be asked again."""
+    chat = face.on(sim, tools=[scores.get_score])
+    sim.push(Fault.cut_stream(3, reply=Reply.calls(("get_score", '{"team":"Red"}'))))
+
+    with pytest.raises(StreamInterruptedError) as caught:
+        chat.start(None, user="Hello?").result()
+
+    assert scores.runs == []
+    assert inspect_state(caught.value.state).open_calls == 0
+    assert chat.resume(caught.value.state).status == "complete"
+    assert sim.problems == []
+
+
+def test_a_short_unary_body_is_unavailable(face: Any, sim: Any, texts_sent: Any) -> None:
+    """A body that is shorter than promised is no reply, even where its JSON happens to be whole."""
+    chat = face.on(sim)
+    sim.push(Fault.short_body())
+
+    with pytest.raises(Exception) as caught:
+        chat.chat(user="Hello?")
+
+    assert type(caught.value).__name__ == "ProviderUnavailableError"
+    assert caught.value.retryable
+    assert chat.resume(caught.value.state).status == "complete"
+    assert texts_sent(sim).count("Hello?") == 1
+
+
+def test_a_server_that_does_not_stream_is_read_all_the_same(face: Any, sim: Any) -> None:
+    """A JSON reply to a request for a stream is one delta and a complete turn."""
+    chat = face.on(sim)
+    sim.push(
+        Reply.raw(
+            b'{"id":"1","object":"chat.completion","created":0,"model":"m","choices":[{"index":0,'
+            b'"message":{"role":"assistant","content":"At once."},"finish_reason":"stop"}]}'
+        )
+    )
+
+    events = list(chat.start(None, user="Hello?"))
+
+    assert [e.text for e in events if isinstance(e, TextDelta)] == ["At once."]
+    assert events[-1].result.text == "At once."
+
+
+def test_the_same_is_stored_streamed_and_unary(face: Any, sim: Any, scores: Any) -> None:
+    """A conversation looks the same afterwards, whichever way it came over the wire."""
+    chat = face.on(sim, tools=[scores.get_score])
+    unary = chat.chat(user="Get the score of Red.").state
+    streamed = chat.start(None, user="Get the score of Red.").result().state
+
+    assert state_messages(streamed) == state_messages(unary)
+    assert len(scores.runs) == 2
+
+
+# ---------------------------------------------------------------------------------------- given up
+
+
+def test_a_turn_given_up_in_mid_reply_goes_on(face: Any, sim: Any, texts_sent: Any) -> None:
+    """Leaving the loop loses nothing: the state at that instant resumes with the message said once."""
+    chat = face.on(sim)
+    before = chat.chat_with_state(None, user="My name is Ada.").state
+    sim.push(STORY)
+    turn = chat.start(before, user="What is my name?")
+    for event in turn:
+        if isinstance(event, TextDelta):
+            break
+    turn.cancel()
+
+    resumed = chat.resume(turn.state)
+
+    assert "Your name is Ada." in resumed.text
+    assert texts_sent(sim).count("What is my name?") == 1
+    assert [m["role"] for m in state_messages(turn.state)] == ["user", "assistant", "user"]
+    assert sim.problems == []
+
+
+def test_a_turn_left_and_taken_up_again_is_one_turn(face: Any, sim: Any) -> None:
+    """Breaking out of the loop only pauses the turn; `result` runs the rest."""
+    chat = face.on(sim)
+    sim.push(STORY)
+    turn = chat.start(None, user="Tell me a story.")
+    for _ in turn:
+        break
+
+    assert turn.result().text == "Once upon a time there was a fox."
+    assert len(sim.requests) == 1
+
+
+def test_a_turn_that_was_given_up_has_no_result(face: Any, sim: Any) -> None:
+    """Asking a cancelled turn for its result is the caller's mistake, and cancelling twice is none."""
+    chat = face.on(sim)
+    turn = chat.start(None, user="Hello.")
+    turn.cancel()
+    turn.cancel()
+
+    with pytest.raises(RuntimeError, match="given up"):
+        turn.result()
+    assert sim.requests == []
+
+
+@pytest.mark.parametrize("kind", [ToolStarted, ToolFinished])
+def test_every_instant_between_tools_can_be_resumed(face: Any, sim: Any, scores: Any, kind: Any) -> None:
+    """A turn left around a tool is a history that the provider takes, and finished tools do not run again."""
+    chat = face.on(sim, tools=[scores.get_score])
+    sim.push(Reply.calls(("get_score", '{"team":"Red"}'), ("get_score", '{"team":"Blue"}')))
+    turn = chat.start(None, user="Both scores?")
+    for event in turn:
+        if type(event) is kind:
+            break
+    turn.cancel()
+
+    resumed = chat.resume(turn.state)
+    closed = chat.chat_with_state(turn.state, user="Never mind.")
+
+    assert len(scores.runs) == len(set(scores.runs))
+    assert resumed.status == closed.status == "complete"
+    assert sim.problems == []
+
+
+def test_the_state_before_the_first_event_is_the_given_one(face: Any, sim: Any) -> None:
+    """A turn is lazy: until it is iterated nothing is sent, and its state is the input."""
+    chat = face.on(sim)
+    before = chat.chat_with_state(None, user="My name is Ada.").state
+
+    turn = chat.start(before, user="Hello.")
+
+    assert turn.state == before
+    assert len(sim.requests) == 1
+
+
+def test_every_state_on_the_way_holds_the_message_once(face: Any, sim: Any, scores: Any) -> None:
+    """At each event the state decodes, is a history that the provider takes, and has the question once."""
+    from goaitools_py.testing import check_history
+
+    chat = face.on(sim, tools=[scores.get_score])
+    turn = chat.start(None, user="Get the score of Red and the score of Blue.")
+    seen = 0
+    for event in turn:
+        messages = state_messages(turn.state)
+        assert [m["content"] for m in messages if m["role"] == "user"] == [
+            "Get the score of Red and the score of Blue."
+        ]
+        assert check_history("openai", messages) == []
+        seen += 1
+        last = event
+
+    assert seen > 10
+    assert isinstance(last, TurnCompleted)
+    assert turn.state == last.result.state

@@ -1,0 +1,340 @@
+"""What the public API means to a type checker: read by ``mypy --strict``, never run.
+
+A function here is a promise. If a signature changes so that callers' code would stop checking, this fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Literal, assert_type
+
+from goaitools_py import (
+    NO_COMPACTION,
+    PLAIN,
+    UNSET,
+    Action,
+    AsyncChat,
+    AsyncTurn,
+    Audio,
+    Chat,
+    ChatOptions,
+    ChatResult,
+    CheckpointReady,
+    Compacted,
+    CompactionReport,
+    CompactionRequest,
+    Compactor,
+    ContextWarning,
+    Document,
+    DropOldest,
+    Event,
+    GoAIToolsError,
+    History,
+    HistoryIteration,
+    HistoryTurn,
+    Image,
+    KeepRecentTurns,
+    Limits,
+    Message,
+    MessageLimit,
+    ModelReplied,
+    ModelRequested,
+    ModelSettings,
+    ProviderTool,
+    ReasoningDelta,
+    StateAuthError,
+    StateConflictError,
+    StateCorruptError,
+    StateDiscarded,
+    StateError,
+    StateFormatError,
+    StateInfo,
+    StateInvalidError,
+    StateProviderError,
+    StateTooLargeError,
+    StateVersionError,
+    StoreError,
+    Text,
+    TextDelta,
+    TokenLimit,
+    Tool,
+    ToolCall,
+    ToolContext,
+    ToolError,
+    ToolFinished,
+    ToolRecord,
+    ToolResult,
+    ToolReturn,
+    ToolStarted,
+    Turn,
+    TurnCompleted,
+    TurnError,
+    TurnStarted,
+    TurnView,
+    TurnWarning,
+    Usage,
+    all_of,
+    any_of,
+    assistant,
+    event,
+    first_of,
+    inspect_state,
+    read_history,
+    state_from_messages,
+    state_messages,
+    system,
+    tool,
+    user,
+)
+from goaitools_py.backends import AsyncBackend, AsyncOpenAIChatBackend, Backend, OpenAIChatBackend
+from goaitools_py.stores import SQLiteStore, Store, Stored
+from goaitools_py.testing import ScriptedBackend, SimServer, check_history
+
+
+class Game:
+    score: int = 0
+
+
+# ------------------------------------------------------------------------------------------ both chats
+
+
+def blocking(chat: Chat, saved: bytes | bytearray | memoryview | None, options: ChatOptions) -> None:
+    text, state = chat.chat_with_state(saved, user="Hello.")
+    assert_type(text, str)
+    assert_type(state, bytes)
+    assert_type(chat.chat(user="Hello."), ChatResult)
+    assert_type(chat.chat_with_state(saved, options, timeout=5.0), ChatResult)
+    assert_type(chat.resume(state), ChatResult)
+    assert_type(chat.run_turns(None, ["Hello.", "Goodbye."]), ChatResult)
+    assert_type(chat.append_to_state(state, event("It rains."), user("Hm.")), bytes)
+    assert_type(chat.compact_state(state, Compactor(MessageLimit(4), KeepRecentTurns(1))), CompactionReport)
+    with chat as same, same.start(state, options, user="Hello.") as turn:
+        assert_type(same, Chat)
+        assert_type(turn, Turn)
+        assert_type(iter(turn), Iterator[Event])
+        assert_type(turn.text_deltas(), Iterator[str])
+        assert_type(turn.state, bytes)
+        assert_type(turn.result(), ChatResult)
+        turn.append(event("It still rains."))
+        turn.cancel()
+    chat.close()
+
+
+async def awaited(chat: AsyncChat, saved: bytes | None, options: ChatOptions) -> None:
+    text, state = await chat.chat_with_state(saved, user="Hello.")
+    assert_type(text, str)
+    assert_type(state, bytes)
+    assert_type(await chat.chat(user="Hello."), ChatResult)
+    assert_type(await chat.resume(state), ChatResult)
+    assert_type(await chat.run_turns(None, ["Hello.", "Goodbye."]), ChatResult)
+    assert_type(chat.append_to_state(state, event("It rains.")), bytes)
+    assert_type(await chat.compact_state(state, dry_run=True), CompactionReport)
+    async with chat as same, same.start(state, options, user="Hello.") as turn:
+        assert_type(same, AsyncChat)
+        assert_type(turn, AsyncTurn)
+        assert_type(aiter(turn), AsyncIterator[Event])
+        assert_type(turn.text_deltas(), AsyncIterator[str])
+        assert_type(turn.state, bytes)
+        assert_type(await turn.result(), ChatResult)
+        await turn.cancel()
+    await chat.aclose()
+
+
+def made(backend: Backend, other: AsyncBackend, options: ChatOptions) -> None:
+    Chat("openai:MODEL")
+    Chat(backend, options, codec=PLAIN, system="You are a guide.")
+    Chat(OpenAIChatBackend("MODEL", base_url="http://127.0.0.1:1/v1", api_key="KEY"))
+    AsyncChat(other, tools=[one])
+    AsyncChat(AsyncOpenAIChatBackend("MODEL", context_window=128_000))
+    Chat(ScriptedBackend("Hello."))
+    AsyncChat(ScriptedBackend("Hello."))
+    Chat(other)  # type: ignore[arg-type]
+    AsyncChat(backend)  # type: ignore[arg-type]
+
+
+# --------------------------------------------------------------------------------------------- options
+
+
+def options(saved: list[bytes]) -> ChatOptions:
+    return ChatOptions(
+        user=["What is this?", Image.from_url("https://example.org/map.png")],
+        messages=(system("Be brief."), user("Hello.", Text("Again.")), assistant("Hello.")),
+        context="Time: 10:20",
+        tools=[one, read, ProviderTool({"type": "web_search"})],
+        deps=Game(),
+        settings=ModelSettings(model="MODEL", temperature=0.2, stop=["END"], extra_body={"k": 1}),
+        sticky_settings=True,
+        compactor=NO_COMPACTION,
+        limits=Limits(max_tool_calls=3, max_tokens=1_000, conversation_max_tokens=10_000),
+        on_limit="raise",
+        timeout=None,
+        tool_errors="to_model",
+        on_event=seen,
+        on_checkpoint=saved.append,
+        on_bad_state=UNSET,
+        metadata={"channel": "web"},
+    )
+
+
+def refused_options() -> None:
+    ChatOptions(on_limit="ask")  # type: ignore[arg-type]
+    ChatOptions(usr="Hello.")  # type: ignore[call-arg]
+    ModelSettings(temperature="hot")  # type: ignore[arg-type]
+
+
+# ----------------------------------------------------------------------------------------------- tools
+
+
+@tool
+def one(ctx: ToolContext[Game], points: int) -> int:
+    """Add points."""
+    assert_type(ctx.deps, Game)
+    ctx.log_action("Added points", points=points)
+    assert_type(ctx.actions, tuple[Action, ...])
+    return ctx.deps.score + points
+
+
+@tool(name="read_it", timeout=5.0, thread=False)
+async def read(name: str) -> ToolReturn:
+    """Read something."""
+    if not name:
+        raise ToolError("Give a name.")
+    return ToolReturn({"name": name}, is_error=False)
+
+
+async def tools() -> None:
+    assert_type(one(ToolContext(deps=Game()), 3), int)
+    assert_type(await read("it"), ToolReturn)
+    one("not a context", 3)  # type: ignore[arg-type]
+    kept: Tool[..., Any] = Tool("roll", "Roll dice.", {"type": "object"}, lambda: 4)
+    assert_type(kept.name, str)
+
+
+# ------------------------------------------------------------------------------------- compaction
+
+
+def newest(request: CompactionRequest) -> Sequence[TurnView]:
+    assert_type(request.turns, tuple[TurnView, ...])
+    assert_type(request.turns[0].messages, tuple[Message, ...])
+    return request.turns[-1:]
+
+
+def is_long(request: CompactionRequest) -> bool:
+    return request.message_count > 10 and request.token_count > 100
+
+
+def compactors() -> None:
+    deep = Compactor(all_of(TokenLimit(8_000), is_long), DropOldest(target_tokens=4_000))
+    first_of(deep, Compactor(any_of(MessageLimit(40), is_long), newest), NO_COMPACTION)
+
+
+# ------------------------------------------------------------------------------ what a turn gives back
+
+
+def result(result: ChatResult) -> None:
+    assert_type(result.text, str)
+    assert_type(result.state, bytes)
+    assert_type(result.status, Literal["complete", "awaiting_tools", "truncated", "refused", "limited"])
+    assert_type(result.usage, Usage)
+    assert_type(result.usage + result.total_usage, Usage)
+    assert_type(result.tool_log, tuple[ToolRecord, ...])
+    assert_type(result.tool_log[0].call, ToolCall)
+    assert_type(result.warnings, tuple[TurnWarning, ...])
+    assert_type(result.compaction, CompactionReport | None)
+    assert_type(result.context_fraction, float | None)
+    assert_type(result.discarded, StateError | None)
+    assert_type(result.request_ids, tuple[str, ...])
+
+
+def seen(event: Event) -> None:
+    assert_type(event.to_dict(), dict[str, Any])
+    match event:
+        case TextDelta() | ReasoningDelta():
+            assert_type(event.text, str)
+        case TurnStarted():
+            assert_type(event.conversation_id, str)
+        case ModelRequested():
+            assert_type(event.bytes_sent, int)
+        case ModelReplied():
+            assert_type(event.usage, Usage)
+        case ToolStarted() | ToolFinished():
+            assert_type(event.name, str)
+        case CheckpointReady():
+            assert_type(event.blob, bytes)
+        case Compacted():
+            assert_type(event.report, CompactionReport)
+        case ContextWarning():
+            assert_type(event.level, Literal["approaching", "at_limit"])
+        case StateDiscarded():
+            assert_type(event.error, StateError)
+        case TurnCompleted():
+            assert_type(event.result, ChatResult)
+
+
+def failed(error: GoAIToolsError) -> bytes | None:
+    if isinstance(error, TurnError):
+        assert_type(error.pending_input, tuple[Message, ...])
+        assert_type(error.partial_text, str)
+        assert_type(error.tool_log, tuple[ToolRecord, ...])
+        assert_type(error.retryable, bool)
+        assert_type(error.retry_after, float | None)
+        return error.state
+    if isinstance(error, StateProviderError):
+        assert_type(error.found, str)
+    if isinstance(error, StateTooLargeError):
+        assert_type(error.limit, int)
+    if isinstance(error, StateError):
+        return error.blob
+    return None
+
+
+STATE_ERRORS: tuple[type[StateError], ...] = (
+    StateAuthError,
+    StateCorruptError,
+    StateFormatError,
+    StateInvalidError,
+    StateProviderError,
+    StateTooLargeError,
+    StateVersionError,
+)
+STORE_ERRORS: tuple[type[StoreError], ...] = (StateConflictError,)
+
+
+# ------------------------------------------------------------------------------- states without a model
+
+
+def states(blob: bytes) -> None:
+    info = inspect_state(blob)
+    assert_type(info, StateInfo)
+    assert_type(info.created_at, datetime)
+    assert_type(info.total_usage, Usage)
+    history = read_history(blob)
+    assert_type(history, History)
+    assert_type(history.turns, tuple[HistoryTurn, ...])
+    assert_type(history.iteration(0), HistoryIteration)
+    assert_type(history.iteration(0).tool_calls, tuple[ToolCall, ...])
+    assert_type(history.all_messages(), tuple[Message, ...])
+    assert_type(state_messages(blob), list[Any])
+    assert_type(state_from_messages("openai", [{"role": "user", "content": "Hello."}]), bytes)
+
+
+def parts(message: Message, result: ToolResult) -> None:
+    assert_type(message.parts, tuple[Text | Image | Document | Audio, ...])
+    assert_type(message.text, str)
+    assert_type(result.text, str)
+    user(Document.from_bytes(b"%PDF"), Audio.from_path("hello.wav"))
+    user(1)  # type: ignore[arg-type]
+
+
+def stores(path: str) -> Store:
+    store = SQLiteStore(path)
+    assert_type(store.load("ada"), Stored | None)
+    assert_type(store.save("ada", b"", expected=None), int)
+    return store
+
+
+def test_kit(messages: Sequence[Mapping[str, Any]]) -> None:
+    with SimServer() as sim:
+        assert_type(sim.base_url, str)
+    assert_type(check_history("openai", messages), list[str])
