@@ -2,22 +2,25 @@
 
 A map of the package, outermost first::
 
+    cli          the `goaitools` command
     chat         Chat, AsyncChat and the handle of a running turn
-    options      ChatOptions, ModelSettings, Limits: what a caller may ask for
-    result       ChatResult, warnings, compaction reports: what a turn gives back
-    events       what a running turn tells its listeners
-    engine       the turn, written once as a generator of effects
-    flow         the effects and the two loops that drive them; edge, async_edge carry them out
-    inbox        messages that no model has seen;  journal: the unfinished turn
-    state        a conversation as a value, mapped to segments;  blob: segments to bytes
-    rawjson      cuts verbatim spans out of JSON
+    options      what a caller may ask for;  result, events, errors: what comes back
+    messages     messages, parts, calls, usage;  values: what every value is
+    engine       the turn, written once; its parts:
+        asking       one model call          calling     the tool calls of one reply
+        inbox        what no model has seen   journal     the unfinished turn
+        shrink       cuts during a turn       ledger      the turn's books, errors made of them
+    flow         the effects a turn asks for;  edge, async_edge: who carries them out
+    append, compact, history    states without a model
     compaction   triggers and strategies;  cut: what they do to a state
     tools        functions that the model may call
-    history      reading states without a model
     backends     provider wires: a pure dialect and a thin connection each
+    render       how events and context look;  reading: stored entries in neutral words
+    state        a conversation as a value;  records, segments: its parts, and their bytes
+    blob         segments to one sealed value;  dictionary: what makes small ones small
+    rawjson      cuts verbatim spans out of JSON
     stores       where blobs are kept
     sim          the offline provider simulator;  testing: scripted backend, checks
-    cli          the `goaitools` command
 """
 
 from .backends.base import ProviderTool

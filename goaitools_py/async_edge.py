@@ -7,11 +7,13 @@ User code never blocks the loop: sync tools go to worker threads unless they wer
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import inspect
+import threading
 import time
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
 
 from .backends.base import AsyncBackend, AsyncExchange
 from .flow import (
@@ -46,20 +48,12 @@ class AwaitingEdge:
         self._threads = threads
         self._exchange: AsyncExchange | None = None
         self._tasks: set[asyncio.Task[ToolDone]] = set()
-        self._perform: dict[type, Callable[[Any], Awaitable[Any]]] = {
-            CallModel: self._call_model,
-            ReadChunk: self._read_chunk,
-            CallTool: self._call_tool,
-            AwaitTool: self._await_tool,
-            Sleep: self._sleep,
-            Checkpoint: self._checkpoint,
-        }
 
     async def perform(self, effect: Effect) -> Any:
         """Carry one effect out and return its answer."""
         if type(effect) is Clock:
             return Moment(time.time_ns() // 1_000_000, time.monotonic())
-        return await self._perform[type(effect)](effect)
+        return await _PERFORM[type(effect)](self, effect)
 
     async def aclose(self) -> None:
         """Close what is open and cancel what runs; a sync tool in its thread ends by itself."""
@@ -107,9 +101,7 @@ class AwaitingEdge:
         if tool.is_async:
             run: Awaitable[Any] = arun_call(tool, effect.context, effect.arguments)
         elif threads:
-            context = contextvars.copy_context()
-            loop = asyncio.get_running_loop()
-            run = loop.run_in_executor(None, context.run, run_call, tool, effect.context, effect.arguments)
+            run = _in_thread(run_call, tool, effect.context, effect.arguments)
         else:
             outcome = run_call(tool, effect.context, effect.arguments)
             return ToolDone(
@@ -128,3 +120,45 @@ class AwaitingEdge:
         task = min(done, key=lambda finished: finished.result().index)
         self._tasks.discard(task)
         return task.result()
+
+
+# Functions rather than an instance's bound methods: those would tie a knot that only the collector undoes.
+_PERFORM: Final[Mapping[type, Callable[[AwaitingEdge, Any], Awaitable[Any]]]] = {
+    CallModel: AwaitingEdge._call_model,
+    ReadChunk: AwaitingEdge._read_chunk,
+    CallTool: AwaitingEdge._call_tool,
+    AwaitTool: AwaitingEdge._await_tool,
+    Sleep: AwaitingEdge._sleep,
+    Checkpoint: AwaitingEdge._checkpoint,
+}
+
+
+def _in_thread(call: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
+    """Run a call in a thread of its own, with this task's context variables.
+
+    Not in the loop's executor: a tool that hangs would hold one of its few places for good, and name
+    lookups of the whole program wait there too. A daemon, so that it does not hold up the process's end.
+    """
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Any] = loop.create_future()
+
+    def settle(value: Any, failure: BaseException | None) -> None:
+        if future.done():  # nobody waits any longer
+            return
+        if failure is None:
+            future.set_result(value)
+        else:
+            future.set_exception(failure)
+
+    def run() -> None:
+        value, failure = None, None
+        try:
+            value = call(*args)
+        except BaseException as exc:
+            failure = exc
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(settle, value, failure)
+
+    context = contextvars.copy_context()
+    threading.Thread(target=context.run, args=(run,), name="goaitools-tool", daemon=True).start()
+    return future

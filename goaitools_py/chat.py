@@ -410,10 +410,7 @@ class Chat(_Facade[Backend]):
     ) -> Turn:
         engine, resolved = self._engine(state, options, fields, stream=stream, resume=resume)
         edge = BlockingEdge(
-            self._backend,
-            on_checkpoint=resolved.on_checkpoint,
-            threads=resolved.tool_threads,
-            concurrency=resolved.tool_concurrency,
+            self._backend, on_checkpoint=resolved.on_checkpoint, threads=resolved.tool_threads
         )
         return Turn(engine, edge, resolved.on_event)
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 import contextvars
 import inspect
 import queue
+import threading
 import time
 from collections import deque
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from .backends.base import Backend, Exchange
 from .flow import (
@@ -41,37 +41,22 @@ class BlockingEdge:
         *,
         on_checkpoint: Callable[[bytes], object] | None = None,
         threads: bool = False,
-        concurrency: int = 8,
     ) -> None:
         self._backend = backend
         self._on_checkpoint = on_checkpoint
         self._threads = threads
-        self._concurrency = concurrency
         self._exchange: Exchange | None = None
         self._inline: deque[CallTool] = deque()
-        self._workers: ThreadPoolExecutor | None = None
         self._finished: queue.SimpleQueue[ToolDone | BaseException] = queue.SimpleQueue()
         self._running: dict[int, tuple[CallTool, float, float]] = {}
-        self._perform: dict[type, Callable[[Any], Any]] = {
-            Clock: self._clock,
-            CallModel: self._call_model,
-            ReadChunk: self._read_chunk,
-            CallTool: self._call_tool,
-            AwaitTool: self._await_tool,
-            Sleep: self._sleep,
-            Checkpoint: self._checkpoint,
-        }
 
     def perform(self, effect: Effect) -> Any:
         """Carry one effect out and return its answer."""
-        return self._perform[type(effect)](effect)
+        return _PERFORM[type(effect)](self, effect)
 
     def close(self) -> None:
-        """Close what is open. Worker threads that still run a tool are left to end by themselves."""
+        """Close what is open. Threads that still run a tool are left to end by themselves."""
         self._close_exchange()
-        if self._workers is not None:
-            self._workers.shutdown(wait=False, cancel_futures=True)
-            self._workers = None
 
     def _clock(self, _: Clock) -> Moment:
         return Moment(time.time_ns() // 1_000_000, time.monotonic())
@@ -111,11 +96,11 @@ class BlockingEdge:
         if not threads:
             self._inline.append(effect)
             return
-        if self._workers is None:
-            self._workers = ThreadPoolExecutor(self._concurrency, thread_name_prefix="goaitools-tool")
         self._running[effect.index] = (effect, time.time(), time.monotonic())
-        context = contextvars.copy_context()
-        self._workers.submit(context.run, self._run, effect)
+        run = contextvars.copy_context().run
+        # Not a pool: a tool that hangs would hold one of its places, and the next would time out unstarted.
+        # A daemon, so that it does not hold up the end of the process either.
+        threading.Thread(target=run, args=(self._run, effect), name="goaitools-tool", daemon=True).start()
 
     def _run(self, effect: CallTool) -> None:
         try:
@@ -163,3 +148,15 @@ class BlockingEdge:
             return -1, None
         left, index = min(limited)
         return index, max(0.0, left)
+
+
+# Functions rather than an instance's bound methods: those would tie a knot that only the collector undoes.
+_PERFORM: Final[Mapping[type, Callable[[BlockingEdge, Any], Any]]] = {
+    Clock: BlockingEdge._clock,
+    CallModel: BlockingEdge._call_model,
+    ReadChunk: BlockingEdge._read_chunk,
+    CallTool: BlockingEdge._call_tool,
+    AwaitTool: BlockingEdge._await_tool,
+    Sleep: BlockingEdge._sleep,
+    Checkpoint: BlockingEdge._checkpoint,
+}

@@ -24,7 +24,10 @@ EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 FILES = sorted(EXAMPLES.glob("*.py"))
 
 SHOWS = {
-    "hello_state": (r"model: \[simulated\] Noted: your name is Ada", r"model: \[simulated\] Your name is Ada"),
+    "hello_state": (
+        r"model: \[simulated\] Noted: your name is Ada",
+        r"model: \[simulated\] Your name is Ada",
+    ),
     "game_tools": (
         r"get_score\(.*Red.*\) -> ok: 30",
         r"get_score\(.*Green.*\) -> error: There is no team Green",
@@ -32,7 +35,10 @@ SHOWS = {
         r"\* Blue got 5 points",
     ),
     "append_event": (r"4 events, 2 of them wait", r"\[simulated\] The score is 50 points.*Harrogate Theatre"),
-    "compaction": (r"first_and_recent: 10 -> 6 messages", r"What is my name\?.*\[simulated\] Your name is Ada"),
+    "compaction": (
+        r"first_and_recent: 10 -> 6 messages",
+        r"What is my name\?.*\[simulated\] Your name is Ada",
+    ),
     "streaming": (
         r"<read_clock: ok> \[simulated\]\| read_clock:\| ten\|",
         r"gone after '\[simulated\]'",
@@ -99,7 +105,7 @@ def load_app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], An
 
 
 def test_the_service_remembers_each_user_across_a_restart(load_app: Callable[[], Any]) -> None:
-    """After a restart each user is answered out of a blob of their own, and simulated replies are labelled."""
+    """After a restart each user is answered from a blob of their own, in replies labelled as simulated."""
     with TestClient(load_app()) as client:
         for user, name in (("a", "Ada"), ("b", "Bea")):
             client.post(f"/chat/{user}", json={"text": f"My name is {name}."})

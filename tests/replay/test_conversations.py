@@ -7,7 +7,7 @@ chat on the blob of the last one. Then one more turn is asked of the simulator, 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,11 @@ def provider(colour: Colour) -> Iterator[tuple[SimServer, Any]]:
 
 @pytest.mark.parametrize("name", FILES)
 def test_conversations_are_kept_and_go_on(
-    name: str, data_dir: Path, colour: Colour, provider: tuple[SimServer, Any]
+    name: str,
+    data_dir: Path,
+    schema_problems: Callable[[bytes], list[str]],
+    colour: Colour,
+    provider: tuple[SimServer, Any],
 ) -> None:
     """At least 95 % of a file's conversations come back equal and get an answer to one more message."""
     path = data_dir / "conversations" / f"{name}.jsonl.zst"
@@ -51,7 +55,7 @@ def test_conversations_are_kept_and_go_on(
     for line in islice(read_lines(path), 0, None, ASYNC_STRIDE if colour.is_async else 1):
         conversation = json.loads(line)
         total += 1
-        if (problem := problem_of(conversation, colour, *provider)) is not None:
+        if problem := problem_of(conversation, colour, *provider, schema_problems):
             failed.append(f"{conversation['id']}: {problem}")
     print(f"\n{name}: {total - len(failed)} of {total} conversations", *failed, sep="\n  ")
 
@@ -59,14 +63,22 @@ def test_conversations_are_kept_and_go_on(
     assert total - len(failed) >= FLOOR * total
 
 
-def problem_of(conversation: JSON, colour: Colour, sim: SimServer, backend: Any) -> str | None:
-    """What went wrong with a conversation, None if nothing did."""
+def problem_of(
+    conversation: JSON,
+    colour: Colour,
+    sim: SimServer,
+    backend: Any,
+    schema_problems: Callable[[bytes], list[str]],
+) -> str:
+    """What went wrong with a conversation; empty if nothing did."""
     story = script(conversation["messages"], endpoints={None: Endpoint(body={"tools": tools(conversation)})})
     try:
         driven = drive(colour, story, connect=scripted)
         state = driven.states[-1] if driven.states else None
         if not is_equal(state, conversation["messages"], story):
             return "its messages came back changed"
+        if driven.sent and (found := schema_problems(driven.sent[-1])):
+            return f"its last request is not of the published type: {', '.join(found)}"
         return go_on(state, story, colour, sim, backend)
     except (NotDrivable, GoAIToolsError, AssertionError) as error:
         return f"{type(error).__name__}: {error}"
@@ -114,7 +126,7 @@ def with_reused_ids(ours: Sequence[JSON], theirs: Sequence[JSON]) -> list[JSON]:
     return renamed
 
 
-def go_on(state: bytes | None, story: Script, colour: Colour, sim: SimServer, backend: Any) -> str | None:
+def go_on(state: bytes | None, story: Script, colour: Colour, sim: SimServer, backend: Any) -> str:
     """Ask one more thing of the simulator, and say what it found wrong with the requests."""
     sim.clear()
     endpoint = story.calls[-1].asks[0].endpoint if story.calls else Endpoint()
@@ -127,4 +139,4 @@ def go_on(state: bytes | None, story: Script, colour: Colour, sim: SimServer, ba
         problems += check_history("openai", rawjson.items(rawjson.members(one.body)["messages"]))
     if result.status != "complete":
         problems.append(f"the turn ended as {result.status!r}")
-    return "; ".join(problems) or None
+    return "; ".join(problems)

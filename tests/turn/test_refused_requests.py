@@ -10,6 +10,8 @@ from goaitools_py import (
     NO_COMPACTION,
     ContextTooLongError,
     ProviderRejectedError,
+    ProviderUnavailableError,
+    ToolFinished,
     event,
     inspect_state,
     read_history,
@@ -107,7 +109,7 @@ def test_a_context_that_failed_and_was_refused_is_said_again(face: Any, sim: Any
     """A message that first met a 500 and then a 400 takes its context out of the state with it."""
     chat = face.on(sim)
     sim.push(Fault.server_error(), Fault.bad_request())
-    with pytest.raises(Exception) as unavailable:
+    with pytest.raises(ProviderUnavailableError) as unavailable:
         chat.chat(user="poison", context="12:04")
     with pytest.raises(ProviderRejectedError) as caught:
         chat.resume(unavailable.value.state)
@@ -122,7 +124,7 @@ def test_a_refused_turn_on_an_open_state_still_closes_it(face: Any, sim: Any, sc
     """What an earlier turn had completed stays, although this turn's message is refused."""
     chat = face.on(sim, tools=[scores.get_score])
     sim.push(Reply.calls(("get_score", '{"team":"Red"}')), Fault.server_error(), Fault.bad_request())
-    with pytest.raises(Exception) as unavailable:
+    with pytest.raises(ProviderUnavailableError) as unavailable:
         chat.chat(user="The score of Red?")
 
     with pytest.raises(ProviderRejectedError) as caught:
@@ -170,7 +172,7 @@ def test_messages_appended_in_the_turn_come_back(face: Any, sim: Any, scores: An
 
     with pytest.raises(ProviderRejectedError) as caught:
         for happened in turn:
-            if type(happened).__name__ == "ToolFinished":
+            if isinstance(happened, ToolFinished):
                 turn.append(event("Rain begins.", id="e-1"))
 
     assert [m.text for m in caught.value.pending_input] == ["Rain begins."]
@@ -182,7 +184,7 @@ def test_a_resumed_turns_refused_results_are_in_the_log(face: Any, sim: Any, sco
     """Results of an earlier process that the provider refuses now are handed over, not thrown away."""
     chat = face.on(sim, tools=[scores.get_score])
     sim.push(Reply.calls(("get_score", '{"team":"Red"}')), Fault.server_error(), Fault.bad_request())
-    with pytest.raises(Exception) as unavailable:
+    with pytest.raises(ProviderUnavailableError) as unavailable:
         chat.chat(user="The score of Red?")
 
     with pytest.raises(ProviderRejectedError) as caught:

@@ -12,6 +12,7 @@ from typing import Any, Literal, assert_type
 from goaitools_py import (
     NO_COMPACTION,
     PLAIN,
+    UNBOUND,
     UNSET,
     Action,
     AsyncChat,
@@ -128,7 +129,7 @@ async def awaited(chat: AsyncChat, saved: bytes | None, options: ChatOptions) ->
     assert_type(await chat.chat(user="Hello."), ChatResult)
     assert_type(await chat.resume(state), ChatResult)
     assert_type(await chat.run_turns(None, ["Hello.", "Goodbye."]), ChatResult)
-    assert_type(chat.append_to_state(state, event("It rains.")), bytes)
+    assert_type(chat.append_to_state(state, event("It rains."), binding=UNBOUND), bytes)
     assert_type(await chat.compact_state(state, dry_run=True), CompactionReport)
     async with chat as same, same.start(state, options, user="Hello.") as turn:
         assert_type(same, AsyncChat)
@@ -203,12 +204,15 @@ async def read(name: str) -> ToolReturn:
     return ToolReturn({"name": name}, is_error=False)
 
 
+def roll() -> int:
+    return 4
+
+
 async def tools() -> None:
     assert_type(one(ToolContext(deps=Game()), 3), int)
     assert_type(await read("it"), ToolReturn)
     one("not a context", 3)  # type: ignore[arg-type]
-    kept: Tool[..., Any] = Tool("roll", "Roll dice.", {"type": "object"}, lambda: 4)
-    assert_type(kept.name, str)
+    assert_type(Tool("roll", "Roll dice.", {"type": "object"}, roll), Tool[[], int])
 
 
 # ------------------------------------------------------------------------------------- compaction

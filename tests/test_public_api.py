@@ -1,0 +1,216 @@
+"""What is public: complete, documented, shown to users, typed, and silent about content."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import goaitools_py as package
+from goaitools_py import (
+    Action,
+    Audio,
+    Chat,
+    ChatOptions,
+    ChatResult,
+    CheckpointReady,
+    CompactionReport,
+    Document,
+    Event,
+    HistoryTurn,
+    Image,
+    ModelSettings,
+    RateLimitError,
+    StateCorruptError,
+    TextDelta,
+    ToolCall,
+    ToolContext,
+    ToolRecord,
+    ToolResult,
+    ToolReturn,
+    TurnCompleted,
+    TurnError,
+    assistant,
+    event,
+    inspect_state,
+    read_history,
+    system,
+    user,
+)
+from goaitools_py.backends.base import Delta, ModelRequest, Reply, ResponseHead
+from goaitools_py.stores import Stored
+from goaitools_py.testing import Calls, Raw, ScriptedBackend
+
+ROOT = Path(__file__).resolve().parent.parent
+SUBPACKAGES = ("backends", "cli", "compaction", "sim", "stores", "testing", "tools")
+SECRET = "Harrogate-4711"
+
+
+def public(module: ModuleType) -> dict[str, Any]:
+    return {name: getattr(module, name) for name in module.__all__}
+
+
+def is_ours(value: object) -> bool:
+    is_code = inspect.isclass(value) or inspect.isroutine(value)
+    return is_code and value.__module__.startswith("goaitools_py")
+
+
+# ------------------------------------------------------------------------------------------------ names
+
+
+@pytest.mark.parametrize("name", ["", *SUBPACKAGES])
+def test_exported_names_are_sorted(name: str) -> None:
+    """`__all__` holds each name once: constants, then classes, then functions, each in order."""
+    module = importlib.import_module(f"goaitools_py.{name}".rstrip("."))
+
+    ordered = sorted(set(module.__all__), key=lambda n: (not n.isupper(), not n[:1].isupper(), n))
+
+    assert module.__all__ == ordered
+
+
+def test_exported_names_are_complete() -> None:
+    """Whatever the package's top binds is exported, but for its modules and private names."""
+    bound = {
+        name
+        for name, value in vars(package).items()
+        if not name.startswith("_") and not isinstance(value, ModuleType)
+    }
+
+    assert bound == set(package.__all__)
+
+
+def test_every_public_name_is_shown() -> None:
+    """A name that stands neither in the README, nor in an example, nor in the typed promises, is private."""
+    shown = [ROOT / "README.md", ROOT / "tests" / "typing" / "api.py", *(ROOT / "examples").glob("*.py")]
+    words = {word for file in shown for word in re.findall(r"\w+", file.read_text(encoding="utf-8"))}
+
+    assert sorted(set(package.__all__) - words) == []
+
+
+# ----------------------------------------------------------------------------------------------- docs
+
+
+@pytest.mark.parametrize("name", ["", *SUBPACKAGES])
+def test_every_public_name_is_documented(name: str) -> None:
+    """Public classes and functions have docstrings of their own, and so have their public methods."""
+    module = importlib.import_module(f"goaitools_py.{name}".rstrip("."))
+
+    undocumented = []
+    for exported, value in public(module).items():
+        if not is_ours(value):
+            continue
+        if not vars(value).get("__doc__") if inspect.isclass(value) else not value.__doc__:
+            undocumented.append(exported)
+        if inspect.isclass(value) and not getattr(value, "_is_protocol", False):
+            for attribute, member in vars(value).items():
+                function = getattr(member, "fget", None) or getattr(member, "__func__", member)
+                if not attribute.startswith("_") and inspect.isfunction(function) and not function.__doc__:
+                    undocumented.append(f"{exported}.{attribute}")
+
+    assert undocumented == []
+
+
+# ------------------------------------------------------------------------------------------- content
+
+CALL = ToolCall(id="call_1", name="look", arguments=SECRET)
+RECORD = ToolRecord(call=CALL, result=SECRET, flag="ok")
+UNREADABLE = StateCorruptError("the blob was cut", blob=SECRET.encode())
+RESULT = ChatResult(
+    text=SECRET,
+    state=SECRET.encode(),
+    actions=(Action(SECRET),),
+    tool_log=(RECORD,),
+    discarded=UNREADABLE,
+)
+VALUES = [
+    user(SECRET),
+    assistant(SECRET),
+    system(SECRET),
+    event(SECRET, topic=SECRET, id=SECRET),
+    *user(SECRET).parts,
+    Image.from_bytes(SECRET.encode()),
+    Image.from_url(f"https://example.org/{SECRET}.png"),
+    Document.from_bytes(SECRET.encode(), name=SECRET),
+    Audio.from_bytes(SECRET.encode()),
+    CALL,
+    RECORD,
+    ToolResult(call_id="call_1", parts=user(SECRET).parts),
+    ToolReturn(SECRET),
+    Action(SECRET, {SECRET: SECRET}),
+    ToolContext(deps=SECRET),
+    ChatOptions(user=SECRET, messages=(user(SECRET),), system=SECRET, context=SECRET, deps=SECRET),
+    ChatOptions(metadata={SECRET: SECRET}, binding={SECRET: SECRET}),
+    ModelSettings(extra_body={SECRET: SECRET}, extra_headers={"authorization": SECRET}),
+    RESULT,
+    TurnCompleted(RESULT),
+    TextDelta(SECRET, 1),
+    CheckpointReady(SECRET.encode()),
+    CompactionReport(outcome="no_change", state=SECRET.encode()),
+    HistoryTurn(iterations=(), started_at=datetime.now(UTC), facts={"metadata": SECRET}),
+    ModelRequest(path="/", body=SECRET.encode(), headers={"authorization": SECRET}),
+    ResponseHead(status=200, headers={"set-cookie": SECRET}),
+    Reply(entries=(SECRET.encode(),), text=SECRET, reasoning=SECRET, calls=(CALL,)),
+    Delta(kind="text", text=SECRET),
+    Stored(blob=SECRET.encode(), version=1, updated_at=datetime.now(UTC)),
+    Calls([("look", SECRET)], text=SECRET),
+    Raw.body(SECRET.encode()),
+    UNREADABLE,
+    TurnError("it failed", state=SECRET.encode(), pending_input=(user(SECRET),), text=SECRET),
+    RateLimitError("wait", partial_text=SECRET, tool_log=(RECORD,)),
+    Chat("openai:MODEL", system=SECRET, deps=SECRET),
+]
+
+
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
+def test_a_repr_holds_no_content(value: object) -> None:
+    """Values may be logged: their reprs name kinds and sizes, never what was said, stored or configured."""
+    shown = repr(value) + str(value)
+
+    assert SECRET not in shown
+    assert repr(SECRET.encode())[2:-1] not in shown
+    assert type(value).__name__ in shown
+
+
+def test_what_a_turn_gives_may_be_logged() -> None:
+    """A real turn's events, result, history and facts hold no content in their reprs."""
+    events: list[Event] = []
+    backend = ScriptedBackend(Calls([("look", {"at": SECRET})]), SECRET)
+    chat = Chat(backend, system=SECRET, tools=[look], on_event=events.append)
+
+    result = chat.chat(user=SECRET, context=SECRET, metadata={"who": SECRET})
+
+    seen = [result, *events, read_history(result.state), inspect_state(result.state), *backend.requests]
+    assert len(events) > 8
+    assert SECRET in result.text
+    assert [repr(value) for value in seen if SECRET in repr(value)] == []
+
+
+def look(at: str) -> str:
+    """Look at something."""
+    return at
+
+
+# ---------------------------------------------------------------------------------------------- types
+
+
+def test_the_types_are_as_promised() -> None:
+    """mypy agrees with every `assert_type` of tests/typing/api.py, and finds nothing in the examples."""
+    examples = sorted((ROOT / "examples").glob("*.py"))
+
+    checked = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "tests/typing/api.py", *map(str, examples)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+    assert checked.returncode == 0, checked.stdout + checked.stderr
