@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 import zstandard
 
-__all__ = ["ROOT", "Corpus", "JSON", "Turn", "compact", "corpus"]
+__all__ = ["JSON", "ROOT", "Corpus", "Turn", "compact", "corpus"]
 
 JSON: TypeAlias = Mapping[str, Any]
 Turn: TypeAlias = tuple[JSON, ...]

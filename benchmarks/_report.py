@@ -55,12 +55,16 @@ class Figure:
         }
 
 
-def at_most(target: float, name: str, value: float, unit: str, *, timed: bool = True, note: str = "") -> Figure:
+def at_most(
+    target: float, name: str, value: float, unit: str, *, timed: bool = True, note: str = ""
+) -> Figure:
     """A figure that misses its target when it is larger."""
     return Figure(name=name, value=value, unit=unit, target=target, timed=timed, note=note)
 
 
-def at_least(target: float, name: str, value: float, unit: str, *, timed: bool = True, note: str = "") -> Figure:
+def at_least(
+    target: float, name: str, value: float, unit: str, *, timed: bool = True, note: str = ""
+) -> Figure:
     """A figure that misses its target when it is smaller."""
     return Figure(name=name, value=value, unit=unit, target=target, is_upper=False, timed=timed, note=note)
 

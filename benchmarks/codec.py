@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 from _conversations import compact, corpus
 from _model import ANSWER_TEXT, MODEL
@@ -30,15 +31,17 @@ def run(*, short: bool = False) -> Report:
     """Measure every size."""
     figures: list[Figure] = []
     for size, target in _TARGETS.items():
-        found = interleaved(_sides(size), rounds=3 if short else 9)
+        found = interleaved(_sides(size), short=short)
         ours, plain = found["ours"], found["json"]
         name = f"{size:>4} messages"
-        note = f"{plain.minimum / ours.minimum:.1f} times less than the json module, median {ours.median:,.0f}"
+        note = (
+            f"{plain.minimum / ours.minimum:.1f} times less than the json module, median {ours.median:,.0f}"
+        )
         line = info if target is None else _with_target(target)
         figures.append(line(name, ours.minimum, "µs", note=note))
     return Report(
         title="Codec alone: load, splice, append two messages, save",
-        method=f"CPU time of one thread; {corpus().source}; blocks of 25 ms, interleaved; minima. "
+        method=f"CPU time of one thread; {corpus().source}; blocks interleaved; minima. "
         "The json module does json.loads, append, json.dumps of the body, json.dumps of the blob",
         figures=figures,
     )
@@ -59,7 +62,8 @@ def _sides(size: int) -> dict[str, Callable[[], object]]:
 
     def ours() -> object:
         state = load_state(blob, wire=dialect.wire)
-        dialect.request(RequestParts(model=MODEL, history=[*state.history(), added[0]]))
+        spliced: list[Any] = state.history()
+        dialect.request(RequestParts(model=MODEL, history=[*spliced, added[0]]))
         turn = TurnRecord(at=0, messages=2, iterations=(Iteration(roles="ua"),))
         return dump_state(with_turn(state, added, turn))
 

@@ -33,7 +33,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--strict", action="store_true", help="exit with 1 if a target is missed")
     parser.add_argument("--only", nargs="+", choices=NAMES, metavar="NAME", help=f"of {', '.join(NAMES)}")
     parser.add_argument("--json", action="store_true", help="machine-readable")
-    parser.add_argument("--peers", action="store_true", help="also the stores of other libraries, if installed")
+    parser.add_argument(
+        "--peers", action="store_true", help="also the stores of other libraries, if installed"
+    )
     options = parser.parse_args(arguments)
     names = tuple(options.only or NAMES) + (("peers",) if options.peers else ())
     reports: dict[str, Report] = {}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 import httpx2
 import openai
@@ -32,7 +33,7 @@ _KEY = "sk-none"
 def run(*, short: bool = False) -> Report:
     """Measure every size. `short` leaves out 1000 messages and most rounds."""
     sizes = SIZES[:-1] if short else SIZES
-    blocks = {size: interleaved(_sides(size), rounds=3 if short else 9) for size in sizes}
+    blocks = {size: interleaved(_sides(size), short=short) for size in sizes}
     figures: list[Figure] = []
     for size, found in blocks.items():
         figures += _of_one_size(size, found)
@@ -42,7 +43,7 @@ def run(*, short: bool = False) -> Report:
     return Report(
         title="Whole turn: load, splice, SDK, read the reply, save",
         method=f"CPU time of one thread, model in process (MockTransport); {corpus().source}; "
-        f"blocks of 25 ms, interleaved; ratios and sums of the minima, medians beside them",
+        f"blocks interleaved; ratios and sums of the minima, medians beside them",
         figures=figures,
     )
 
@@ -96,12 +97,13 @@ def _sides(size: int) -> dict[str, Callable[[], object]]:
 
     def codec() -> object:
         state = load_state(blob, wire=dialect.wire)
-        dialect.request(RequestParts(model=MODEL, history=[*state.history(), added[0]]))
+        spliced: list[Any] = state.history()
+        dialect.request(RequestParts(model=MODEL, history=[*spliced, added[0]]))
         turn = TurnRecord(at=0, messages=2, iterations=(Iteration(roles="ua"),))
         return dump_state(with_turn(state, added, turn))
 
     def bare() -> object:
-        options = {"headers": {"Content-Type": "application/json"}}
+        options: Any = {"headers": {"Content-Type": "application/json"}}
         post = client.post("/chat/completions", cast_to=httpx2.Response, content=body, options=options)
         return post.read()
 

@@ -219,7 +219,8 @@ def _with_fresh_ids(ledger: Ledger, reply: Reply) -> Reply:
     if not used:
         return reply
     ledger.warn("call_ids_rewritten", f"{len(used)} tool call ids had been used before and were rewritten")
-    seed = f"{state.meta.id}/{state.meta.processed}/{ledger.iteration}"
+    asked = len(state.open.iterations) if state.open is not None else 0
+    seed = f"{state.meta.id}/{state.meta.processed}/{asked}"
     ids = [
         f"call_{hashlib.sha256(f'{seed}/{n}'.encode()).hexdigest()[:24]}" if call.id in used else call.id
         for n, call in enumerate(reply.calls)

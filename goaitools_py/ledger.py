@@ -14,7 +14,14 @@ import msgspec
 from . import inbox, journal
 from .backends.base import Dialect
 from .blob import BlobLimits, Codec
-from .errors import CheckpointError, DeadlineExceededError, StateError, StateTooLargeError, TurnError
+from .errors import (
+    CheckpointError,
+    DeadlineExceededError,
+    StateError,
+    StateSizeError,
+    StateTooLargeError,
+    TurnError,
+)
 from .events import CheckpointReady
 from .flow import Checkpoint, Clock, Emit, Flow, Moment
 from .messages import Message, ToolRecord, Usage
@@ -139,7 +146,12 @@ class Ledger:
         wanted = self.options.on_checkpoint is not None
         if not wanted and not self.listening:
             return
-        blob = self.snapshot()
+        try:
+            blob = self.snapshot()
+        except StateTooLargeError as exc:
+            raise self.error(
+                StateSizeError, f"{exc}; what the turn has come to is in err.tool_log and err.text"
+            ) from exc
         if wanted:
             try:
                 yield Checkpoint(blob)
@@ -235,6 +247,8 @@ class Ledger:
     def _drop_input(self) -> tuple[Message, ...]:
         state = self.state
         pending = inbox.inbox_messages(state, self.dialect)
-        is_untouched = state.open is None and self._without_input is not None
-        self.state = self._without_input if is_untouched else inbox.without_inbox(state)
+        if state.open is None and self._without_input is not None:
+            self.state = self._without_input
+        else:
+            self.state = inbox.without_inbox(state)
         return pending

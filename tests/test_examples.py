@@ -109,12 +109,15 @@ def test_the_service_remembers_each_user_across_a_restart(load_app: Callable[[],
     with TestClient(load_app()) as client:
         for user, name in (("a", "Ada"), ("b", "Bea")):
             client.post(f"/chat/{user}", json={"text": f"My name is {name}."})
+            client.post(f"/chat/{user}", json={"text": f"My team is Team {name}."})
 
     with TestClient(load_app()) as client:
-        replies = [client.post(f"/chat/{user}", json={"text": "What is my name?"}).json() for user in "ab"]
+        asked = {"text": "What is my name, and what is my team?"}
+        replies = [client.post(f"/chat/{user}", json=asked).json() for user in "ab"]
 
     assert replies == [
-        {"text": f"[simulated] Your name is {name}.", "simulated": True} for name in ("Ada", "Bea")
+        {"text": f"[simulated] Your name is {name}. Your team is Team {name}.", "simulated": True}
+        for name in ("Ada", "Bea")
     ]
 
 

@@ -159,7 +159,7 @@ class Tools:
 
 
 class NotDrivable(Exception):
-    """A rule of the package ended a turn that the recorded client went on with; the text says which."""
+    """A rule of the package stops what the recorded client went on with; the text says which."""
 
 
 class _Pause(Exception):
@@ -168,11 +168,12 @@ class _Pause(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """A call of the chat that ended in an error: what it was given, and what it raised."""
+    """A call of the chat that ended in an error: what it was given and raised, and the requests it made."""
 
     calls: Calls
     state: bytes | None = field(repr=False)
     error: TurnError
+    made: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,13 +202,12 @@ def recorded_tools(endpoint: Endpoint, tools: Tools) -> Sequence[Any]:
     return tuple(tools_of(endpoint.body.get("tools") or (), tools.run))
 
 
-def drive(
-    colour: Colour,
-    script: Script,
-    *,
-    connect: Connect,
-) -> Driven:
-    """Drive a script to its end, or to its first error. What nothing answers at its end is left out."""
+def drive(colour: Colour, script: Script, *, connect: Connect) -> Driven:
+    """Drive a script to its end, or to its first error. What nothing answers at its end is left out.
+
+    Raises:
+        NotDrivable: A client of this package could not have gone on as the recorded one did.
+    """
     state: bytes | None = None
     asks: list[Ask] = []
     sent: list[bytes] = []
@@ -217,7 +217,10 @@ def drive(
     for calls, after in zip(script.calls, following, strict=False):
         backend, bodies = connect(colour, calls.asks)
         own = Tools([*(each for ask in calls.asks[1:] for each in ask.results), *after])
-        chat = colour.chat(backend, tools=recorded_tools(calls.asks[0].endpoint, own))
+        try:
+            chat = colour.chat(backend, tools=recorded_tools(calls.asks[0].endpoint, own))
+        except ValueError as refused:
+            raise NotDrivable(f"its tools are refused: {refused}") from refused
         try:
             outcome = _call(colour, chat, state, script.preamble, calls, bodies)
             state = outcome.state
@@ -226,9 +229,10 @@ def drive(
                 raise
             outcome, state = None, paused.state
         except TurnError as error:
-            failed = Failed(calls=calls, state=state, error=error)
-            asks += calls.asks[: len(bodies)]
-            sent += bodies
+            failed = Failed(calls=calls, state=state, error=error, made=len(bodies))
+            made = min(len(bodies), len(calls.asks))
+            asks += calls.asks[:made]
+            sent += [*bodies[: made - 1], *bodies[-1:]]  # a request may have been cut and sent again
             return Driven(asks=tuple(asks), sent=tuple(sent), states=(*states, error.state), failed=failed)
         _check_end(outcome, calls, made=len(bodies), is_awaited=bool(after))
         asks += calls.asks

@@ -86,6 +86,14 @@ class Exchange:
         choices = completion.get("choices") if isinstance(completion, Mapping) else None
         return choices[0].get("message") if choices else None
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether the answer came to its end."""
+        if self.status != 200 or self.answer is None:
+            return False
+        choice = self.assembled["choices"][0] if self.assembled else {}
+        return "sse" not in self.response or choice.get("finish_reason") is not None
+
     @cached_property
     def raw_answer(self) -> bytes | None:
         """The same message as the bytes that the provider sent; None for a stream."""

@@ -46,8 +46,16 @@ def against_answer(ours: bytes, exchange: Exchange, *, is_first_party: bool) -> 
         return problems or list(_changed_bytes(ours, exchange.raw_answer or b""))
     # The recording's reader leaves out keys it does not know; every one must have been in a piece.
     unknown = set(found) - set(wanted) - exchange.delta_keys
-    same = {key: found.get(key) for key in wanted}
-    return [*(f"{key} was made up" for key in sorted(unknown)), *_differences(same, wanted)]
+    known = _only_known(found, wanted)
+    return [*(f"{key} was made up" for key in sorted(unknown)), *_differences(known, wanted)]
+
+
+def _only_known(found: Any, wanted: Any) -> Any:
+    if isinstance(found, Mapping) and isinstance(wanted, Mapping):
+        return {key: _only_known(found[key], wanted[key]) for key in found if key in wanted}
+    if isinstance(found, list) and isinstance(wanted, list) and len(found) == len(wanted):
+        return [_only_known(one, other) for one, other in zip(found, wanted, strict=True)]
+    return found
 
 
 def _request_form(answer: JSON, *, is_first_party: bool) -> dict[str, Any]:

@@ -114,7 +114,7 @@ def with_reused_ids(ours: Sequence[JSON], theirs: Sequence[JSON]) -> list[JSON]:
             if known["id"] in seen:
                 reused[call["id"]] = known["id"]
             seen.add(known["id"])
-    renamed = []
+    renamed: list[JSON] = []
     for message in ours:
         changed = dict(message)
         if message.get("tool_call_id") in reused:

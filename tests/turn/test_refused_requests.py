@@ -169,11 +169,13 @@ def test_messages_appended_in_the_turn_come_back(face: Any, sim: Any, scores: An
     chat = face.on(sim, tools=[scores.get_score])
     sim.push(Reply.calls(("get_score", '{"team":"Red"}')), Fault.bad_request())
     turn = chat.start(None, user="The score of Red?")
+    for happened in turn:
+        if isinstance(happened, ToolFinished):
+            break
+    turn.append(event("Rain begins.", id="e-1"))
 
     with pytest.raises(ProviderRejectedError) as caught:
-        for happened in turn:
-            if isinstance(happened, ToolFinished):
-                turn.append(event("Rain begins.", id="e-1"))
+        turn.result()
 
     assert [m.text for m in caught.value.pending_input] == ["Rain begins."]
     again = chat.append_to_state(caught.value.state, *caught.value.pending_input)

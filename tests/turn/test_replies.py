@@ -67,9 +67,7 @@ def test_the_models_own_limit_truncates(face: Any, sim: Any, run: Any) -> None:
 
 @pytest.mark.parametrize("word", ["length", "content_filter"])
 @pytest.mark.parametrize("text", ["", "Let me see."], ids=["calls only", "with text"])
-def test_cut_calls_are_not_run(
-    face: Any, sim: Any, run: Any, scores: Any, word: str, text: str
-) -> None:
+def test_cut_calls_are_not_run(face: Any, sim: Any, run: Any, scores: Any, word: str, text: str) -> None:
     """Calls of a reply that was cut off never run and are not stored, a reply of nothing else neither."""
     chat = face.on(sim, tools=[scores.get_score])
     sim.push(Reply.calls(RED, ("get_score", '{"team":"Bl'), text=text, finish=word), Reply.text("Hello."))
@@ -138,9 +136,7 @@ def test_ids_are_made_the_same_way_each_time(face: Any, sim: Any, scores: Any) -
     assert first == second
 
 
-def test_an_id_that_the_conversation_has_used_is_replaced(
-    face: Any, sim: Any, run: Any, scores: Any
-) -> None:
+def test_an_id_that_the_conversation_has_used_is_replaced(face: Any, sim: Any, run: Any, scores: Any) -> None:
     """Servers that count calls from 0 in each reply cannot confuse the history."""
     chat = face.on(sim, tools=[scores.get_score])
     sim.push(Reply.calls(RED, ids=("call_0",)), Reply.text("7."), Reply.calls(BLUE, ids=("call_0",)))
@@ -222,11 +218,13 @@ def test_a_message_put_in_survives_an_answer_that_was_no_model(face: Any, sim: A
     chat = face.on(sim)
     sim.push(Fault.html())
     turn = chat.start(None, user="Hello.")
+    for happened in turn:
+        if isinstance(happened, ModelRequested):
+            break
+    turn.append(event("Rain begins."))
 
     with pytest.raises(ProviderProtocolError) as caught:
-        for happened in turn:
-            if isinstance(happened, ModelRequested):
-                turn.append(event("Rain begins."))
+        turn.result()
 
     texts = [m["content"] for m in state_messages(caught.value.state)]
     assert texts[0] == "Hello."

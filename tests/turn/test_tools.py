@@ -27,6 +27,7 @@ from goaitools_py.backends import AsyncOpenAIChatBackend
 from goaitools_py.sim import Fault, Reply
 from goaitools_py.testing import Calls, ScriptedBackend
 
+
 def results(state: bytes) -> list[str]:
     """The texts of a state's tool results, in order."""
     return [m["content"] for m in state_messages(state) if m["role"] == "tool"]
@@ -90,7 +91,10 @@ def test_calls_that_cannot_run_are_explained_to_the_model(face: Any, sim: Any, r
     chat = face.on(sim, tools=[echo])
     sim.push(
         Reply.calls(
-            ("shout", '{"text":"x"}'), ("echo", '{"text":'), ("echo", '{"word":"x"}'), ("echo", '{"text":"x"}')
+            ("shout", '{"text":"x"}'),
+            ("echo", '{"text":'),
+            ("echo", '{"word":"x"}'),
+            ("echo", '{"text":"x"}'),
         )
     )
 
@@ -125,7 +129,10 @@ def test_three_replies_of_invalid_calls_end_the_turn(face: Any, sim: Any, run: A
 def test_a_valid_call_between_invalid_ones_starts_the_count_anew(face: Any) -> None:
     """Only three in a row end a turn."""
     backend = ScriptedBackend(
-        *[Calls([("shout", {})])] * 2, Calls([("echo", {"text": "x"})]), *[Calls([("shout", {})])] * 2, "Done."
+        *[Calls([("shout", {})])] * 2,
+        Calls([("echo", {"text": "x"})]),
+        *[Calls([("shout", {})])] * 2,
+        "Done.",
     )
     result = face.chat(backend, tools=[echo]).chat(user="Shout.")
 
@@ -367,6 +374,7 @@ def test_a_call_behind_a_hanging_tool_gets_a_thread_of_its_own(face: Any, sim: A
 
 def test_async_tools_run_on_the_loop(sim: Any) -> None:
     """Coroutines of one reply run beside each other; one that takes too long is cancelled and unknown."""
+
     async def go() -> Any:
         both = asyncio.Event()
         waiting: list[int] = []

@@ -1,0 +1,88 @@
+"""The benchmarks run, and what they claim beside times holds.
+
+Owns: sizes, counts and structure. Must never know: a time; a busy machine must not fail a test.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+pytestmark = pytest.mark.usefixtures("data_dir")
+
+
+def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-W", "error", str(ROOT / "benchmarks" / "run.py"), "--short", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, env=dict(os.environ))
+
+
+def _figures(name: str) -> dict[str, dict[str, Any]]:
+    done = _run("--json", "--only", name)
+    assert done.returncode == 0, done.stderr
+    return {figure["name"]: figure for figure in json.loads(done.stdout)[name]["figures"]}
+
+
+def _missed(figures: dict[str, dict[str, Any]]) -> list[str]:
+    return [name for name, figure in figures.items() if not figure["timed"] and not figure["ok"]]
+
+
+def test_blobs_written_turn_by_turn_are_as_small_as_promised() -> None:
+    """Two messages take at most their raw JSON's size, ten 40 % of it, fifty 22 %."""
+    figures = _figures("blob_size")
+
+    assert [figures[f"{count:>2} messages: ours"]["target"] for count in (2, 10, 50)] == [100, 40, 22]
+    assert not _missed(figures)
+
+
+def test_a_chat_holds_none_of_its_conversations() -> None:
+    """Hundreds of conversations later a chat holds no object, block or byte more than before."""
+    figures = _figures("memory")
+
+    assert len(figures) == 3
+    assert not _missed(figures)
+
+
+def test_the_import_loads_no_provider_sdk() -> None:
+    """`import goaitools_py` in a fresh process leaves both provider SDKs unloaded."""
+    figures = _figures("imports")
+
+    assert figures["provider SDKs that it loads"]["value"] == 0
+
+
+@pytest.mark.parametrize("name", ["codec", "sse", "whole_turn"])
+def test_a_timed_benchmark_runs_and_reports(name: str) -> None:
+    """Every figure of a timed benchmark is a positive number; whether it is good enough is not asked here."""
+    figures = _figures(name)
+
+    assert figures
+    assert all(figure["value"] > 0 for figure in figures.values())
+
+
+def test_a_missed_target_is_printed_and_fails_only_under_strict(tmp_path: Path) -> None:
+    """The table says MISSED for a target out of reach; the exit code says so under --strict only."""
+    script = tmp_path / "unreachable.py"
+    script.write_text(
+        "import sys, types\n"
+        f"sys.path.insert(0, {str(ROOT / 'benchmarks')!r})\n"
+        "import run\n"
+        "from _report import Report, at_most\n"
+        "made = types.ModuleType('sse')\n"
+        "made.run = lambda short: Report(title='T', method='m', figures=[at_most(1.0, 'it', 2.0, 's')])\n"
+        "sys.modules['sse'] = made\n"
+        "sys.exit(run.main(['--only', 'sse', *sys.argv[1:]]))\n"
+    )
+
+    lenient, strict = (
+        subprocess.run([sys.executable, str(script), *more], capture_output=True, text=True, timeout=60)
+        for more in ([], ["--strict"])
+    )
+
+    assert "MISSED" in lenient.stdout
+    assert (lenient.returncode, strict.returncode) == (0, 1)

@@ -1,0 +1,137 @@
+"""States beyond their limits: refused before anything is paid for, and never at the expense of a reply."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from goaitools_py import NO_COMPACTION, StateSizeError, inspect_state, state_messages
+from goaitools_py import blob as blobs
+from goaitools_py.blob import BlobLimits
+from goaitools_py.sim import Reply
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> BlobLimits:
+    """States of at most 20 kB inflated."""
+    limits = BlobLimits(max_decoded_bytes=20_000)
+    monkeypatch.setattr(blobs, "LIMITS", limits)
+    return limits
+
+
+def test_a_message_too_large_is_refused_before_the_call(
+    face: Any, sim: Any, run: Any, small: BlobLimits
+) -> None:
+    """Nothing is sent, the message comes back, the state is the input, and the next turn works."""
+    chat = face.on(sim)
+    before = chat.chat(user="My name is Ada.").state
+
+    with pytest.raises(StateSizeError) as caught:
+        run(chat, before, user="x" * 25_000, compactor=NO_COMPACTION)
+    err = caught.value
+
+    assert err.state == before
+    assert len(err.pending_input[0].text) == 25_000
+    assert "max_decoded_bytes" in str(err)
+    assert len(sim.requests) == 1
+    assert run(chat, err.state, user="Hello.").status == "complete"
+
+
+def test_old_turns_make_room_for_a_message(face: Any, sim: Any, run: Any, small: BlobLimits) -> None:
+    """Without a word against it, the older half goes before the call, with a warning."""
+    chat = face.on(sim)
+    sim.push(*[Reply.text("Noted.")] * 4)
+    before = chat.run_turns(None, [f"{number} " + "x" * 3_000 for number in range(4)]).state
+
+    result = run(chat, before, user="y" * 9_000)
+
+    assert [w.code for w in result.warnings] == ["emergency_cut"]
+    assert result.compaction.removed_turns >= 2
+    assert len(sim.requests) == 5
+    assert sim.problems == []
+
+
+def test_a_paid_reply_makes_room_for_itself(face: Any, sim: Any, run: Any, small: BlobLimits) -> None:
+    """A reply that takes the state beyond its limit is kept; old turns go for it."""
+    chat = face.on(sim)
+    sim.push(*[Reply.text("Noted.")] * 4, Reply.text("y" * 12_000))
+    before = chat.run_turns(None, [f"{number} " + "x" * 3_000 for number in range(4)]).state
+
+    result = run(chat, before, user="Tell me a story.")
+
+    assert result.text == "y" * 12_000
+    assert [w.code for w in result.warnings] == ["emergency_cut"]
+    assert state_messages(result.state)[-1]["content"] == "y" * 12_000
+    assert run(chat, result.state, user="Thanks.").status == "complete"
+
+
+def test_a_paid_reply_that_fits_nowhere_is_in_the_error(
+    face: Any, sim: Any, run: Any, small: BlobLimits
+) -> None:
+    """Beyond the limit even alone: the error has its text and a state with the whole turn in it."""
+    chat = face.on(sim)
+    sim.push(Reply.text("y" * 25_000), Reply.text("Welcome."))
+
+    with pytest.raises(StateSizeError) as caught:
+        run(chat, user="Tell me a story.")
+    err = caught.value
+
+    assert err.text == "y" * 25_000
+    assert err.usage.requests == 1
+    assert [m["role"] for m in state_messages(err.state)] == ["user", "assistant"]
+    after = run(chat, err.state, user="Thanks.")
+    assert after.text == "Welcome."
+    assert [w.code for w in after.warnings] == ["emergency_cut"]
+
+
+@pytest.mark.parametrize("with_checkpoints", [False, True])
+def test_a_reply_beyond_twice_the_limit_is_in_the_error(
+    face: Any, sim: Any, run: Any, small: BlobLimits, with_checkpoints: bool
+) -> None:
+    """No blob could hold it, nor be read again: the text, the log and the input are on the error."""
+    chat = face.on(sim)
+    before = chat.chat(user="My name is Ada.").state
+    sim.push(Reply.text("y" * 60_000))
+    fields = {"on_checkpoint": lambda blob: None} if with_checkpoints else {}
+
+    with pytest.raises(StateSizeError) as caught:
+        run(chat, before, user="Tell me a story.", **fields)
+
+    err = caught.value
+    assert err.text == "y" * 60_000
+    assert err.state == before
+    assert [m.text for m in err.pending_input] == ["Tell me a story."]
+
+
+def test_tool_results_beyond_twice_the_limit_end_the_turn_typed(
+    face: Any, sim: Any, run: Any, small: BlobLimits
+) -> None:
+    """An exchange that no checkpoint can hold is a `StateSizeError` with the results in its log."""
+    runs: list[int] = []
+
+    def dump(number: int) -> str:
+        """A lot of text."""
+        runs.append(number)
+        return "z" * 30_000
+
+    chat = face.on(sim, tools=[dump], on_checkpoint=lambda blob: None, tool_threads=False)
+    sim.push(Reply.calls(("dump", '{"number":1}'), ("dump", '{"number":2}')))
+
+    with pytest.raises(StateSizeError) as caught:
+        run(chat, user="Dump it.")
+
+    err = caught.value
+    assert len(err.tool_log[0].result) == 30_000
+    assert [m.text for m in err.pending_input] == ["Dump it."]
+    assert len(sim.requests) == 1
+
+
+def test_a_state_beyond_the_limit_can_be_read(face: Any, sim: Any, small: BlobLimits) -> None:
+    """What was written for a paid reply, up to twice the limit, is read by every function."""
+    chat = face.on(sim)
+    sim.push(Reply.text("y" * 25_000))
+    with pytest.raises(StateSizeError) as caught:
+        chat.chat(user="Tell me a story.")
+
+    assert inspect_state(caught.value.state).messages == 2
