@@ -7,8 +7,7 @@ import os
 import time
 
 from goaitools_py import Chat
-from goaitools_py.backends import Backend, Dialect, OpenAIChatBackend
-from goaitools_py.backends.base import Exchange, ModelRequest
+from goaitools_py.backends import Backend, Dialect, Exchange, ModelRequest, OpenAIChatBackend
 from goaitools_py.sim import SimServer
 
 

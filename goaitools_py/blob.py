@@ -44,11 +44,11 @@ import hmac
 import struct
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache
 from typing import Final, Protocol, TypeAlias
 
 import zstandard
+from msgspec.structs import force_setattr
 
 from . import dictionary
 from .errors import (
@@ -59,6 +59,7 @@ from .errors import (
     StateTooLargeError,
     StateVersionError,
 )
+from .values import Value
 
 __all__ = [
     "DOMAIN",
@@ -132,8 +133,7 @@ class Kind(enum.IntEnum):
 _KINDS: Final = tuple(Kind)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BlobLimits:
+class BlobLimits(Value, frozen=True, kw_only=True):
     """How large a state may be. Enforced when writing and, before anything is allocated, when reading."""
 
     max_blob_bytes: int = 4 * 2**20
@@ -151,8 +151,7 @@ class BlobLimits:
 LIMITS: Final = BlobLimits()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Header:
+class Header(Value, frozen=True, kw_only=True):
     """The first 16 bytes of a blob, unverified when they come from `peek`.
 
     With a `version` that is not in `FORMAT_VERSIONS` the other fields may mean something else.
@@ -187,8 +186,7 @@ UNBOUND: Final = Unbound.UNBOUND
 Binding: TypeAlias = Mapping[str, str] | Unbound | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Segment:
+class Segment(Value, frozen=True, kw_only=True, eq=False):
     """One piece of a state: made by `segment`, or taken from a blob by `decode`.
 
     A segment that came from a blob can be given to `encode` as it is; it is not compressed again.
@@ -200,13 +198,15 @@ class Segment:
         stored: Its bytes as they stand in a blob whose compression byte is `compression`.
     """
 
+    unshown = frozenset({"stored", "_raw", "_blob"})
+
     kind: Kind
     entries: int
     raw_len: int
-    stored: bytes = field(repr=False)
+    stored: bytes
     compression: int
-    _raw: bytes | None = field(default=None, repr=False)
-    _blob: bytes = field(default=b"", repr=False)
+    _raw: bytes | None = None
+    _blob: bytes = b""
 
     def raw(self) -> bytes:
         """The inflated bytes. Inflated on the first call and then kept.
@@ -221,7 +221,7 @@ class Segment:
         except StateCorruptError as error:
             error.blob = self._blob
             raise
-        object.__setattr__(self, "_raw", raw)  # a cache: equal for everybody who fills it
+        force_setattr(self, "_raw", raw)  # a cache: equal for everybody who fills it
         return raw
 
 
@@ -266,8 +266,7 @@ def authenticated(header: bytes) -> bytes:
     return header if number is None else header + dictionary.sha256(number)
 
 
-@dataclass(frozen=True, slots=True)
-class _Plain:
+class _Plain(Value, frozen=True):
     """A digest against accidents, for storage that is trusted."""
 
     suite: int = SUITE_PLAIN

@@ -7,14 +7,27 @@ Importing this package imports no SDK; that happens when a backend is made.
 
 from __future__ import annotations
 
-from .base import AsyncBackend, Backend, BackendError, Dialect
+from .base import (
+    AsyncBackend,
+    AsyncExchange,
+    Backend,
+    BackendError,
+    Dialect,
+    Exchange,
+    ModelRequest,
+    ResponseHead,
+)
 from .openai_backends import AsyncOpenAIChatBackend, OpenAIChatBackend
 
 __all__ = [
     "AsyncBackend",
+    "AsyncExchange",
     "AsyncOpenAIChatBackend",
     "Backend",
     "BackendError",
     "Dialect",
+    "Exchange",
+    "ModelRequest",
     "OpenAIChatBackend",
+    "ResponseHead",
 ]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from datetime import datetime
+from decimal import Decimal
 from typing import Any, Literal, assert_type
 
 from goaitools_py import (
@@ -88,7 +89,16 @@ from goaitools_py import (
     tool,
     user,
 )
-from goaitools_py.backends import AsyncBackend, AsyncOpenAIChatBackend, Backend, OpenAIChatBackend
+from goaitools_py.backends import (
+    AsyncBackend,
+    AsyncExchange,
+    AsyncOpenAIChatBackend,
+    Backend,
+    Exchange,
+    ModelRequest,
+    OpenAIChatBackend,
+    ResponseHead,
+)
 from goaitools_py.stores import SQLiteStore, Store, Stored
 from goaitools_py.testing import ScriptedBackend, SimServer, check_history
 
@@ -246,6 +256,8 @@ def result(result: ChatResult) -> None:
     assert_type(result.tool_log[0].call, ToolCall)
     assert_type(result.warnings, tuple[TurnWarning, ...])
     assert_type(result.compaction, CompactionReport | None)
+    assert_type(result.pending, tuple[ToolCall, ...])
+    assert_type(result.cost_usd, Decimal | None)
     assert_type(result.context_fraction, float | None)
     assert_type(result.discarded, StateError | None)
     assert_type(result.request_ids, tuple[str, ...])
@@ -336,6 +348,12 @@ def stores(path: str) -> Store:
     assert_type(store.load("ada"), Stored | None)
     assert_type(store.save("ada", b"", expected=None), int)
     return store
+
+
+async def backends(one: Backend, other: AsyncBackend, request: ModelRequest) -> None:
+    assert_type(one.send(request), Exchange)
+    assert_type(one.send(request).head, ResponseHead)
+    assert_type(await other.asend(request), AsyncExchange)
 
 
 def test_kit(messages: Sequence[Mapping[str, Any]]) -> None:
