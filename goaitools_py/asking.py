@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from . import journal
-from .backends.base import BackendError, Fault, ProtocolFault, Reply, RequestParts
+from .backends.base import BackendError, Fault, ProtocolFault, Reply, RequestParts, StreamDecoder
 from .errors import (
     AuthenticationError,
     ContextTooLongError,
@@ -21,9 +21,9 @@ from .errors import (
     StreamInterruptedError,
     TurnError,
 )
-from .events import ModelReplied, ModelRequested, ReasoningDelta, TextDelta
+from .events import ModelRequested, ReasoningDelta, TextDelta
 from .flow import CallModel, Emit, Flow, ReadChunk, Sleep
-from .ledger import Ledger
+from .ledger import Base, Ledger
 from .values import Value, field, replace
 
 __all__ = ["Voice", "ask"]
@@ -32,6 +32,9 @@ MAX_REPLY_BYTES: Final = 32 * 2**20
 MAX_BACKOFF_SECONDS: Final = 8.0
 MAX_RETRY_AFTER_SECONDS: Final = 60.0
 """A provider that asks for a longer wait than this is not waited for: the error says how long it asked."""
+
+_TOO_LARGE: Final = 413
+"""Blames the request's size: the history's if a cut helps, else that of what is new."""
 
 _POISON: Final = frozenset({400, 413, 422, None})
 """Statuses that blame the request's content: what no model has accepted leaves the state. None: the
@@ -86,12 +89,17 @@ def ask(
     """
     ledger.iteration += 1
     attempt = 0
+    uncut: Base | None = None
     while True:
         try:
             return (yield from _attempt(ledger, voice, forbid_tools))
         except _Failure as failure:
             yield from ledger.tick()
-            if failure.fault.kind == "context" and (yield from shrink()):
+            if failure.status == _TOO_LARGE and uncut is not None:
+                ledger.go_back(uncut)  # the history was not what is too large
+            base = ledger.base()
+            if (failure.fault.kind == "context" or failure.status == _TOO_LARGE) and (yield from shrink()):
+                uncut = base
                 continue
             wait = _wait_before_retry(ledger, failure, attempt)
             if wait is None:
@@ -105,6 +113,7 @@ def _attempt(ledger: Ledger, voice: Voice, forbid_tools: bool) -> Flow[Reply]:
     """Send once. Raises `_Failure`; the state is as before unless the provider took the request."""
     yield from ledger.tick()
     ledger.check_deadline()
+    ledger.admit_appended()
     before, began, dialect = ledger.state, ledger.now, ledger.dialect
     ledger.partial_text = ""
     parts = RequestParts(
@@ -133,14 +142,26 @@ def _attempt(ledger: Ledger, voice: Voice, forbid_tools: bool) -> Flow[Reply]:
                 yield Emit(TextDelta(reply.text, ledger.iteration))
         else:
             decoder = dialect.decoder()
+            size = 0
             try:
-                while chunk := (yield ReadChunk()):
+                while not decoder.is_done and (chunk := (yield ReadChunk())):
+                    size += len(chunk)
+                    if size > MAX_REPLY_BYTES:
+                        raise ProtocolFault(f"the reply is larger than {MAX_REPLY_BYTES} bytes")
                     for delta in decoder.feed(chunk):
                         shown = True
                         made = TextDelta if delta.kind == "text" else ReasoningDelta
                         yield Emit(made(delta.text, ledger.iteration))
                     yield from ledger.tick()
-                    ledger.check_deadline()
+                    if ledger.is_late and not _is_whole(decoder):
+                        _note_partial(ledger, decoder.partial_text)  # now: it belongs into the error
+                        raise ledger.deadline_error()
+                reply = decoder.finish()
+            except BackendError:
+                # A line that breaks after the reply has ended takes nothing with it.
+                if not _is_whole(decoder):
+                    _note_partial(ledger, decoder.partial_text)
+                    raise
                 reply = decoder.finish()
             except BaseException:
                 _note_partial(ledger, decoder.partial_text)
@@ -152,13 +173,23 @@ def _attempt(ledger: Ledger, voice: Voice, forbid_tools: bool) -> Flow[Reply]:
             # Nothing of a reply came (but a proxy's page, say), so nothing has been accepted.
             ledger.state = journal.not_accepted(ledger.state, before)
         raise _Failure(exc.fault, exc, shown=shown) from exc
+    except (TurnError, AssertionError):
+        raise  # an assertion is a test's word, not a provider's
+    except Exception as exc:
+        # A backend that fails in its own way: the turn keeps its state all the same.
+        fault = Fault(kind="unavailable", code=type(exc).__name__)
+        raise _Failure(fault, exc, shown=shown) from exc
     yield from ledger.tick()
     ms = round((ledger.now.monotonic - began.monotonic) * 1000)
-    reply = _take(ledger, reply, asked=asked, ms=ms)
-    if ledger.listening:
-        opened = ledger.state.open
-        yield Emit(ModelReplied(reply.usage, ledger.state.meta.messages + (opened.messages if opened else 0)))
-    return reply
+    return _take(ledger, reply, asked=asked, ms=ms)
+
+
+def _is_whole(decoder: StreamDecoder) -> bool:
+    try:
+        decoder.finish()
+    except ProtocolFault:
+        return False
+    return True
 
 
 def _pieces(ledger: Ledger) -> list[Any]:

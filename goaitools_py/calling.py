@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from . import journal
-from .errors import ToolFailedError
+from .errors import ToolFailedError, TurnError
 from .events import ToolFinished, ToolStarted
 from .flow import AwaitTool, CallTool, Emit, Flow, ToolDone
 from .ledger import Ledger
@@ -20,7 +20,7 @@ from .records import JournalCall
 from .tools import BadArguments, Tool, ToolContext
 from .values import replace
 
-__all__ = ["run_calls"]
+__all__ = ["refuse_calls", "run_calls"]
 
 MAX_CALLS_PER_REPLY: Final = 128
 """Calls of one reply that are run; a model that asks for more has lost its way."""
@@ -57,13 +57,21 @@ def run_calls(ledger: Ledger, tools: Mapping[str, Tool[..., Any]], *, allowed: i
     running: set[int] = set()
     aborted = False
     failure: BaseException | None = None
+    halted: TurnError | None = (
+        None  # a failed checkpoint or the deadline: what runs is waited for all the same
+    )
     while queue or running:
-        while queue and not aborted and _may_start(ledger, queue[0][1], len(running)):
-            yield from ledger.tick()
-            ledger.check_deadline()
-            index, tool, arguments = queue.pop(0)
-            yield from _start(ledger, index, tool, arguments)
-            running.add(index)
+        while queue and not aborted and halted is None and _may_start(ledger, queue[0][1], len(running)):
+            index, tool, arguments = queue[0]
+            try:
+                yield from ledger.tick()
+                ledger.check_deadline()
+                yield from _start(ledger, index, tool, arguments)
+            except TurnError as exc:
+                halted = exc
+            else:
+                del queue[0]
+                running.add(index)
         if not running:
             break
         done: ToolDone = yield AwaitTool()
@@ -78,16 +86,27 @@ def run_calls(ledger: Ledger, tools: Mapping[str, Tool[..., Any]], *, allowed: i
             started=done.started,
             seconds=done.seconds,
         )
-        yield from _done(ledger, done.index, call)
+        try:
+            yield from _done(ledger, done.index, call, checkpoint=halted is None)
+        except TurnError as exc:
+            halted = exc
         aborted = aborted or outcome.abort
         if outcome.abort or ledger.options.tool_errors == "raise":
             failure = failure or outcome.exception
+    if halted is not None:
+        raise ledger.refresh(halted)
     for index, *_ in (*queue, *over):
         yield from _done(ledger, index, journal.synthetic(_calls(ledger)[index], "not_run"))
     if failure is not None:
         what = "a tool ended the turn" if aborted else f"a tool raised {type(failure).__name__}"
         raise ledger.error(ToolFailedError, f"{what}; resume(err.state) tells the model") from failure
     return any_valid
+
+
+def refuse_calls(ledger: Ledger) -> Flow[None]:
+    """Flag every call of the journal `not_run`: they came although none was allowed."""
+    for index, call in enumerate(_calls(ledger)):
+        yield from _done(ledger, index, journal.synthetic(call, "not_run"))
 
 
 def _calls(ledger: Ledger) -> tuple[JournalCall, ...]:
@@ -106,6 +125,9 @@ def _bind(
         return tool, tool.bind(call.arguments, ledger.options.deps)
     except BadArguments as exc:
         return str(exc)
+    except Exception as exc:
+        # A schema that is computed, or a validator, may fail in its own way; the turn goes on.
+        return f"The arguments could not be checked ({type(exc).__name__})."
 
 
 def _may_start(ledger: Ledger, tool: Tool[..., Any], running: int) -> bool:
@@ -139,10 +161,11 @@ def _start(ledger: Ledger, index: int, tool: Tool[..., Any], arguments: dict[str
     yield CallTool(index=index, tool=tool, context=context, arguments=arguments, timeout=timeout)
 
 
-def _done(ledger: Ledger, index: int, call: JournalCall) -> Flow[None]:
+def _done(ledger: Ledger, index: int, call: JournalCall, *, checkpoint: bool = True) -> Flow[None]:
     """Write a result into the journal and the log, then tell the listeners."""
     ledger.state = journal.put_call(ledger.state, index, call)
     ledger.record(index, journal.tool_record(call, iteration=ledger.iteration))
     if ledger.listening:
         yield Emit(ToolFinished(call.id, call.name, ledger.iteration, call.flag, call.seconds))
-    yield from ledger.checkpoint()
+    if checkpoint:
+        yield from ledger.checkpoint()

@@ -6,7 +6,7 @@ Must never know: what happens inside a turn. Bodies that both colours need stand
 
 from __future__ import annotations
 
-import logging
+import inspect
 import os
 import time
 from abc import ABC, abstractmethod
@@ -20,7 +20,7 @@ from .backends.base import AsyncBackend, Backend, Dialect
 from .backends.by_name import backend_from_name
 from .blob import PLAIN, Codec
 from .compact import compact_blob
-from .edge import BlockingEdge
+from .edge import BlockingEdge, refuse_async_callback
 from .engine import Plan, TurnEngine
 from .events import Event, TextDelta
 from .flow import AsyncDriver, AsyncEdge, Driver
@@ -34,7 +34,6 @@ __all__ = ["AsyncChat", "AsyncTurn", "Chat", "State", "Turn"]
 
 State: TypeAlias = bytes | bytearray | memoryview | None
 
-_log = logging.getLogger("goaitools_py")
 _B = TypeVar("_B", Backend, AsyncBackend)
 
 
@@ -191,14 +190,32 @@ def _new_messages(options: Resolved) -> list[Message]:
     return messages
 
 
-def _notify(on_event: Callable[[Any], object] | None, event: Event) -> None:
-    """Tell an observer; what it raises is logged by class only, and the turn goes on."""
-    if on_event is None:
-        return
+def _log_observer(exc: Exception, event: Event) -> None:
+    """What an observer raises is logged, by class only, and the turn goes on."""
+    import logging  # not at the top: it is a tenth of what importing this package takes
+
+    log = logging.getLogger("goaitools_py")
+    log.warning("on_event raised %s for %s", type(exc).__name__, type(event).__name__)
+
+
+def _notify(on_event: Callable[[Any], object], event: Event) -> None:
     try:
-        on_event(event)
+        answer = on_event(event)
+        if inspect.isawaitable(answer):
+            if inspect.iscoroutine(answer):
+                answer.close()  # or Python warns that it was never awaited
+            raise TypeError("on_event returned an awaitable, and a Chat runs no event loop: use AsyncChat")
     except Exception as exc:
-        _log.warning("on_event raised %s for %s", type(exc).__name__, type(event).__name__)
+        _log_observer(exc, event)
+
+
+async def _notify_async(on_event: Callable[[Any], object], event: Event) -> None:
+    try:
+        answer = on_event(event)
+        if inspect.isawaitable(answer):
+            await answer
+    except Exception as exc:
+        _log_observer(exc, event)
 
 
 # --------------------------------------------------------------------------------------------- turns
@@ -209,7 +226,6 @@ class _Handle:
 
     _engine: TurnEngine
     _steps: Driver[ChatResult] | AsyncDriver[ChatResult]
-    _on_event: Callable[[Any], object] | None
 
     @property
     def state(self) -> bytes:
@@ -217,23 +233,31 @@ class _Handle:
         return self._engine.snapshot()
 
     def append(self, *messages: Message) -> None:
-        """Add messages to the running turn; its next model call sees them. RuntimeError after its end."""
+        """Add messages to the running turn, from any thread; its next model call sees them.
+
+        Raises RuntimeError after the turn's end: use `append_to_state` on its state.
+        """
+        if self._steps.done:
+            raise RuntimeError("the turn is over; use append_to_state on its state")
         self._engine.append(*(_message(message) for message in messages))
 
     def _finished(self) -> ChatResult:
-        result = self._steps.result
-        if result is None:
+        steps = self._steps
+        if steps.error is not None:
+            raise steps.error
+        if steps.result is None:
             raise RuntimeError("the turn was given up before its end; turn.state holds what there is")
-        return result
+        return steps.result
 
 
 class Turn(_Handle):
-    """A turn that runs as it is iterated.
+    """A turn that runs as it is iterated, by one reader at a time.
 
     ``with chat.start(state, user="…") as turn: for event in turn: …`` then ``turn.result()``.
     """
 
     def __init__(self, engine: TurnEngine, edge: BlockingEdge, on_event: Any = None) -> None:
+        refuse_async_callback("on_event", on_event)
         self._engine = engine
         self._steps: Driver[ChatResult] = Driver(engine.run(), edge)
         self._on_event = on_event
@@ -248,7 +272,8 @@ class Turn(_Handle):
 
     def __iter__(self) -> Iterator[Event]:
         while (event := self._steps.step()) is not None:
-            _notify(self._on_event, event)
+            if self._on_event is not None:
+                _notify(self._on_event, event)
             yield event
 
     def text_deltas(self) -> Iterator[str]:
@@ -258,13 +283,21 @@ class Turn(_Handle):
                 yield event.text
 
     def result(self) -> ChatResult:
-        """Run what is left of the turn and return its result."""
+        """Run what is left of the turn and return its result.
+
+        Raises what the turn raised, also when it is asked again; RuntimeError if it was given up.
+        """
         for _ in self:
             pass
         return self._finished()
 
     def cancel(self) -> None:
-        """Give the turn up where it stands; `state` stays valid. After its end: nothing happens."""
+        """Give the turn up where it stands; `state` stays valid. After its end: nothing happens.
+
+        Any thread may call this, such as that of a stop button: the reader's iteration then ends, at
+        once if it waits for more of a reply or for tools in worker threads, else when what it waits for
+        (the reply's beginning, a retry's pause, a tool of its own thread) is there.
+        """
         if not self._steps.done:
             self._steps.close()
 
@@ -287,7 +320,8 @@ class AsyncTurn(_Handle):
 
     async def __aiter__(self) -> AsyncIterator[Event]:
         while (event := await self._steps.step()) is not None:
-            _notify(self._on_event, event)
+            if self._on_event is not None:
+                await _notify_async(self._on_event, event)
             yield event
 
     async def text_deltas(self) -> AsyncIterator[str]:
@@ -297,13 +331,18 @@ class AsyncTurn(_Handle):
                 yield event.text
 
     async def result(self) -> ChatResult:
-        """Run what is left of the turn and return its result."""
+        """As `Turn.result`, awaited."""
         while (event := await self._steps.step()) is not None:
-            _notify(self._on_event, event)
+            if self._on_event is not None:
+                await _notify_async(self._on_event, event)
         return self._finished()
 
     async def cancel(self) -> None:
-        """Give the turn up where it stands; `state` stays valid. After its end: nothing happens."""
+        """Give the turn up where it stands; `state` stays valid. After its end: nothing happens.
+
+        Any task of the loop may call this: a reader in another task sees the end of its iteration, at
+        once, and the response and the running tools are closed when this returns.
+        """
         if not self._steps.done:
             await self._steps.aclose()
 

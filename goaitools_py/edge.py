@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextvars
 import inspect
+import math
 import queue
 import threading
 import time
@@ -22,14 +23,50 @@ from .flow import (
     Checkpoint,
     Clock,
     Effect,
+    Interrupted,
     Moment,
     ReadChunk,
     Sleep,
     ToolDone,
 )
-from .tools.call import run_call, timed_out
+from .tools.call import Outcome, run_call, timed_out
 
-__all__ = ["BlockingEdge"]
+__all__ = ["BlockingEdge", "refuse_async_callback"]
+
+
+def refuse_async_callback(name: str, callback: Callable[..., object] | None) -> None:
+    """Raise TypeError for an ``async def`` where nothing could await it."""
+    if inspect.iscoroutinefunction(callback) or inspect.iscoroutinefunction(
+        getattr(callback, "__call__", None)
+    ):
+        raise TypeError(f"{name} is async, and a Chat runs no event loop: use AsyncChat")
+
+
+class _Started:
+    """One started call. Its identity tells a late result from that of another call with the same index."""
+
+    __slots__ = ("began", "effect", "started")
+
+    def __init__(self, effect: CallTool) -> None:
+        self.effect = effect
+        self.started = time.time()
+        self.began = time.monotonic()
+
+    def done(self, outcome: Outcome) -> ToolDone:
+        return ToolDone(
+            index=self.effect.index,
+            outcome=outcome,
+            started=self.started,
+            seconds=time.monotonic() - self.began,
+        )
+
+    def run(self) -> ToolDone:
+        effect = self.effect
+        return self.done(run_call(effect.tool, effect.context, effect.arguments))
+
+    def times_out_at(self) -> float:
+        """On the monotonic clock; infinity without a limit."""
+        return math.inf if self.effect.timeout is None else self.began + self.effect.timeout
 
 
 class BlockingEdge:
@@ -42,17 +79,30 @@ class BlockingEdge:
         on_checkpoint: Callable[[bytes], object] | None = None,
         threads: bool = False,
     ) -> None:
+        refuse_async_callback("on_checkpoint", on_checkpoint)
         self._backend = backend
         self._on_checkpoint = on_checkpoint
         self._threads = threads
         self._exchange: Exchange | None = None
         self._inline: deque[CallTool] = deque()
-        self._finished: queue.SimpleQueue[ToolDone | BaseException] = queue.SimpleQueue()
-        self._running: dict[int, tuple[CallTool, float, float]] = {}
+        self._finished: queue.SimpleQueue[tuple[_Started, ToolDone | BaseException] | None]
+        self._finished = queue.SimpleQueue()
+        self._running: dict[_Started, None] = {}
 
     def perform(self, effect: Effect) -> Any:
         """Carry one effect out and return its answer."""
         return _PERFORM[type(effect)](self, effect)
+
+    def interrupt(self) -> None:
+        """From another thread: end the wait for a tool in a worker, and for more of an open response.
+
+        A provider that has not answered yet, a retry's pause and a tool in the turn's own thread go on:
+        nothing can end those safely.
+        """
+        self._finished.put(None)
+        interrupt = getattr(self._exchange, "interrupt", None)
+        if interrupt is not None:
+            interrupt()
 
     def close(self) -> None:
         """Close what is open. Threads that still run a tool are left to end by themselves."""
@@ -96,58 +146,41 @@ class BlockingEdge:
         if not threads:
             self._inline.append(effect)
             return
-        self._running[effect.index] = (effect, time.time(), time.monotonic())
+        call = _Started(effect)
+        self._running[call] = None
         run = contextvars.copy_context().run
         # Not a pool: a tool that hangs would hold one of its places, and the next would time out unstarted.
         # A daemon, so that it does not hold up the end of the process either.
-        threading.Thread(target=run, args=(self._run, effect), name="goaitools-tool", daemon=True).start()
+        threading.Thread(target=run, args=(self._run, call), name="goaitools-tool", daemon=True).start()
 
-    def _run(self, effect: CallTool) -> None:
+    def _run(self, call: _Started) -> None:
         try:
-            self._finished.put(self._timed(effect))
+            self._finished.put((call, call.run()))
         except BaseException as exc:
             # SystemExit and its like are no outcome of a tool: they end the turn, in the turn's thread.
-            self._finished.put(exc)
-
-    def _timed(self, effect: CallTool) -> ToolDone:
-        started, began = time.time(), time.monotonic()
-        outcome = run_call(effect.tool, effect.context, effect.arguments)
-        return ToolDone(
-            index=effect.index, outcome=outcome, started=started, seconds=time.monotonic() - began
-        )
+            self._finished.put((call, exc))
 
     def _await_tool(self, _: AwaitTool) -> ToolDone:
         if self._inline:
-            return self._timed(self._inline.popleft())
+            return _Started(self._inline.popleft()).run()
         while True:
-            index, wait = self._next_timeout()
+            first = min(self._running, key=_Started.times_out_at)
+            limit = first.times_out_at()
+            wait = None if limit == math.inf else max(0.0, limit - time.monotonic())
             try:
-                done = self._finished.get(timeout=wait)
+                finished = self._finished.get(timeout=wait)
             except queue.Empty:
-                effect, started, began = self._running.pop(index)
-                return ToolDone(
-                    index=index,
-                    outcome=timed_out(effect.context, effect.timeout),
-                    started=started,
-                    seconds=time.monotonic() - began,
-                )
+                del self._running[first]
+                return first.done(timed_out(first.effect.context, first.effect.timeout))
+            if finished is None:
+                raise Interrupted
+            call, done = finished
+            if call not in self._running:
+                continue  # it had timed out, and the model was told so
+            del self._running[call]
             if isinstance(done, BaseException):
                 raise done
-            if self._running.pop(done.index, None) is not None:
-                return done
-
-    def _next_timeout(self) -> tuple[int, float | None]:
-        """The running call whose time is up first, and the seconds until then (None: no limit)."""
-        now = time.monotonic()
-        limited = [
-            (began + effect.timeout - now, index)
-            for index, (effect, _, began) in self._running.items()
-            if effect.timeout is not None
-        ]
-        if not limited:
-            return -1, None
-        left, index = min(limited)
-        return index, max(0.0, left)
+            return done
 
 
 # Functions rather than an instance's bound methods: those would tie a knot that only the collector undoes.

@@ -16,7 +16,7 @@ in the turn's books (`ledger`).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -24,7 +24,7 @@ from . import inbox, journal, shrink
 from .asking import Voice, ask
 from .backends.base import Reply, ToolSpec
 from .backends.capabilities import capabilities
-from .calling import run_calls
+from .calling import refuse_calls, run_calls
 from .errors import (
     BudgetExceededError,
     LimitExceededError,
@@ -36,7 +36,7 @@ from .errors import (
     StateSizeError,
     StateTooLargeError,
 )
-from .events import StateDiscarded, TurnCompleted, TurnStarted
+from .events import ContextWarning, ModelReplied, StateDiscarded, TurnCompleted, TurnStarted
 from .flow import Emit, Flow
 from .ledger import Ledger, Plan
 from .messages import Message
@@ -49,6 +49,9 @@ from .values import replace
 __all__ = ["Plan", "TurnEngine"]
 
 INVALID_REPLIES_IN_A_ROW: Final = 3
+APPROACHING: Final = 0.7
+AT_LIMIT: Final = 0.9
+"""Parts of the model's context window from which on a `ContextWarning` is told to the listeners."""
 
 _STICKY: Final = frozenset(
     {"reasoning_effort", "thinking_budget_tokens", "max_output_tokens", "temperature", "top_p", "seed"}
@@ -70,6 +73,7 @@ class TurnEngine:
     def run(self) -> Flow[ChatResult]:
         """The turn's flow: yields effects, returns the result, raises typed errors."""
         ledger = self._ledger
+        self._plan.codec.check(ledger.options.binding)
         yield from ledger.tick()
         if ledger.options.timeout is not None:
             ledger.deadline = ledger.now.monotonic + ledger.options.timeout
@@ -95,7 +99,7 @@ class TurnEngine:
         """
         if self._result is not None:
             raise RuntimeError("the turn is over; use append_to_state on its result's state")
-        self._ledger.state = inbox.admit(self._ledger.state, messages, self._plan.dialect)
+        self._ledger.append(messages)
 
     # ----------------------------------------------------------------------------------- the beginning
 
@@ -128,11 +132,12 @@ class TurnEngine:
             )
         ledger.begin(state, closed_a_turn=left_open)
         messages = list(plan.messages)
+        is_news = inbox.admit(state, messages, dialect).inbox
+        if not is_news and state.open is None:
+            raise ValueError(_nothing_to_do(resume=plan.resume, left_open=left_open))
         if ledger.options.context is not None:
             state, messages = inbox.with_new_context(state, messages, ledger.options.context)
         state = inbox.admit(state, messages, dialect)
-        if not state.inbox and state.open is None:
-            raise ValueError(_nothing_to_do(resume=plan.resume, left_open=left_open))
         voice = self._voice(state.meta)
         ledger.state = replace(state, meta=self._marked(state.meta, voice))
         return voice
@@ -140,7 +145,8 @@ class TurnEngine:
     def _voice(self, meta: Meta) -> Voice:
         """Settings, preamble and tools as they go on the wire."""
         plan, options = self._plan, self._ledger.options
-        given = {**meta.sticky, **options.settings} if options.sticky_settings else options.settings
+        kept = {name: value for name, value in meta.sticky.items() if name in _STICKY}
+        given = {**kept, **options.settings} if options.sticky_settings else options.settings
         settings = {name: value for name, value in given.items() if value is not None}
         model = settings.pop("model", None) or plan.model
         if not model:
@@ -200,14 +206,28 @@ class TurnEngine:
             and state.meta.messages + len(state.inbox) < limits.max_entries
         ):
             return
-        while True:
+        problem = yield from self._fit("in_progress")
+        if isinstance(problem, StateTooLargeError):
+            raise ledger.error(StateSizeError, f"{problem}; nothing was sent", drop_input=True) from problem
+
+    def _fit(self, status: str) -> Flow[bytes | StateTooLargeError]:
+        """The state as a blob within the soft limits, after one cut if need be.
+
+        If a cut does not help either, everything is as it was, and the answer is what is wrong.
+        """
+        ledger = self._ledger
+        base = ledger.base()
+        try:
+            return ledger.encode(status)
+        except StateTooLargeError as exc:
+            problem = exc
+        if (yield from shrink.emergency_cut(ledger, f"beyond {problem.limit_name}={problem.limit}")):
             try:
-                ledger.encode("in_progress")
-                return
+                return ledger.encode(status)
             except StateTooLargeError as exc:
-                reason = f"the state is beyond {exc.limit_name}={exc.limit}"
-                if not (yield from shrink.emergency_cut(ledger, reason)):
-                    raise ledger.error(StateSizeError, f"{exc}; nothing was sent", drop_input=True) from exc
+                problem = exc
+                ledger.go_back(base)
+        return problem
 
     # ------------------------------------------------------------------------------------- the exchanges
 
@@ -227,10 +247,14 @@ class TurnEngine:
             )
             opened = ledger.state.open
             if opened is None or not opened.calls:
-                return reply, _status(reply, limited=limit is not None)
+                # Closed before anybody can look: a complete answer is never asked for again.
+                status = self._close(voice, _status(reply, limited=limit is not None))
+                yield from self._tell_reply(reply)
+                return reply, status
+            yield from self._tell_reply(reply)
             if limit is not None:
-                ledger.state = journal.refuse_calls(ledger.state, "not_run")
-                return reply, "limited"
+                yield from refuse_calls(ledger)
+                return reply, self._close(voice, "limited")
             yield from ledger.checkpoint()
             valid = yield from run_calls(ledger, self._tools, allowed=self._calls_left())
             invalid_in_a_row = 0 if valid else invalid_in_a_row + 1
@@ -240,6 +264,25 @@ class TurnEngine:
                 ledger.warn(code, limit)
                 if ledger.options.on_limit == "raise":
                     raise ledger.error(LimitExceededError, f"{limit}; resume(err.state) goes on")
+
+    def _tell_reply(self, reply: Reply) -> Flow[None]:
+        if self._ledger.listening:
+            state = self._ledger.state
+            count = state.meta.messages + (state.open.messages if state.open is not None else 0)
+            yield Emit(ModelReplied(reply.usage, count))
+
+    def _close(self, voice: Voice, status: Status) -> Status:
+        """Make the open turn a part of the history, with what is recorded of it."""
+        ledger = self._ledger
+        facts: dict[str, Any] = {}
+        if status != "complete":
+            facts["status"] = status
+        if settings := {k: v for k, v in voice.settings.items() if k not in _NOT_STORED}:
+            facts["settings"] = settings
+        if ledger.options.metadata:
+            facts["metadata"] = dict(ledger.options.metadata)
+        ledger.state = journal.close_turn(ledger.state, self._plan.dialect, facts=facts)
+        return status
 
     def _limit_reached(self, invalid_in_a_row: int) -> tuple[WarningCode, str] | None:
         ledger, options = self._ledger, self._ledger.options
@@ -264,18 +307,14 @@ class TurnEngine:
     # ------------------------------------------------------------------------------------------ the end
 
     def _finish(self, voice: Voice, reply: Reply, status: Status) -> Flow[ChatResult]:
-        """Close the turn, compact, encode. A paid reply is always encoded."""
+        """Compact and encode. A paid reply is always encoded."""
         ledger = self._ledger
-        facts: dict[str, Any] = {}
-        if status != "complete":
-            facts["status"] = status
-        if settings := {k: v for k, v in voice.settings.items() if k not in _NOT_STORED}:
-            facts["settings"] = settings
-        if ledger.options.metadata:
-            facts["metadata"] = dict(ledger.options.metadata)
-        ledger.state = journal.close_turn(ledger.state, self._plan.dialect, facts=facts)
         yield from shrink.compact(ledger)
-        blob = yield from self._encode()
+        blob = yield from self._fit("complete")
+        if isinstance(blob, StateTooLargeError):
+            raise ledger.error(
+                StateSizeError, f"{blob}; the reply is in err.text, the whole turn in err.state"
+            ) from blob
         meta = ledger.state.meta
         window = self._plan.context_window or capabilities(voice.model).context_window
         self._result = ChatResult(
@@ -296,20 +335,10 @@ class TurnEngine:
             request_ids=tuple(ledger.request_ids),
         )
         if ledger.listening:
+            if window and (level := _context_level(meta.tokens / window)):
+                yield Emit(ContextWarning(level, meta.tokens, window))
             yield Emit(TurnCompleted(self._result))
         return self._result
-
-    def _encode(self) -> Flow[bytes]:
-        ledger = self._ledger
-        while True:
-            try:
-                return ledger.encode("complete")
-            except StateTooLargeError as exc:
-                reason = f"the state is beyond {exc.limit_name}={exc.limit}"
-                if not (yield from shrink.emergency_cut(ledger, reason)):
-                    raise ledger.error(
-                        StateSizeError, f"{exc}; the reply is in err.text, the whole turn in err.state"
-                    ) from exc
 
 
 def _nothing_to_do(*, resume: bool, left_open: bool) -> str:
@@ -326,6 +355,12 @@ def _status(reply: Reply, *, limited: bool) -> Status:
     if reply.stop == "refusal":
         return "refused"
     return "limited" if limited else "complete"
+
+
+def _context_level(fraction: float) -> Literal["approaching", "at_limit"] | None:
+    if fraction >= AT_LIMIT:
+        return "at_limit"
+    return "approaching" if fraction >= APPROACHING else None
 
 
 _CHANGES: Final[Mapping[str, tuple[WarningCode, str]]] = {

@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .messages import Message, ToolRecord, Usage
+    from .result import TurnWarning
 
 __all__ = [
     "AbortTurn",
@@ -141,6 +142,9 @@ class TurnError(GoAIToolsError):
         tool_log: Every tool call of this turn with its result.
         retryable: True if the same call may succeed later.
         retry_after: Seconds the provider asked to wait, or None.
+        warnings: What a result would have carried as its warnings.
+        discarded: Set if the given state could not be read: its bytes are in ``discarded.blob``, and `state`
+            is that of a fresh conversation.
         status_code: The provider's HTTP status, or None.
         request_id: The provider's request id, or None.
     """
@@ -157,6 +161,8 @@ class TurnError(GoAIToolsError):
         tool_log: tuple[ToolRecord, ...] = (),
         retryable: bool = False,
         retry_after: float | None = None,
+        warnings: tuple[TurnWarning, ...] = (),
+        discarded: StateError | None = None,
         status_code: int | None = None,
         request_id: str | None = None,
     ) -> None:
@@ -173,6 +179,8 @@ class TurnError(GoAIToolsError):
         self.tool_log = tool_log
         self.retryable = retryable
         self.retry_after = retry_after
+        self.warnings = warnings
+        self.discarded = discarded
         self.status_code = status_code
         self.request_id = request_id
 

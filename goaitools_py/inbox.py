@@ -14,7 +14,7 @@ from .backends.base import Dialect
 from .messages import Message
 from .reading import read_entries
 from .records import InboxItem, digest8
-from .render import with_context
+from .render import ContextText, with_context
 from .state import ConversationState
 from .values import replace
 
@@ -99,6 +99,12 @@ def inbox_messages(state: ConversationState, dialect: Dialect) -> tuple[Message,
     return tuple(found)
 
 
+def _bare(message: Message) -> Message:
+    """The message without the context that an earlier try put in front of it."""
+    parts = message.parts
+    return replace(message, parts=parts[1:]) if isinstance(parts[0], ContextText) else message
+
+
 def with_new_context(
     state: ConversationState, messages: Sequence[Message], context: str
 ) -> tuple[ConversationState, list[Message]]:
@@ -114,5 +120,5 @@ def with_new_context(
     if carrier is None:
         found.append(with_context(Message(role="user"), context))
     else:
-        found[carrier] = with_context(found[carrier], context)
+        found[carrier] = with_context(_bare(found[carrier]), context)
     return replace(state, meta=msgspec.structs.replace(state.meta, context=mark)), found

@@ -209,12 +209,17 @@ def close_turn(
     if turn.partial:
         known["interrupted"] = turn.partial
     record = TurnRecord(at=turn.at, messages=turn.messages, iterations=iterations, facts=known)
+    tokens = state.meta.tokens
+    if not any(iteration.usage.input_tokens for iteration in iterations):
+        # A server that does not count: what was added is estimated, four bytes to the token.
+        tokens += sum(len(entry) for entry in turn.entries) // 4
     closed = with_turn(replace(state, open=None), turn.entries, record)
     meta = msgspec.structs.replace(
         state.meta,
         messages=state.meta.messages + turn.messages,
         turns=state.meta.turns + (1 if turn.entries else 0),
         processed=state.meta.processed + 1,
+        tokens=tokens,
     )
     return replace(closed, meta=meta)
 

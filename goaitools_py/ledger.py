@@ -6,8 +6,9 @@ Must never know: in which order a turn does things.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
@@ -31,9 +32,12 @@ from .result import CompactionReport, TurnWarning, WarningCode
 from .state import ConversationState, dump_state, hard_limits, soft_limits
 from .values import Value, replace
 
-__all__ = ["Ledger", "Plan"]
+__all__ = ["Base", "Ledger", "Plan"]
 
 _E = TypeVar("_E", bound=TurnError)
+Base: TypeAlias = tuple[
+    ConversationState | None, ConversationState | None, bool, CompactionReport | None, int
+]
 
 
 class Plan(Value, frozen=True, kw_only=True):
@@ -77,6 +81,8 @@ class Ledger:
         self.report: CompactionReport | None = None
         self.discarded: StateError | None = None
         self.cut_for_context = False
+        self._lock = threading.Lock()
+        self._appended: list[Message] = []
         self._records: dict[tuple[int, int], ToolRecord] = {}
         self._state: ConversationState | None = None
         self._without_input: ConversationState | None = None
@@ -113,9 +119,32 @@ class Ledger:
         self._without_input = inbox.without_inbox(state)
         self._blob_is_that = False
 
+    def append(self, messages: Sequence[Message]) -> None:
+        """Take messages in from any thread; they enter the inbox before the next request."""
+        self.dialect.entries(messages)  # what cannot be said is refused here, where its author stands
+        with self._lock:
+            self._appended.extend(messages)
+
+    def admit_appended(self) -> None:
+        """Let what was appended meanwhile enter the inbox."""
+        if self._appended:
+            with self._lock:
+                self.state = inbox.admit(self.state, self._appended, self.dialect)
+                self._appended = []
+
+    def base(self) -> Base:
+        """Where the turn stands, to `go_back` to."""
+        return self._state, self._without_input, self._blob_is_that, self.report, len(self.warnings)
+
+    def go_back(self, base: Base) -> None:
+        """Undo every change since `base` was taken."""
+        self._state, self._without_input, self._blob_is_that, self.report, warnings = base
+        del self.warnings[warnings:]
+
     def encode(self, status: str, *, limits: BlobLimits | None = None) -> bytes:
         """The state as a blob, one revision after the given one. Soft limits unless others are named."""
-        plan, state = self.plan, self.state
+        with self._lock:
+            plan, state = self.plan, inbox.admit(self.state, self._appended, self.dialect)
         meta = msgspec.structs.replace(
             state.meta,
             rev=state.meta.rev + 1,
@@ -219,6 +248,8 @@ class Ledger:
         `drop_input` takes out of the state what no model has accepted, and hands it back as
         `pending_input`: so a poisonous message cannot wedge the conversation.
         """
+        if self._state is not None:
+            self.admit_appended()
         pending = self._drop_input() if drop_input else ()
         if self._blob_is_that and self.state is self._without_input:
             blob = self.plan.blob
@@ -236,8 +267,16 @@ class Ledger:
             partial_text=self.partial_text,
             usage=self.usage,
             tool_log=self.tool_log,
+            warnings=tuple(self.warnings),
+            discarded=self.discarded,
             **known,
         )
+
+    def refresh(self, error: _E) -> _E:
+        """The error with what has happened since it was made."""
+        later = self.error(TurnError, "")
+        error.state, error.tool_log = later.state, later.tool_log
+        return error
 
     def reject_results(self) -> None:
         """The provider refused the last exchange's results: flagged errors take their place."""

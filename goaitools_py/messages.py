@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import base64
 import json
-import mimetypes
-from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from .values import Value
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = [
     "Audio",
@@ -32,6 +33,9 @@ __all__ = [
     "system",
     "user",
 ]
+
+MAX_TOPIC_CHARACTERS = 256
+"""The longest topic of an event: a name, not the news."""
 
 Role = Literal["system", "user", "assistant", "tool"]
 ResultFlag = Literal["ok", "not_run", "unknown", "cancelled", "error", "denied"]
@@ -60,10 +64,17 @@ class _Media(Value, frozen=True, kw_only=True):
         return base64.b64encode(self.data or b"").decode("ascii")
 
 
+def _media_type(name: str, fallback: str) -> str:
+    import mimetypes  # here, like pathlib below: most programs send text only
+
+    return mimetypes.guess_type(name)[0] or fallback
+
+
 def _from_path(path: str | Path, fallback: str) -> dict[str, Any]:
+    from pathlib import Path
+
     path = Path(path)
-    media_type = mimetypes.guess_type(path.name)[0] or fallback
-    return {"data": path.read_bytes(), "media_type": media_type, "name": path.name}
+    return {"data": path.read_bytes(), "media_type": _media_type(path.name, fallback), "name": path.name}
 
 
 class Image(_Media, frozen=True, kw_only=True):
@@ -84,7 +95,7 @@ class Image(_Media, frozen=True, kw_only=True):
     @classmethod
     def from_url(cls, url: str, *, detail: str | None = None) -> Image:
         """Name a picture that the provider fetches itself."""
-        return cls(url=url, media_type=mimetypes.guess_type(url)[0] or "image/png", detail=detail)
+        return cls(url=url, media_type=_media_type(url, "image/png"), detail=detail)
 
 
 class Document(_Media, frozen=True, kw_only=True):
@@ -105,7 +116,7 @@ class Document(_Media, frozen=True, kw_only=True):
     @classmethod
     def from_url(cls, url: str, *, name: str | None = None) -> Document:
         """Name a document that the provider fetches itself, where its wire can."""
-        return cls(url=url, media_type=mimetypes.guess_type(url)[0] or "application/pdf", name=name)
+        return cls(url=url, media_type=_media_type(url, "application/pdf"), name=name)
 
 
 class Audio(_Media, frozen=True, kw_only=True):
@@ -124,7 +135,7 @@ class Audio(_Media, frozen=True, kw_only=True):
     @classmethod
     def from_url(cls, url: str) -> Audio:
         """Name a sound clip by URL, where the provider's wire can fetch it."""
-        return cls(url=url, media_type=mimetypes.guess_type(url)[0] or "audio/wav")
+        return cls(url=url, media_type=_media_type(url, "audio/wav"))
 
 
 Part: TypeAlias = Text | Image | Document | Audio
@@ -267,7 +278,18 @@ def event(text: str, *, topic: str | None = None, id: str | None = None) -> Mess
         text: What happened, in words.
         topic: A newer event of the same topic replaces an older one that no model has seen yet.
         id: An event whose id is already waiting or was seen recently is dropped.
+
+    Raises:
+        TypeError: `topic` or `id` is not text.
+        ValueError: There is no text, or the topic has more than 256 characters.
     """
+    for name, value in (("topic", topic), ("id", id)):
+        if value is not None and not isinstance(value, str):
+            raise TypeError(f"an event's {name} must be str, not {type(value).__name__}; pass {name}=str(…)")
+    if topic is not None and len(topic) > MAX_TOPIC_CHARACTERS:
+        raise ValueError(
+            f"an event's topic must have at most {MAX_TOPIC_CHARACTERS} characters, got {len(topic)}"
+        )
     return Message(role="user", parts=_parts((text,)), is_event=True, topic=topic, event_id=id)
 
 

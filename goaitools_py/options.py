@@ -1,13 +1,17 @@
 """What a caller may ask of a turn: options, model settings, limits, and how they are merged.
 
-Owns: the frozen option values, their defaults and precedence. Must never know: how a turn runs.
+Owns: the frozen option values, their checks, defaults and precedence. Must never know: how a turn runs.
+
+A value that no turn could use is refused before anything is called; the text names its type, never
+its content.
 """
 
 from __future__ import annotations
 
-import difflib
+import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Literal, TypeVar
+from contextlib import suppress
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from .messages import Message, Part
 from .values import Value, field
@@ -32,15 +36,170 @@ class Unset:
 UNSET: Final = Unset()
 
 
+# ---------------------------------------------------------------------------- what a value has to be
+
+_Check: TypeAlias = Callable[[str, Any], None]
+"""Raises TypeError or ValueError if the option of this name cannot have this value."""
+
+MAX_ID_CHARACTERS: Final = 256
+"""The longest `conversation_id` and model name: a state keeps them."""
+
+MAX_SECONDS: Final = 2_147_483
+"""The longest timeout, almost 25 days: a socket counts milliseconds in 31 bits."""
+
+
+def _not(name: str, value: Any, expected: str) -> TypeError:
+    return TypeError(f"{name} must be {expected}, not {'None' if value is None else type(value).__name__}")
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, float) or _is_whole(value)
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, (str, bytes, bytearray, memoryview))
+
+
+def _is_utf8(text: str) -> bool:
+    with suppress(UnicodeEncodeError):  # it holds the text: nothing must be raised while it is handled
+        text.encode()
+        return True
+    return False
+
+
+def _text(name: str, value: Any) -> None:
+    if not isinstance(value, str):
+        raise _not(name, value, "str")
+
+
+def _kept_text(name: str, value: Any) -> None:
+    if not isinstance(value, str):
+        raise _not(name, value, f"str; pass {name}=str(…)")
+    if len(value) > MAX_ID_CHARACTERS:
+        raise ValueError(f"{name} must have at most {MAX_ID_CHARACTERS} characters, got {len(value)}")
+    _encodable(name, value)
+
+
+def _encodable(name: str, text: str) -> None:
+    if not _is_utf8(text):
+        raise ValueError(f"{name} holds a lone surrogate, which UTF-8 cannot write; put U+FFFD in its place")
+
+
+def _texts(name: str, value: Any) -> None:
+    if not isinstance(value, str) and not _is_list(value):
+        raise _not(name, value, "str or a list of str")
+    for item in value:
+        if not isinstance(item, str):
+            raise _not(f"each item of {name}", item, "str")
+
+
+def _text_map(name: str, value: Any) -> None:
+    if not isinstance(value, Mapping):
+        raise _not(name, value, "a dict that maps text to text")
+    for text in (*value.keys(), *value.values()):
+        if not isinstance(text, str):
+            raise _not(f"each key and value of {name}", text, "str")
+        _encodable(name, text)
+
+
+def _headers(name: str, value: Any) -> None:
+    _text_map(name, value)
+    if not all(text.isascii() and text.isprintable() for text in (*value.keys(), *value.values())):
+        raise ValueError(f"{name} must hold printable ASCII, as HTTP headers do; encode what is not")
+
+
+def _mapping(name: str, value: Any) -> None:
+    if not isinstance(value, Mapping):
+        raise _not(name, value, "a dict")
+
+
+def _flag(name: str, value: Any) -> None:
+    if not isinstance(value, bool):
+        raise _not(name, value, "True or False")
+
+
+def _whole(name: str, value: Any) -> None:
+    if not _is_whole(value):
+        raise _not(name, value, "an int")
+
+
+def _positive(name: str, value: Any) -> None:
+    if not _is_whole(value):
+        raise _not(name, value, "a positive int")
+    if value < 1:
+        raise ValueError(f"{name} must be a positive int, got {value}")
+
+
+def _finite(name: str, value: Any) -> None:
+    if not _is_number(value):
+        raise _not(name, value, "a number")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{name} must be a finite number, got {value}; leave it out for the default")
+
+
+def _seconds(name: str, value: Any) -> None:
+    if not _is_number(value):
+        raise _not(name, value, "a positive number of seconds, or None for no limit")
+    if not value > 0:  # NaN is not greater than anything
+        raise ValueError(f"{name} must be a positive number of seconds, got {value}; pass None for no limit")
+    if value > MAX_SECONDS:
+        raise ValueError(f"{name} must be at most {MAX_SECONDS} seconds; pass None for no limit")
+
+
+def _list(name: str, value: Any) -> None:
+    if not _is_list(value):
+        raise _not(name, value, f"a list or tuple; pass {name}=[…]")
+
+
+def _callback(name: str, value: Any) -> None:
+    if not callable(value):
+        raise _not(name, value, "a function of one argument, or None")
+
+
+def _compactor(name: str, value: Any) -> None:
+    if isinstance(value, type) or not callable(getattr(value, "plan", None)):
+        raise _not(name, value, "a compactor; wrap a trigger and a strategy: Compactor(trigger, strategy)")
+
+
+def _or_none(check: _Check) -> _Check:
+    def check_unless_none(name: str, value: Any) -> None:
+        if value is not None:
+            check(name, value)
+
+    return check_unless_none
+
+
+def _one_of(*choices: str | None) -> _Check:
+    expected = ", ".join(map(repr, choices))
+
+    def check(name: str, value: Any) -> None:
+        if value not in choices:
+            found = repr(value[:20]) if isinstance(value, str) else type(value).__name__
+            raise ValueError(f"{name} must be one of {expected}; got {found}")
+
+    return check
+
+
+# ------------------------------------------------------------------------------------- the values
+
+
 class ModelSettings(Value, frozen=True, kw_only=True):
     """How the model is asked to answer. Not given: left to the provider. None: switched off again.
 
     `max_output_tokens` and `thinking_budget_tokens` count tokens. `tool_choice` is "auto", "none",
     "required" or a tool's name and holds for the first model call of a turn. `extra_body` and
     `extra_headers` are merged into the request as they are and never stored.
+
+    Raises:
+        TypeError: A value is of a type that no wire takes.
+        ValueError: A number that JSON lacks, a header that HTTP lacks, or a model name of no use.
     """
 
-    unshown = frozenset({"extra_body", "extra_headers"})
+    unshown = frozenset({"stop", "prompt_cache_key", "extra_body", "extra_headers"})
 
     model: str | Unset | None = UNSET
     max_output_tokens: int | Unset | None = UNSET
@@ -56,20 +215,50 @@ class ModelSettings(Value, frozen=True, kw_only=True):
     extra_body: Mapping[str, Any] | Unset | None = UNSET
     extra_headers: Mapping[str, str] | Unset | None = UNSET
 
+    def __post_init__(self) -> None:
+        for name, value in self.given().items():
+            if value is not None:
+                _SETTING_CHECKS[name](name, value)
+
     def given(self) -> dict[str, Any]:
         """The settings that were given, None included."""
         return {name: value for name in SETTING_NAMES if (value := getattr(self, name)) is not UNSET}
 
 
 SETTING_NAMES: Final = ModelSettings.__struct_fields__
+_SETTING_CHECKS: Final[Mapping[str, _Check]] = {
+    "model": _kept_text,
+    "max_output_tokens": _whole,
+    "temperature": _finite,
+    "top_p": _finite,
+    "reasoning_effort": _text,
+    "thinking_budget_tokens": _whole,
+    "stop": _texts,
+    "seed": _whole,
+    "parallel_tool_calls": _flag,
+    "tool_choice": _text,
+    "prompt_cache_key": _text,
+    "extra_body": _mapping,
+    "extra_headers": _headers,
+}
 
 
 class Limits(Value, frozen=True, kw_only=True):
-    """Ceilings for one turn and for the conversation's whole life. Tokens are input plus output."""
+    """Ceilings for one turn and for the conversation's whole life. Tokens are input plus output.
+
+    Raises:
+        TypeError: A ceiling is neither an int nor None.
+        ValueError: A ceiling is below 1.
+    """
 
     max_tool_calls: int | None = None
     max_tokens: int | None = None
     conversation_max_tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            if (value := getattr(self, name)) is not None:
+                _positive(name, value)
 
 
 class ChatOptions(Value, frozen=True, kw_only=True):
@@ -97,7 +286,7 @@ class ChatOptions(Value, frozen=True, kw_only=True):
         tool_concurrency: How many tools run at the same time, where they run in threads or tasks.
         tool_threads: True: sync tools run in worker threads. Default: False on Chat, True on AsyncChat.
         tool_errors: "to_model" tells the model; "raise" ends the turn after the other tools have run.
-        conversation_id: Part of every idempotency key; fixed at the first turn.
+        conversation_id: Part of every idempotency key; kept with the state until another one is given.
         on_event: Called with every event; what it raises is logged, never propagated.
         on_checkpoint: Called with a resumable blob after each reply and around each tool.
         on_bad_state: "fresh", "raise" or None (damaged or foreign: fresh; newer or unauthentic: raise).
@@ -196,6 +385,8 @@ _LATER: Final = frozenset({"turn_id", "on_pending", "output_type"})
 def _unknown(name: str) -> str:
     if name in _LATER:
         return f"the option {name!r} comes with a later release; this one does not have it"
+    import difflib  # only a mistake needs it
+
     close = difflib.get_close_matches(name, OPTION_NAMES + SETTING_NAMES, n=1)
     if name in SETTING_NAMES:
         return f"unknown option {name!r}: it is a model setting; pass settings=ModelSettings({name}=…)"
@@ -203,36 +394,61 @@ def _unknown(name: str) -> str:
     return f"unknown option {name!r}{hint}"
 
 
-def _settings(value: Any) -> dict[str, Any]:
+def _is_settings(name: str, value: Any) -> None:
     if not isinstance(value, ModelSettings):
-        raise TypeError(f"settings must be ModelSettings, not {type(value).__name__}")
-    return value.given()
+        raise _not(name, value, "ModelSettings; pass ModelSettings(temperature=…)")
 
 
-_POSITIVE = ("max_iterations", "tool_concurrency", "timeout", "tool_timeout")
-_CHOICES: Final[dict[str, tuple[Any, ...]]] = {
-    "on_limit": ("answer", "raise"),
-    "tool_errors": ("to_model", "raise"),
-    "on_bad_state": ("fresh", "raise", None),
+def _is_limits(name: str, value: Any) -> None:
+    if not isinstance(value, Limits):
+        raise _not(name, value, "Limits; pass Limits(max_tool_calls=…)")
+
+
+def _settings(value: Any) -> dict[str, Any]:
+    _is_settings("settings", value)
+    given: dict[str, Any] = value.given()
+    return given
+
+
+_CHECKS: Final[Mapping[str, _Check]] = {
+    "messages": _or_none(_list),
+    "system": _or_none(_text),
+    "context": _or_none(_text),
+    "tools": _or_none(_list),
+    "settings": _or_none(_is_settings),
+    "sticky_settings": _flag,
+    "compactor": _or_none(_compactor),
+    "max_iterations": _positive,
+    "limits": _or_none(_is_limits),
+    "on_limit": _one_of("answer", "raise"),
+    "timeout": _or_none(_seconds),
+    "tool_timeout": _or_none(_seconds),
+    "tool_concurrency": _positive,
+    "tool_threads": _flag,
+    "tool_errors": _one_of("to_model", "raise"),
+    "conversation_id": _or_none(_kept_text),
+    "on_event": _or_none(_callback),
+    "on_checkpoint": _or_none(_callback),
+    "on_bad_state": _one_of("fresh", "raise", None),
+    "metadata": _or_none(_text_map),
 }
+"""`user` is checked where it becomes a message; `deps` and `binding` may be anything."""
 
 
 def check_options(given: Mapping[str, Any]) -> None:
-    """Refuse values that no turn could use, before anything is called."""
-    for name in _POSITIVE:
-        value = given.get(name)
-        if value is not None and not (isinstance(value, (int, float)) and value > 0):
-            raise ValueError(f"{name} must be a positive number, got {value!r}")
-    metadata = given.get("metadata")
-    if metadata is not None and not (
-        isinstance(metadata, Mapping)
-        and all(isinstance(key, str) and isinstance(value, str) for key, value in metadata.items())
-    ):
-        raise TypeError("metadata must map text to text; it is stored with the turn")
-    for name, choices in _CHOICES.items():
-        if name in given and given[name] not in choices:
-            expected = ", ".join(repr(choice) for choice in choices)
-            raise ValueError(f"{name} must be one of {expected}; got {given[name]!r}")
+    """Refuse values that no turn could use, before anything is called.
+
+    Args:
+        given: The options that were given, by name; nothing is spent on the others.
+
+    Raises:
+        TypeError: A value is of the wrong type.
+        ValueError: A value of the right type that cannot be meant: not finite, too long, no such choice.
+    """
+    for name, value in given.items():
+        check = _CHECKS.get(name)
+        if check is not None:
+            check(name, value)
 
 
 def check_defaults(given: Mapping[str, Any]) -> None:

@@ -7,6 +7,7 @@ Must never know: why somebody reads.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 
 from . import rawjson
 from .backends.base import Dialect
@@ -21,15 +22,13 @@ _UNREADABLE = "an entry of the state is not JSON that a provider could have writ
 
 def read_entries(dialect: Dialect, entries: Iterable[bytes]) -> tuple[Message, ...]:
     """The entries as messages. Raises `StateInvalidError` for one that cannot be read."""
-    try:
+    with suppress(ValueError):  # it may quote the entry: nothing must be raised while it is handled
         return tuple(message for entry in entries for message in dialect.view(entry))
-    except RawJSONError as exc:
-        raise StateInvalidError(_UNREADABLE) from exc
+    raise StateInvalidError(_UNREADABLE)
 
 
 def parse_entries(entries: Iterable[bytes]) -> list[object]:
     """The entries as plain JSON values. Raises `StateInvalidError` for one that cannot be read."""
-    try:
+    with suppress(RawJSONError):
         return [rawjson.loads(entry) for entry in entries]
-    except RawJSONError as exc:
-        raise StateInvalidError(_UNREADABLE) from exc
+    raise StateInvalidError(_UNREADABLE)

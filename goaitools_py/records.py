@@ -1,6 +1,7 @@
 """What a state records beside the entries: meta data, turns, the inbox, the open turn's journal.
 
-Owns: these values. Must never know: how they are written to bytes, or what an entry says.
+Owns: these values, and the bounds that a stored one keeps. Must never know: how they are written to bytes,
+or what an entry says.
 """
 
 from __future__ import annotations
@@ -8,27 +9,56 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Final, Literal, TypeAlias
+
+import msgspec
 
 from .messages import Part, ResultFlag, Usage
 from .values import Value, field
 
 __all__ = [
+    "MAX_COUNT",
+    "MAX_NAME",
+    "Amount",
+    "Count",
     "InboxItem",
     "Iteration",
     "JournalCall",
+    "Label",
     "Meta",
+    "Name",
     "OpenTurn",
     "TurnRecord",
+    "bounded",
     "digest8",
     "usage_of",
     "usage_row",
 ]
 
 
+MAX_COUNT: Final = 2**53
+"""The largest stored number: all that every JSON reader takes for a whole one."""
+
+MAX_NAME: Final = 256
+
+# Bounds that msgspec enforces when a state is read, and that writing keeps by itself.
+Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)]
+Amount: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=MAX_COUNT)]
+Label: TypeAlias = Annotated[str, msgspec.Meta(max_length=64)]
+Name: TypeAlias = Annotated[str, msgspec.Meta(max_length=MAX_NAME)]
+
+
+def bounded(count: int) -> int:
+    """The count within what a state may hold: a provider, or a clock set back, may report anything."""
+    return min(max(count, 0), MAX_COUNT)
+
+
 def digest8(data: bytes) -> str:
     """The first 8 bytes of SHA-256 as 11 characters of base64url: a fingerprint, not a secret."""
     return base64.urlsafe_b64encode(hashlib.sha256(data).digest()[:8]).decode("ascii").rstrip("=")
+
+
+_Row: TypeAlias = Annotated[tuple[Count, ...], msgspec.Meta(max_length=16)]
 
 
 class Meta(Value, frozen=True, kw_only=True, omit_defaults=True):
@@ -39,27 +69,27 @@ class Meta(Value, frozen=True, kw_only=True, omit_defaults=True):
     [input, cached, cache write, output, reasoning, requests]. `tokens` estimates the closed history.
     """
 
-    wire: str
-    family: str = ""
-    model: str = ""
-    id: str = ""
-    rev: int = 0
-    parent: str = ""
-    created: int = 0
-    updated: int = 0
-    status: str = "complete"
-    messages: int = 0
-    turns: int = 0
-    processed: int = 0
-    tokens: int = 0
-    total: tuple[int, ...] = ()
-    usage: tuple[int, ...] = ()
-    preamble: str = ""
-    tools: str = ""
-    context: str = ""
-    events: tuple[str, ...] = ()
+    wire: Label
+    family: Label = ""
+    model: Name = ""
+    id: Name = ""
+    rev: Count = 0
+    parent: Label = ""
+    created: Count = 0
+    updated: Count = 0
+    status: Label = "complete"
+    messages: Count = 0
+    turns: Count = 0
+    processed: Count = 0
+    tokens: Count = 0
+    total: _Row = ()
+    usage: _Row = ()
+    preamble: Label = ""
+    tools: Label = ""
+    context: Label = ""
+    events: Annotated[tuple[Label, ...], msgspec.Meta(max_length=64)] = ()
     sticky: dict[str, Any] = field(default_factory=dict)
-    cuts: tuple[tuple[int, str, int, int], ...] = ()
+    cuts: Annotated[tuple[tuple[Count, Label, Count, Count], ...], msgspec.Meta(max_length=64)] = ()
 
 
 def usage_row(usage: Usage) -> tuple[int, ...]:
@@ -72,7 +102,7 @@ def usage_row(usage: Usage) -> tuple[int, ...]:
         usage.reasoning_tokens,
         usage.requests,
     )
-    return row if any(row) else ()
+    return tuple(map(bounded, row)) if any(row) else ()
 
 
 def usage_of(row: Sequence[int]) -> Usage:

@@ -112,3 +112,7 @@ class ChatResult(tuple[str, bytes]):
 
     def __new__(cls, *, text: str, state: bytes, **_: Any) -> ChatResult:
         return tuple.__new__(cls, (text, state))
+
+    def __getnewargs_ex__(self) -> tuple[tuple[()], dict[str, Any]]:
+        # What pickle and copy give to `__new__`; the other fields follow as the instance's state.
+        return (), {"text": self.text, "state": self.state}

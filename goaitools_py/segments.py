@@ -12,14 +12,16 @@ Owns: the lines of each kind of segment. Must never know: what an entry says, or
 An iteration is [roles, finish reason, input, cached, cache write, output, reasoning tokens, start, ms];
 `roles` has one letter for each entry: s, u, e (event), a, t. `at` is in milliseconds since the conversation
 began, `start` since the turn did, `ms` is how long the model took. An entry never holds a raw newline.
+
+A right digest says nothing about who wrote a blob, so what is read is checked: the meta, the inbox and the
+open turn when a state is loaded, the turn columns when somebody reads them, the closed entries never.
 """
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 
@@ -28,7 +30,23 @@ from . import rawjson
 from .blob import Kind, Segment
 from .errors import StateInvalidError
 from .messages import Audio, Document, Image, Part, ResultFlag, Text, Usage
-from .records import InboxItem, Iteration, JournalCall, Meta, OpenTurn, TurnRecord, usage_of
+from .rawjson import RawJSONError
+from .records import (
+    MAX_NAME,
+    Amount,
+    Count,
+    InboxItem,
+    Iteration,
+    JournalCall,
+    Label,
+    Meta,
+    Name,
+    OpenTurn,
+    TurnRecord,
+    bounded,
+    usage_of,
+)
+from .values import replace
 
 _T = TypeVar("_T")
 
@@ -63,9 +81,15 @@ def _json(value: Any) -> bytes:
 
 def _decoded(decoder: msgspec.json.Decoder[_T], data: bytes, what: str) -> _T:
     """The value, strictly typed. Raises outside the handler: the inner error would hold the data."""
-    with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    with suppress(msgspec.DecodeError, UnicodeDecodeError, RawJSONError):
+        # First of all no deeper than `MAX_DEPTH`: what was read deep in C could not be written again.
+        (rawjson.items if data[:1] == b"[" else rawjson.members)(data)
         return decoder.decode(data)
-    raise StateInvalidError(f"{what} of the state cannot be read; the state cannot be used")
+    raise _unreadable(what)
+
+
+def _unreadable(what: str) -> StateInvalidError:
+    return StateInvalidError(f"{what} of the state cannot be read; the state cannot be used")
 
 
 def _split(segment: Segment) -> tuple[memoryview, bytes]:
@@ -80,44 +104,59 @@ def _split(segment: Segment) -> tuple[memoryview, bytes]:
 
 
 _META = msgspec.json.Decoder(Meta)
-_RAW_OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _META_KEYS = frozenset(Meta.__struct_fields__)
+_META_COUNTS = ("rev", "created", "updated", "messages", "turns", "processed", "tokens")
 
 
 def meta_segment(meta: Meta, extras: Mapping[str, msgspec.Raw]) -> Segment:
     """The meta data as a segment; `extras` are keys of a later release, kept as they are."""
-    raw = _encode(meta)
+    raw = _json(_writable(meta))
     if extras:
         raw = raw[:-1] + b"," + _encode(extras)[1:]
     return blobs.segment(Kind.META, raw, 0)
 
 
+def _writable(meta: Meta) -> Meta:
+    """The meta within the bounds of its fields: what is paid for is never written unreadably."""
+    changes: dict[str, Any] = {
+        name: count for name in _META_COUNTS if (count := bounded(given := getattr(meta, name))) != given
+    }
+    if len(meta.model) > MAX_NAME:
+        changes["model"] = meta.model[:MAX_NAME]
+    return replace(meta, **changes) if changes else meta
+
+
 def meta_of(segment: Segment) -> tuple[Meta, Mapping[str, msgspec.Raw]]:
+    """The meta data, and the keys of a later release byte for byte."""
     raw = segment.raw()
     meta = _decoded(_META, raw, "the meta data")
-    keys = _decoded(_RAW_OBJECT, raw, "the meta data")
-    extras = {name: value for name, value in keys.items() if name not in _META_KEYS}
+    extras = {
+        name: msgspec.Raw(value) for name, value in rawjson.members(raw).items() if name not in _META_KEYS
+    }
     return meta, extras
 
 
 # ------------------------------------------------------------------------------------ sealed and hot
 
 
+_Letters: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^[sueat]*\Z")]
+
+
 class _IterationRow(msgspec.Struct, array_like=True, frozen=True):
-    roles: str
+    roles: _Letters
     finish_reason: str
-    input: int
-    cached: int
-    cache_write: int
-    output: int
-    reasoning: int
-    start: int
-    ms: int
+    input: Count
+    cached: Count
+    cache_write: Count
+    output: Count
+    reasoning: Count
+    start: Count
+    ms: Count
 
 
 class _TurnRow(msgspec.Struct, array_like=True, frozen=True):
-    at: int
-    messages: int
+    at: Count
+    messages: Count
     iterations: list[_IterationRow]
     facts: dict[str, Any] = {}
 
@@ -130,18 +169,22 @@ def _iteration_row(iteration: Iteration) -> _IterationRow:
     return _IterationRow(
         iteration.roles,
         iteration.finish_reason,
-        u.input_tokens,
-        u.cached_input_tokens,
-        u.cache_write_tokens,
-        u.output_tokens,
-        u.reasoning_tokens,
-        iteration.start,
-        iteration.ms,
+        bounded(u.input_tokens),
+        bounded(u.cached_input_tokens),
+        bounded(u.cache_write_tokens),
+        bounded(u.output_tokens),
+        bounded(u.reasoning_tokens),
+        bounded(iteration.start),
+        bounded(iteration.ms),
     )
 
 
 def _turn_column(record: TurnRecord) -> bytes:
-    row: list[Any] = [record.at, record.messages, [_iteration_row(item) for item in record.iterations]]
+    row: list[Any] = [
+        bounded(record.at),
+        record.messages,
+        [_iteration_row(item) for item in record.iterations],
+    ]
     if record.facts:
         row.append(record.facts)
     return _json(row)
@@ -187,13 +230,22 @@ def turn_records(segment: Segment) -> list[TurnRecord]:
             at=row.at,
             messages=row.messages,
             iterations=tuple(_iteration(item) for item in row.iterations),
-            facts=row.facts,
+            facts=_facts(row.facts),
         )
         for row in rows
     ]
     if sum(record.entries for record in records) != segment.entries:
         raise StateInvalidError("the turn columns do not add up to the entries; the state cannot be used")
     return records
+
+
+def _facts(facts: dict[str, Any]) -> dict[str, Any]:
+    """The facts, if those that this release reads again are what it wrote."""
+    flags = facts.get("flags", {})
+    flags_are_text = isinstance(flags, dict) and all(isinstance(flag, str) for flag in flags.values())
+    if not flags_are_text or not isinstance(facts.get("interrupted", ""), str):
+        raise _unreadable("a turn's facts")
+    return facts
 
 
 def _iteration(row: _IterationRow) -> Iteration:
@@ -207,18 +259,29 @@ def _iteration(row: _IterationRow) -> Iteration:
 # --------------------------------------------------------------------------------------------- inbox
 
 
-_INBOX_COLUMNS = msgspec.json.Decoder(list[tuple[str, str, str]])
+_INBOX_COLUMNS = msgspec.json.Decoder(list[tuple[Literal["s", "u", "e", "a"], Name, Label]])
+
+
+def _objects(entries: list[bytes]) -> list[bytes]:
+    """The entries, if each is a JSON object: they are the next ones to be sent."""
+    with suppress(RawJSONError):
+        for entry in entries:
+            rawjson.members(entry)
+        return entries
+    raise _unreadable("an unsent entry")
 
 
 def inbox_segment(inbox: Sequence[InboxItem]) -> Segment:
-    columns = _json([[item.letter, item.topic, item.event] for item in inbox])[1:-1]
+    """The inbox as a segment. A topic is cut to what can be read again."""
+    columns = _json([[item.letter, item.topic[:MAX_NAME], item.event] for item in inbox])[1:-1]
     return history_segment(Kind.INBOX, [item.entry for item in inbox], columns, len(inbox))
 
 
 def inbox_items(segment: Segment) -> tuple[InboxItem, ...]:
+    """The waiting messages, each a JSON object with the letter of a role that a caller may give."""
     _, columns = _split(segment)
     rows = _decoded(_INBOX_COLUMNS, b"[" + columns + b"]", "the inbox")
-    entries = entries_of(segment)
+    entries = _objects(entries_of(segment))
     if len(rows) != len(entries):
         raise StateInvalidError("the inbox's columns do not match its entries; the state cannot be used")
     return tuple(
@@ -230,23 +293,35 @@ def inbox_items(segment: Segment) -> tuple[InboxItem, ...]:
 # ----------------------------------------------------------------------------------------- open turn
 
 
+class _PartRow(msgspec.Struct, omit_defaults=True):
+    """A part: either its text, or a medium's kind and what it has. `data` is base64 on the way."""
+
+    text: str | None = None
+    kind: Literal["image", "document", "audio"] | None = None
+    media_type: str = ""
+    data: bytes | None = None
+    url: str | None = None
+    name: str | None = None
+    detail: str | None = None
+
+
 class _CallRow(msgspec.Struct, omit_defaults=True):
-    id: str
+    id: Annotated[str, msgspec.Meta(min_length=1)]
     name: str
     arguments: str = ""
     kind: str = "function"
     state: Literal["new", "started", "done"] = "new"
     flag: ResultFlag = "ok"
-    parts: list[dict[str, Any]] = []
-    started: float = 0.0
-    seconds: float = 0.0
+    parts: list[_PartRow] = []
+    started: Amount = 0.0
+    seconds: Amount = 0.0
 
 
 class _OpenRow(msgspec.Struct, omit_defaults=True):
-    at: int
+    at: Count
     iterations: list[_IterationRow] = []
-    letters: str = ""
-    messages: int = 0
+    letters: _Letters = ""
+    messages: Count = 0
     calls: list[_CallRow] = []
     partial: str = ""
     facts: dict[str, Any] = {}
@@ -255,34 +330,43 @@ class _OpenRow(msgspec.Struct, omit_defaults=True):
 _OPEN_ROW = msgspec.json.Decoder(_OpenRow)
 
 
-_MEDIA: dict[str, type[Image | Document | Audio]] = {"image": Image, "document": Document, "audio": Audio}
-
-
-def _part_row(part: Part) -> dict[str, Any]:
-    if isinstance(part, Text):
-        return {"text": part.text}
-    kind = next(name for name, cls in _MEDIA.items() if isinstance(part, cls))
-    row: dict[str, Any] = {"kind": kind, "media_type": part.media_type}
-    if part.data is not None:
-        row["data"] = part.base64()
-    for name in ("url", "name", "detail"):
-        if (value := getattr(part, name, None)) is not None:
-            row[name] = value
+def _part_row(part: Part) -> _PartRow:
+    match part:
+        case Text():
+            return _PartRow(text=part.text)
+        case Image():
+            row = _PartRow(kind="image", detail=part.detail)
+        case Document():
+            row = _PartRow(kind="document")
+        case Audio():
+            row = _PartRow(kind="audio")
+    row.media_type, row.data, row.url, row.name = part.media_type, part.data, part.url, part.name
     return row
 
 
-def _part(row: Mapping[str, Any]) -> Part:
-    if "text" in row:
-        return Text(str(row["text"]))
-    cls = _MEDIA[row["kind"]]
-    values = {name: row[name] for name in ("url", "name", "detail") if name in row}
-    data = base64.b64decode(row["data"], validate=True) if "data" in row else None
-    return cls(media_type=str(row["media_type"]), data=data, **values)
+def _part(row: _PartRow) -> Part:
+    if row.text is not None:
+        return Text(row.text)
+    media: dict[str, Any] = {
+        "media_type": row.media_type,
+        "data": row.data,
+        "url": row.url,
+        "name": row.name,
+    }
+    match row.kind:
+        case "image":
+            return Image(**media, detail=row.detail)
+        case "document":
+            return Document(**media)
+        case "audio":
+            return Audio(**media)
+    raise _unreadable("a tool result of the open turn")
 
 
 def open_segment(turn: OpenTurn) -> Segment:
+    """The unfinished turn as a segment."""
     row = _OpenRow(
-        at=turn.at,
+        at=bounded(turn.at),
         iterations=[_iteration_row(item) for item in turn.iterations],
         letters=turn.letters,
         messages=turn.messages,
@@ -295,8 +379,8 @@ def open_segment(turn: OpenTurn) -> Segment:
                 state=call.state,
                 flag=call.flag,
                 parts=[_part_row(part) for part in call.parts],
-                started=call.started,
-                seconds=call.seconds,
+                started=max(0.0, call.started),
+                seconds=max(0.0, call.seconds),
             )
             for call in turn.calls
         ],
@@ -307,12 +391,6 @@ def open_segment(turn: OpenTurn) -> Segment:
 
 
 def _journal_call(row: _CallRow) -> JournalCall:
-    try:
-        parts = tuple(_part(part) for part in row.parts)
-    except (KeyError, TypeError, ValueError) as exc:
-        raise StateInvalidError(
-            "a tool result of the open turn cannot be read; the state cannot be used"
-        ) from exc
     return JournalCall(
         id=row.id,
         name=row.name,
@@ -320,26 +398,30 @@ def _journal_call(row: _CallRow) -> JournalCall:
         kind=row.kind,
         state=row.state,
         flag=row.flag,
-        parts=parts,
+        parts=tuple(map(_part, row.parts)),
         started=row.started,
         seconds=row.seconds,
     )
 
 
 def open_turn(segment: Segment) -> OpenTurn:
+    """The unfinished turn. Calls are open only directly after the reply that made them."""
     _, column = _split(segment)
     row = _decoded(_OPEN_ROW, column, "the open turn")
-    calls = tuple(_journal_call(call) for call in row.calls)
-    entries = entries_of(segment)
+    entries = _objects(entries_of(segment))
     if len(entries) != sum(len(item.roles) for item in row.iterations) + len(row.letters):
         raise StateInvalidError("the open turn's letters do not match its entries; the state cannot be used")
+    if row.calls:
+        ends_with_reply = not row.letters and bool(row.iterations) and row.iterations[-1].roles.endswith("a")
+        if not ends_with_reply or len({call.id for call in row.calls}) != len(row.calls):
+            raise StateInvalidError("the open turn's calls belong to no reply; the state cannot be used")
     return OpenTurn(
         at=row.at,
         entries=tuple(entries),
-        iterations=tuple(_iteration(item) for item in row.iterations),
+        iterations=tuple(map(_iteration, row.iterations)),
         letters=row.letters,
         messages=row.messages,
-        calls=calls,
+        calls=tuple(map(_journal_call, row.calls)),
         partial=row.partial,
-        facts=row.facts,
+        facts=_facts(row.facts),
     )

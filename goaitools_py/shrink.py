@@ -53,8 +53,8 @@ def compact(ledger: Ledger, *, force: bool = False) -> Flow[bool]:
     compactor = ledger.options.compactor
     if compactor is None or compactor is NO_COMPACTION:
         return False
-    before, report = ledger.state, ledger.report
-    request = compaction_request(before, ledger.dialect)
+    base = ledger.base()
+    request = compaction_request(ledger.state, ledger.dialect)
     try:
         planned = apply_compactor(compactor, request, force=force)
         if planned is None:
@@ -65,7 +65,7 @@ def compact(ledger: Ledger, *, force: bool = False) -> Flow[bool]:
         if problems:
             raise InvalidPlan(f"{name} left a history that the provider would refuse: {problems[0]}")
     except Exception as exc:
-        ledger.state, ledger.report = before, report
+        ledger.go_back(base)
         reason = str(exc) if isinstance(exc, InvalidPlan) else f"it raised {type(exc).__name__}"
         ledger.warn("compaction_failed", f"the compactor failed and the history stays as it is: {reason}")
         return False

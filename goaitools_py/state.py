@@ -36,7 +36,6 @@ __all__ = [
     "ConversationState",
     "dump_state",
     "hard_limits",
-    "load_meta",
     "load_state",
     "new_state",
     "rebuild",
@@ -149,11 +148,6 @@ def dump_state(
     if state.open is not None:
         segments.append(open_segment(state.open))
     return blobs.encode(segments, codec=codec, binding=binding, limits=limits or soft_limits(codec))
-
-
-def load_meta(blob: bytes | bytearray | memoryview, *, codec: Codec = PLAIN, binding: Any = None) -> Meta:
-    """The meta data of a blob, read without touching its history."""
-    return meta_of(blobs.decode(blob, codec=codec, binding=binding)[0])[0]
 
 
 def load_state(

@@ -33,7 +33,7 @@ ALLOWED = {
     "events": "messages values",
     # the state
     "dictionary": "errors",
-    "blob": "dictionary errors",
+    "blob": "dictionary errors values",
     "records": "messages values",
     "segments": "blob errors messages rawjson records",
     "state": "blob errors records segments values",

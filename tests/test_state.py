@@ -29,7 +29,6 @@ from goaitools_py.state import (
     SEAL_BYTES,
     ConversationState,
     dump_state,
-    load_meta,
     load_state,
     new_state,
     rebuild,
@@ -84,7 +83,7 @@ def test_meta_keys_of_a_later_release_survive() -> None:
     again = dump_state(load_state(blobs.encode(segments)))
 
     assert b'"mood":{"calm":1e5}' in blobs.decode(again)[0].raw()
-    assert load_meta(again).id == "c-1"
+    assert load_state(again).meta.id == "c-1"
 
 
 def test_the_meta_does_not_grow_with_the_history() -> None:

@@ -101,3 +101,22 @@ def test_check_history_names_an_unanswered_call() -> None:
 
     assert check_history("openai", history)
     assert not check_history("openai", history[:1])
+
+
+def test_scripted_calls_are_stored_alike_streamed_or_not(face: Any) -> None:
+    """A stream is the same message in pieces: beside calls without text the content is null in both."""
+
+    def double(number: int) -> int:
+        """Double a number."""
+        return 2 * number
+
+    for text in ("", "Let me see."):
+        stored = []
+        for listener in (None, lambda event: None):
+            backend = ScriptedBackend(Calls([("double", {"number": 4})], text=text), "8")
+            face.chat(backend, tools=[double]).chat(user="double 4", on_event=listener)
+            stored.append(backend.bodies()[1]["messages"][1])
+            assert bool(backend.requests[0].stream) is (listener is not None)
+
+        assert stored[0] == stored[1]
+        assert stored[0]["content"] == (text or None)

@@ -5,8 +5,6 @@ Owns: the endpoint family of a base URL. Must never know: an SDK, a request.
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit
-
 __all__ = ["endpoint_family", "is_plain_loopback"]
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -36,4 +34,6 @@ def is_plain_loopback(base_url: str | None) -> bool:
 
 
 def _host(base_url: str) -> str:
+    from urllib.parse import urlsplit  # not at the top: a backend named by a string may never need it
+
     return urlsplit(base_url).hostname or ""

@@ -7,6 +7,7 @@ Must never know: an SDK, a wire, what the bytes mean.
 from __future__ import annotations
 
 import contextlib
+import socket
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -120,6 +121,22 @@ class HttpExchange:
         """The next bytes as they came, decompressed; b"" at the end. Raises `BackendError`."""
         with _interruptions(self._response):
             return next(self._chunks, b"")
+
+    def interrupt(self) -> None:
+        """End a `read` that waits in another thread: it fails, or returns what had come.
+
+        The socket is shut down rather than closed, for closing wakes nobody who waits on it, and its
+        number may stand for another file a moment later. Over HTTP/2 other requests share the socket:
+        there the read ends with the next bytes, or when its time is up.
+        """
+        stream = self._response.extensions.get("network_stream")
+        if stream is None or self._response.is_closed or self._response.http_version == "HTTP/2":
+            return
+        connection = stream.get_extra_info("socket")
+        if isinstance(connection, socket.socket):
+            with contextlib.suppress(OSError):  # the other side was faster
+                # Not the method of an SSL socket, which also forgets the session that the reader is in.
+                socket.socket.shutdown(connection, socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Give the connection back; what was not read is lost. May be called twice."""

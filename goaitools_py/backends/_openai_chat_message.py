@@ -29,11 +29,11 @@ def read_entry(entry: bytes) -> Message:
     """Read one stored entry as a neutral message. Parts of unknown kinds stand in `raw` only.
 
     Raises:
-        ValueError: The entry is not a JSON object.
+        RawJSONError: The entry is not a JSON object.
     """
     view = rawjson.loads(entry)
     if not isinstance(view, dict):
-        raise ValueError("a stored entry of the 'openai' wire is not a JSON object")
+        raise rawjson.RawJSONError("an entry of the 'openai' wire must be a JSON object", 0)
     role = _ROLES.get(as_str(view.get("role")), "user")
     parts = _parts(view.get("content"), as_user=role == "user")
     if role == "user" and len(parts) == 1 and isinstance(parts[0], Text):

@@ -20,12 +20,17 @@ raw newlines               between tokens                an entry is one line
 ``tool_calls[].id``        missing, empty or repeated    results could not be paired; a digest replaces it
 name of a call             not ``[a-zA-Z0-9_-]{1,64}``   every later request would be refused
 ``arguments``, ``input``   null or missing               the same; now ``""``, as SDKs read it
+``arguments``, ``input``   not a string                  the same; now a string of the JSON that came
+``arguments``              not a JSON object; families   servers answer 400 or 500 to every later request
+                           but openai and azure          (vllm#43995, llama.cpp#25510); now ``"{}"``, as
+                                                         vLLM itself reads it by now (its PR 48922)
 ``content``                null or missing, no calls     the next request would be refused; now ``""``
 ``role``                   null or missing               the same; now ``"assistant"``
 ========================== ============================= =============================================
 
 *Hollow* is null, empty, or an object whose members are all hollow or zero. The counts are of recorded
-answers from a dozen hosts, as of 2026-11. Keys not named here (``reasoning``, ``reasoning_content``,
+answers from a dozen hosts, as of 2026-11. What a model wrote for arguments is in the reply's calls as it
+came, whatever is stored: the engine answers it. Keys not named here (``reasoning``, ``reasoning_content``,
 ``reasoning_details``, ``extra_content``, any unknown one) stay as they came.
 """
 
@@ -67,13 +72,14 @@ _CALLS_CUT_BY: Final = frozenset({"length", "content_filter"})
 
 
 class Answer(Value, frozen=True, kw_only=True):
-    """The parts of a response that matter, not yet read: `message` is the raw object of choice 0."""
+    """The parts of a response that matter, not yet read: `message` is the raw object of choice 0, `usage`
+    the raw value of that name."""
 
-    unshown = frozenset({"message"})
+    unshown = frozenset({"message", "usage"})
 
     message: bytes
     finish_reason: str = ""
-    usage: Any = None
+    usage: bytes = b"null"
     model: str = ""
     id: str = ""
 
@@ -102,7 +108,7 @@ def read_body(body: bytes) -> Answer:
     return Answer(
         message=message,
         finish_reason=choice.finish_reason or "",
-        usage=completion.usage,
+        usage=bytes(completion.usage),
         model=completion.model or "",
         id=completion.id or "",
     )
@@ -116,7 +122,7 @@ class _Choice(msgspec.Struct):
 
 class _Completion(msgspec.Struct):
     choices: list[_Choice] | None = None
-    usage: Any = None
+    usage: msgspec.Raw = msgspec.Raw(b"null")
     model: str | None = None
     id: str | None = None
     error: Any = None
@@ -135,7 +141,7 @@ def _completion(body: bytes) -> _Completion:
     choices = envelope.get("choices", b"null")
     return _Completion(
         choices=[_choice(raw) for raw in rawjson.items(choices)[:1]] if choices.startswith(b"[") else None,
-        usage=_loads(envelope, "usage"),
+        usage=msgspec.Raw(envelope.get("usage", b"null")),
         model=as_str(_loads(envelope, "model")),
         id=as_str(_loads(envelope, "id")),
         error=_loads(envelope, "error"),
@@ -204,10 +210,6 @@ def reply_of(answer: Answer, *, family: str) -> Reply:
     )
 
 
-def _count(value: Any) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
-
-
 def _stop(finish: str, refusal: str) -> Literal["end", "length", "refusal"]:
     if finish == "length":
         return "length"
@@ -215,11 +217,14 @@ def _stop(finish: str, refusal: str) -> Literal["end", "length", "refusal"]:
     return "refusal" if refusal or finish == "content_filter" else "end"
 
 
-def usage_of(usage: object) -> Usage:
-    """Read a usage object; whatever is missing or not a count is 0. Counts one request."""
-    root = as_dict(usage)
-    prompt = as_dict(root.get("prompt_tokens_details"))
-    completion = as_dict(root.get("completion_tokens_details"))
+def usage_of(raw: bytes) -> Usage:
+    """Read a usage object; whatever is missing or not a count is 0. Counts one request.
+
+    Never raises: an absurd bill is no reason to lose the answer that it is for.
+    """
+    root = _members_of(raw)
+    prompt = _members_of(root.get("prompt_tokens_details"))
+    completion = _members_of(root.get("completion_tokens_details"))
     return Usage(
         input_tokens=_count(root.get("prompt_tokens")),
         cached_input_tokens=_count(prompt.get("cached_tokens"))
@@ -230,6 +235,24 @@ def usage_of(usage: object) -> Usage:
         reasoning_tokens=_count(completion.get("reasoning_tokens")),
         requests=1,
     )
+
+
+_MAX_COUNT: Final = 2**53 - 1
+"""The largest count: what every JSON reader holds exactly."""
+
+
+def _members_of(raw: bytes | None) -> Mapping[str, bytes]:
+    try:
+        return rawjson.members(raw or b"{}")
+    except rawjson.RawJSONError:
+        return {}
+
+
+def _count(raw: bytes | None) -> int:
+    """Read digits; a negative number, a fraction, a string or anything else is 0."""
+    if raw is None or not raw.isdigit():
+        return 0
+    return min(int(raw), _MAX_COUNT) if len(raw) <= 16 else _MAX_COUNT
 
 
 # ------------------------------------------------------------------------------------ what is stored
@@ -255,9 +278,12 @@ def _stored(entry: bytes, view: Any, family: str, *, seed: bytes) -> tuple[bytes
     calls: tuple[ToolCall, ...] = ()
     changed: dict[str, bytes] = {}
     if "tool_calls" in view and "tool_calls" not in left_out:
-        calls, edits = _calls(view["tool_calls"], family, seed + entry)
+        views = view["tool_calls"]
+        if not isinstance(views, list) or not all(isinstance(one, dict) for one in views):
+            raise ProtocolFault("the answer's tool calls are not a list of objects")
+        raws = rawjson.items(rawjson.members(entry)["tool_calls"])
+        calls, edits = _calls(views, raws, family, seed + entry)
         if any(edits):
-            raws = rawjson.items(rawjson.members(entry)["tool_calls"])
             changed["tool_calls"] = _list([edit.apply(raw) for edit, raw in zip(edits, raws, strict=True)])
     has_audio = "audio" in view and "audio" not in left_out
     if has_audio:
@@ -297,36 +323,49 @@ class _CallEdit(Value, frozen=True, kw_only=True):
         return rawjson.replaced(raw, put) if put else raw
 
 
-def _calls(views: Any, family: str, seed: bytes) -> tuple[tuple[ToolCall, ...], list[_CallEdit]]:
-    if not isinstance(views, list) or not all(isinstance(view, dict) for view in views):
-        raise ProtocolFault("the answer's tool calls are not a list of objects")
+def _calls(
+    views: Sequence[Mapping[str, Any]], raws: Sequence[bytes], family: str, seed: bytes
+) -> tuple[tuple[ToolCall, ...], list[_CallEdit]]:
     calls: list[ToolCall] = []
     edits: list[_CallEdit] = []
     seen: set[str] = set()
-    for position, view in enumerate(views):
+    for position, (view, raw) in enumerate(zip(views, raws, strict=True)):
         call = call_of(view)
         made = None
         if not call.id or call.id in seen:
             made = "call_" + hashlib.sha256(seed + str(position).encode()).hexdigest()[:24]
             call = replace(call, id=made)
         seen.add(call.id)
+        written = as_dict(view.get(call.kind)).get(_WRITTEN[call.kind])
+        if not isinstance(written, str) and written is not None:
+            body = rawjson.members(rawjson.members(raw)[call.kind])
+            call = replace(call, arguments=body[_WRITTEN[call.kind]].decode())
         calls.append(call)
         other = "custom" if call.kind == "function" else "function"
         cut = {other} if other in view and is_hollow(view[other]) else set()
         if "index" in view and family in FIRST_PARTY:
             cut.add("index")
-        body = view.get(call.kind)
-        says_nothing = isinstance(body, dict) and body.get(_WRITTEN[call.kind]) is None
+        stored = _stored_arguments(call, family)
         edits.append(
             _CallEdit(
                 kind=call.kind,
                 id=made,
                 name=_clean_name(call.name),
-                arguments="" if says_nothing else None,
+                arguments=None if stored == written or not isinstance(view.get(call.kind), dict) else stored,
                 cut=frozenset(cut),
             )
         )
     return tuple(calls), edits
+
+
+def _stored_arguments(call: ToolCall, family: str) -> str:
+    if call.kind == "custom" or family in FIRST_PARTY:
+        return call.arguments
+    try:
+        rawjson.members(plain(call.arguments).encode())
+    except rawjson.RawJSONError:
+        return "{}"
+    return call.arguments
 
 
 def _clean_name(name: str) -> str | None:

@@ -10,16 +10,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import msgspec
 
 from .. import rawjson
 from ..render import plain
 from ..values import replace
-from ._openai_chat_message import as_dict
 from ._openai_chat_reply import Answer, error_fault, reply_of
-from ._sse import EventSplitter
+from ._sse import EventSplitter, EventTooLongError
 from .base import Delta, Fault, ProtocolFault, Reply
 
 __all__ = ["ChatDecoder"]
@@ -69,6 +68,40 @@ class _Chunk(msgspec.Struct):
     x_groq: msgspec.Raw = _NULL
 
 
+# What most events of most streams are: text of choice 0, and nothing else that counts. Every member that
+# would count is declared as what it is when it says nothing, so that msgspec refuses any other event.
+
+
+class _TextDelta(msgspec.Struct, forbid_unknown_fields=True):
+    content: str
+    role: Literal["assistant"] | None = None
+    refusal: None = None
+    reasoning: None = None
+    reasoning_content: None = None
+    tool_calls: None = None
+    function_call: None = None
+    audio: None = None
+
+
+class _TextChoice(msgspec.Struct):
+    delta: _TextDelta
+    index: Literal[0] | None = 0
+    finish_reason: None = None
+    error: None = None
+
+
+class _TextChunk(msgspec.Struct):
+    choices: tuple[_TextChoice]
+    object: Literal["chat.completion.chunk"] | None = None
+    usage: None = None
+    error: None = None
+    x_groq: None = None
+
+
+_MAX_GUESSES: Final = 8
+"""Wrong guesses that an event is plain text, after which a stream is read without any."""
+
+
 class ChatDecoder:
     """Decodes one streamed response.
 
@@ -80,8 +113,10 @@ class ChatDecoder:
         self._family = family
         self._splitter = EventSplitter()
         self._id = self._model = self._finish = ""
-        self._usage: Any = None
+        self._usage = b"null"
         self._is_done = self._has_choice = self._has_begun = False
+        self._expects_text = False
+        self._guesses_left = _MAX_GUESSES
         self._message = _Grown(frozenset(_SPOKEN))
         self._parts = _Parts()
         self._details = _Parts()
@@ -97,7 +132,15 @@ class ChatDecoder:
                 anything of the reply has come.
         """
         deltas: list[Delta] = []
-        for data in self._splitter.feed(chunk):
+        try:
+            events = self._splitter.feed(chunk)
+        except EventTooLongError as problem:
+            raise self._fault(str(problem)) from problem
+        for data in events:
+            if self._expects_text and (text := self._plain_text(data)) is not None:
+                if text:
+                    deltas.append(Delta(kind="text", text=text))
+                continue
             if self._is_done or not (data := data.strip()):
                 continue
             if data == b"[DONE]":
@@ -108,6 +151,11 @@ class ChatDecoder:
             except rawjson.RawJSONError as problem:
                 raise self._fault("an event of the stream cannot be read") from problem
         return deltas
+
+    @property
+    def is_done(self) -> bool:
+        """Whether ``[DONE]`` was read; nothing after it matters."""
+        return self._is_done
 
     def finish(self) -> Reply:
         """The complete reply.
@@ -143,9 +191,9 @@ class ChatDecoder:
         if not self._model:
             self._model = chunk.model or ""
         if chunk.usage != _NULL:
-            self._usage = rawjson.loads(bytes(chunk.usage))
+            self._usage = bytes(chunk.usage)
         elif chunk.x_groq != _NULL:
-            self._usage = as_dict(rawjson.loads(bytes(chunk.x_groq))).get("usage", self._usage)
+            self._usage = bytes(_member(chunk.x_groq, "usage") or self._usage)
         for choice in chunk.choices or ():
             if choice.index:
                 continue  # of several answers the first is kept
@@ -154,8 +202,33 @@ class ChatDecoder:
             self._has_choice = True
             if choice.delta:
                 self._grow(choice.delta, deltas)
+                self._expects_text = self._may_go_on(choice.delta)
             if choice.finish_reason:
                 self._finish = choice.finish_reason
+
+    def _may_go_on(self, delta: _Object) -> bool:
+        """Whether the next event may be guessed to be plain text: this one had text, all else is known."""
+        return (
+            delta.get("content", _NULL) != _NULL
+            and not self._parts
+            and self._id != ""
+            and self._model != ""
+            and self._message.get("role") in (None, b'"assistant"')
+            and self._guesses_left > 0
+        )
+
+    def _plain_text(self, data: bytes) -> str | None:
+        """Take an event if it is plain text; None if it has to be read in full."""
+        try:
+            text = _TEXT_CHUNK.decode(data).choices[0].delta.content
+        except _REFUSALS:
+            self._expects_text = False
+            self._guesses_left -= 1
+            return None
+        self._message.add("content", text)
+        if text:
+            self._has_begun = True
+        return text
 
     def _check_error(self, raw: msgspec.Raw) -> None:
         if error := rawjson.loads(bytes(raw)):  # an empty one says nothing
@@ -238,12 +311,7 @@ class _Grown:
     def grow(self, key: str, raw: msgspec.Raw) -> str:
         """Take one member of a piece; return the text that it added."""
         if key in self._growing and (text := _text(raw)) is not None:
-            pieces = self._texts.get(key)
-            if pieces is None:
-                self._texts[key] = [text]
-                self._members[key] = b""  # holds its place
-            else:
-                pieces.append(text)
+            self.add(key, text)
             return text
         value = bytes(raw)
         before = self._members.get(key, b"")
@@ -252,6 +320,15 @@ class _Grown:
         elif value != b"null" and (value != b'""' or not before):
             self._members[key] = value
         return ""
+
+    def add(self, key: str, text: str) -> None:
+        """Let one string grow."""
+        pieces = self._texts.get(key)
+        if pieces is None:
+            self._texts[key] = [text]
+            self._members[key] = b""  # holds its place
+        else:
+            pieces.append(text)
 
     def get(self, key: str) -> bytes | None:
         return self._members.get(key)
@@ -390,6 +467,7 @@ _EMPTY: Final = msgspec.Raw(b'""')
 _ARRAY: Final = ord("[")
 _REFUSALS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _CHUNK: Final = msgspec.json.Decoder(_Chunk)
+_TEXT_CHUNK: Final = msgspec.json.Decoder(_TextChunk)
 _TEXT: Final = msgspec.json.Decoder(str)
 _NUMBER: Final = msgspec.json.Decoder(int)
 _OBJECT: Final = msgspec.json.Decoder(_Object)
@@ -432,6 +510,14 @@ def _string(members: Mapping[str, bytes], key: str) -> str | None:
 
 def _raw(members: Mapping[str, bytes], key: str) -> msgspec.Raw:
     return msgspec.Raw(members.get(key, b"null"))
+
+
+def _member(raw: msgspec.Raw, key: str) -> msgspec.Raw | None:
+    """A member of a value that may be no object."""
+    try:
+        return _object_of(raw).get(key)
+    except rawjson.RawJSONError:
+        return None
 
 
 def _text(raw: msgspec.Raw) -> str | None:

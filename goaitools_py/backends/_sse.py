@@ -6,9 +6,18 @@ Must never know: JSON, a provider, what an event means.
 
 from __future__ import annotations
 
-__all__ = ["EventSplitter"]
+from typing import Final
 
-_BOM = b"\xef\xbb\xbf"
+__all__ = ["MAX_EVENT_BYTES", "EventSplitter", "EventTooLongError"]
+
+MAX_EVENT_BYTES: Final = 32 * 1024 * 1024
+"""What one event may hold. The largest that these wires send is a whole reply, or an image as base64."""
+
+_BOM: Final = b"\xef\xbb\xbf"
+
+
+class EventTooLongError(ValueError):
+    """An event, or a line that does not end, is larger than a splitter may hold."""
 
 
 class EventSplitter:
@@ -21,18 +30,43 @@ class EventSplitter:
 
     An event without its closing blank line at the end of the stream is *not* returned: as the standard
     says and the providers' own SDKs do, it counts as cut off.
+
+    Args:
+        limit: Bytes that an event may have, and that are held while it is not complete.
     """
 
-    __slots__ = ("_at_start", "_cr_before", "_data", "_line")
+    __slots__ = ("_at_start", "_cr_before", "_data", "_held", "_limit", "_line")
 
-    def __init__(self) -> None:
+    def __init__(self, limit: int = MAX_EVENT_BYTES) -> None:
         self._line: list[bytes] = []
         self._data: list[bytes] = []
+        self._held = 0
+        self._limit = limit
         self._at_start = True
         self._cr_before = False
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """Take the next bytes; return the data of the events they completed, without the last LF."""
+        """Take the next bytes; return the data of the events they completed, without the last LF.
+
+        Raises:
+            EventTooLongError: An event is beyond the limit. The stream cannot be read any further.
+        """
+        if not self._held and len(chunk) <= self._limit and _is_one_event(chunk):
+            self._at_start = self._cr_before = False
+            return [chunk[6:-2]]
+        seen = self._held + len(chunk)
+        events = self._split(chunk)
+        if not (self._line or self._data):
+            self._held = 0
+        elif events:
+            self._held = sum(len(piece) + 1 for piece in (*self._line, *self._data))
+        else:
+            self._held = seen
+        if seen > self._limit and max(self._held, 0, *map(len, events)) > self._limit:
+            raise EventTooLongError(f"an event of the stream is larger than {self._limit} bytes")
+        return events
+
+    def _split(self, chunk: bytes) -> list[bytes]:
         if self._cr_before and chunk:
             self._cr_before = False
             chunk = chunk.removeprefix(b"\n")
@@ -68,3 +102,13 @@ class EventSplitter:
             elif line == b"data":
                 data.append(b"")
         return events
+
+
+def _is_one_event(chunk: bytes) -> bool:
+    """Whether the bytes are one event as most servers write it, and most reads return it."""
+    return (
+        chunk.startswith(b"data: ")
+        and chunk.endswith(b"\n\n")
+        and chunk.find(b"\n") == len(chunk) - 2
+        and b"\r" not in chunk
+    )

@@ -41,8 +41,8 @@ FaultKind = Literal[
     "unavailable",  # connection, timeout, 408, 409, 5xx
     "rate_limit",  # 429
     "auth",  # 401, 403
-    "rejected",  # 400, 404, 413, 422
-    "context",  # the history does not fit into the model's context
+    "rejected",  # 400, 404, 422
+    "context",  # the history does not fit into the model's context, or the request through the door (413)
     "protocol",  # 200 with a body that is not a reply
     "interrupted",  # broke off in the middle of a reply
 ]
@@ -78,7 +78,8 @@ class RequestParts(Value, frozen=True, kw_only=True):
     settings: Mapping[str, Any] = {}
     stream: bool = False
     cache_key: str | None = None
-    """The conversation's own prompt-cache key, for wires that have one; a setting overrides it."""
+    """The conversation's id, for wires with a prompt-cache key: they derive one from it, and never send
+    the id itself. A setting overrides it."""
     forbid_tools: bool = False
     """Send the same tools, but let the model call none (`tool_choice: none`)."""
 
@@ -198,11 +199,20 @@ class StreamDecoder(Protocol):
     def feed(self, chunk: bytes) -> list[Delta]:
         """Take the next bytes, however they were cut; return what became readable.
 
-        Raises `ProtocolFault` for an error event or an event that is not JSON."""
+        Raises `ProtocolFault` for an error event, one that is not JSON, or one that is too large."""
+        ...
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the wire's last word was read (``[DONE]``, ``response.completed``, ``message_stop``).
+
+        Nothing after it matters: whoever reads need not wait for the connection to end."""
         ...
 
     def finish(self) -> Reply:
-        """The complete reply. Raises `ProtocolFault` (kind "interrupted") without a terminal event."""
+        """The complete reply, whatever became of the connection after its terminal event.
+
+        Raises `ProtocolFault` (kind "interrupted") without a terminal event."""
         ...
 
     @property
@@ -273,7 +283,11 @@ class Dialect(Protocol):
 
 
 class Exchange(Protocol):
-    """One open response: read it chunk by chunk, then close it."""
+    """One open response: read it chunk by chunk, then close it.
+
+    It may also have an ``interrupt()``, which another thread calls to end a `read` that waits. Without
+    one, a turn that another thread gives up ends with the next chunk.
+    """
 
     @property
     def head(self) -> ResponseHead: ...

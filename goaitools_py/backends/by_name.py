@@ -12,10 +12,10 @@ import os
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Generic, Literal, TypeVar, overload
 
+from ..values import Value
 from ._endpoints import endpoint_family
 from .base import AsyncBackend, AsyncExchange, Backend, BackendError, Dialect, Exchange, ModelRequest
 from .openai_chat import OpenAIChatDialect
@@ -51,8 +51,7 @@ def backend_from_name(name: str, *, is_async: bool) -> Backend | AsyncBackend:
     return _LazyAsyncBackend(where) if is_async else _LazyBackend(where)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Place:
+class _Place(Value, frozen=True, kw_only=True):
     """What a backend string names."""
 
     model: str

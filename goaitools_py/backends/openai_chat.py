@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import mimetypes
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
@@ -37,6 +36,9 @@ _SETTINGS: Final = {
     "prompt_cache_key": "prompt_cache_key",
 }
 """Settings whose value goes to the wire as it is, by field of `ModelSettings`."""
+
+_MAX_CACHE_KEY: Final = 64
+"""Characters of a `prompt_cache_key`; OpenAI and Azure answer 400 to more (theopenco/llmgateway#3110)."""
 
 _TOOL_CHOICES: Final = frozenset({"auto", "none", "required"})
 
@@ -105,8 +107,8 @@ class OpenAIChatDialect(Value, frozen=True):
         """Splice a request together; the history is joined, never parsed.
 
         Raises:
-            ValueError: A setting that this wire does not have, or an `extra_body` that would replace
-                the history or the way of answering.
+            ValueError: A setting that this wire does not have, a `prompt_cache_key` that is too long, or
+                an `extra_body` that would replace the history or the way of answering.
         """
         settings = dict(parts.settings)
         headers = settings.pop("extra_headers", {})
@@ -131,7 +133,7 @@ class OpenAIChatDialect(Value, frozen=True):
         values: dict[str, Any] = {}
         is_first_party = self.family in reading.FIRST_PARTY
         if parts.cache_key is not None and is_first_party:
-            values["prompt_cache_key"] = parts.cache_key
+            values["prompt_cache_key"] = _cache_key(parts.cache_key)
         for name, value in settings.items():
             if name == "max_output_tokens":
                 values["max_completion_tokens" if is_first_party else "max_tokens"] = value
@@ -139,6 +141,8 @@ class OpenAIChatDialect(Value, frozen=True):
                 if parts.tools:  # without tools OpenAI refuses both
                     values[name] = _tool_choice(value) if name == "tool_choice" else value
             elif name in _SETTINGS:
+                if name == "prompt_cache_key":
+                    _check_cache_key(value)
                 values[_SETTINGS[name]] = value
             elif name != "model":
                 raise ValueError(
@@ -180,7 +184,7 @@ class OpenAIChatDialect(Value, frozen=True):
         """Read one stored entry as one neutral message.
 
         Raises:
-            ValueError: The entry is not a JSON object.
+            RawJSONError: The entry is not a JSON object.
         """
         return (read_entry(entry),)
 
@@ -248,13 +252,21 @@ def _part(part: Part) -> dict[str, Any]:
             detail = {"detail": part.detail} if part.detail else {}
             return {"type": "image_url", "image_url": image | detail}
         case Document():
-            name = part.name or "document" + (mimetypes.guess_extension(part.media_type) or "")
-            return {"type": "file", "file": {"filename": plain(name), "file_data": _data_url(part)}}
+            return {
+                "type": "file",
+                "file": {"filename": plain(_file_name(part)), "file_data": _data_url(part)},
+            }
         case Audio():
             if (audio_format := _AUDIO_FORMATS.get(part.media_type)) is None:
                 raise ValueError(f"the 'openai' wire takes WAV and MP3 sound, not {part.media_type}")
             _check_data(part)
             return {"type": "input_audio", "input_audio": {"data": part.base64(), "format": audio_format}}
+
+
+def _file_name(part: Document) -> str:
+    import mimetypes  # most programs send text only
+
+    return part.name or "document" + (mimetypes.guess_extension(part.media_type) or "")
 
 
 def _data_url(part: Image | Document) -> str:
@@ -288,6 +300,16 @@ def _sorted_json(raw: Mapping[str, Any]) -> bytes:
 
 def _tool_choice(choice: str) -> str | dict[str, Any]:
     return choice if choice in _TOOL_CHOICES else {"type": "function", "function": {"name": choice}}
+
+
+def _cache_key(conversation_id: str) -> str:
+    """A key as stable as the conversation's id, of a fixed length, that does not tell the id."""
+    return "gas-" + hashlib.sha256(conversation_id.encode("utf-8", "surrogatepass")).hexdigest()[:24]
+
+
+def _check_cache_key(key: str) -> None:
+    if len(key) > _MAX_CACHE_KEY:
+        raise ValueError(f"prompt_cache_key takes {_MAX_CACHE_KEY} characters at most; got {len(key)}")
 
 
 def _body(members: Mapping[str, bytes], history: Iterable[bytes]) -> bytes:

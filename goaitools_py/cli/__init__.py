@@ -14,15 +14,11 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-
-from .chat import add_to as add_chat
-from .demo import add_to as add_demo
-from .inspect import add_to as add_inspect
-from .sim import add_to as add_sim
+from typing import Any
 
 __all__ = ["main"]
 
-_COMMANDS = (add_demo, add_chat, add_inspect, add_sim)
+_COMMANDS = ("demo", "chat", "inspect", "sim")
 _INTERRUPTED = 130  # 128 + SIGINT, what shells expect
 
 
@@ -36,7 +32,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code.
     """
     _write_anything()
-    parser = _parser()
+    argv = sys.argv[1:] if argv is None else argv
+    parser = _parser(argv[:1])
     try:
         args = parser.parse_args(argv)
         if "run" not in args:
@@ -47,7 +44,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return stop.code if isinstance(stop.code, int) else 2
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(named: Sequence[str]) -> argparse.ArgumentParser:
+    """The parser of the command that was named, else of all."""
     from .. import __version__
 
     parser = argparse.ArgumentParser(
@@ -55,9 +53,22 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"goaitools {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
-    for add_command in _COMMANDS:
-        add_command(commands)
+    for name in named if named and named[0] in _COMMANDS else _COMMANDS:
+        _add(name, commands)
     return parser
+
+
+def _add(name: str, commands: Any) -> None:
+    match name:
+        case "demo":
+            from .demo import add_to
+        case "chat":
+            from .chat import add_to
+        case "inspect":
+            from .inspect import add_to
+        case _:
+            from .sim import add_to
+    add_to(commands)
 
 
 def _run(args: argparse.Namespace) -> int:

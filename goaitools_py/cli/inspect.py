@@ -6,8 +6,8 @@ Owns: the command's options, and how its bytes are found. Must never know: how a
 from __future__ import annotations
 
 import argparse
+import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -67,11 +67,14 @@ def _source(args: argparse.Namespace) -> str:
 
 def _blob(args: argparse.Namespace) -> bytes:
     if args.store is None:
-        return sys.stdin.buffer.read() if args.blob == "-" else Path(args.blob).read_bytes()
+        if args.blob == "-":
+            return sys.stdin.buffer.read()
+        with open(args.blob, "rb") as file:
+            return file.read()
     from ..errors import StoreError
     from ..stores import SQLiteStore
 
-    if not Path(args.store).is_file():  # opening would make it
+    if not os.path.isfile(args.store):  # opening would make it
         raise StoreError(f"there is no store {args.store}")
     with SQLiteStore(args.store) as store:
         stored = store.load(args.thread)

@@ -8,8 +8,8 @@ one gets the next number; see `build` for how number 1 was made and `corpus.txt`
 from __future__ import annotations
 
 import hashlib
+import os
 from functools import cache
-from pathlib import Path
 
 from ..errors import GoAIToolsError
 
@@ -31,7 +31,8 @@ def load(number: int) -> bytes:
             blob then, so this is no `StateError` and no policy may discard the blob for it.
     """
     expected = SHA256[number]
-    content = Path(__file__).with_name(f"dict{number}.zdict").read_bytes()
+    with open(os.path.join(os.path.dirname(__file__), f"dict{number}.zdict"), "rb") as file:
+        content = file.read()
     found = hashlib.sha256(content).hexdigest()
     if found != expected:
         raise GoAIToolsError(

@@ -51,7 +51,9 @@ def as_events(body: Mapping[str, Any]) -> list[bytes]:
     """The same reply as the chunks of an event stream, its text word by word."""
     choice = body["choices"][0]
     message = choice["message"]
-    deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
+    deltas: list[dict[str, Any]] = [
+        {"role": "assistant", "content": None if message["content"] is None else ""}
+    ]
     deltas.extend({"content": word} for word in _words(message["content"] or ""))
     for index, call in enumerate(message.get("tool_calls", ())):
         deltas.append({"tool_calls": [{"index": index, **call}]})

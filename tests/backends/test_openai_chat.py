@@ -444,7 +444,9 @@ def test_other_servers_get_the_older_names() -> None:
 
 def test_a_conversation_has_its_own_cache_key() -> None:
     """Sent where the parameter is known; a setting overrides it, anywhere."""
-    assert body(cache_key="own")["prompt_cache_key"] == "own"
+    first, again, other = (body(cache_key=id)["prompt_cache_key"] for id in ("own", "own", "other"))
+
+    assert first == again != other
     assert body(cache_key="own", settings={"prompt_cache_key": "set"})["prompt_cache_key"] == "set"
     assert body(OTHER, settings={"prompt_cache_key": "set"})["prompt_cache_key"] == "set"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from goaitools_py.backends._sse import EventSplitter
+from goaitools_py.backends._sse import EventSplitter, EventTooLongError
 
 STREAM = (
     b"\xef\xbb\xbfdata: first\n"
@@ -88,3 +88,40 @@ def test_a_long_line_in_small_chunks_is_joined_once() -> None:
 
     assert len(splitter._line) == 1000
     assert splitter.feed(b"\n\n") == [b"x" * 99_900]
+
+
+# --------------------------------------------------------------------------------------- the limit
+
+
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        [b"data: " + b"x" * 100],
+        [b"x"] * 101,
+        [b": " + b"x" * 100],
+        [b"data: x\n"] * 13,
+        [b"data\n"] * 21,
+        [b"data: a\n\ndata: " + b"x" * 60, b"x" * 60],
+        [b"data: " + b"x" * 101 + b"\n\n"],
+        [b"data: a\n\ndata: " + b"x" * 101 + b"\n\ndata: b\n\n"],
+    ],
+    ids=["line", "bytes", "comment", "lines", "empty lines", "after an event", "whole", "between events"],
+)
+def test_an_event_beyond_the_limit_is_refused(chunks: list[bytes]) -> None:
+    """Nothing that a server sends can make a splitter hold more, or hand out more at once."""
+    splitter = EventSplitter(limit=100)
+
+    with pytest.raises(EventTooLongError, match="larger than 100 bytes"):
+        for chunk in chunks:
+            splitter.feed(chunk)
+
+
+@pytest.mark.parametrize("size", [1, 7, 10_000])
+def test_the_limit_is_for_one_event_not_for_a_stream(size: int) -> None:
+    """Any number of events and comments may pass, in reads of any size."""
+    stream = (b": ping\n\n" * 20 + b"data: " + b"x" * 80 + b"\n\n") * 20
+    splitter = EventSplitter(limit=100)
+
+    events = [event for at in range(0, len(stream), size) for event in splitter.feed(stream[at : at + size])]
+
+    assert events == [b"x" * 80] * 20

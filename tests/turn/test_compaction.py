@@ -24,10 +24,12 @@ from goaitools_py import (
     first_of,
     inspect_state,
     read_history,
+    shrink,
     state_messages,
 )
-from goaitools_py.sim import Reply
+from goaitools_py.sim import Fault, Reply
 from goaitools_py.testing import Calls, ScriptedBackend
+from goaitools_py.values import replace
 
 ALWAYS = MessageLimit(1)
 
@@ -158,7 +160,9 @@ def test_a_listener_is_told(face: Any, sim: Any) -> None:
 
 def test_totals_survive_a_cut(face: Any) -> None:
     """What a conversation has consumed does not shrink with its history."""
-    chat = face.chat(ScriptedBackend(*["Noted."] * 4), compactor=Compactor(MessageLimit(2), KeepRecentTurns(1)))
+    chat = face.chat(
+        ScriptedBackend(*["Noted."] * 4), compactor=Compactor(MessageLimit(2), KeepRecentTurns(1))
+    )
 
     result = turns(chat, 4)
 
@@ -170,11 +174,17 @@ def test_totals_survive_a_cut(face: Any) -> None:
 def test_a_context_that_was_cut_is_said_again(face: Any) -> None:
     """The turn that carried the context may be gone, so the next one carries it, although unchanged."""
     backend = ScriptedBackend(*["Noted."] * 3)
-    chat = face.chat(backend, context="At the station.", compactor=Compactor(MessageLimit(2), KeepRecentTurns(1)))
+    chat = face.chat(
+        backend, context="At the station.", compactor=Compactor(MessageLimit(2), KeepRecentTurns(1))
+    )
 
     turns(chat, 3)
 
-    assert ["At the station." in str(body["messages"][-1]) for body in backend.bodies()] == [True, False, True]
+    assert ["At the station." in str(body["messages"][-1]) for body in backend.bodies()] == [
+        True,
+        False,
+        True,
+    ]
 
 
 # ------------------------------------------------------------------------------------ compactors that fail
@@ -197,8 +207,6 @@ def twice(request: CompactionRequest) -> Sequence[TurnView]:
 
 
 def foreign(request: CompactionRequest) -> Sequence[TurnView]:
-    from goaitools_py.values import replace
-
     return (replace(request.turns[-1], position=0),)
 
 
@@ -232,6 +240,20 @@ def test_a_failing_trigger_never_fails_the_turn(face: Any) -> None:
     assert [w.code for w in chat.chat(user="Note 0").warnings] == ["compaction_failed"]
 
 
+def test_a_cut_that_the_provider_would_refuse_is_undone(face: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rewritten history is always checked; what would not be taken is as if it had not been."""
+    monkeypatch.setattr(shrink, "check_rewritten", lambda ledger: ["message 0 is an orphan"])
+    chat = face.chat(ScriptedBackend(*["Noted."] * 2))
+    before = turns(chat, 1).state
+
+    result = chat.chat_with_state(before, user="Note 1", compactor=Compactor(ALWAYS, KeepRecentTurns(1)))
+
+    assert notes(result.state) == ["Note 0", "Note 1"]
+    assert result.compaction is None
+    assert [w.code for w in result.warnings] == ["compaction_failed"]
+    assert inspect_state(result.state).cuts == ()
+
+
 def test_a_strategy_that_keeps_everything_is_no_cut(face: Any) -> None:
     """Nothing to report, nothing to warn of."""
     chat = face.chat(ScriptedBackend(*["Noted."] * 2), compactor=Compactor(ALWAYS, KeepRecentTurns(5)))
@@ -245,8 +267,6 @@ def test_a_strategy_that_keeps_everything_is_no_cut(face: Any) -> None:
 
 def test_a_compactor_runs_when_the_provider_refuses_the_history(face: Any, sim: Any, run: Any) -> None:
     """Whatever its trigger says: the caller's own strategy comes before the emergency cut."""
-    from goaitools_py.sim import Fault
-
     chat = face.on(sim)
     before = turns(chat, 4).state
     sim.push(Fault.context_length())
@@ -262,8 +282,6 @@ def test_a_compactor_runs_when_the_provider_refuses_the_history(face: Any, sim: 
 
 def test_a_failing_compactor_leaves_the_emergency_cut(face: Any, sim: Any) -> None:
     """If the caller's strategy fails when the provider refuses, the turn still finds a way."""
-    from goaitools_py.sim import Fault
-
     chat = face.on(sim)
     before = turns(chat, 4).state
     sim.push(Fault.context_length())
@@ -354,8 +372,6 @@ def test_what_waits_is_never_cut(face: Any, sim: Any) -> None:
 
 def test_a_cut_in_the_middle_of_a_turn_leaves_its_exchange(face: Any, sim: Any, scores: Any) -> None:
     """A history that turns out too long after a tool ran loses closed turns only."""
-    from goaitools_py.sim import Fault
-
     chat = face.on(sim, tools=[scores.get_score])
     before = turns(chat, 4).state
     sim.push(Reply.calls(("get_score", '{"team":"Red"}')), Fault.context_length())
@@ -380,9 +396,7 @@ def test_what_a_strategy_sees(face: Any) -> None:
         seen.append(request)
         return request.turns
 
-    chat = face.chat(
-        ScriptedBackend(Calls([("echo", {})]), "Hello."), compactor=Compactor(ALWAYS, look)
-    )
+    chat = face.chat(ScriptedBackend(Calls([("echo", {})]), "Hello."), compactor=Compactor(ALWAYS, look))
 
     chat.chat(user="Hi.")
 

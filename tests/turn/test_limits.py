@@ -25,9 +25,7 @@ def tools_of(sim: Any) -> list[bytes]:
     return [request.body.split(b',"messages":')[0] for request in sim.requests]
 
 
-def test_the_last_call_forbids_tools_with_the_same_tools(
-    face: Any, sim: Any, run: Any, scores: Any
-) -> None:
+def test_the_last_call_forbids_tools_with_the_same_tools(face: Any, sim: Any, run: Any, scores: Any) -> None:
     """At `max_iterations` the model is asked once more: equal tool bytes, `tool_choice: none`."""
     chat = face.on(sim, tools=[scores.get_score], max_iterations=2)
     sim.push(Reply.calls(RED), Reply.calls(RED), Reply.text("So far: 7."))
@@ -52,6 +50,7 @@ def test_calls_that_come_anyway_are_not_run(face: Any, sim: Any, run: Any, score
 
     assert (result.status, result.text) == ("limited", "One more.")
     assert scores.runs == ["Red"]
+    assert [r.flag for r in result.tool_log] == ["ok", "not_run"]
     assert state_messages(result.state)[-1]["content"] == "This tool was not run."
     assert after.status == "complete"
     assert sim.problems == []

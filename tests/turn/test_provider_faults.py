@@ -268,7 +268,7 @@ def test_the_provider_says_how_long_to_wait(
 
 def test_a_long_wait_is_the_callers_to_make(face: Any, sim: Any, clock: Any) -> None:
     """`Retry-After: 400` is not slept through; the error says how long the provider asked to wait."""
-    chat = face.on(sim, max_retries=2)
+    chat = face.on(sim, max_retries=2, timeout=None)
     sim.push(Fault.rate_limit(retry_after=400))
 
     with pytest.raises(RateLimitError) as caught:

@@ -22,7 +22,6 @@ from goaitools_py.sim import Fault, Reply
 
 REFUSALS = [
     pytest.param(Fault.bad_request(), 400, id="400"),
-    pytest.param(Fault.error(413, "too large"), 413, id="413"),
     pytest.param(Fault.error(422, "unprocessable"), 422, id="422"),
     pytest.param(
         Reply.raw(b'{"error":{"message":"no","type":"invalid_request_error"}}'), None, id="400 inside a 200"
@@ -203,11 +202,16 @@ def long_state(chat: Any) -> bytes:
     return chat.run_turns(None, [f"Note {number}: {'x' * 200}" for number in range(4)]).state
 
 
-def test_a_history_that_is_too_long_is_cut_once(face: Any, sim: Any, run: Any, texts_sent: Any) -> None:
+@pytest.mark.parametrize(
+    "refusal", [Fault.context_length(), Fault.error(413, "too large")], ids=["context length", "413"]
+)
+def test_a_history_that_is_too_long_is_cut_once(
+    face: Any, sim: Any, run: Any, texts_sent: Any, refusal: Any
+) -> None:
     """Without a compactor the older half goes, a warning and a report say so, and the turn succeeds."""
     chat = face.on(sim)
     before = long_state(chat)
-    sim.push(Fault.context_length())
+    sim.push(refusal)
 
     result = run(chat, before, user="Which note was last?")
 

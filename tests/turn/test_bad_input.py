@@ -1,0 +1,294 @@
+"""What a caller may get wrong: a typed answer that says what was found and what to do, and nothing lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from goaitools_py import (
+    AsyncChat,
+    Chat,
+    ChatOptions,
+    Compactor,
+    KeepRecentTurns,
+    MessageLimit,
+    ModelSettings,
+    ProviderRejectedError,
+    StateCorruptError,
+    StateDiscarded,
+    StateFormatError,
+    StateProviderError,
+    StateVersionError,
+    event,
+    inspect_state,
+    state_messages,
+    tool,
+)
+from goaitools_py.backends import AsyncOpenAIChatBackend, OpenAIChatBackend
+from goaitools_py.blob import PLAIN
+from goaitools_py.sim import Fault
+from goaitools_py.state import dump_state, new_state
+from goaitools_py.testing import ScriptedBackend
+
+GO_JSON = b'{"version":1,"provider":"openai","messages":[{"role":"user","content":"hi"}]}'
+
+
+@pytest.fixture
+def state() -> bytes:
+    """A good state."""
+    return Chat(ScriptedBackend("Welcome.")).chat(user="My name is Ada.").state
+
+
+def flipped(blob: bytes) -> bytes:
+    """The blob with one bit of its body changed."""
+    return blob[:-3] + bytes([blob[-3] ^ 1]) + blob[-2:]
+
+
+UNREADABLE: dict[str, tuple[Callable[[bytes], bytes], type[Exception], str]] = {
+    "JSON of the Go library": (lambda blob: GO_JSON, StateFormatError, "JSON|Go"),
+    "random bytes": (lambda blob: b"\x00\x01\x02" * 40, StateFormatError, "state"),
+    "cut off": (lambda blob: blob[: len(blob) // 2], StateCorruptError, "damaged|cut|missing"),
+    "one bit flipped": (flipped, StateCorruptError, "damaged"),
+    "another wire": (
+        lambda blob: dump_state(new_state("anthropic", id="x", created=1), codec=PLAIN),
+        StateProviderError,
+        "'anthropic'.*'openai'",
+    ),
+}
+NEWER = (lambda blob: blob[:4] + b"\x09" + blob[5:], StateVersionError, "newer|upgrade|version")
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_an_unreadable_state_starts_afresh_and_is_handed_back(
+    face: Any, run: Any, state: bytes, name: str
+) -> None:
+    """By default the turn succeeds without the past; a warning says so and the result holds the bytes."""
+    damage, error, _ = UNREADABLE[name]
+    given = damage(state)
+    backend = ScriptedBackend("Who are you?")
+
+    result = run(face.chat(backend), given, user="Who am I?")
+
+    assert type(result.discarded) is error
+    assert result.discarded.blob == given
+    assert [w.code for w in result.warnings] == ["state_discarded"]
+    assert len(state_messages(result.state)) == 2
+    assert inspect_state(result.state).revision == 1
+
+
+@pytest.mark.parametrize("name", [*UNREADABLE, "a newer version"])
+def test_an_unreadable_state_can_raise(face: Any, run: Any, state: bytes, name: str) -> None:
+    """With `on_bad_state="raise"` nothing is sent; the text says what was found."""
+    damage, error, words = {**UNREADABLE, "a newer version": NEWER}[name]
+    given = damage(state)
+    backend = ScriptedBackend()
+
+    with pytest.raises(error, match=words) as caught:
+        run(face.chat(backend, on_bad_state="raise"), given, user="Who am I?")
+
+    assert caught.value.blob == given
+    assert backend.requests == []
+
+
+def test_a_newer_state_raises_unless_told_otherwise(face: Any, run: Any, state: bytes) -> None:
+    """It is no damage: an older release must not replace it without being told to."""
+    given = NEWER[0](state)
+    backend = ScriptedBackend("Who are you?")
+    chat = face.chat(backend)
+
+    with pytest.raises(StateVersionError):
+        run(chat, given, user="Who am I?")
+    assert backend.requests == []
+    result = run(chat, given, user="Who am I?", on_bad_state="fresh")
+
+    assert type(result.discarded) is StateVersionError
+    assert result.discarded.blob == given
+
+
+@pytest.mark.parametrize("name", [*UNREADABLE, "a newer version"])
+@pytest.mark.parametrize("method", ["append_to_state", "resume", "compact_state"])
+def test_what_cannot_be_read_is_never_overwritten(face: Any, state: bytes, name: str, method: str) -> None:
+    """Appending, resuming and compacting raise whatever `on_bad_state` says."""
+    damage, error, _ = {**UNREADABLE, "a newer version": NEWER}[name]
+    compactor = Compactor(MessageLimit(1), KeepRecentTurns(1))
+    chat = face.chat(ScriptedBackend(), on_bad_state="fresh", compactor=compactor)
+    arguments = (event("Rain begins."),) if method == "append_to_state" else ()
+
+    with pytest.raises(error):
+        getattr(chat, method)(damage(state), *arguments)
+
+
+def test_a_discarded_state_leaves_a_valid_one_behind_a_failure(face: Any, sim: Any, state: bytes) -> None:
+    """When the fresh turn is refused, its error's state can be used: it is not the damaged blob again."""
+    chat = face.on(sim)
+    sim.push(Fault.bad_request())
+
+    with pytest.raises(ProviderRejectedError) as caught:
+        chat.chat_with_state(flipped(state), user="poison")
+
+    assert inspect_state(caught.value.state).messages == 0
+    assert chat.chat_with_state(caught.value.state, user="Hello.").discarded is None
+
+
+def test_a_listener_is_told_of_a_discarded_state(face: Any, state: bytes) -> None:
+    """The event carries the error with the bytes."""
+    events = list(face.chat(ScriptedBackend("Hello.")).start(flipped(state), user="Hello."))
+
+    (told,) = [e for e in events if isinstance(e, StateDiscarded)]
+    assert told.error.blob == flipped(state)
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "words"),
+    [
+        ("a text", StateFormatError, "bytes.*text"),
+        (7, TypeError, "bytes.*int"),
+        ({"role": "user"}, TypeError, "bytes.*dict"),
+        ([b"x"], TypeError, "bytes.*list"),
+    ],
+)
+def test_a_state_must_be_bytes(face: Any, value: Any, error: Any, words: str) -> None:
+    """Anything else is refused, naming what it is, before anything is sent."""
+    backend = ScriptedBackend()
+
+    with pytest.raises(error, match=words):
+        face.chat(backend).chat_with_state(value, user="Hello.")
+
+    assert backend.requests == []
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+def test_every_kind_of_bytes_is_a_state(face: Any, state: bytes, kind: Any) -> None:
+    """What a database driver hands out is taken as it is, and not changed."""
+    given = kind(state)
+
+    result = face.chat(ScriptedBackend("Hello.")).chat_with_state(given, user="Hello.")
+
+    assert len(state_messages(result.state)) == 4
+    assert bytes(given) == state
+
+
+# --------------------------------------------------------------------------------------------- options
+
+
+@pytest.mark.parametrize(
+    ("fields", "error", "words"),
+    [
+        ({"usr": "Hello."}, TypeError, "'usr'.*'user'"),
+        ({"max_iteration": 3}, TypeError, "'max_iteration'.*'max_iterations'"),
+        ({"temperature": 1.0}, TypeError, r"settings=ModelSettings\(temperature"),
+        ({"wholly_unknown_thing": 1}, TypeError, "the options are user, messages"),
+        ({"turn_id": "x"}, TypeError, "later release"),
+        ({"settings": {"temperature": 1}}, TypeError, "ModelSettings.*dict"),
+        ({"max_iterations": 0}, ValueError, "max_iterations.*positive.*0"),
+        ({"timeout": -1}, ValueError, "timeout.*positive.*-1"),
+        ({"on_limit": "stop"}, ValueError, "'answer', 'raise'.*'stop'"),
+        ({"tool_errors": "ignore"}, ValueError, "'to_model', 'raise'.*'ignore'"),
+        ({"on_bad_state": "ignore"}, ValueError, "'fresh', 'raise', None.*'ignore'"),
+        ({"user": 7}, TypeError, "user must be text.*int"),
+        ({"user": ""}, ValueError, "empty"),
+        ({"user": b"bytes"}, TypeError, "user must be text.*bytes"),
+        ({"messages": [{"role": "user"}]}, TypeError, r"user\(\).*dict"),
+    ],
+)
+def test_an_option_that_cannot_be_is_refused(face: Any, fields: Any, error: Any, words: str) -> None:
+    """The text names the option, what was found and what is expected; nothing is sent."""
+    backend = ScriptedBackend()
+
+    with pytest.raises(error, match=words):
+        face.chat(backend).chat(**fields)
+
+    assert backend.requests == []
+
+
+@pytest.mark.parametrize("name", ["user", "messages", "conversation_id", "metadata"])
+def test_what_belongs_to_a_turn_is_no_default(face: Any, name: str) -> None:
+    """As a keyword or in `ChatOptions`, the chat refuses it by name when it is made."""
+    value: Any = {"metadata": {}, "messages": ()}.get(name, "x")
+
+    with pytest.raises(TypeError, match=f"'{name}' belongs to one turn"):
+        face.chat(ScriptedBackend(), **{name: value})
+    with pytest.raises(TypeError, match=f"'{name}' belongs to one turn"):
+        face.chat(ScriptedBackend(), ChatOptions(**{name: value}))
+
+
+def test_options_must_be_options(face: Any) -> None:
+    """A dict in their place is refused with a way out."""
+    with pytest.raises(TypeError, match=r"ChatOptions.*dict.*by name"):
+        face.chat(ScriptedBackend()).chat({"user": "Hello."})
+
+
+def test_a_setting_that_the_wire_lacks_is_refused(face: Any) -> None:
+    """Before anything is sent, with the way to a server's own settings."""
+    backend = ScriptedBackend()
+
+    with pytest.raises(ValueError, match=r"thinking_budget_tokens.*extra_body"):
+        face.chat(backend).chat(user="Hello.", settings=ModelSettings(thinking_budget_tokens=5))
+
+    assert backend.requests == []
+
+
+# ----------------------------------------------------------------------------------------- tools, backends
+
+
+def test_a_tool_needs_annotations(face: Any) -> None:
+    """A parameter without a type is refused when the tool is given, naming both."""
+
+    def look(place):  # type: ignore[no-untyped-def]
+        """Look."""
+
+    with pytest.raises(TypeError, match=r"'place'.*look\(\).*annotation"):
+        face.chat(ScriptedBackend(), tools=[look])
+    with pytest.raises(TypeError, match=r"'place'.*look\(\).*annotation"):
+        face.chat(ScriptedBackend()).chat(user="Hello.", tools=[look])
+
+
+def test_two_tools_of_one_name_are_refused(face: Any) -> None:
+    """The model could not tell them apart."""
+
+    def look(place: str) -> None:
+        """Look."""
+
+    with pytest.raises(ValueError, match="two tools are called 'look'"):
+        face.chat(ScriptedBackend(), tools=[look, tool(name="look")(lambda: None)])
+
+
+def test_a_sync_chat_refuses_an_async_tool() -> None:
+    """When the chat gets it, not when the model calls it; the text names the way out."""
+
+    @tool
+    async def look(place: str) -> None:
+        """Look."""
+
+    with pytest.raises(TypeError, match=r"'look' is async.*AsyncChat"):
+        Chat(ScriptedBackend(), tools=[look])
+    backend = ScriptedBackend()
+    with pytest.raises(TypeError, match=r"'look' is async.*AsyncChat"):
+        Chat(backend).chat(user="Hello.", tools=[look])
+    assert backend.requests == []
+    AsyncChat(ScriptedBackend(), tools=[look])
+
+
+def test_each_chat_wants_a_backend_of_its_colour(sim: Any) -> None:
+    """A backend of the other colour, or none at all, is refused with a hint."""
+    plain = OpenAIChatBackend("m", base_url=sim.base_url, api_key="sim")
+    awaited = AsyncOpenAIChatBackend("m", base_url=sim.base_url, api_key="sim")
+
+    with pytest.raises(TypeError, match=r"Chat needs.*send\(\).*AsyncOpenAIChatBackend.*AsyncChat"):
+        Chat(awaited)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"AsyncChat needs.*asend\(\).*OpenAIChatBackend.*for Chat"):
+        AsyncChat(plain)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"'openai:MODEL'.*int"):
+        Chat(7)  # type: ignore[arg-type]
+    plain.close()
+    asyncio.run(awaited.aclose())
+
+
+def test_run_turns_wants_a_list_of_texts(face: Any) -> None:
+    """One text is not a list of its letters."""
+    for texts in ("Hello.", []):
+        with pytest.raises(ValueError, match="list"):
+            face.chat(ScriptedBackend()).run_turns(None, texts)
