@@ -35,10 +35,10 @@ __all__ = ["BlockingEdge", "refuse_async_callback"]
 
 
 def refuse_async_callback(name: str, callback: Callable[..., object] | None) -> None:
-    """Raise TypeError for an ``async def`` where nothing could await it."""
-    if inspect.iscoroutinefunction(callback) or inspect.iscoroutinefunction(
-        getattr(callback, "__call__", None)
-    ):
+    """Raise TypeError for an ``async def``, or an object called like one: nothing here could await it."""
+    if callback is None:
+        return
+    if any(map(inspect.iscoroutinefunction, (callback, type(callback).__call__))):
         raise TypeError(f"{name} is async, and a Chat runs no event loop: use AsyncChat")
 
 

@@ -131,13 +131,13 @@ class TurnEngine:
                 "turn_closed", "the state held an unfinished turn; it was closed, and a new one began"
             )
         ledger.begin(state, closed_a_turn=left_open)
-        messages = list(plan.messages)
-        is_news = inbox.admit(state, messages, dialect).inbox
-        if not is_news and state.open is None:
+        admitted = inbox.admit(state, plan.messages, dialect)
+        if not admitted.inbox and state.open is None:
             raise ValueError(_nothing_to_do(resume=plan.resume, left_open=left_open))
         if ledger.options.context is not None:
-            state, messages = inbox.with_new_context(state, messages, ledger.options.context)
-        state = inbox.admit(state, messages, dialect)
+            state, messages = inbox.with_new_context(state, plan.messages, ledger.options.context)
+            admitted = inbox.admit(state, messages, dialect)
+        state = admitted
         voice = self._voice(state.meta)
         ledger.state = replace(state, meta=self._marked(state.meta, voice))
         return voice

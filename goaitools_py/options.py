@@ -48,8 +48,9 @@ MAX_SECONDS: Final = 2_147_483
 """The longest timeout, almost 25 days: a socket counts milliseconds in 31 bits."""
 
 
-def _not(name: str, value: Any, expected: str) -> TypeError:
-    return TypeError(f"{name} must be {expected}, not {'None' if value is None else type(value).__name__}")
+def _not(name: str, value: Any, expected: str, advice: str = "") -> TypeError:
+    found = "None" if value is None else type(value).__name__
+    return TypeError(f"{name} must be {expected}, not {found}{advice and '; '}{advice}")
 
 
 def _is_whole(value: Any) -> bool:
@@ -78,7 +79,7 @@ def _text(name: str, value: Any) -> None:
 
 def _kept_text(name: str, value: Any) -> None:
     if not isinstance(value, str):
-        raise _not(name, value, f"str; pass {name}=str(…)")
+        raise _not(name, value, "str", f"pass {name}=str(…)")
     if len(value) > MAX_ID_CHARACTERS:
         raise ValueError(f"{name} must have at most {MAX_ID_CHARACTERS} characters, got {len(value)}")
     _encodable(name, value)
@@ -143,7 +144,7 @@ def _finite(name: str, value: Any) -> None:
 
 def _seconds(name: str, value: Any) -> None:
     if not _is_number(value):
-        raise _not(name, value, "a positive number of seconds, or None for no limit")
+        raise _not(name, value, "a positive number of seconds", "pass None for no limit")
     if not value > 0:  # NaN is not greater than anything
         raise ValueError(f"{name} must be a positive number of seconds, got {value}; pass None for no limit")
     if value > MAX_SECONDS:
@@ -152,17 +153,17 @@ def _seconds(name: str, value: Any) -> None:
 
 def _list(name: str, value: Any) -> None:
     if not _is_list(value):
-        raise _not(name, value, f"a list or tuple; pass {name}=[…]")
+        raise _not(name, value, "a list or tuple", f"pass {name}=[…]")
 
 
 def _callback(name: str, value: Any) -> None:
     if not callable(value):
-        raise _not(name, value, "a function of one argument, or None")
+        raise _not(name, value, "a function", "it is called with one argument; None for none")
 
 
 def _compactor(name: str, value: Any) -> None:
     if isinstance(value, type) or not callable(getattr(value, "plan", None)):
-        raise _not(name, value, "a compactor; wrap a trigger and a strategy: Compactor(trigger, strategy)")
+        raise _not(name, value, "a Compactor", "pass Compactor(trigger, strategy)")
 
 
 def _or_none(check: _Check) -> _Check:
@@ -396,12 +397,12 @@ def _unknown(name: str) -> str:
 
 def _is_settings(name: str, value: Any) -> None:
     if not isinstance(value, ModelSettings):
-        raise _not(name, value, "ModelSettings; pass ModelSettings(temperature=…)")
+        raise _not(name, value, "ModelSettings", "pass ModelSettings(temperature=…)")
 
 
 def _is_limits(name: str, value: Any) -> None:
     if not isinstance(value, Limits):
-        raise _not(name, value, "Limits; pass Limits(max_tool_calls=…)")
+        raise _not(name, value, "Limits", "pass Limits(max_tool_calls=…)")
 
 
 def _settings(value: Any) -> dict[str, Any]:

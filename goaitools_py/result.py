@@ -114,5 +114,5 @@ class ChatResult(tuple[str, bytes]):
         return tuple.__new__(cls, (text, state))
 
     def __getnewargs_ex__(self) -> tuple[tuple[()], dict[str, Any]]:
-        # What pickle and copy give to `__new__`; the other fields follow as the instance's state.
+        # What a copy, here or in another process, gives to `__new__`; the other fields follow.
         return (), {"text": self.text, "state": self.state}

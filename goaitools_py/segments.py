@@ -46,7 +46,6 @@ from .records import (
     bounded,
     usage_of,
 )
-from .values import replace
 
 _T = TypeVar("_T")
 
@@ -79,9 +78,12 @@ def _json(value: Any) -> bytes:
         return rawjson.dumps(msgspec.to_builtins(value))
 
 
+_REFUSALS = (msgspec.DecodeError, UnicodeDecodeError, RawJSONError)
+
+
 def _decoded(decoder: msgspec.json.Decoder[_T], data: bytes, what: str) -> _T:
     """The value, strictly typed. Raises outside the handler: the inner error would hold the data."""
-    with suppress(msgspec.DecodeError, UnicodeDecodeError, RawJSONError):
+    with suppress(*_REFUSALS):
         # First of all no deeper than `MAX_DEPTH`: what was read deep in C could not be written again.
         (rawjson.items if data[:1] == b"[" else rawjson.members)(data)
         return decoder.decode(data)
@@ -123,17 +125,19 @@ def _writable(meta: Meta) -> Meta:
     }
     if len(meta.model) > MAX_NAME:
         changes["model"] = meta.model[:MAX_NAME]
-    return replace(meta, **changes) if changes else meta
+    if any(min(at, turns, messages) < 0 for at, _, turns, messages in meta.cuts):
+        changes["cuts"] = tuple((bounded(at), by, bounded(t), bounded(m)) for at, by, t, m in meta.cuts)
+    return msgspec.structs.replace(meta, **changes) if changes else meta
 
 
 def meta_of(segment: Segment) -> tuple[Meta, Mapping[str, msgspec.Raw]]:
     """The meta data, and the keys of a later release byte for byte."""
     raw = segment.raw()
-    meta = _decoded(_META, raw, "the meta data")
-    extras = {
-        name: msgspec.Raw(value) for name, value in rawjson.members(raw).items() if name not in _META_KEYS
-    }
-    return meta, extras
+    with suppress(*_REFUSALS):
+        members = rawjson.members(raw)  # first, as in `_decoded`: it bounds the depth
+        extras = {name: msgspec.Raw(value) for name, value in members.items() if name not in _META_KEYS}
+        return _META.decode(raw), extras
+    raise _unreadable("the meta data")
 
 
 # ------------------------------------------------------------------------------------ sealed and hot
@@ -182,7 +186,7 @@ def _iteration_row(iteration: Iteration) -> _IterationRow:
 def _turn_column(record: TurnRecord) -> bytes:
     row: list[Any] = [
         bounded(record.at),
-        record.messages,
+        bounded(record.messages),
         [_iteration_row(item) for item in record.iterations],
     ]
     if record.facts:
@@ -369,7 +373,7 @@ def open_segment(turn: OpenTurn) -> Segment:
         at=bounded(turn.at),
         iterations=[_iteration_row(item) for item in turn.iterations],
         letters=turn.letters,
-        messages=turn.messages,
+        messages=bounded(turn.messages),
         calls=[
             _CallRow(
                 id=call.id,

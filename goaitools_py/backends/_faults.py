@@ -45,7 +45,7 @@ _CONTEXT_WORDS: Final = re.compile(
     re.IGNORECASE,
 )
 # A rate limit may speak of tokens too, so only answers that can mean the request itself are searched.
-_CONTEXT_STATUSES: Final = frozenset({400, 422, 500})
+_CONTEXT_STATUSES: Final = frozenset({400, 413, 422, 500})
 
 # Names that servers give an error inside a 200 answer, where the status no longer says anything.
 _STATUS_OF_NAME: Final = {
@@ -122,8 +122,6 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 def _kind(status: int, error: object) -> FaultKind:
     if not _CONTEXT_CODES.isdisjoint(_names(error)):
-        return "context"
-    if status == 413:  # from a server or a proxy before it, which seldom says more: what is too large is ours
         return "context"
     if status in _CONTEXT_STATUSES and _CONTEXT_WORDS.search(_words(error)):
         return "context"

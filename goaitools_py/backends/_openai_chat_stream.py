@@ -86,7 +86,7 @@ class _TextDelta(msgspec.Struct, forbid_unknown_fields=True):
 class _TextChoice(msgspec.Struct):
     delta: _TextDelta
     index: Literal[0] | None = 0
-    finish_reason: None = None
+    finish_reason: Literal[""] | None = None
     error: None = None
 
 
@@ -128,8 +128,8 @@ class ChatDecoder:
         """Take the next bytes, however they were cut; return what became readable.
 
         Raises:
-            ProtocolFault: An error event, or one that is not JSON. Its kind is "interrupted" once
-                anything of the reply has come.
+            ProtocolFault: An error event, one that is not JSON, or one that is too large. Its kind is
+                "interrupted" once anything of the reply has come.
         """
         deltas: list[Delta] = []
         try:
@@ -158,7 +158,8 @@ class ChatDecoder:
         return self._is_done
 
     def finish(self) -> Reply:
-        """The complete reply.
+        """The complete reply. It may be asked for as soon as there is a finish reason: what would have
+        come after it is the usage at most.
 
         Raises:
             ProtocolFault: The stream ended before the reply did.

@@ -35,12 +35,13 @@ class EventSplitter:
         limit: Bytes that an event may have, and that are held while it is not complete.
     """
 
-    __slots__ = ("_at_start", "_cr_before", "_data", "_held", "_limit", "_line")
+    __slots__ = ("_at_start", "_cr_before", "_data", "_data_size", "_limit", "_line", "_line_size")
 
     def __init__(self, limit: int = MAX_EVENT_BYTES) -> None:
         self._line: list[bytes] = []
+        self._line_size = 0
         self._data: list[bytes] = []
-        self._held = 0
+        self._data_size = 0
         self._limit = limit
         self._at_start = True
         self._cr_before = False
@@ -51,19 +52,15 @@ class EventSplitter:
         Raises:
             EventTooLongError: An event is beyond the limit. The stream cannot be read any further.
         """
-        if not self._held and len(chunk) <= self._limit and _is_one_event(chunk):
+        held = self._line_size + self._data_size
+        if not held and len(chunk) <= self._limit and _is_one_event(chunk):
             self._at_start = self._cr_before = False
             return [chunk[6:-2]]
-        seen = self._held + len(chunk)
         events = self._split(chunk)
-        if not (self._line or self._data):
-            self._held = 0
-        elif events:
-            self._held = sum(len(piece) + 1 for piece in (*self._line, *self._data))
-        else:
-            self._held = seen
-        if seen > self._limit and max(self._held, 0, *map(len, events)) > self._limit:
-            raise EventTooLongError(f"an event of the stream is larger than {self._limit} bytes")
+        if held + len(chunk) > self._limit:
+            held = self._line_size + self._data_size
+            if max((held, *map(len, events))) > self._limit:
+                raise EventTooLongError(f"an event of the stream is larger than {self._limit} bytes")
         return events
 
     def _split(self, chunk: bytes) -> list[bytes]:
@@ -79,11 +76,14 @@ class EventSplitter:
             # Collected, not concatenated chunk by chunk: a long line in small cuts stays linear.
             self._line.append(lines[0])
             if len(lines) == 1 and not ended:
+                self._line_size += len(chunk)
                 return []
             lines[0] = b"".join(self._line)
             self._line.clear()
+            self._line_size = 0
         if not ended:
             self._line.append(lines.pop())
+            self._line_size = len(self._line[0])
         if lines and self._at_start:
             self._at_start = False
             lines[0] = lines[0].removeprefix(_BOM)
@@ -92,15 +92,19 @@ class EventSplitter:
     def _events(self, lines: list[bytes]) -> list[bytes]:
         events = []
         data = self._data
+        known = len(data)
         for line in lines:
             if not line:
                 if data:
                     events.append(data[0] if len(data) == 1 else b"\n".join(data))
                     data.clear()
+                    known = self._data_size = 0
             elif line.startswith(b"data:"):
                 data.append(line[6:] if line.startswith(b"data: ") else line[5:])
             elif line == b"data":
                 data.append(b"")
+        if len(data) > known:
+            self._data_size += sum(len(line) + 1 for line in data[known:])
         return events
 
 

@@ -41,8 +41,8 @@ FaultKind = Literal[
     "unavailable",  # connection, timeout, 408, 409, 5xx
     "rate_limit",  # 429
     "auth",  # 401, 403
-    "rejected",  # 400, 404, 422
-    "context",  # the history does not fit into the model's context, or the request through the door (413)
+    "rejected",  # 400, 404, 413, 422
+    "context",  # the history does not fit into the model's context
     "protocol",  # 200 with a body that is not a reply
     "interrupted",  # broke off in the middle of a reply
 ]

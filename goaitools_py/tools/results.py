@@ -1,6 +1,6 @@
 """Whatever a tool returns, as parts of a message.
 
-Owns: `ToolReturn`, the writing of values as text, the size limit. Must never know: which tool ran, or why.
+Owns: `ToolReturn`, the writing of values as text, the size limits. Must never know: which tool ran, or why.
 """
 
 from __future__ import annotations
@@ -11,10 +11,16 @@ from typing import Any
 from ..messages import Audio, Document, Image, Part, Text
 from ..values import Value
 
-__all__ = ["MAX_RESULT_BYTES", "ToolReturn", "result_parts", "text_parts"]
+__all__ = ["MAX_RESULT_BYTES", "MAX_RESULT_MEDIA_BYTES", "ToolReturn", "result_parts", "text_parts"]
 
 MAX_RESULT_BYTES = 256 * 1024
 """The text of one result in UTF-8, the note about what was removed included."""
+
+MAX_RESULT_MEDIA_BYTES = 1024 * 1024
+"""The bytes (before base64) and addresses of all pictures, documents and sounds of one result together.
+
+They stay in the history: every later request and every saved state carries them again.
+"""
 
 _NOTE = "\n[{} characters removed]"
 _NOTE_BYTES = 64
@@ -37,7 +43,9 @@ def result_parts(value: Any) -> tuple[tuple[Part, ...], bool]:
     sequence of parts, in which a `str` is text. Anything else becomes JSON text: None is ``null``; dates,
     Decimal, UUID, Enum, sets, dataclasses and pydantic models are written as pydantic writes them; bytes
     must be UTF-8. What JSON cannot express gives an error that names its type, never its content.
-    Text beyond `MAX_RESULT_BYTES` is cut off, with a note that counts the removed characters.
+    Text beyond `MAX_RESULT_BYTES` is cut off, with a note that counts the removed characters. A picture,
+    document or sound that goes beyond `MAX_RESULT_MEDIA_BYTES` is left out; a note in its place tells its
+    kind and size.
     """
     if isinstance(value, ToolReturn):
         parts, is_error = result_parts(value.value)
@@ -84,8 +92,23 @@ def _text(value: Any) -> str:
         raise _NotJSONError(unknown[0] if unknown else type(value).__name__) from error
 
 
+def _limited_media(parts: Sequence[Part]) -> list[Part]:
+    room = MAX_RESULT_MEDIA_BYTES
+    kept: list[Part] = []
+    for part in parts:
+        # An address counts like data: it may be a data: URL, which is the picture itself.
+        size = 0 if isinstance(part, Text) else len(part.data or b"") + len(part.url or "")
+        if size > room:
+            kept.append(Text(f"[{type(part).__name__.lower()} of {size} bytes left out: too large]"))
+        else:
+            room -= size
+            kept.append(part)
+    return kept
+
+
 def _limited(parts: Sequence[Part]) -> tuple[Part, ...]:
-    """The parts with text that is valid UTF-8 and, all together, within the limit."""
+    """The parts within both limits, with text that is valid UTF-8."""
+    parts = _limited_media(parts)
     # A lone surrogate has no UTF-8; it becomes "?", one character for one.
     clean = [
         Text(part.text.encode("utf-8", "replace").decode()) if isinstance(part, Text) else part

@@ -25,7 +25,7 @@ def answer(message: str = "no", **members: Any) -> bytes:
         (404, "rejected", False),
         (408, "unavailable", True),
         (409, "unavailable", True),
-        (413, "context", False),
+        (413, "rejected", False),
         (418, "rejected", False),
         (422, "rejected", False),
         (429, "rate_limit", True),

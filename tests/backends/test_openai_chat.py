@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from goaitools_py import rawjson
-from goaitools_py.render import ContextText, context_block, with_context
 from goaitools_py.backends.base import Dialect, ProviderTool, RequestParts, ToolSpec
 from goaitools_py.backends.openai_chat import OpenAIChatDialect
 from goaitools_py.messages import (
@@ -27,6 +27,8 @@ from goaitools_py.messages import (
     system,
     user,
 )
+from goaitools_py.rawjson import RawJSONError
+from goaitools_py.render import ContextText, context_block, with_context
 
 OPENAI = OpenAIChatDialect()
 OTHER = OpenAIChatDialect("llm.example.org")
@@ -288,11 +290,15 @@ def test_a_view_takes_whatever_is_an_object(entry: bytes, role: str, text: str) 
     assert (seen.role, seen.text) == (role, text)
 
 
-@pytest.mark.parametrize("entry", [b"", b"null", b"[]", b"{", b'"x"'])
-def test_a_view_of_something_else_is_a_value_error(entry: bytes) -> None:
-    """An entry is a JSON object."""
-    with pytest.raises(ValueError, match=r"JSON"):
+@pytest.mark.parametrize(
+    "entry", [b"", b"null", b"[]", b"5", b"{", b'"xyzzy"', b'["xyzzy"]', b'{"a":"xyzzy"']
+)
+def test_a_view_of_something_else_is_a_raw_json_error(entry: bytes) -> None:
+    """An entry is a JSON object; one error says that it is none, and never quotes it."""
+    with pytest.raises(RawJSONError, match=r"JSON") as found:
         OPENAI.view(entry)
+
+    assert "xyzzy" not in f"{found.value} {found.value!r}"
 
 
 def test_bad_base64_is_kept_out_of_a_view() -> None:
@@ -449,6 +455,26 @@ def test_a_conversation_has_its_own_cache_key() -> None:
     assert first == again != other
     assert body(cache_key="own", settings={"prompt_cache_key": "set"})["prompt_cache_key"] == "set"
     assert body(OTHER, settings={"prompt_cache_key": "set"})["prompt_cache_key"] == "set"
+
+
+@pytest.mark.parametrize("id", ["tenant-of-mine", "x" * 500, "\ud800", "é"])
+def test_the_cache_key_is_short_and_does_not_tell_the_id(id: str) -> None:
+    """OpenAI and Azure refuse more than 64 characters, and an id may name a customer."""
+    key = body(cache_key=id)["prompt_cache_key"]
+
+    assert re.fullmatch(r"gas-[0-9a-f]{24}", key)
+    assert id not in key
+
+
+@pytest.mark.parametrize("dialect", [OPENAI, OTHER])
+def test_a_cache_key_of_the_callers_own_passes_up_to_the_servers_limit(dialect: OpenAIChatDialect) -> None:
+    """A key that would be refused is refused before anything is sent; the error does not quote it."""
+    key = "k" * 64
+
+    assert body(dialect, settings={"prompt_cache_key": key})["prompt_cache_key"] == key
+    with pytest.raises(ValueError, match="64 characters at most; got 65") as refused:
+        body(dialect, settings={"prompt_cache_key": key + "k"})
+    assert "kk" not in str(refused.value)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from goaitools_py.backends.base import FaultKind, ProtocolFault, Reply
 from goaitools_py.backends.openai_chat import OpenAIChatDialect
+from goaitools_py.backends.rules import check_history
 from goaitools_py.messages import ToolCall, Usage
 
 OPENAI = OpenAIChatDialect()
@@ -231,14 +232,75 @@ def test_a_call_without_a_function_is_still_answerable(function: str) -> None:
     ]
 
 
-def test_arguments_that_are_an_object_are_read_as_text() -> None:
-    """Some servers do not quote them; what is stored stays as it came."""
-    message = calling(call(function='{"name":"look","arguments":{"at": 1}}'))
+@pytest.mark.parametrize("dialect", [OPENAI, OTHER])
+def test_arguments_that_are_an_object_become_its_text(dialect: OpenAIChatDialect) -> None:
+    """Some servers do not quote them, but a request must; the spelling inside stays the model's."""
+    given = '{"at": 1e5, "x": "\\u0041\\ud800", "n": 123456789012345678901}'
+    message = calling(call(function=f'{{"name":"look","arguments":{given}}}', more=',"n":1e5'))
 
-    reply = OPENAI.reply(completion(message))
+    reply = dialect.reply(completion(message))
 
-    assert reply.calls[0].parsed == {"at": 1}
-    assert reply.entries == (message,)
+    quoted = json.dumps(given)
+    assert reply.calls == (ToolCall(id="c1", name="look", arguments=given),)
+    assert reply.entries == (
+        calling(call(function=f'{{"name":"look","arguments":{quoted}}}', more=',"n":1e5')),
+    )
+    assert check_history("openai", reply.entries, open_end=True) == []
+    assert dialect.view(reply.entries[0])[0].tool_calls == reply.calls
+
+
+def test_input_that_is_an_object_becomes_its_text() -> None:
+    """The same for a custom tool."""
+    given = calling('{"id":"c","type":"custom","custom":{"name":"run","input":{"a":1.0}}}')
+
+    reply = OTHER.reply(completion(given))
+
+    assert reply.calls[0].arguments == '{"a":1.0}'
+    assert reply.entries == (
+        calling('{"id":"c","type":"custom","custom":{"name":"run","input":"{\\"a\\":1.0}"}}'),
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "read"),
+    [
+        ('"{\\"at"', '{"at'),
+        ('"not json"', "not json"),
+        ('""', ""),
+        ('"[1]"', "[1]"),
+        ('"null"', "null"),
+        ('"{} {}"', "{} {}"),
+        ('"\\ud800"', "\ud800"),
+        ("null", ""),
+        ("[1]", "[1]"),
+        ("7", "7"),
+        ("false", "false"),
+    ],
+)
+def test_arguments_that_servers_choke_on_are_not_sent_back_to_them(arguments: str, read: str) -> None:
+    """vLLM and llama.cpp refuse a history with such arguments for ever; the call tells what was said."""
+    message = calling(call(), call('"c2"', f'{{"name":"look","arguments":{arguments}}}', ',"n":1e5'))
+
+    reply = OTHER.reply(completion(message))
+
+    assert reply.calls[1] == ToolCall(id="c2", name="look", arguments=read)
+    assert reply.entries == (calling(call(), call('"c2"', '{"name":"look","arguments":"{}"}', ',"n":1e5')),)
+
+
+@pytest.mark.parametrize("family", ["openai", "azure"])
+@pytest.mark.parametrize("arguments", ['"{\\"at"', '""', '"[1]"'])
+def test_first_party_servers_take_back_what_the_model_wrote(family: str, arguments: str) -> None:
+    """There the model sees its own mistake."""
+    message = calling(call(function=f'{{"name":"look","arguments":{arguments}}}'))
+
+    assert stored(message, OpenAIChatDialect(family)) == message
+
+
+def test_input_of_a_custom_tool_is_no_json() -> None:
+    """It goes back as it came, to every server."""
+    message = calling('{"id":"c","type":"custom","custom":{"name":"run","input":"ls -l"}}')
+
+    assert stored(message, OTHER) == message
 
 
 def test_ids_can_be_replaced() -> None:
@@ -386,6 +448,43 @@ def test_model_and_id_are_the_providers_own() -> None:
 def test_usage_is_read_as_far_as_it_is_there(usage: Any, read: Usage) -> None:
     """Servers leave out any part of it; a request was made all the same."""
     assert OPENAI.reply(completion(b'{"content":"x"}', usage=usage)).usage == read
+
+
+LARGEST = 2**53 - 1
+
+
+@pytest.mark.parametrize(
+    ("count", "read"),
+    [
+        (b"9007199254740990", LARGEST - 1),
+        (b"9007199254740992", LARGEST),
+        (b"9999999999999999", LARGEST),
+        (b"18446744073709551616", LARGEST),
+        (b"1" + b"0" * 400, LARGEST),
+        (b"9" * 4300, LARGEST),
+        (b"9" * 100_000, LARGEST),
+        (b"-" + b"9" * 5000, 0),
+        (b"1e999", 0),
+        (b"12.0", 0),
+        (b"-0", 0),
+        (b'"9"', 0),
+        (b"[" * 100 + b"]" * 100, 0),
+    ],
+)
+def test_an_absurd_count_costs_no_reply(count: bytes, read: int) -> None:
+    """Whatever a provider says of its bill, the answer that it is for is paid and kept."""
+    usage = b'{"prompt_tokens":%s,"prompt_tokens_details":{"cached_tokens":%s}}' % (count, count)
+    choice = b'{"index":0,"%s":{"content":"x"},"finish_reason":"stop"}'
+    decoder = OPENAI.decoder()
+
+    unary = OPENAI.reply(b'{"choices":[%s],"usage":%s}' % (choice % b"message", usage))
+    decoder.feed(b'data: {"choices":[%s]}\n\n' % (choice % b"delta"))
+    decoder.feed(b'data: {"choices":[],"usage":%s}\n\ndata: [DONE]\n\n' % usage)
+    streamed = decoder.finish()
+
+    # Containers nested that deep make the whole object unreadable; so nothing is counted.
+    assert unary.usage == Usage(input_tokens=read, cached_input_tokens=read, requests=1)
+    assert (streamed.usage, streamed.text) == (unary.usage, unary.text)
 
 
 def test_of_several_choices_the_first_counts() -> None:

@@ -6,9 +6,11 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from goaitools_py.backends._openai_chat_stream import ChatDecoder
+from goaitools_py.backends._sse import MAX_EVENT_BYTES
 from goaitools_py.backends.base import Delta, FaultKind, ProtocolFault, Reply
 from goaitools_py.backends.openai_chat import OpenAIChatDialect
 from goaitools_py.messages import ToolCall, Usage
@@ -445,6 +447,22 @@ def test_usage_comes_in_its_own_event_or_beside_a_choice(usage_event: Any) -> No
     assert reply.usage == Usage(input_tokens=9, output_tokens=5, requests=1)
 
 
+@pytest.mark.parametrize(
+    "event",
+    [
+        b'{"choices":[],"usage":{"prompt_tokens":"\xff"}}',
+        b'{"choices":[],"usage":7}',
+        b'{"choices":[],"x_groq":{"usage":[1]}}',
+        b'{"choices":[],"x_groq":["\xff"]}',
+    ],
+)
+def test_unreadable_usage_is_none(event: bytes) -> None:
+    """It comes after the reply, which is paid and kept."""
+    reply, _ = decode(chunk({"content": "x"}, finish="stop"), sse(event), DONE)
+
+    assert (reply.text, reply.usage) == ("x", Usage(requests=1))
+
+
 def test_a_stream_without_usage_counts_its_request() -> None:
     """Servers that do not know `stream_options` send none."""
     reply, _ = decode(stream({"content": "x"}))
@@ -461,6 +479,79 @@ WHOLE = b": ping\n\n" + stream(
     {"content": "!"},
     finish="tool_calls",
 )
+
+
+PLAIN = chunk({"content": "a"})
+EVENTS = st.sampled_from(
+    [
+        PLAIN,
+        chunk({"role": "assistant", "content": "é"}),
+        chunk({"role": "assistant", "content": ""}),
+        chunk({"role": "user", "content": "b"}),
+        chunk({"content": None}),
+        chunk({"content": 7}),
+        chunk({"content": "r", "refusal": "s"}),
+        chunk({"content": "c", "reasoning": "d"}),
+        chunk({"content": "e", "refusal": None, "reasoning": None, "tool_calls": None, "audio": None}),
+        chunk({"content": "f", "vendor": {"x": 1e5}}),
+        chunk({"content": "g", "annotations": [1]}),
+        chunk({"content": "h", **calls({"index": 0, "id": "c", "function": F})}),
+        chunk({"content": "i"}, "stop"),
+        chunk({"content": "j"}, ""),
+        chunk({"content": "k"}, usage={"prompt_tokens": 3}),
+        chunk({"content": "l"}, x_groq={"usage": {"prompt_tokens": 4}}),
+        chunk({"content": "m"}, error={}),
+        chunk({"content": [{"type": "text", "text": "n"}]}),
+        chunk({"reasoning_content": "o"}),
+        sse({"choices": []}),
+        sse({"choices": [{"delta": {"content": "v"}}]}),
+        sse(rb'{"choices":[{"delta":{"content":"\ud83d"}}]}'),
+        sse(rb'{"choices":[{"delta":{"content":"\ude00"}}]}'),
+        sse({"choices": [{"index": 1, "delta": {"content": "p"}}]}),
+        sse({"choices": [{"index": 0, "delta": {"content": "q"}}, {"index": 1, "delta": {"content": "r"}}]}),
+        sse({"id": "r2", "model": 7, "object": "other", "choices": [{"delta": {"content": "s"}}]}),
+        sse({"object": "error", "choices": [{"delta": {"content": "t"}}]}),
+        sse({"error": {"code": 503}, "choices": [{"delta": {"content": "u"}}]}),
+        sse(b'{"choices":[{"delta":{"content":"\xff"}}]}'),
+        b": ping\n\n",
+        DONE,
+    ]
+)
+
+
+@settings(max_examples=400, deadline=None, derandomize=True, database=None)
+@given(events=st.lists(st.just(PLAIN) | EVENTS, max_size=12))
+@example(events=[chunk({"role": "assistant", "content": ""}), PLAIN, sse({"error": {"code": 503}})])
+@example(events=[chunk({"role": "user", "content": "a"}), chunk({"role": "assistant", "content": "b"}), DONE])
+@example(events=[sse({"id": "r", "choices": [{"delta": {"content": "v"}}]}), PLAIN, DONE])
+@example(events=[sse({"model": "m", "choices": [{"delta": {"content": "v"}}]}), PLAIN, DONE])
+@example(events=[PLAIN, sse({"choices": []}), DONE])
+def test_plain_text_is_read_as_any_other_event_is(events: list[bytes]) -> None:
+    """Events of text alone have a shorter way; it leads to the same deltas, reply and faults."""
+
+    def read(*, guesses: int) -> Any:
+        decoder = ChatDecoder("llm.example.org")
+        decoder._guesses_left = guesses
+        told: list[Delta] = []
+        try:
+            for event in events:
+                told += decoder.feed(event)
+            return told, decoder.partial_text, decoder.finish()
+        except ProtocolFault as found:
+            return told, decoder.partial_text, (str(found), found.fault)
+
+    assert read(guesses=100) == read(guesses=0)
+
+
+def test_a_stream_that_is_never_plain_is_not_guessed_at_for_ever() -> None:
+    """A wrong guess costs as much as it might have saved."""
+    decoder = ChatDecoder("llm.example.org")
+    for _ in range(20):
+        decoder.feed(chunk({"content": "x", "vendor": 1}))
+
+    assert decoder._guesses_left == 0
+    assert not decoder._expects_text
+    assert decoder.partial_text == "x" * 20
 
 
 @pytest.mark.parametrize("line_end", [b"\n", b"\r\n"], ids=["LF", "CRLF"])
@@ -506,6 +597,19 @@ def test_the_name_of_an_event_does_not_count() -> None:
 def test_what_follows_the_end_is_ignored() -> None:
     """Nothing is read after ``[DONE]``, blank data and keep-alives never are."""
     assert decode(b"data:\n\n", b"data:  \n\n", WHOLE, b"data: garbage\n\n") == decode(WHOLE)
+
+
+def test_a_stream_is_done_at_its_last_word() -> None:
+    """Whoever reads can stop there, however long the connection stays open."""
+    decoder = OTHER.decoder()
+    seen = [decoder.is_done]
+    for part in (chunk({"content": "x"}), chunk(finish="stop"), sse({"choices": [], "usage": {}}), DONE):
+        decoder.feed(part)
+        seen.append(decoder.is_done)
+
+    assert seen == [False, False, False, False, True]
+    assert decoder.feed(sse({"error": {"message": SECRET}}) + b"data: {oops\n\n") == []
+    assert decoder.finish().text == "x"
 
 
 def test_partial_text_grows() -> None:
@@ -582,7 +686,6 @@ ERRORS: list[tuple[Any, FaultKind, bool]] = [
     (b'{"choices":7}', "protocol", True),
     (b'{"choices":[{"delta":{"content":"xyzzy \xff"}}]}', "protocol", True),
     (b'{"choices":[{"delta":{"tool_calls":["xyzzy"]}}]}', "protocol", True),
-    (b'{"choices":[],"usage":{"xyzzy":"\xff"}}', "protocol", True),
     (b'{"choices":[{"delta":{"v":' + b"[" * 9000 + b"]" * 9000 + b"}}]}", "protocol", True),
 ]
 
@@ -616,6 +719,22 @@ def test_an_interruption_names_the_providers_code() -> None:
         decode(chunk({"content": "x"}), sse({"error": {"message": SECRET, "code": "overloaded"}}))
 
     assert found.value.fault.code == "overloaded"
+
+
+@pytest.mark.parametrize(
+    ("before", "kind"), [({"content": ""}, "protocol"), ({"content": "x"}, "interrupted")]
+)
+def test_an_event_without_end_is_given_up(before: Any, kind: FaultKind) -> None:
+    """A server cannot make a decoder hold all it sends."""
+    decoder = OTHER.decoder()
+    decoder.feed(chunk(before))
+
+    for _ in range(MAX_EVENT_BYTES // 2**20):
+        decoder.feed(b"x" * 2**20)
+    with pytest.raises(ProtocolFault, match="larger than") as found:
+        decoder.feed(b"x")
+
+    assert found.value.fault.kind == kind
 
 
 @pytest.mark.parametrize("error", [None, {}, ""])

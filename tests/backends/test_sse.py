@@ -75,6 +75,23 @@ def test_a_mark_is_skipped_at_the_start_only() -> None:
     assert split(b"data: a\n\n\xef\xbb\xbfdata: b\n\n") == [b"a"]
 
 
+@pytest.mark.parametrize(
+    ("chunks", "events"),
+    [
+        ([b"data: a\n", b"data: b\n\n"], [b"a\nb"]),
+        ([b": half", b"data: b\n\n", b"data: c\n\n"], [b"c"]),
+        ([b"data: a\rdata: b\n\n"], [b"a\nb"]),
+        ([b"data: a\r\n\n"], [b"a"]),
+        ([b"data: a\n\n", b"\xef\xbb\xbfdata: b\n\n", b"data: c\n\n"], [b"a", b"c"]),
+    ],
+)
+def test_a_chunk_that_looks_like_an_event_may_be_a_part_of_one(
+    chunks: list[bytes], events: list[bytes]
+) -> None:
+    """What went before, and a CR inside, decide; a mark can only stand before everything."""
+    assert split(*chunks) == events
+
+
 def test_fields_that_only_begin_like_data_are_skipped() -> None:
     """``database:`` is another field."""
     assert split(b"database: x\ndata : y\n\n") == []
@@ -99,8 +116,8 @@ def test_a_long_line_in_small_chunks_is_joined_once() -> None:
         [b"data: " + b"x" * 100],
         [b"x"] * 101,
         [b": " + b"x" * 100],
-        [b"data: x\n"] * 13,
-        [b"data\n"] * 21,
+        [b"data: x\n"] * 51,
+        [b"data\n"] * 101,
         [b"data: a\n\ndata: " + b"x" * 60, b"x" * 60],
         [b"data: " + b"x" * 101 + b"\n\n"],
         [b"data: a\n\ndata: " + b"x" * 101 + b"\n\ndata: b\n\n"],
@@ -112,8 +129,18 @@ def test_an_event_beyond_the_limit_is_refused(chunks: list[bytes]) -> None:
     splitter = EventSplitter(limit=100)
 
     with pytest.raises(EventTooLongError, match="larger than 100 bytes"):
-        for chunk in chunks:
-            splitter.feed(chunk)
+        list(map(splitter.feed, chunks))
+
+
+def test_a_line_that_has_ended_counts_no_more() -> None:
+    """What was handed out, and what was skipped, is no longer held."""
+    splitter = EventSplitter(limit=100)
+    for _ in range(3):
+        assert (
+            splitter.feed(b"data: " + b"x" * 60) == splitter.feed(b"x\n") == splitter.feed(b"data: y\n") == []
+        )
+        assert splitter.feed(b"\n") == [b"x" * 61 + b"\ny"]
+        assert splitter.feed(b": " + b"x" * 60) == splitter.feed(b"x\n\n") == []
 
 
 @pytest.mark.parametrize("size", [1, 7, 10_000])

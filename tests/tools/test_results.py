@@ -11,8 +11,11 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from goaitools_py.messages import Image, Part, Text
+from goaitools_py import Chat, tool
+from goaitools_py.messages import Audio, Document, Image, Part, Text
+from goaitools_py.testing import Calls, ScriptedBackend
 from goaitools_py.tools import MAX_RESULT_BYTES, ToolReturn, result_parts
+from goaitools_py.tools.results import MAX_RESULT_MEDIA_BYTES
 
 
 class Team(enum.Enum):
@@ -167,3 +170,62 @@ def test_the_limit_is_for_all_text_of_a_result() -> None:
     kept, note = text.split("\n")
     assert note == f"[{2 * len(half) + 5 - len(kept)} characters removed]"
     assert len(text.encode()) <= MAX_RESULT_BYTES
+
+
+@pytest.mark.parametrize(
+    ("part", "kind"),
+    [
+        (Image.from_bytes(bytes(MAX_RESULT_MEDIA_BYTES + 1)), "image"),
+        (Document.from_bytes(bytes(MAX_RESULT_MEDIA_BYTES + 1)), "document"),
+        (Audio.from_bytes(bytes(MAX_RESULT_MEDIA_BYTES + 1)), "audio"),
+        (Image(media_type="image/png", url="data:" + "A" * (MAX_RESULT_MEDIA_BYTES - 4)), "image"),
+    ],
+    ids=["image", "document", "audio", "data URL"],
+)
+def test_a_medium_beyond_the_limit_is_left_out_with_a_note(part: Part, kind: str) -> None:
+    """The note stands in its place and tells the model kind and size; the other parts stay."""
+    parts, is_error = result_parts(["before", part, PICTURE])
+
+    assert not is_error
+    note = Text(f"[{kind} of {MAX_RESULT_MEDIA_BYTES + 1} bytes left out: too large]")
+    assert parts == (Text("before"), note, PICTURE)
+
+
+def test_a_medium_up_to_the_limit_is_untouched() -> None:
+    """The limit counts bytes, not the base64 that carries them."""
+    part = Image.from_bytes(bytes(MAX_RESULT_MEDIA_BYTES))
+
+    assert result_parts(part) == ((part,), False)
+
+
+def test_the_media_limit_is_for_all_media_of_a_result() -> None:
+    """One that no longer fits is left out; a smaller one after it may still fit."""
+    half = Image.from_bytes(bytes(MAX_RESULT_MEDIA_BYTES * 2 // 3))
+
+    parts, _ = result_parts([half, half, PICTURE])
+
+    assert [type(part) for part in parts] == [Image, Text, Image]
+
+
+def test_notes_about_media_count_as_text() -> None:
+    """However many media are left out, the result stays within the limit of text."""
+    large = Image.from_bytes(bytes(MAX_RESULT_MEDIA_BYTES + 1))
+
+    parts, _ = result_parts([large] * 10_000)
+
+    assert sum(len(part.text) for part in parts if isinstance(part, Text)) <= MAX_RESULT_BYTES
+
+
+def test_a_huge_picture_does_not_cost_the_turn() -> None:
+    """A tool's 30 MB picture would make a state that nobody can write; the model reads a note instead."""
+
+    @tool
+    def look() -> Any:
+        """Look around."""
+        return Image.from_bytes(bytes(30 * 2**20))
+
+    result = Chat(ScriptedBackend(Calls([("look", {})]), "Too large."), tools=[look]).chat(user="Look!")
+
+    assert result.text == "Too large."
+    assert "image of 31457280 bytes" in result.tool_log[0].result
+    assert len(result.state) < 10_000

@@ -134,9 +134,12 @@ def test_an_async_checkpoint_is_awaited_or_refused(face: Any, sim: Any, scores: 
         chat.chat(user="The scores?", on_checkpoint=keep)
         assert len(kept) == 5
     else:
-        with pytest.raises(CheckpointError) as caught:
+        with pytest.raises(TypeError, match="AsyncChat"):
             chat.chat(user="The scores?", on_checkpoint=keep)
+        with pytest.raises(CheckpointError) as caught:
+            chat.chat(user="The scores?", on_checkpoint=lambda blob: keep(blob))
         assert "AsyncChat" in str(caught.value.__cause__)
+        assert len(sim.requests) == 1
         assert scores.runs == []
 
 

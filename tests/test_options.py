@@ -1,0 +1,266 @@
+"""Facts about `goaitools_py.options`: a value that no turn could use is refused before anything is called."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from goaitools_py import (
+    Chat,
+    Compactor,
+    KeepRecentTurns,
+    Limits,
+    MessageLimit,
+    ModelSettings,
+    inspect_state,
+    user,
+)
+from goaitools_py.options import MAX_ID_CHARACTERS, MAX_SECONDS, check_options, given_options, resolve
+from goaitools_py.testing import ScriptedBackend
+
+SECRET = "sesame-open"
+
+OF_ANOTHER_TYPE: list[tuple[str, Any, str]] = [
+    ("messages", user("Hello."), r"list.*Message.*messages=\["),
+    ("messages", "Hello.", "list.*str"),
+    ("system", 5, "str.*int"),
+    ("context", b"noon", "str.*bytes"),
+    ("tools", len, r"list.*builtin_function.*tools=\["),
+    ("tools", "look", "list.*str"),
+    ("settings", {"temperature": 1}, r"ModelSettings.*dict.*ModelSettings\("),
+    ("sticky_settings", 1, "True or False.*int"),
+    ("compactor", MessageLimit(5), r"Compactor, not MessageLimit.*Compactor\(trigger, strategy\)"),
+    ("compactor", KeepRecentTurns(5), r"Compactor, not KeepRecentTurns.*Compactor\(trigger, strategy\)"),
+    ("compactor", Compactor, r"Compactor, not StructMeta.*Compactor\(trigger, strategy\)"),
+    ("max_iterations", None, "positive int.*None"),
+    ("max_iterations", True, "positive int.*bool"),
+    ("max_iterations", 2.5, "positive int.*float"),
+    ("limits", {"max_tokens": 5}, r"Limits, not dict.*Limits\("),
+    ("timeout", "5", "seconds, not str; pass None"),
+    ("timeout", True, "seconds, not bool; pass None"),
+    ("tool_timeout", "5", "seconds, not str; pass None"),
+    ("tool_concurrency", None, "positive int.*None"),
+    ("tool_concurrency", 2.5, "positive int.*float"),
+    ("tool_threads", None, "True or False.*None"),
+    ("conversation_id", 42, r"str, not int.*conversation_id=str\("),
+    ("on_event", "print", "function, not str.*None"),
+    ("on_checkpoint", 5, "function, not int.*None"),
+    ("metadata", [("a", "b")], "maps text to text.*list"),
+    ("metadata", {SECRET: 5}, "must be str.*int"),
+    ("metadata", {5: SECRET}, "must be str.*int"),
+]
+OUT_OF_BOUNDS: list[tuple[str, Any, str]] = [
+    ("max_iterations", 0, "positive int.*0"),
+    ("tool_concurrency", -1, "positive int.*-1"),
+    ("timeout", 0, "positive.*0.*None for no limit"),
+    ("timeout", math.nan, "positive.*nan.*None for no limit"),
+    ("timeout", math.inf, f"at most {MAX_SECONDS}.*None for no limit"),
+    ("timeout", 10**400, f"at most {MAX_SECONDS}.*None for no limit"),
+    ("tool_timeout", math.inf, f"at most {MAX_SECONDS}.*None for no limit"),
+    ("tool_timeout", -math.inf, "positive.*-inf"),
+    ("conversation_id", SECRET + "\ud800", "lone surrogate"),
+    ("conversation_id", SECRET * 100, f"at most {MAX_ID_CHARACTERS} characters, got 1100"),
+    ("metadata", {"a": SECRET + "\ud800"}, "lone surrogate"),
+    ("metadata", {SECRET + "\ud800": "a"}, "lone surrogate"),
+    ("on_limit", None, "'answer', 'raise'.*None"),
+    ("on_limit", ["answer"], "'answer', 'raise'.*list"),
+]
+
+
+def everything_said(error: BaseException | None) -> str:
+    """The texts of an error and of all that it drags along."""
+    if error is None:
+        return ""
+    return f"{error!r}{everything_said(error.__cause__)}{everything_said(error.__context__)}"
+
+
+def named(cases: list[tuple[str, Any, str]]) -> list[Any]:
+    return [pytest.param(*case, id=f"{case[0]}-{number}") for number, case in enumerate(cases)]
+
+
+# --------------------------------------------------------------------------------------------- options
+
+
+@pytest.mark.parametrize(("name", "value", "words"), named(OF_ANOTHER_TYPE))
+def test_a_value_of_another_type_is_refused(name: str, value: Any, words: str) -> None:
+    """Before anything is sent; the text says what is expected and which type was found, not the value."""
+    backend = ScriptedBackend("paid")
+
+    with pytest.raises(TypeError, match=f"{name}.*{words}") as caught:
+        Chat(backend).chat(**{"user": "Hello.", name: value})
+
+    assert backend.requests == []
+    assert SECRET not in everything_said(caught.value)
+
+
+@pytest.mark.parametrize(("name", "value", "words"), named(OUT_OF_BOUNDS))
+def test_a_value_out_of_bounds_is_refused(name: str, value: Any, words: str) -> None:
+    """Before anything is sent; of a text only its length is told."""
+    backend = ScriptedBackend("paid")
+
+    with pytest.raises(ValueError, match=f"{name}.*{words}") as caught:
+        Chat(backend).chat(**{"user": "Hello.", name: value})
+
+    assert backend.requests == []
+    assert SECRET not in everything_said(caught.value)
+
+
+@pytest.mark.parametrize("name", ["timeout", "limits", "settings", "compactor", "on_event", "tools"])
+def test_a_chat_checks_its_defaults_when_it_is_made(name: str) -> None:
+    """Not at the first turn, which may be far away."""
+    bad: dict[str, Any] = {name: object()}
+
+    with pytest.raises(TypeError, match=name):
+        Chat(ScriptedBackend(), **bad)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "messages",
+        "system",
+        "context",
+        "tools",
+        "settings",
+        "compactor",
+        "limits",
+        "timeout",
+        "tool_timeout",
+        "conversation_id",
+        "on_event",
+        "on_checkpoint",
+        "on_bad_state",
+        "metadata",
+    ],
+)
+def test_none_switches_an_option_off(name: str) -> None:
+    """Where there is an off; everything else has a default to be left to."""
+    result = Chat(ScriptedBackend("Hello.")).chat(**{"user": "Hello.", name: None})
+
+    assert result.text == "Hello."
+
+
+def test_good_values_are_taken() -> None:
+    """Lists and tuples, whole and broken numbers, and any object with a `plan`."""
+
+    class Own:
+        def plan(self, request: Any, *, force: bool = False) -> None:
+            return None
+
+    check_options(
+        {
+            "messages": [user("Hello.")],
+            "tools": (),
+            "compactor": Own(),
+            "timeout": 0.001,
+            "tool_timeout": MAX_SECONDS,
+            "max_iterations": 1,
+            "conversation_id": "i" * MAX_ID_CHARACTERS,
+            "metadata": {"a": "ä"},
+            "deps": object(),
+            "binding": object(),
+        }
+    )
+
+
+def test_the_longest_conversation_id_survives() -> None:
+    """What the options take, a state can hold: the next turn reads it."""
+    longest = "😀" * MAX_ID_CHARACTERS
+    chat = Chat(ScriptedBackend("One.", "Two."))
+
+    first = chat.chat(user="Hello.", conversation_id=longest)
+    second = chat.chat_with_state(first.state, user="Again.", on_bad_state="raise")
+
+    assert inspect_state(second.state).conversation_id == longest
+
+
+def test_only_what_was_given_is_checked() -> None:
+    """A turn does not pay for its chat's defaults again: they were checked when the chat was made."""
+    resolved = resolve({"timeout": "never looked at"}, {"user": "Hello."})
+
+    assert resolved.timeout == "never looked at"  # type: ignore[comparison-overlap]
+
+
+# ------------------------------------------------------------------------------------ settings, limits
+
+
+@pytest.mark.parametrize(
+    ("fields", "error", "words"),
+    [
+        ({"model": 5}, TypeError, "model.*str.*int"),
+        ({"model": "m" * 257}, ValueError, "model.*256.*257"),
+        ({"model": "\ud800"}, ValueError, "model.*lone surrogate"),
+        ({"max_output_tokens": "5"}, TypeError, "max_output_tokens.*int.*str"),
+        ({"max_output_tokens": 5.0}, TypeError, "max_output_tokens.*int.*float"),
+        ({"temperature": "hot"}, TypeError, "temperature.*number.*str"),
+        ({"temperature": True}, TypeError, "temperature.*number.*bool"),
+        ({"temperature": math.nan}, ValueError, "temperature.*finite.*nan"),
+        ({"top_p": math.inf}, ValueError, "top_p.*finite.*inf"),
+        ({"reasoning_effort": 3}, TypeError, "reasoning_effort.*str.*int"),
+        ({"thinking_budget_tokens": 0.5}, TypeError, "thinking_budget_tokens.*int.*float"),
+        ({"stop": 5}, TypeError, "stop.*list of str.*int"),
+        ({"stop": {"a"}}, TypeError, "stop.*list of str.*set"),
+        ({"stop": [SECRET, 5]}, TypeError, "item of stop.*str.*int"),
+        ({"seed": 1.5}, TypeError, "seed.*int.*float"),
+        ({"parallel_tool_calls": 1}, TypeError, "parallel_tool_calls.*True or False.*int"),
+        ({"tool_choice": {"type": "auto"}}, TypeError, "tool_choice.*str.*dict"),
+        ({"prompt_cache_key": 5}, TypeError, "prompt_cache_key.*str.*int"),
+        ({"extra_body": [("a", 1)]}, TypeError, "extra_body.*dict.*list"),
+        ({"extra_headers": {"X-A": 5}}, TypeError, "extra_headers.*str.*int"),
+        ({"extra_headers": {"X-A": SECRET + "€"}}, ValueError, "extra_headers.*ASCII"),
+        ({"extra_headers": {"X-A": SECRET + "\r\nX-B: 1"}}, ValueError, "extra_headers.*printable"),
+    ],
+)
+def test_settings_are_checked_when_they_are_made(fields: Any, error: Any, words: str) -> None:
+    """Types and what JSON or HTTP cannot carry; ranges are the provider's business."""
+    with pytest.raises(error, match=words) as caught:
+        ModelSettings(**fields)
+
+    assert SECRET not in everything_said(caught.value)
+
+
+def test_good_settings_are_taken() -> None:
+    """None switches one off; a number is not held to any provider's range."""
+    settings = ModelSettings(
+        model=None,
+        max_output_tokens=1,
+        temperature=1,
+        top_p=0.5,
+        stop=("a", "b"),
+        seed=-1,
+        parallel_tool_calls=False,
+        extra_body={"n": [1]},
+        extra_headers={"X-A": "b c"},
+    )
+
+    assert settings.given()["model"] is None
+    assert given_options(None, {"settings": settings})["settings"] is settings
+
+
+def test_settings_do_not_show_what_is_the_callers() -> None:
+    """Stop words, the cache key, and what is merged into the request stay out of logs."""
+    settings = ModelSettings(
+        model="m",
+        stop=[SECRET],
+        prompt_cache_key=SECRET,
+        extra_body={"user": SECRET},
+        extra_headers={"X-Key": SECRET},
+    )
+
+    assert SECRET not in repr(settings)
+    assert "model='m'" in repr(settings)
+
+
+@pytest.mark.parametrize("name", ["max_tool_calls", "max_tokens", "conversation_max_tokens"])
+@pytest.mark.parametrize(
+    ("value", "error", "words"),
+    [("5", TypeError, "str"), (True, TypeError, "bool"), (1.5, TypeError, "float"), (0, ValueError, "0")],
+)
+def test_limits_are_checked_when_they_are_made(name: str, value: Any, error: Any, words: str) -> None:
+    """A limit is a positive int, or None for no limit."""
+    with pytest.raises(error, match=f"{name} must be a positive int.*{words}"):
+        Limits(**{name: value})
+
+    assert getattr(Limits(**{name: None}), name) is None
