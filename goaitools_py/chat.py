@@ -26,7 +26,7 @@ from .events import Event, TextDelta
 from .flow import AsyncDriver, AsyncEdge, Driver
 from .inbox import split_preamble
 from .messages import Audio, Document, Image, Message, Text, user
-from .options import ChatOptions, Resolved, check_defaults, given_options, resolve
+from .options import ChatOptions, Resolved, check_defaults, check_options, given_options, resolve
 from .result import ChatResult, CompactionReport
 from .tools import as_tools, refuse_async
 
@@ -104,6 +104,7 @@ class _Facade(ABC, Generic[_B]):
         )
 
     def _compact(self, state: State, compactor: Any, dry_run: bool, binding: Any) -> CompactionReport:
+        check_options({"compactor": compactor})
         return compact_blob(
             _state_bytes(state),
             compactor if compactor is not None else self._defaults.get("compactor"),

@@ -111,7 +111,9 @@ class TurnEngine:
         if not plan.blob:
             return fresh
         try:
-            return load_state(plan.blob, wire=wire, codec=plan.codec, binding=ledger.options.binding)
+            state = load_state(plan.blob, wire=wire, codec=plan.codec, binding=ledger.options.binding)
+            journal.check_journal(state, plan.dialect)
+            return state
         except StateError as exc:
             exc.blob = exc.blob or plan.blob
             policy = ledger.options.on_bad_state

@@ -21,6 +21,7 @@ from .blob import PLAIN, Codec
 from .cut import closed_turns
 from .errors import StateInvalidError, StateProviderError
 from .messages import Message, ToolCall, Usage
+from .options import check_options
 from .reading import parse_entries, read_entries
 from .records import Iteration, TurnRecord, usage_of
 from .state import ConversationState, dump_state, load_state, new_state, rebuild
@@ -234,6 +235,7 @@ def state_from_messages(
         ValueError: The wire is unknown, a leading system message, or the provider would refuse the history.
     """
     dialect = dialect_of(wire)
+    check_options({"conversation_id": conversation_id or None})
     entries = [rawjson.dumps(message) for message in messages]
     views = [dialect.view(entry) for entry in entries]
     if views and views[0] and views[0][0].role == "system":

@@ -15,7 +15,9 @@ from typing import Any
 import msgspec
 
 from .backends.base import Dialect, Reply
+from .errors import StateInvalidError
 from .messages import ResultFlag, Text, ToolCall, ToolRecord, ToolResult
+from .reading import read_entries
 from .records import InboxItem, Iteration, JournalCall, OpenTurn, TurnRecord, usage_of, usage_row
 from .state import ConversationState, with_turn
 from .values import replace
@@ -23,6 +25,7 @@ from .values import replace
 __all__ = [
     "accept",
     "add_reply",
+    "check_journal",
     "close_turn",
     "not_accepted",
     "put_call",
@@ -65,6 +68,19 @@ def results(calls: Sequence[JournalCall]) -> list[ToolResult]:
 def ready(state: ConversationState) -> bool:
     """True if every call of the last reply has its result."""
     return state.open is None or all(call.state == "done" for call in state.open.calls)
+
+
+def check_journal(state: ConversationState, dialect: Dialect) -> None:
+    """Refuse a journal that is not of the calls that the open reply made; results for others would be
+    strays. Raises `StateInvalidError`."""
+    turn = state.open
+    if turn is None or not turn.calls:
+        return
+    roles = turn.iterations[-1].roles if turn.iterations else ""
+    reply = turn.entries[len(turn.entries) - (len(roles) - len(roles.rstrip("a"))) :]
+    made = [call.id for message in read_entries(dialect, reply) for call in message.tool_calls]
+    if made != [call.id for call in turn.calls]:
+        raise StateInvalidError("the open turn's journal does not match its reply; the state cannot be used")
 
 
 def waiting_entries(state: ConversationState, dialect: Dialect) -> list[bytes]:

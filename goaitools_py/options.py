@@ -158,7 +158,7 @@ def _list(name: str, value: Any) -> None:
 
 def _callback(name: str, value: Any) -> None:
     if not callable(value):
-        raise _not(name, value, "a function", "it is called with one argument; None for none")
+        raise _not(name, value, "a function of one argument", "pass None to leave it out")
 
 
 def _compactor(name: str, value: Any) -> None:

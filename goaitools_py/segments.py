@@ -248,7 +248,7 @@ def _facts(facts: dict[str, Any]) -> dict[str, Any]:
     flags = facts.get("flags", {})
     flags_are_text = isinstance(flags, dict) and all(isinstance(flag, str) for flag in flags.values())
     if not flags_are_text or not isinstance(facts.get("interrupted", ""), str):
-        raise _unreadable("a turn's facts")
+        raise _unreadable("the turn facts")
     return facts
 
 
@@ -267,12 +267,12 @@ _INBOX_COLUMNS = msgspec.json.Decoder(list[tuple[Literal["s", "u", "e", "a"], Na
 
 
 def _objects(entries: list[bytes]) -> list[bytes]:
-    """The entries, if each is a JSON object: they are the next ones to be sent."""
+    """The entries, if each is a JSON object: the next request says what they say."""
     with suppress(RawJSONError):
         for entry in entries:
             rawjson.members(entry)
         return entries
-    raise _unreadable("an unsent entry")
+    raise _unreadable("a recent entry")
 
 
 def inbox_segment(inbox: Sequence[InboxItem]) -> Segment:
@@ -364,7 +364,7 @@ def _part(row: _PartRow) -> Part:
             return Document(**media)
         case "audio":
             return Audio(**media)
-    raise _unreadable("a tool result of the open turn")
+    raise _unreadable("a tool result")
 
 
 def open_segment(turn: OpenTurn) -> Segment:

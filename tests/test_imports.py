@@ -47,7 +47,7 @@ ALLOWED = {
     # the turn
     "flow": "backends.base events values",
     "inbox": "backends.base messages reading records render state values",
-    "journal": "backends.base messages records state values",
+    "journal": "backends.base errors messages reading records state values",
     "cut": "backends.base compaction reading records result segments state values",
     "ledger": "backends.base blob errors events flow inbox journal messages options records result state "
     "values",
@@ -59,8 +59,8 @@ ALLOWED = {
     # states without a turn
     "append": "backends.base blob inbox messages records state values",
     "compact": "backends.base backends.rules blob compaction cut errors records result state values",
-    "history": "backends backends.base backends.rules blob cut errors journal messages rawjson reading "
-    "records state values",
+    "history": "backends backends.base backends.rules blob cut errors journal messages options "
+    "rawjson reading records state values",
     # edges: the only places that touch clocks, sockets, threads, loops, files
     "edge": "backends.base flow tools",
     "async_edge": "backends.base flow tools",

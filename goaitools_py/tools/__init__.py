@@ -12,10 +12,11 @@ from .arguments import BadArguments
 from .call import Outcome, arun_call, run_call
 from .context import Action, ToolContext
 from .definition import Tool, as_tools, refuse_async, tool
-from .results import MAX_RESULT_BYTES, ToolReturn, result_parts
+from .results import MAX_RESULT_BYTES, MAX_RESULT_MEDIA_BYTES, ToolReturn, result_parts
 
 __all__ = [
     "MAX_RESULT_BYTES",
+    "MAX_RESULT_MEDIA_BYTES",
     "Action",
     "BadArguments",
     "Outcome",

@@ -17,6 +17,7 @@ from goaitools_py import (
     ModelSettings,
     ProviderRejectedError,
     ProviderUnavailableError,
+    StateInvalidError,
     StateSizeError,
     TokenLimit,
     Tool,
@@ -29,8 +30,9 @@ from goaitools_py import (
 )
 from goaitools_py.backends.base import BackendError
 from goaitools_py.records import Meta
-from goaitools_py.state import ConversationState, dump_state
+from goaitools_py.state import ConversationState, dump_state, load_state
 from goaitools_py.testing import Calls, Raw, ScriptedBackend, check_history
+from goaitools_py.values import replace
 
 REPLY = b'{"choices":[{"message":{"role":"assistant","content":"fine"},"finish_reason":"stop"}]}'
 STREAMED = (
@@ -325,3 +327,22 @@ def test_a_message_that_is_too_large_leaves_the_history_alone(face: Any) -> None
     assert caught.value.state == state
     assert [message.text for message in caught.value.pending_input] == ["much too much"]
     assert chat.chat_with_state(caught.value.state, user="less").text == "fine"
+
+
+@pytest.mark.parametrize("ids", [(), ("call_1_0", "made_up"), ("made_up",)])
+def test_a_journal_of_other_calls_is_refused(face: Any, ids: tuple[str, ...]) -> None:
+    """A state whose journal names calls that the reply did not make is invalid, and nothing is sent."""
+    first = ScriptedBackend(Calls([("pay", {"amount": 1}), ("pay", {"amount": 2})]))
+    turn = face.chat(first, tools=[pay]).start(None, user="pay")
+    blob = next(turn.state for found in turn if isinstance(found, ToolStarted))
+    state = load_state(blob)
+    assert state.open is not None
+    calls = tuple(replace(state.open.calls[0], id=name) for name in ids) or state.open.calls[:1]
+    backend = ScriptedBackend("never")
+
+    with pytest.raises(StateInvalidError, match="journal"):
+        face.chat(backend, tools=[pay]).resume(
+            dump_state(replace(state, open=replace(state.open, calls=calls)))
+        )
+
+    assert backend.requests == []
