@@ -406,13 +406,14 @@ def _level(kind: Kind, raw_len: int) -> int:
     Measured on real conversations with dictionary 1: size beyond level 9's, and CPU time relative to it.
     At 4 KiB: level 3 +8 %, 0.14; level 4 +3 %, 0.3; level 6 +0.3 %, 0.5.
     At 20 KiB: level 3 +11 %, 0.12; level 4 +4 %, 0.25; level 6 +0.7 %, 0.5.
-    What is written on every turn gets level 4 while that is cheap beside a request (beyond 24 KiB it
-    would be the largest part of a turn), then 3; what is sealed is compressed once. A piece beyond 256 KiB
-    is a picture or a document in base64, where levels differ in time but hardly in size.
+    What is written on every turn gets level 4 while that is cheap beside a request; beyond 24 KiB it would
+    be the largest part of a turn, and level 1 takes half the time for 2 % of the size. What is sealed is
+    compressed once. A piece beyond 256 KiB is a picture or a document in base64, where levels differ in
+    time but hardly in size.
     """
     if kind is Kind.SEALED:
         return 6 if raw_len <= 256 * 2**10 else 3
-    return 4 if raw_len <= 24 * 2**10 else 3
+    return 4 if raw_len <= 24 * 2**10 else 1
 
 
 def _pack(kind: Kind, raw: bytes, entries: int, compression: int) -> Segment:
