@@ -242,8 +242,7 @@ def close_turn(
 
 def tool_call(call: JournalCall) -> ToolCall:
     """The journal's call as a caller sees it."""
-    kind = "custom" if call.kind == "custom" else "function"
-    return ToolCall(id=call.id, name=call.name, arguments=call.arguments, kind=kind)  # type: ignore[arg-type]
+    return ToolCall(id=call.id, name=call.name, arguments=call.arguments, kind=call.kind)
 
 
 def tool_record(call: JournalCall, *, iteration: int) -> ToolRecord:

@@ -165,7 +165,7 @@ class JournalCall(Value, frozen=True, kw_only=True):
     id: str
     name: str
     arguments: str
-    kind: str = "function"
+    kind: Literal["function", "custom"] = "function"
     state: Literal["new", "started", "done"] = "new"
     flag: ResultFlag = "ok"
     parts: tuple[Part, ...] = ()

@@ -313,7 +313,7 @@ class _CallRow(msgspec.Struct, omit_defaults=True):
     id: Annotated[str, msgspec.Meta(min_length=1)]
     name: str
     arguments: str = ""
-    kind: str = "function"
+    kind: Literal["function", "custom"] = "function"
     state: Literal["new", "started", "done"] = "new"
     flag: ResultFlag = "ok"
     parts: list[_PartRow] = []
