@@ -17,7 +17,7 @@ A map of the package, outermost first::
     backends     provider wires: a pure dialect and a thin connection each
     render       how events and context look;  reading: stored entries in neutral words
     state        a conversation as a value;  records, segments: its parts, and their bytes
-    blob         segments to one sealed value;  dictionary: what makes small ones small
+    blob         segments to one sealed value;  frames, dictionary: how they are compressed
     rawjson      cuts verbatim spans out of JSON
     stores       where blobs are kept
     sim          the offline provider simulator;  testing: scripted backend, checks

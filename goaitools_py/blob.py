@@ -42,15 +42,12 @@ import enum
 import hashlib
 import hmac
 import struct
-import threading
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
 from typing import Final, Protocol, TypeAlias
 
-import zstandard
 from msgspec.structs import force_setattr
 
-from . import dictionary
+from . import dictionary, frames
 from .errors import (
     StateAuthError,
     StateCorruptError,
@@ -66,7 +63,6 @@ __all__ = [
     "FORMAT_VERSIONS",
     "HEADER_BYTES",
     "LIMITS",
-    "MAX_WINDOW_BYTES",
     "PLAIN",
     "SUITE_AES_256_GCM",
     "SUITE_HMAC_SHA256",
@@ -101,19 +97,10 @@ SUITE_HMAC_SHA256: Final = 0x11
 SUITE_AES_256_GCM: Final = 0x21
 _SUITES: Final = {SUITE_PLAIN: "plain", SUITE_HMAC_SHA256: "signed", SUITE_AES_256_GCM: "encrypted"}
 
-MAX_WINDOW_BYTES: Final = 8 * 2**20
-"""The window a zstd frame may ask for, and with it the decompressor's working memory."""
-
 _WRITTEN_VERSION: Final = 1
 _HEADER: Final = struct.Struct(">4sBBBBII")
 _DIGEST_BYTES: Final = 16
 
-_NONE: Final = 0x00
-_ZSTD: Final = 0x01
-_ZSTD_DICTIONARY_1: Final = 0x02
-_DICTIONARIES: Final[dict[int, int | None]] = {_NONE: None, _ZSTD: None, _ZSTD_DICTIONARY_1: 1}
-
-_RESTORE: Final = "restore it from a backup, or pass state=None to start afresh"
 _UPGRADE: Final = "read it with the release that wrote it, or upgrade goaitools-py"
 
 
@@ -217,7 +204,7 @@ class Segment(Value, frozen=True, kw_only=True, eq=False):
         if self._raw is not None:
             return self._raw
         try:
-            raw = _inflate(self.stored, self.raw_len, self.compression)
+            raw = frames.inflate(self.stored, self.raw_len, self.compression)
         except StateCorruptError as error:
             error.blob = self._blob
             raise
@@ -266,7 +253,7 @@ def authenticated(header: bytes) -> bytes:
 
     With the hash in it, a body can never be inflated with another dictionary than its writer's.
     """
-    number = _DICTIONARIES[header[6]]
+    number = frames.DICTIONARIES[header[6]]
     return header if number is None else header + dictionary.sha256(number)
 
 
@@ -293,10 +280,12 @@ class _Plain(Value, frozen=True):
         if not hmac.compare_digest(found, self._digest(header, body)):
             raise StateCorruptError(
                 f"state is damaged: the digest does not match, so some of its {len(blob)} bytes were changed "
-                f"or others are missing; {_RESTORE}"
+                f"or others are missing; {frames.RESTORE}"
             )
         if header[12:] != bytes(4):
-            raise StateCorruptError(f"state is damaged: a plain blob names a key, expected none; {_RESTORE}")
+            raise StateCorruptError(
+                f"state is damaged: a plain blob names a key, expected none; {frames.RESTORE}"
+            )
         return body
 
     @staticmethod
@@ -315,86 +304,6 @@ class _Plain(Value, frozen=True):
 
 PLAIN: Final[Codec] = _Plain()
 """The codec for storage that you trust: finds accidents, hides nothing, stops nobody."""
-
-
-# ---------------------------------------------------------------------------------------- inflating
-
-
-class _Local(threading.local):
-    """zstd contexts cost more to make than to use and must not be shared between threads."""
-
-    def __init__(self) -> None:
-        self.compressors: dict[int, zstandard.ZstdCompressor] = {}
-        self.decompressors: dict[int, zstandard.ZstdDecompressor] = {}
-
-
-_local = _Local()
-
-
-def _zstd_dictionary(number: int) -> zstandard.ZstdCompressionDict:
-    return zstandard.ZstdCompressionDict(dictionary.load(number), dict_type=zstandard.DICT_TYPE_FULLDICT)
-
-
-@cache
-def _digested_dictionary(level: int) -> zstandard.ZstdCompressionDict:
-    """Dictionary 1 prepared for one level (about 0.5 ms). Read-only from here on, so threads may share it."""
-    prepared = _zstd_dictionary(1)
-    prepared.precompute_compress(level=level)
-    return prepared
-
-
-def _compressor(level: int) -> zstandard.ZstdCompressor:
-    found = _local.compressors.get(level)
-    if found is None:
-        found = _local.compressors[level] = zstandard.ZstdCompressor(
-            level=level,
-            dict_data=_digested_dictionary(level),
-            write_content_size=True,
-            write_checksum=False,
-            write_dict_id=False,
-        )
-    return found
-
-
-def _decompressor(compression: int) -> zstandard.ZstdDecompressor:
-    found = _local.decompressors.get(compression)
-    if found is None:
-        number = _DICTIONARIES[compression]
-        found = _local.decompressors[compression] = zstandard.ZstdDecompressor(
-            dict_data=None if number is None else _zstd_dictionary(number), max_window_size=MAX_WINDOW_BYTES
-        )
-    return found
-
-
-def _check_frame(stored: bytes, raw_len: int) -> None:
-    """Refuse a frame whose header does not promise exactly what the segment's head says.
-
-    This is what bounds memory. python-zstandard ignores `max_output_size` once a frame states its size
-    (8 KB became 256 MB, and 13 bytes a MemoryError), and takes a skippable frame for an empty one.
-    """
-    if not stored.startswith(zstandard.FRAME_HEADER):
-        raise _corrupt("a segment does not start with a zstd frame")
-    try:
-        frame = zstandard.get_frame_parameters(stored)
-    except zstandard.ZstdError:
-        raise _corrupt("the header of a zstd frame cannot be read") from None
-    if frame.content_size != raw_len:
-        raise _corrupt(f"a zstd frame states another size than its segment, which says {raw_len} bytes")
-    if frame.window_size > MAX_WINDOW_BYTES:
-        raise _corrupt(f"a zstd frame asks for a window beyond {MAX_WINDOW_BYTES} bytes")
-    if frame.dict_id or frame.has_checksum:
-        raise _corrupt("a zstd frame has a checksum or a dictionary id, which this format leaves out")
-
-
-def _inflate(stored: bytes, raw_len: int, compression: int) -> bytes:
-    """Inflate a frame that passed `_check_frame`; the output buffer is exactly `raw_len` bytes."""
-    try:
-        raw = _decompressor(compression).decompress(stored, max_output_size=raw_len, allow_extra_data=False)
-    except zstandard.ZstdError:
-        raise _corrupt(f"a zstd frame does not inflate to the {raw_len} bytes it states") from None
-    if len(raw) != raw_len:
-        raise _corrupt(f"a segment inflates to {len(raw)} bytes, expected {raw_len}")
-    return raw
 
 
 # -------------------------------------------------------------------------------------- compressing
@@ -418,8 +327,8 @@ def _level(kind: Kind, raw_len: int) -> int:
 
 def _pack(kind: Kind, raw: bytes, entries: int, compression: int) -> Segment:
     stored = raw
-    if compression == _ZSTD_DICTIONARY_1:
-        frame = _compressor(_level(kind, len(raw))).compress(raw)
+    if compression == frames.ZSTD_DICTIONARY_1:
+        frame = frames.compress(raw, _level(kind, len(raw)))
         if len(frame) < len(raw):
             stored = frame
     return Segment(
@@ -443,7 +352,7 @@ def segment(kind: Kind, raw: bytes, entries: int) -> Segment:
         raise ValueError(f"a {kind.name.lower()} segment needs at least one byte; leave an empty one out")
     if entries < 0 or (kind is Kind.META and entries):
         raise ValueError(f"a {kind.name.lower()} segment cannot have {entries} entries")
-    return _pack(kind, raw, entries, _ZSTD_DICTIONARY_1)
+    return _pack(kind, raw, entries, frames.ZSTD_DICTIONARY_1)
 
 
 # ------------------------------------------------------------------------------------------ varints
@@ -464,7 +373,7 @@ def _read_varint(body: bytes, at: int) -> tuple[int, int]:
     number = 0
     for shift in range(0, 35, 7):
         if at >= len(body):
-            raise _corrupt("the head of a segment is cut off")
+            raise frames.corrupt("the head of a segment is cut off")
         byte = body[at]
         at += 1
         number |= (byte & 0x7F) << shift
@@ -472,7 +381,7 @@ def _read_varint(body: bytes, at: int) -> tuple[int, int]:
             if (byte == 0 and shift) or number >= 2**32:
                 break
             return number, at
-    raise _corrupt("a number in the head of a segment is too long")
+    raise frames.corrupt("a number in the head of a segment is too long")
 
 
 # ------------------------------------------------------------------------------------------- writing
@@ -493,7 +402,7 @@ def encode(
         StateTooLargeError: A limit would be exceeded; `limit_name` and `limit` say which.
         ValueError: The segments are not in order, or a plain blob was given a binding.
     """
-    compression = _ZSTD_DICTIONARY_1 if codec.compresses else _NONE
+    compression = frames.ZSTD_DICTIONARY_1 if codec.compresses else frames.NONE
     segments = [_recompressed(each, compression) for each in segments]
     previous: Kind | None = None
     for each in segments:
@@ -652,7 +561,7 @@ def _header(source: bytes) -> Header:
     if source[:4] != MAGIC and not (source and MAGIC.startswith(source)):
         raise StateFormatError(f"this is not a state; {_likely_damage(source)}")
     if len(source) < HEADER_BYTES:
-        raise _corrupt(f"{len(source)} bytes are left of a {HEADER_BYTES}-byte header")
+        raise frames.corrupt(f"{len(source)} bytes are left of a {HEADER_BYTES}-byte header")
     _, version, suite, compression, reserved, decoded_len, key_id = _HEADER.unpack_from(source)
     return Header(
         version=version,
@@ -666,7 +575,7 @@ def _header(source: bytes) -> Header:
 
 def _check_header(header: Header, codec: Codec, limits: BlobLimits) -> None:
     if header.version == 0:
-        raise _corrupt("it states format version 0, which never existed")
+        raise frames.corrupt("it states format version 0, which never existed")
     if header.version not in FORMAT_VERSIONS:
         raise _newer(f"format version {header.version}", f"at most {max(FORMAT_VERSIONS)}")
     if header.suite not in _SUITES:
@@ -676,8 +585,8 @@ def _check_header(header: Header, codec: Codec, limits: BlobLimits) -> None:
             f"state is {_SUITES[header.suite]} (suite 0x{header.suite:02x}), but the codec opens suite "
             f"0x{codec.suite:02x} only; pass the codec that it was written with"
         )
-    if header.compression not in _DICTIONARIES:
-        known = ", ".join(f"0x{known:02x}" for known in _DICTIONARIES)
+    if header.compression not in frames.DICTIONARIES:
+        known = ", ".join(f"0x{known:02x}" for known in frames.DICTIONARIES)
         raise _newer(f"compression 0x{header.compression:02x}", known)
     if header.reserved:
         # A newer release may give the byte a meaning, and what that wrote must never be thrown away.
@@ -695,16 +604,16 @@ def _segments(body: bytes, header: Header, limits: BlobLimits, source: bytes) ->
         entries, at = _read_varint(body, at)
 
         if number >= len(_KINDS) or not _may_follow(previous, _KINDS[number]):
-            raise _corrupt(f"segment kind {number} stands where it may not")
+            raise frames.corrupt(f"segment kind {number} stands where it may not")
         previous = kind = _KINDS[number]
         if not 1 <= stored_len <= raw_len:
-            raise _corrupt(f"a segment states {stored_len} stored for {raw_len} raw bytes")
+            raise frames.corrupt(f"a segment states {stored_len} stored for {raw_len} raw bytes")
         if stored_len > len(body) - at:
-            raise _corrupt(f"a segment states {stored_len} bytes, but {len(body) - at} are left")
+            raise frames.corrupt(f"a segment states {stored_len} bytes, but {len(body) - at} are left")
         if kind is Kind.META:
             _check_limit("max_meta_bytes", limits.max_meta_bytes, raw_len)
             if entries:
-                raise _corrupt(f"the meta segment states {entries} entries, expected none")
+                raise frames.corrupt(f"the meta segment states {entries} entries, expected none")
         count += 1
         decoded_len += raw_len
         entries_total += entries
@@ -716,11 +625,11 @@ def _segments(body: bytes, header: Header, limits: BlobLimits, source: bytes) ->
         at += stored_len
         if stored_len == raw_len:
             raw = stored
-        elif header.compression == _NONE:
-            raise _corrupt("a segment is compressed in a blob that says it is not")
+        elif header.compression == frames.NONE:
+            raise frames.corrupt("a segment is compressed in a blob that says it is not")
         else:
             raw = None
-            _check_frame(stored, raw_len)
+            frames.check_frame(stored, raw_len)
         yield Segment(
             kind=kind,
             entries=entries,
@@ -731,17 +640,15 @@ def _segments(body: bytes, header: Header, limits: BlobLimits, source: bytes) ->
             _blob=source,
         )
     if previous is None:
-        raise _corrupt("it has no segments")
+        raise frames.corrupt("it has no segments")
 
 
 def _check_decoded_len(segments: Sequence[Segment], header: Header) -> None:
     decoded_len = sum(each.raw_len for each in segments)
     if decoded_len != header.decoded_len:
-        raise _corrupt(f"its segments hold {decoded_len} bytes, but the header says {header.decoded_len}")
-
-
-def _corrupt(found: str) -> StateCorruptError:
-    return StateCorruptError(f"state is damaged: {found}; {_RESTORE}")
+        raise frames.corrupt(
+            f"its segments hold {decoded_len} bytes, but the header says {header.decoded_len}"
+        )
 
 
 def _newer(found: str, expected: str) -> StateVersionError:

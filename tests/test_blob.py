@@ -19,7 +19,7 @@ import pytest
 import zstandard
 
 from goaitools_py import blob as blob_module
-from goaitools_py import dictionary
+from goaitools_py import dictionary, frames
 from goaitools_py.blob import (
     FORMAT_VERSIONS,
     LIMITS,
@@ -172,7 +172,7 @@ def test_a_segment_from_a_blob_is_not_compressed_again(
     """Saving costs what is new: decoded segments go into the next blob as they stand."""
     blob = encode(whole)
     segments = decode(blob)
-    monkeypatch.setattr(blob_module, "_compressor", lambda level: pytest.fail("compressed again"))
+    monkeypatch.setattr(frames, "_compressor", lambda level: pytest.fail("compressed again"))
 
     assert encode(segments) == blob
 
@@ -181,13 +181,13 @@ def test_only_the_meta_is_inflated_by_decode(monkeypatch: pytest.MonkeyPatch) ->
     """History stays compressed until somebody asks for it."""
     blob = encode([segment(Kind.META, META, 0), segment(Kind.HOT, HOT * 9, 18)])
     sizes: list[int] = []
-    inflate = blob_module._inflate
+    inflate = frames.inflate
 
     def counted(stored: bytes, raw_len: int, compression: int) -> bytes:
         sizes.append(raw_len)
         return inflate(stored, raw_len, compression)
 
-    monkeypatch.setattr(blob_module, "_inflate", counted)
+    monkeypatch.setattr(frames, "inflate", counted)
 
     decode(blob)
 
@@ -678,7 +678,7 @@ def test_what_the_library_returns_is_measured(monkeypatch: pytest.MonkeyPatch) -
             return b""
 
     hot = decode(encode([segment(Kind.META, META, 0), segment(Kind.HOT, HOT * 9, 18)]))[1]
-    monkeypatch.setattr(blob_module, "_decompressor", lambda compression: Short())
+    monkeypatch.setattr(frames, "_decompressor", lambda compression: Short())
 
     with pytest.raises(StateCorruptError, match="inflates to 0 bytes"):
         hot.raw()

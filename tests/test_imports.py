@@ -33,7 +33,8 @@ ALLOWED = {
     "events": "messages values",
     # the state
     "dictionary": "errors",
-    "blob": "dictionary errors values",
+    "frames": "dictionary errors",
+    "blob": "dictionary errors frames values",
     "records": "messages values",
     "segments": "blob errors messages rawjson records",
     "state": "blob errors records segments values",
