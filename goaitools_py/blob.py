@@ -533,9 +533,9 @@ def _bytes(blob: object) -> bytes:
 
 
 _BINARY: Final = "use a binary column or file mode"
-_JSON: Final = "it is JSON; a state of the Go library goaitools comes in through import_goaitools_state"
+_JSON: Final = "it is JSON, perhaps a state of the Go library goaitools, which this release cannot read"
 _DAMAGES: Final = (
-    (b"gas1.", "it is the text form; turn it back with state_from_text"),
+    (b"gas1.", "it is the text form, which this release cannot read; store the bytes themselves"),
     (b"9UdBU", "it is base64; decode it with base64.b64decode before passing it on"),
     (b"\\xf5474153", r"it is PostgreSQL's \x form; use a bytea column, or bytes.fromhex behind the \x"),
     (b"f5474153", "it is hexadecimal; decode it with bytes.fromhex before passing it on"),

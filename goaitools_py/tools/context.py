@@ -41,7 +41,7 @@ class ToolContext(Value, Generic[DepsT], frozen=True, kw_only=True):
         deps: The very object given as `deps` for this turn.
         call_id: The provider's id of this call.
         turn_id: The id of the turn.
-        iteration: The model call of this turn that asked for the tool, counted from 0.
+        iteration: The model call that asked for the tool, counted from 1, and anew after a `resume`.
         idempotency_key: The same text whenever this call is run again; hand it to services that take one.
     """
 
