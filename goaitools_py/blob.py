@@ -359,6 +359,8 @@ def segment(kind: Kind, raw: bytes, entries: int) -> Segment:
 
 
 def _varint(number: int) -> bytes:
+    if number <= 0x7F:
+        return bytes((number,))
     out = bytearray()
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)

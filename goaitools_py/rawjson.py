@@ -320,6 +320,8 @@ def _is_shallow(data: bytes) -> bool:
 
 def _few_openings(data: bytes) -> bool:
     """Whether there are too few opening brackets, even counting those in strings, to nest too deep."""
+    if len(data) < 1024:
+        return data.count(b"{") + data.count(b"[") <= MAX_DEPTH
     left = MAX_DEPTH
     for bracket in (b"{", b"["):
         at = data.find(bracket)  # find is a memchr; bytes.count takes ten times as long on a long text

@@ -50,7 +50,7 @@ Name: TypeAlias = Annotated[str, msgspec.Meta(max_length=MAX_NAME)]
 
 def bounded(count: int) -> int:
     """The count within what a state may hold: a provider, or a clock set back, may report anything."""
-    return min(max(count, 0), MAX_COUNT)
+    return count if 0 <= count <= MAX_COUNT else min(max(count, 0), MAX_COUNT)
 
 
 def digest8(data: bytes) -> str:
