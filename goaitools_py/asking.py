@@ -210,8 +210,14 @@ def _read_body(ledger: Ledger) -> Flow[Reply]:
         if size > MAX_REPLY_BYTES:
             raise ProtocolFault(f"the reply is larger than {MAX_REPLY_BYTES} bytes")
         yield from ledger.tick()
-        ledger.check_deadline()
-    return ledger.dialect.reply(chunks[0] if len(chunks) == 1 else b"".join(chunks))
+        if ledger.is_late:
+            break
+    body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+    try:
+        return ledger.dialect.reply(body)
+    except ProtocolFault:
+        ledger.check_deadline()  # an answer that came whole at the last moment is paid for, and kept
+        raise
 
 
 def _note_partial(ledger: Ledger, text: str) -> None:

@@ -57,9 +57,8 @@ def run_calls(ledger: Ledger, tools: Mapping[str, Tool[..., Any]], *, allowed: i
     running: set[int] = set()
     aborted = False
     failure: BaseException | None = None
-    halted: TurnError | None = (
-        None  # a failed checkpoint or the deadline: what runs is waited for all the same
-    )
+    # A failed checkpoint, or the deadline: nothing more starts, and what runs is waited for all the same.
+    halted: TurnError | None = None
     while queue or running:
         while queue and not aborted and halted is None and _may_start(ledger, queue[0][1], len(running)):
             index, tool, arguments = queue[0]

@@ -137,8 +137,13 @@ class Ledger:
         return self._state, self._without_input, self._blob_is_that, self.report, len(self.warnings)
 
     def go_back(self, base: Base) -> None:
-        """Undo every change since `base` was taken."""
-        self._state, self._without_input, self._blob_is_that, self.report, warnings = base
+        """Undo every change since `base` was taken, but what has come into the inbox since."""
+        now = self.state
+        state, self._without_input, self._blob_is_that, self.report, warnings = base
+        if state is not None and state.inbox != now.inbox:
+            meta = msgspec.structs.replace(state.meta, events=now.meta.events)
+            state = replace(state, inbox=now.inbox, meta=meta)
+        self._state = state
         del self.warnings[warnings:]
 
     def encode(self, status: str, *, limits: BlobLimits | None = None) -> bytes:

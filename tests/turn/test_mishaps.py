@@ -11,6 +11,7 @@ import pytest
 from goaitools_py import (
     CheckpointError,
     Compactor,
+    DeadlineExceededError,
     Image,
     KeepRecentTurns,
     ModelReplied,
@@ -346,3 +347,40 @@ def test_a_journal_of_other_calls_is_refused(face: Any, ids: tuple[str, ...]) ->
         )
 
     assert backend.requests == []
+
+
+def test_a_message_appended_between_two_refusals_is_not_lost(face: Any) -> None:
+    """What comes in while a request that is too large is cut and sent again is in `pending_input` too."""
+    turns: list[Any] = []
+
+    def refuse(_: Any) -> BackendError:
+        turns[0].append(event(f"thing {len(backend.requests)}"))
+        return TOO_LARGE
+
+    backend = ScriptedBackend("1", "2", "3", "4", refuse, refuse)
+    chat = face.chat(backend)
+    state = chat.run_turns(None, ["a", "b", "c", "d"]).state
+    turns.append(chat.start(state, user="e"))
+
+    with pytest.raises(ProviderRejectedError) as caught:
+        turns[0].result()
+
+    assert [message.text for message in caught.value.pending_input] == ["e", "thing 5", "thing 6"]
+    assert inspect_state(caught.value.state).turns == 4
+
+
+def test_an_answer_that_comes_whole_at_the_last_moment_is_kept(face: Any, clock: Any) -> None:
+    """A body that was complete when the deadline passed is an answer; one that was not is the deadline's."""
+
+    def late(body: bytes) -> Any:
+        def answer(_: Any) -> Raw:
+            clock.advance(100)
+            return Raw.body(body)
+
+        return answer
+
+    chat = face.chat(ScriptedBackend(late(REPLY), late(REPLY[:-5])), timeout=50.0)
+
+    assert chat.chat(user="go").text == "fine"
+    with pytest.raises(DeadlineExceededError):
+        chat.chat(user="go")
