@@ -5,6 +5,7 @@ Owns: `StateInfo`, `History` and the pure functions that make them. Must never k
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import islice
@@ -237,12 +238,12 @@ def state_from_messages(
     dialect = dialect_of(wire)
     check_options({"conversation_id": conversation_id or None})
     entries = [rawjson.dumps(message) for message in messages]
-    views = [dialect.view(entry) for entry in entries]
+    views = [dialect.view([entry]) for entry in entries]
     if views and views[0] and views[0][0].role == "system":
         raise ValueError("the messages begin with a system message: it is not stored; pass it as system=")
     if problems := rules.check_history(wire, entries, unique_ids=False):
         raise ValueError(f"the provider would refuse this history: {problems[0]}")
-    turns = _split_turns(entries, views)
+    turns = _split_turns(entries, views, dialect)
     state = rebuild(new_state(wire, id=conversation_id, created=created_ms), turns)
     meta = msgspec.structs.replace(
         state.meta,
@@ -255,37 +256,29 @@ def state_from_messages(
 
 
 def _split_turns(
-    entries: Sequence[bytes], views: Sequence[tuple[Message, ...]]
+    entries: Sequence[bytes], views: Sequence[tuple[Message, ...]], dialect: Dialect
 ) -> list[tuple[list[bytes], TurnRecord]]:
     turns: list[tuple[list[bytes], TurnRecord]] = []
     own: list[bytes] = []
     letters = ""
-    count = 0
 
     def finish() -> None:
         iterations = tuple(Iteration(roles=roles) for roles in _iterations(letters))
+        count = len(dialect.view(own))
         turns.append((own, TurnRecord(at=0, messages=count, iterations=iterations)))
 
     for entry, view in zip(entries, views, strict=True):
         letter = _LETTERS.get(view[0].role, "u")
         if letter == "u" and letters.endswith("a"):
             finish()
-            own, letters, count = [], "", 0
+            own, letters = [], ""
         own.append(entry)
         letters += letter
-        count += len(view)
     if own:
         finish()
     return turns
 
 
 def _iterations(letters: str) -> list[str]:
-    """Cut a turn's letters after each reply: "uatta" is "ua" and "tta"."""
-    found: list[str] = []
-    current = ""
-    for letter in letters:
-        current += letter
-        if letter == "a":
-            found.append(current)
-            current = ""
-    return [*found, current] if current else found
+    """Cut a turn's letters after each reply: "uattaa" is "ua" and "ttaa"."""
+    return re.findall(r"[^a]*a+|[^a]+$", letters)

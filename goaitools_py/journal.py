@@ -62,7 +62,7 @@ def _resolved(call: JournalCall) -> JournalCall:
 
 def results(calls: Sequence[JournalCall]) -> list[ToolResult]:
     """The journal's results in call order."""
-    return [ToolResult(call_id=c.id, name=c.name, parts=c.parts, flag=c.flag) for c in calls]
+    return [ToolResult(call_id=c.id, name=c.name, parts=c.parts, flag=c.flag, kind=c.kind) for c in calls]
 
 
 def ready(state: ConversationState) -> bool:

@@ -169,6 +169,7 @@ class ToolResult(Value, frozen=True, kw_only=True):
     name: str = ""
     parts: tuple[Part, ...] = ()
     flag: ResultFlag = "ok"
+    kind: Literal["function", "custom"] = "function"
 
     @property
     def text(self) -> str:

@@ -23,7 +23,7 @@ _UNREADABLE = "an entry of the state is not JSON that a provider could have writ
 def read_entries(dialect: Dialect, entries: Iterable[bytes]) -> tuple[Message, ...]:
     """The entries as messages. Raises `StateInvalidError` for one that cannot be read."""
     with suppress(ValueError):  # it may quote the entry: nothing must be raised while it is handled
-        return tuple(message for entry in entries for message in dialect.view(entry))
+        return dialect.view(tuple(entries))
     raise StateInvalidError(_UNREADABLE)
 
 

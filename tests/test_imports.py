@@ -141,7 +141,9 @@ def part(module: str) -> str:
     """The row of the table that a module belongs to: its own, else its package's."""
     if module == "__init__":
         return "goaitools_py"
-    return module if module in ALLOWED else module.partition(".")[0]
+    while module not in ALLOWED and "." in module:
+        module = module.rpartition(".")[0]
+    return module
 
 
 def reachable(start: str) -> set[str]:

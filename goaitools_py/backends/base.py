@@ -45,6 +45,7 @@ FaultKind = Literal[
     "context",  # the history does not fit into the model's context
     "protocol",  # 200 with a body that is not a reply
     "interrupted",  # broke off in the middle of a reply
+    "signature",  # a signed block of the history does not fit what stands before it
 ]
 
 
@@ -82,6 +83,11 @@ class RequestParts(Value, frozen=True, kw_only=True):
     the id itself. A setting overrides it."""
     forbid_tools: bool = False
     """Send the same tools, but let the model call none (`tool_choice: none`)."""
+    carried: Mapping[str, str] = {}
+    """What earlier replies asked to be sent along (`Reply.carried`), as far as it is still good."""
+    drop_signed: bool = False
+    """Some signed blocks of the history do not fit what stands before them now: ask the provider to drop
+    such blocks rather than to refuse the request, where the wire has a word for that."""
 
 
 class ModelRequest(Value, frozen=True, kw_only=True):
@@ -121,9 +127,15 @@ class Reply(Value, frozen=True, kw_only=True):
             A reply with calls that may run has stop "end" whatever its word.
         run_calls: True if `calls` are complete and may be executed.
         model: The model that answered, as the provider names it.
+        signed: True if `entries` hold blocks that the provider has bound to what stands before them, such
+            as signed thinking or encrypted reasoning; see `Dialect.unsigned`.
+        carried: What has to go along with the next requests, by a name of the dialect's own: its value
+            (at most 256 characters), and until when it is good in milliseconds since the epoch, 0 for ever.
+        dropped: Why the provider left parts of the request's history out, in its own words for the reason,
+            one for each part. Never content.
     """
 
-    unshown = frozenset({"entries", "text", "reasoning"})
+    unshown = frozenset({"entries", "text", "reasoning", "carried"})
 
     entries: tuple[bytes, ...]
     text: str = ""
@@ -135,6 +147,9 @@ class Reply(Value, frozen=True, kw_only=True):
     usage: Usage = Usage()
     model: str = ""
     id: str = ""
+    signed: bool = False
+    carried: Mapping[str, tuple[str, int]] = {}
+    dropped: tuple[str, ...] = ()
 
 
 class Delta(Value, frozen=True, kw_only=True):
@@ -273,8 +288,28 @@ class Dialect(Protocol):
         """The reply with its calls' ids replaced in order, in `calls` and in the stored bytes."""
         ...
 
-    def view(self, entry: bytes) -> tuple[Message, ...]:
-        """Read one stored entry as neutral messages (`raw` set on each)."""
+    def unsigned(self, entries: Sequence[bytes]) -> list[bytes]:
+        """The entries without what their provider signed over the history before them, one for each.
+
+        An entry in which nothing is signed is returned as the very object it is; b"" stands for one of
+        which nothing is left. What is left of an exchange must be a history that the provider takes.
+        """
+        ...
+
+    def settled(self, reply: Sequence[bytes]) -> list[bytes]:
+        """A reply's entries, one for each, so that anything may follow them; b"" for one that must go.
+
+        A reply that the provider paused ("send again unchanged") may hold calls of hosted tools that have
+        no result yet; they are cut out when something else than its continuation follows.
+        """
+        ...
+
+    def view(self, entries: Sequence[bytes]) -> tuple[Message, ...]:
+        """Read consecutive stored entries as neutral messages, `raw` set on each.
+
+        Entries that together make one message (the items of a reply) are one message, whose `raw` is
+        these entries joined by ``,\\n``; an entry that holds several (tool results) makes several.
+        """
         ...
 
     def fault(self, status: int, headers: Mapping[str, str], body: bytes) -> Fault:

@@ -180,13 +180,21 @@ class OpenAIChatDialect(Value, frozen=True):
         """The reply with its calls' ids replaced in order; ValueError unless there is one for each."""
         return reading.with_call_ids(reply, ids)
 
-    def view(self, entry: bytes) -> tuple[Message, ...]:
-        """Read one stored entry as one neutral message.
+    def unsigned(self, entries: Sequence[bytes]) -> list[bytes]:
+        """The entries as they are: nothing on this wire is signed over its prefix."""
+        return list(entries)
+
+    def settled(self, reply: Sequence[bytes]) -> list[bytes]:
+        """The entries as they are: this wire pauses no reply."""
+        return list(reply)
+
+    def view(self, entries: Sequence[bytes]) -> tuple[Message, ...]:
+        """Read stored entries as neutral messages, one for each.
 
         Raises:
-            RawJSONError: The entry is not a JSON object.
+            RawJSONError: An entry is not a JSON object.
         """
-        return (read_entry(entry),)
+        return tuple(map(read_entry, entries))
 
     def fault(self, status: int, headers: Mapping[str, str], body: bytes) -> Fault:
         """Say what an error answer means."""

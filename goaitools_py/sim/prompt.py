@@ -49,6 +49,7 @@ class Prompt:
     Attributes:
         content: The bytes that a provider would cache: tools and messages as they came over the wire.
             Equal for the same question asked unary or streamed.
+        thinks: True if the request asks for thinking, on a wire that has it.
         must_call: True if the request demands a tool call; `offers` holds only what may be called.
         max_tokens: The reply is cut after so many, None for no limit.
     """
@@ -62,6 +63,7 @@ class Prompt:
     max_tokens: int | None = None
     stream: bool = False
     stream_usage: bool = False
+    thinks: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +71,7 @@ class Reply:
     """What the model says; a scripted one is queued with `SimServer.push`.
 
     Attributes:
+        thinking: Thoughts before the answer, on the wires that have a place for them.
         finish: The wire's finish word. None: the word that fits the reply; "" is sent as it is.
         usage: False leaves the token counts out.
     """
@@ -78,11 +81,14 @@ class Reply:
     refused: str = field(default="", repr=False)
     finish: str | None = None
     usage: bool = True
+    thinking: str = field(default="", repr=False)
 
     @classmethod
-    def text(cls, content: str, *, finish: str | None = None, usage: bool = True) -> Reply:
+    def text(
+        cls, content: str, *, finish: str | None = None, usage: bool = True, thinking: str = ""
+    ) -> Reply:
         """Say something. ``finish="length"`` or ``"content_filter"`` makes a reply that was cut off."""
-        return cls(content=content, finish=finish, usage=usage)
+        return cls(content=content, finish=finish, usage=usage, thinking=thinking)
 
     @classmethod
     def calls(
@@ -92,6 +98,7 @@ class Reply:
         text: str = "",
         finish: str | None = None,
         usage: bool = True,
+        thinking: str = "",
     ) -> Reply:
         """Call tools: ``Reply.calls(("get_score", '{"team":"red"}'))``.
 
@@ -107,7 +114,7 @@ class Reply:
             Call(name=name, arguments=arguments, id=id)
             for (name, arguments), id in zip(calls, padded, strict=True)
         )
-        return cls(content=text, tool_calls=made, finish=finish, usage=usage)
+        return cls(content=text, tool_calls=made, finish=finish, usage=usage, thinking=thinking)
 
     @classmethod
     def refusal(cls, refused: str) -> Reply:

@@ -35,8 +35,8 @@ def estimate(content: bytes) -> int:
 
 
 def reply_tokens(reply: Reply) -> int:
-    """Tokens of a reply: its text, its refusal, the names and arguments of its calls."""
-    words = [reply.content, reply.refused]
+    """Tokens of a reply: its thoughts, its text, its refusal, the names and arguments of its calls."""
+    words = [reply.thinking, reply.content, reply.refused]
     for call in reply.tool_calls:
         words += [call.name, call.arguments]
     return estimate("".join(words).encode("utf-8", "replace"))

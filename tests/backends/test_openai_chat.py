@@ -245,7 +245,7 @@ def test_what_was_written_reads_back(message: Message) -> None:
     """A view of an entry is the message that it was made from, and holds the entry's bytes."""
     (entry,) = OPENAI.entries([message])
 
-    (seen,) = OPENAI.view(entry)
+    (seen,) = OPENAI.view([entry])
 
     assert seen == message
     assert seen.raw == entry
@@ -265,7 +265,7 @@ def test_a_view_tells_what_a_provider_said() -> None:
         }
     ).encode()
 
-    (seen,) = OPENAI.view(entry)
+    (seen,) = OPENAI.view([entry])
 
     assert (seen.text, seen.reasoning) == ("yes", "hm")
     assert seen.tool_calls == (ToolCall(id="c", name="f", arguments='{"a":1}'),)
@@ -285,7 +285,7 @@ def test_a_view_tells_what_a_provider_said() -> None:
 )
 def test_a_view_takes_whatever_is_an_object(entry: bytes, role: str, text: str) -> None:
     """Entries come from servers and from imports; reading one never fails on its shape."""
-    (seen,) = OPENAI.view(entry)
+    (seen,) = OPENAI.view([entry])
 
     assert (seen.role, seen.text) == (role, text)
 
@@ -296,7 +296,7 @@ def test_a_view_takes_whatever_is_an_object(entry: bytes, role: str, text: str) 
 def test_a_view_of_something_else_is_a_raw_json_error(entry: bytes) -> None:
     """An entry is a JSON object; one error says that it is none, and never quotes it."""
     with pytest.raises(RawJSONError, match=r"JSON") as found:
-        OPENAI.view(entry)
+        OPENAI.view([entry])
 
     assert "xyzzy" not in f"{found.value} {found.value!r}"
 
@@ -308,7 +308,7 @@ def test_bad_base64_is_kept_out_of_a_view() -> None:
         {"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}
     ).encode()
 
-    (seen,) = OPENAI.view(entry)
+    (seen,) = OPENAI.view([entry])
 
     assert seen.parts == (Image(media_type="image/png", url=url),)
 

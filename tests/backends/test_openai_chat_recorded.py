@@ -205,7 +205,7 @@ def test_recorded_requests_can_be_viewed(recordings: list[dict[str, Any]]) -> No
     for exchange in exchanges(recordings):
         body = exchange["request"]["body"]
         for message in body.get("messages", ()) if isinstance(body, dict) else ():
-            (seen,) = dialect_of(exchange).view(json.dumps(message).encode())
+            (seen,) = dialect_of(exchange).view([json.dumps(message).encode()])
             assert [call.id for call in seen.tool_calls] == [
                 call["id"] for call in message.get("tool_calls") or ()
             ]

@@ -246,7 +246,7 @@ def test_arguments_that_are_an_object_become_its_text(dialect: OpenAIChatDialect
         calling(call(function=f'{{"name":"look","arguments":{quoted}}}', more=',"n":1e5')),
     )
     assert check_history("openai", reply.entries, open_end=True) == []
-    assert dialect.view(reply.entries[0])[0].tool_calls == reply.calls
+    assert dialect.view(reply.entries)[0].tool_calls == reply.calls
 
 
 def test_input_that_is_an_object_becomes_its_text() -> None:

@@ -1,0 +1,57 @@
+"""The sequence rules of each wire: which histories a provider takes.
+
+Owns: roles, shapes and the pairing of calls with results, as pure functions over the wires' own JSON.
+Must never know: how a history came about, how it is mended, or who sends it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from . import openai_chat
+from .common import Frame
+
+__all__ = ["WIRES", "check_history"]
+
+
+def check_history(
+    wire: str,
+    messages: Sequence[Mapping[str, Any]] | Sequence[bytes],
+    *,
+    open_calls: Sequence[str] = (),
+    open_end: bool = False,
+    unique_ids: bool = True,
+) -> list[str]:
+    """Say what a provider would refuse in a history; an empty list means that it takes it.
+
+    The whole history costs time in its length. A turn needs only what is new: hand in the new entries and,
+    as `open_calls`, the calls that the entries before them left open.
+
+    Args:
+        wire: The wire whose rules hold, one of `WIRES`.
+        messages: The history's entries in order, as parsed JSON objects or as raw JSON bytes.
+        open_calls: Ids of calls before `messages` that still wait for their results.
+        open_end: Let calls at the very end wait for their results, as in the middle of a turn.
+        unique_ids: Count it as a problem, by the words "call id reused", when two exchanges use one call
+            id. Real histories hold such ids and providers took them, so False is right for what was
+            already accepted, such as an imported history.
+
+    Returns:
+        One sentence for each problem, with indexes into `messages` and call ids, never content.
+
+    Raises:
+        ValueError: No rules are known for `wire`.
+    """
+    rules = _RULES.get(wire)
+    if rules is None:
+        raise ValueError(f"no rules for wire {wire!r}; known wires: {', '.join(WIRES)}")
+    return list(rules(messages, Frame(open_calls, open_end, unique_ids)))
+
+
+_RULES: Mapping[str, Callable[[Sequence[Mapping[str, Any] | bytes], Frame], Iterator[str]]] = {
+    "openai": openai_chat.problems,
+}
+
+WIRES: tuple[str, ...] = tuple(_RULES)
+"""The wires whose rules are known."""
