@@ -101,6 +101,8 @@ def ask(
             if (failure.fault.kind == "context" or failure.status == _TOO_LARGE) and (yield from shrink()):
                 uncut = base
                 continue
+            if failure.fault.kind == "signature" and _unsign(ledger):
+                continue
             wait = _wait_before_retry(ledger, failure, attempt)
             if wait is None:
                 sdk = failure.cause.__cause__ if isinstance(failure.cause, BackendError) else None
@@ -125,6 +127,12 @@ def _attempt(ledger: Ledger, voice: Voice, forbid_tools: bool) -> Flow[Reply]:
         stream=ledger.plan.stream,
         cache_key=before.meta.id or None,
         forbid_tools=forbid_tools,
+        carried={
+            name: value
+            for name, (value, until) in before.meta.carry.items()
+            if not until or until > began.wall_ms
+        },
+        drop_signed=before.meta.unbound,
     )
     request = replace(dialect.request(parts), timeout=ledger.left())
     if ledger.listening:
@@ -236,10 +244,26 @@ def _take(ledger: Ledger, reply: Reply, *, asked: int, ms: int) -> Reply:
         kept = ledger.dialect.without_calls(reply)
     elif reply.calls:
         kept = _with_fresh_ids(ledger, reply)
+    if reply.dropped:
+        reasons = ", ".join(sorted(set(reply.dropped)))
+        ledger.warn(
+            "input_dropped", f"the provider left {len(reply.dropped)} parts of the history out ({reasons})"
+        )
     ledger.usage = ledger.usage + reply.usage
     ledger.text = reply.text or ledger.text
     ledger.state = journal.add_reply(ledger.state, kept, asked=asked, ms=ms)
     return kept
+
+
+def _unsign(ledger: Ledger) -> bool:
+    """The provider refuses signed blocks: take them out, once in a turn. False if there are none."""
+    state = ledger.state
+    if ledger.has_unsigned or not state.meta.signed:
+        return False
+    ledger.has_unsigned = True
+    ledger.unsign("the provider refused the history's signed thinking")
+    ledger.set_base(ledger.state)  # whatever comes next: the refused blocks do not come back
+    return True
 
 
 def _with_fresh_ids(ledger: Ledger, reply: Reply) -> Reply:
@@ -325,6 +349,11 @@ _ERRORS: Final[dict[str, tuple[type[TurnError], str, str]]] = {
         "the provider answered 200 with something that is not a reply",
         "check base_url and proxies; resume(err.state) tries again",
     ),
+    "signature": (
+        ProviderRejectedError,
+        "the provider refused signed thinking in the history",
+        "see __cause__ for its words; err.state goes on without err.pending_input",
+    ),
     "interrupted": (
         StreamInterruptedError,
         "the reply broke off before its end",
@@ -344,7 +373,8 @@ def _turn_error(ledger: Ledger, failure: _Failure) -> TurnError:
         f"request id {failure.request_id}" if failure.request_id else "",
     )
     detail = ", ".join(part for part in known if part)
-    poison = fault.kind == "context" or (fault.kind == "rejected" and failure.status in _POISON)
+    blames_content = fault.kind == "rejected" and failure.status in _POISON
+    poison = blames_content or fault.kind in ("context", "signature")
     if poison:
         ledger.reject_results()
     return ledger.error(

@@ -13,11 +13,11 @@ from .backends import rules
 from .backends.base import Dialect
 from .blob import Codec
 from .compaction.base import InvalidPlan, apply_compactor
-from .cut import closed_turns, compaction_request, cut_to
+from .cut import compaction_request, cut_to
 from .errors import CompactionError
 from .records import digest8
 from .result import CompactionReport
-from .state import dump_state, hard_limits, load_state
+from .state import closed_turns, dump_state, hard_limits, load_state
 from .values import replace
 
 __all__ = ["compact_blob"]
@@ -63,7 +63,7 @@ def compact_blob(
     if planned is None:
         return unchanged
     name, kept = planned
-    cut, report = cut_to(state, request, kept, by=name, at=max(0, now_ms - state.meta.created))
+    cut, report = cut_to(state, request, kept, dialect, by=name, at=max(0, now_ms - state.meta.created))
     if dialect.wire in rules.WIRES:
         entries = [entry for turn, _ in closed_turns(cut) for entry in turn]
         if problems := rules.check_history(dialect.wire, entries, unique_ids=False):

@@ -14,27 +14,13 @@ from .backends.base import Dialect
 from .compaction.base import CompactionRequest, TurnView
 from .compaction.strategies import drop_to
 from .reading import read_entries
-from .records import TurnRecord, usage_of
+from .records import usage_of, with_cut
 from .result import CompactionReport
-from .segments import entries_of, turn_records
-from .state import ConversationState, rebuild
+from .state import ConversationState, closed_turns, rebuild
+from .unsign import Turn, is_signed, unsigned_turns
 from .values import replace
 
 __all__ = ["compaction_request", "cut_to", "emergency_turns"]
-
-_CUTS_KEPT = 16
-
-
-def closed_turns(state: ConversationState) -> list[tuple[tuple[bytes, ...], TurnRecord]]:
-    """The closed turns with their entries, oldest first."""
-    turns: list[tuple[tuple[bytes, ...], TurnRecord]] = []
-    for segment in state.segments:
-        entries = entries_of(segment)
-        at = 0
-        for record in turn_records(segment):
-            turns.append((tuple(entries[at : at + record.entries]), record))
-            at += record.entries
-    return turns
 
 
 def _views(state: ConversationState, dialect: Dialect) -> tuple[TurnView, ...]:
@@ -72,18 +58,32 @@ def compaction_request(state: ConversationState, dialect: Dialect) -> Compaction
 
 
 def cut_to(
-    state: ConversationState, request: CompactionRequest, kept: Sequence[TurnView], *, by: str, at: int
+    state: ConversationState,
+    request: CompactionRequest,
+    kept: Sequence[TurnView],
+    dialect: Dialect,
+    *,
+    by: str,
+    at: int,
 ) -> tuple[ConversationState, CompactionReport]:
     """The state with only the `kept` turns, and what that changed.
+
+    What was signed over the turns that go is taken out of those that stay. An open turn is not touched;
+    if it holds signed blocks, they do not fit any more, and its state says so (`Meta.unbound`).
 
     `at`: milliseconds after the conversation began; it goes into the state's journal of cuts.
     """
     turns = closed_turns(state)
     before = request.turns
-    rebuilt = rebuild(state, [turns[view.position] for view in kept])
-    messages = sum(view.message_count for view in kept)
+    rest: list[Turn] = [turns[view.position] for view in kept]
+    still = False
+    if state.meta.signed:
+        rest = unsigned_turns(rest, dialect)
+        still = state.open is not None and is_signed(state.open.entries, dialect)
+    rebuilt = rebuild(state, rest)
+    messages = sum(record.messages for _, record in rest)
     tokens = sum(view.tokens for view in kept)
-    size = sum(view.entry_bytes for view in kept)
+    size = sum(len(entry) for entries, _ in rest for entry in entries)
     report = CompactionReport(
         outcome="compacted",
         by=by,
@@ -96,14 +96,15 @@ def cut_to(
         tokens_before=sum(view.tokens for view in before),
         tokens_after=tokens,
     )
-    cut = (at, by[:64], report.removed_turns, report.removed_messages)
     meta = msgspec.structs.replace(
         state.meta,
         messages=messages,
         turns=len(kept),
         tokens=tokens,
         context="",  # the turn that carried it may be gone: say it again
-        cuts=(*state.meta.cuts, cut)[-_CUTS_KEPT:],
+        signed=still,
+        unbound=still,
+        cuts=with_cut(state.meta, at, by, report.removed_turns, report.removed_messages),
     )
     return replace(rebuilt, meta=meta), report
 

@@ -49,6 +49,9 @@ from .values import replace
 __all__ = ["Plan", "TurnEngine"]
 
 INVALID_REPLIES_IN_A_ROW: Final = 3
+MAX_PAUSES: Final = 8
+"""How often a reply that the provider paused is asked to go on."""
+
 APPROACHING: Final = 0.7
 AT_LIMIT: Final = 0.9
 """Parts of the model's context window from which on a `ContextWarning` is told to the listeners."""
@@ -141,7 +144,7 @@ class TurnEngine:
             admitted = inbox.admit(state, messages, dialect)
         state = admitted
         voice = self._voice(state.meta)
-        ledger.state = replace(state, meta=self._marked(state.meta, voice))
+        ledger.state = self._marked(state, voice)
         return voice
 
     def _voice(self, meta: Meta) -> Voice:
@@ -166,25 +169,32 @@ class TurnEngine:
             settings=settings,
         )
 
-    def _marked(self, meta: Meta, voice: Voice) -> Meta:
-        """The meta with digests of what is not stored; a difference to the last turn is a warning."""
+    def _marked(self, state: ConversationState, voice: Voice) -> ConversationState:
+        """The state with digests of what is not stored. A difference to the last request is a warning, and
+        the end of thinking that was signed over the old prefix."""
+        ledger, meta = self._ledger, state.meta
         marks = {
-            "id": self._ledger.options.conversation_id or meta.id,
+            "id": ledger.options.conversation_id or meta.id,
             "model": voice.model,
             "family": self._plan.dialect.family,
             "preamble": digest8(voice.preamble) if voice.preamble else "",
             "tools": digest8(voice.tools) if voice.tools else "",
         }
-        if meta.processed:
-            is_missing = bool(meta.preamble and not marks["preamble"])
-            if is_missing:
-                self._ledger.warn("preamble_missing", "earlier turns had a preamble, this one has none")
-            for name, (code, text) in _CHANGES.items():
-                if getattr(meta, name) != marks[name] and not (is_missing and name == "preamble"):
-                    self._ledger.warn(code, text)
-        own = {k: v for k, v in self._ledger.options.settings.items() if k in _STICKY}
+        changed: list[str] = []
+        if meta.model and (meta.processed or state.open is not None):
+            changed = [name for name in _CHANGES if getattr(meta, name) != marks[name]]
+        for name in changed:
+            if name == "preamble" and not marks[name]:
+                ledger.warn("preamble_missing", "earlier turns had a preamble, this one has none")
+            else:
+                ledger.warn(*_CHANGES[name])
+        own = {k: v for k, v in ledger.options.settings.items() if k in _STICKY}
         sticky = {k: v for k, v in {**meta.sticky, **own}.items() if v is not None}
-        return msgspec.structs.replace(meta, **marks, sticky=sticky)
+        ledger.state = replace(state, meta=msgspec.structs.replace(meta, **marks, sticky=sticky))
+        if meta.signed and (changed or (meta.unbound and state.open is None)):
+            reason = f"the {' and '.join(changed)} changed" if changed else "what stands before it changed"
+            ledger.unsign(reason)
+        return ledger.state
 
     def _check_budget(self) -> None:
         limits = self._ledger.options.limits
@@ -237,7 +247,8 @@ class TurnEngine:
         """Ask, run tools, ask again, until a reply needs nothing more."""
         ledger = self._ledger
         limit: str | None = None
-        invalid_in_a_row = 0
+        invalid_in_a_row = pauses = 0
+        said = journal.paused_text(ledger.state, self._plan.dialect)
         if not journal.ready(ledger.state):
             yield from run_calls(ledger, self._tools, allowed=self._calls_left())
         while True:
@@ -248,7 +259,19 @@ class TurnEngine:
                 forbid_tools=limit is not None,
             )
             opened = ledger.state.open
+            if said:
+                reply = replace(reply, text=said + reply.text)
+                ledger.text = reply.text
+            said = ""
+            if reply.stop == "pause" and pauses < MAX_PAUSES:
+                pauses += 1
+                said = reply.text
+                yield from self._tell_reply(reply)
+                yield from ledger.checkpoint()
+                continue
             if opened is None or not opened.calls:
+                if reply.stop == "pause":
+                    ledger.warn("limit_reached", f"the provider paused its reply {pauses + 1} times")
                 # Closed before anybody can look: a complete answer is never asked for again.
                 status = self._close(voice, _status(reply, limited=limit is not None))
                 yield from self._tell_reply(reply)
@@ -356,7 +379,7 @@ def _status(reply: Reply, *, limited: bool) -> Status:
         return "truncated"
     if reply.stop == "refusal":
         return "refused"
-    return "limited" if limited else "complete"
+    return "limited" if limited or reply.stop == "pause" else "complete"
 
 
 def _context_level(fraction: float) -> Literal["approaching", "at_limit"] | None:

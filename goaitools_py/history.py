@@ -19,13 +19,12 @@ from .backends import rules
 from .backends.base import Dialect
 from .backends.dialects import WIRES, dialect_of
 from .blob import PLAIN, Codec
-from .cut import closed_turns
 from .errors import StateInvalidError, StateProviderError
 from .messages import Message, ToolCall, Usage
 from .options import check_options
 from .reading import parse_entries, read_entries
 from .records import Iteration, TurnRecord, usage_of
-from .state import ConversationState, dump_state, load_state, new_state, rebuild
+from .state import ConversationState, closed_turns, dump_state, load_state, new_state, rebuild
 from .values import Value, replace
 
 __all__ = [

@@ -18,7 +18,17 @@ from .backends.base import Dialect, Reply
 from .errors import StateInvalidError
 from .messages import ResultFlag, Text, ToolCall, ToolRecord, ToolResult
 from .reading import read_entries
-from .records import InboxItem, Iteration, JournalCall, OpenTurn, TurnRecord, usage_of, usage_row
+from .records import (
+    MAX_NAME,
+    InboxItem,
+    Iteration,
+    JournalCall,
+    OpenTurn,
+    TurnRecord,
+    bounded,
+    usage_of,
+    usage_row,
+)
 from .state import ConversationState, with_turn
 from .values import replace
 
@@ -28,6 +38,7 @@ __all__ = [
     "check_journal",
     "close_turn",
     "not_accepted",
+    "paused_text",
     "put_call",
     "ready",
     "refuse_calls",
@@ -76,11 +87,23 @@ def check_journal(state: ConversationState, dialect: Dialect) -> None:
     turn = state.open
     if turn is None or not turn.calls:
         return
-    roles = turn.iterations[-1].roles if turn.iterations else ""
-    reply = turn.entries[len(turn.entries) - (len(roles) - len(roles.rstrip("a"))) :]
-    made = [call.id for message in read_entries(dialect, reply) for call in message.tool_calls]
+    reply = read_entries(dialect, _last_reply(turn))
+    made = [call.id for message in reply for call in message.tool_calls]
     if made != [call.id for call in turn.calls]:
         raise StateInvalidError("the open turn's journal does not match its reply; the state cannot be used")
+
+
+def _last_reply(turn: OpenTurn) -> tuple[bytes, ...]:
+    roles = turn.iterations[-1].roles if turn.iterations else ""
+    return turn.entries[len(turn.entries) - (len(roles) - len(roles.rstrip("a"))) :]
+
+
+def paused_text(state: ConversationState, dialect: Dialect) -> str:
+    """What the open turn's last reply said, if its provider paused it; else ""."""
+    turn = state.open
+    if turn is None or turn.calls or turn.letters or not turn.iterations:
+        return ""
+    return "".join(message.text for message in read_entries(dialect, _last_reply(turn)))
 
 
 def waiting_entries(state: ConversationState, dialect: Dialect) -> list[bytes]:
@@ -175,8 +198,21 @@ def add_reply(state: ConversationState, reply: Reply, *, asked: int, ms: int) ->
         total=usage_row(usage_of(state.meta.total) + reply.usage),
         usage=usage_row(reply.usage),
         tokens=used or state.meta.tokens,
+        signed=state.meta.signed or reply.signed,
+        carry={**state.meta.carry, **_carried(reply)} if reply.carried else state.meta.carry,
     )
     return replace(state, meta=meta, open=turn)
+
+
+_MAX_CARRIED = 8
+
+
+def _carried(reply: Reply) -> dict[str, tuple[str, int]]:
+    return {
+        name: (value, bounded(until))
+        for name, (value, until) in list(reply.carried.items())[:_MAX_CARRIED]
+        if len(value) <= MAX_NAME
+    }
 
 
 def set_call(conversation: ConversationState, index: int, **changes: Any) -> ConversationState:
@@ -217,7 +253,10 @@ def close_turn(
     turn = state.open
     if turn is None:
         return state
-    turn = _with_results(replace(turn, calls=tuple(_resolved(call) for call in turn.calls)), dialect)
+    if turn.calls:
+        turn = _with_results(replace(turn, calls=tuple(_resolved(call) for call in turn.calls)), dialect)
+    elif turn.iterations and not turn.letters:
+        turn = _settled(turn, dialect)
     iterations = turn.iterations
     if turn.letters:
         iterations = (*iterations, Iteration(roles=turn.letters))
@@ -238,6 +277,21 @@ def close_turn(
         tokens=tokens,
     )
     return replace(closed, meta=meta)
+
+
+def _settled(turn: OpenTurn, dialect: Dialect) -> OpenTurn:
+    """The turn without what only a continuation of its last, paused reply could have answered."""
+    last, reply = turn.iterations[-1], _last_reply(turn)
+    settled = dialect.settled(reply)
+    if all(new is old for new, old in zip(settled, reply, strict=True)):
+        return turn
+    kept = tuple(entry for entry in settled if entry)
+    return replace(
+        turn,
+        entries=(*turn.entries[: len(turn.entries) - len(reply)], *kept),
+        iterations=(*turn.iterations[:-1], replace(last, roles=last.roles.rstrip("a") + "a" * len(kept))),
+        messages=turn.messages - (0 if kept else 1),
+    )
 
 
 def tool_call(call: JournalCall) -> ToolCall:

@@ -30,6 +30,7 @@ from .options import Resolved
 from .records import digest8
 from .result import CompactionReport, TurnWarning, WarningCode
 from .state import ConversationState, dump_state, hard_limits, soft_limits
+from .unsign import unsign
 from .values import Value, replace
 
 __all__ = ["Base", "Ledger", "Plan"]
@@ -81,6 +82,7 @@ class Ledger:
         self.report: CompactionReport | None = None
         self.discarded: StateError | None = None
         self.cut_for_context = False
+        self.has_unsigned = False
         self._lock = threading.Lock()
         self._appended: list[Message] = []
         self._records: dict[tuple[int, int], ToolRecord] = {}
@@ -118,6 +120,22 @@ class Ledger:
         self._state = state
         self._without_input = inbox.without_inbox(state)
         self._blob_is_that = False
+
+    def unsign(self, reason: str) -> None:
+        """Take signed blocks out of the closed turns; those of an open one have to be dropped on the way."""
+        self.state = unsign(self.state, self.dialect, at=self.at_ms)
+        self.tell_unsigned(reason)
+
+    def tell_unsigned(self, reason: str) -> None:
+        """Warn that signed blocks of closed turns are gone, and what that means for an open one."""
+        self.warn(
+            "thinking_removed", f"{reason}: the thinking of earlier turns was taken out of the stored history"
+        )
+        if self.state.meta.unbound:
+            self.warn(
+                "thinking_unbound",
+                f"{reason}: the provider is asked to drop the running turn's thinking where it does not fit",
+            )
 
     def append(self, messages: Sequence[Message]) -> None:
         """Take messages in from any thread; they enter the inbox before the next request."""
@@ -209,6 +227,11 @@ class Ledger:
     def tick(self) -> Flow[None]:
         """Read the clock."""
         self.now = yield Clock()
+
+    @property
+    def at_ms(self) -> int:
+        """Now, in milliseconds after the conversation began."""
+        return max(0, self.now.wall_ms - self.state.meta.created)
 
     def left(self) -> float | None:
         """Seconds until the deadline, None without one; never quite 0, which some clients take for none."""

@@ -33,6 +33,7 @@ __all__ = [
     "digest8",
     "usage_of",
     "usage_row",
+    "with_cut",
 ]
 
 
@@ -67,6 +68,9 @@ class Meta(Value, frozen=True, kw_only=True, omit_defaults=True):
     `created` is in milliseconds since the epoch, `updated` in milliseconds after that. `messages` and
     `turns` count the closed history; `processed` counts every turn ever closed. `total` and `usage` are
     [input, cached, cache write, output, reasoning, requests]. `tokens` estimates the closed history.
+    `signed`: there are blocks that the provider signed over what stands before them; `unbound`: some of
+    these do not fit what stands before them now. `carry`: what goes along with each request, by name, and
+    until when it is good (milliseconds since the epoch, 0 for ever).
     """
 
     wire: Label
@@ -90,6 +94,21 @@ class Meta(Value, frozen=True, kw_only=True, omit_defaults=True):
     events: Annotated[tuple[Label, ...], msgspec.Meta(max_length=64)] = ()
     sticky: dict[str, Any] = field(default_factory=dict)
     cuts: Annotated[tuple[tuple[Count, Label, Count, Count], ...], msgspec.Meta(max_length=64)] = ()
+    signed: bool = False
+    unbound: bool = False
+    carry: Annotated[dict[Label, tuple[Name, Count]], msgspec.Meta(max_length=16)] = field(
+        default_factory=dict
+    )
+
+
+_CUTS_KEPT: Final = 16
+
+
+def with_cut(
+    meta: Meta, at: int, by: str, turns: int, messages: int
+) -> tuple[tuple[int, str, int, int], ...]:
+    """The journal of cuts with one more row; the oldest go."""
+    return (*meta.cuts, (at, by[:64], turns, messages))[-_CUTS_KEPT:]
 
 
 def usage_row(usage: Usage) -> tuple[int, ...]:

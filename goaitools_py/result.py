@@ -27,6 +27,9 @@ WarningCode = Literal[
     "preamble_changed",  # the preamble differs from the last turn's: prompt caches start over
     "tools_changed",  # the tool list differs from the last turn's: prompt caches start over
     "model_changed",
+    "thinking_removed",  # what stands before signed thinking changed; it was taken out of closed turns
+    "thinking_unbound",  # signed thinking of the running turn does not fit any more: the provider may drop it
+    "input_dropped",  # the provider says that it left parts of the history out, and why
     "endpoint_changed",
     "calls_dropped",  # the reply was cut inside a tool call; its calls were not run
     "call_ids_rewritten",  # the provider sent missing or duplicate call ids

@@ -9,10 +9,11 @@ from collections.abc import Sequence
 
 from .backends import rules
 from .compaction.base import NO_COMPACTION, CompactionRequest, InvalidPlan, TurnView, apply_compactor
-from .cut import closed_turns, compaction_request, cut_to, emergency_turns
+from .cut import compaction_request, cut_to, emergency_turns
 from .events import Compacted
 from .flow import Emit, Flow
 from .ledger import Ledger
+from .state import closed_turns
 
 __all__ = ["compact", "emergency_cut", "shrink_for_context"]
 
@@ -83,9 +84,10 @@ def check_rewritten(ledger: Ledger) -> list[str]:
 
 def _cut(ledger: Ledger, request: CompactionRequest, kept: Sequence[TurnView], *, by: str) -> None:
     state = ledger.state
-    at = max(0, ledger.now.wall_ms - state.meta.created)
-    cut, ledger.report = cut_to(state, request, kept, by=by, at=at)
+    cut, ledger.report = cut_to(state, request, kept, ledger.dialect, by=by, at=ledger.at_ms)
     ledger.set_base(cut)
+    if state.meta.signed:
+        ledger.tell_unsigned("earlier turns were cut")
 
 
 def _tell(ledger: Ledger) -> Flow[None]:

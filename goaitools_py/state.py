@@ -20,6 +20,7 @@ from .records import InboxItem, Meta, OpenTurn, TurnRecord
 from .segments import (
     JOIN,
     columns_of,
+    entries_of,
     history_segment,
     inbox_items,
     inbox_segment,
@@ -29,11 +30,13 @@ from .segments import (
     open_turn,
     spliceable,
     turn_columns,
+    turn_records,
 )
 from .values import Value, field, replace
 
 __all__ = [
     "ConversationState",
+    "closed_turns",
     "dump_state",
     "hard_limits",
     "load_state",
@@ -93,6 +96,18 @@ def with_turn(state: ConversationState, entries: Sequence[bytes], record: TurnRe
     columns = columns_of(hot) + b"," + column
     segment = history_segment(Kind.HOT, (spliceable(hot), *entries), columns, hot.entries + count)
     return replace(state, hot=segment)
+
+
+def closed_turns(state: ConversationState) -> list[tuple[tuple[bytes, ...], TurnRecord]]:
+    """The closed turns with their entries, oldest first."""
+    turns: list[tuple[tuple[bytes, ...], TurnRecord]] = []
+    for segment in state.segments:
+        entries = entries_of(segment)
+        at = 0
+        for record in turn_records(segment):
+            turns.append((tuple(entries[at : at + record.entries]), record))
+            at += record.entries
+    return turns
 
 
 def rebuild(

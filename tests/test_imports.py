@@ -49,18 +49,19 @@ ALLOWED = {
     "flow": "backends.base events values",
     "inbox": "backends.base messages reading records render state values",
     "journal": "backends.base errors messages reading records state values",
-    "cut": "backends.base compaction reading records result segments state values",
+    "unsign": "backends.base records state values",
+    "cut": "backends.base compaction reading records result state unsign values",
     "ledger": "backends.base blob errors events flow inbox journal messages options records result state "
-    "values",
+    "unsign values",
     "asking": "backends.base errors events flow journal ledger values",
     "calling": "errors events flow journal ledger messages records tools values",
-    "shrink": "backends.rules compaction cut events flow ledger",
+    "shrink": "backends.rules compaction cut events flow ledger state",
     "engine": "asking backends.base backends.capabilities calling errors events flow inbox journal ledger "
     "messages records result shrink state tools values",
     # states without a turn
     "append": "backends.base blob inbox messages records state values",
     "compact": "backends.base backends.rules blob compaction cut errors records result state values",
-    "history": "backends backends.base backends.rules blob cut errors journal messages options "
+    "history": "backends backends.base backends.rules blob errors journal messages options "
     "rawjson reading records state values",
     # edges: the only places that touch clocks, sockets, threads, loops, files
     "edge": "backends.base flow tools",
