@@ -116,6 +116,7 @@ def _attempt(ledger: Ledger, voice: Voice, forbid_tools: bool) -> Flow[Reply]:
     yield from ledger.tick()
     ledger.check_deadline()
     ledger.admit_appended()
+    _settle(ledger)
     before, began, dialect = ledger.state, ledger.now, ledger.dialect
     ledger.partial_text = ""
     parts = RequestParts(
@@ -132,6 +133,7 @@ def _attempt(ledger: Ledger, voice: Voice, forbid_tools: bool) -> Flow[Reply]:
             for name, (value, until) in before.meta.carry.items()
             if not until or until > began.wall_ms
         },
+        has_system=before.meta.systems or any(item.letter == "s" for item in before.inbox),
         drop_signed=before.meta.unbound,
     )
     request = replace(dialect.request(parts), timeout=ledger.left())
@@ -190,6 +192,14 @@ def _attempt(ledger: Ledger, voice: Voice, forbid_tools: bool) -> Flow[Reply]:
     yield from ledger.tick()
     ms = round((ledger.now.monotonic - began.monotonic) * 1000)
     return _take(ledger, reply, asked=asked, ms=ms)
+
+
+def _settle(ledger: Ledger) -> None:
+    """Cut out what a paused reply left open, if new messages come before its continuation."""
+    settled = journal.settle(ledger.state, ledger.dialect)
+    if settled is not ledger.state:
+        ledger.state = settled
+        ledger.warn("calls_dropped", "a new message followed a paused reply; its unanswered calls were cut out")
 
 
 def _is_whole(decoder: StreamDecoder) -> bool:

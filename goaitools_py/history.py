@@ -25,6 +25,7 @@ from .options import check_options
 from .reading import parse_entries, read_entries
 from .records import Iteration, TurnRecord, usage_of
 from .state import ConversationState, closed_turns, dump_state, load_state, new_state, rebuild
+from .unsign import is_signed
 from .values import Value, replace
 
 __all__ = [
@@ -127,12 +128,16 @@ def _load(blob: Any, codec: Codec, binding: Any) -> ConversationState:
     return load_state(blob, codec=codec, binding=binding)
 
 
-def _dialect(state: ConversationState) -> Dialect:
+def _dialect(state: ConversationState, dialect: Dialect | None) -> Dialect:
     wire = state.meta.wire
-    if wire not in WIRES:
+    if dialect is not None and dialect.wire == wire:
+        return dialect
+    if dialect is not None or wire not in WIRES:
+        known = dialect.wire if dialect is not None else ", ".join(WIRES)
         raise StateProviderError(
-            f"the state's entries are of the wire {wire[:40]!r}; this release reads {', '.join(WIRES)}",
-            expected=", ".join(WIRES),
+            f"the state's entries are of the wire {wire[:40]!r}, and what is here reads {known}; pass the "
+            "dialect= that wrote them",
+            expected=known,
             found=wire,
         )
     return dialect_of(wire)
@@ -172,11 +177,18 @@ def inspect_state(
 
 
 def read_history(
-    blob: bytes | bytearray | memoryview, *, codec: Codec = PLAIN, binding: Any = None
+    blob: bytes | bytearray | memoryview,
+    *,
+    codec: Codec = PLAIN,
+    binding: Any = None,
+    dialect: Dialect | None = None,
 ) -> History:
-    """Read the whole conversation in neutral words. An unfinished turn is shown as it would close."""
+    """Read the whole conversation in neutral words. An unfinished turn is shown as it would close.
+
+    `dialect`: that of a wire which is not built in.
+    """
     state = _load(blob, codec, binding)
-    dialect = _dialect(state)
+    dialect = _dialect(state, dialect)
     state = journal.close_turn(state, dialect)
     turns = tuple(
         _turn(entries, record, state.meta.created, dialect) for entries, record in closed_turns(state)
@@ -204,11 +216,18 @@ def _turn(entries: Sequence[bytes], record: TurnRecord, created: int, dialect: D
 
 
 def state_messages(
-    blob: bytes | bytearray | memoryview, *, codec: Codec = PLAIN, binding: Any = None
+    blob: bytes | bytearray | memoryview,
+    *,
+    codec: Codec = PLAIN,
+    binding: Any = None,
+    dialect: Dialect | None = None,
 ) -> list[Any]:
-    """The conversation in the provider's own JSON shape, waiting messages last; the door out."""
+    """The conversation in the provider's own JSON shape, waiting messages last; the door out.
+
+    `dialect`: that of a wire which is not built in.
+    """
     state = _load(blob, codec, binding)
-    state = journal.close_turn(state, _dialect(state))
+    state = journal.close_turn(state, _dialect(state, dialect))
     entries = [entry for turn, _ in closed_turns(state) for entry in turn]
     entries.extend(item.entry for item in state.inbox)
     return parse_entries(entries)
@@ -225,22 +244,26 @@ def state_from_messages(
     created_ms: int = 0,
     codec: Codec = PLAIN,
     binding: Any = None,
+    dialect: Dialect | None = None,
 ) -> bytes:
     """Make a state of messages in the provider's own JSON shape; the door in.
 
     A turn begins at each user message that follows an answer. Leading system messages are preamble and
-    are refused: pass them as ``system=`` with each call.
+    are refused: pass them as ``system=`` with each call. `dialect`: that of a wire which is not built in.
 
     Raises:
         ValueError: The wire is unknown, a leading system message, or the provider would refuse the history.
     """
-    dialect = dialect_of(wire)
+    dialect = dialect or dialect_of(wire)
+    if dialect.wire != wire:
+        raise ValueError(f"the dialect is of the wire {dialect.wire!r}, not {wire!r}")
     check_options({"conversation_id": conversation_id or None})
     entries = [rawjson.dumps(message) for message in messages]
     views = [dialect.view([entry]) for entry in entries]
     if views and views[0] and views[0][0].role == "system":
         raise ValueError("the messages begin with a system message: it is not stored; pass it as system=")
-    if problems := rules.check_history(wire, entries, unique_ids=False):
+    problems = rules.check_history(wire, entries, unique_ids=False) if wire in rules.WIRES else []
+    if problems:
         raise ValueError(f"the provider would refuse this history: {problems[0]}")
     turns = _split_turns(entries, views, dialect)
     state = rebuild(new_state(wire, id=conversation_id, created=created_ms), turns)
@@ -250,6 +273,8 @@ def state_from_messages(
         messages=sum(record.messages for _, record in turns),
         turns=len(turns),
         processed=len(turns),
+        systems=any(view[0].role == "system" for view in views if view),
+        signed=is_signed(entries, dialect),
     )
     return dump_state(replace(state, meta=meta), codec=codec, binding=binding)
 

@@ -45,6 +45,7 @@ __all__ = [
     "reject_results",
     "results",
     "set_call",
+    "settle",
     "synthetic",
     "tool_call",
     "tool_record",
@@ -101,9 +102,24 @@ def _last_reply(turn: OpenTurn) -> tuple[bytes, ...]:
 def paused_text(state: ConversationState, dialect: Dialect) -> str:
     """What the open turn's last reply said, if its provider paused it; else ""."""
     turn = state.open
-    if turn is None or turn.calls or turn.letters or not turn.iterations:
+    if turn is None or not _is_paused(turn):
         return ""
     return "".join(message.text for message in read_entries(dialect, _last_reply(turn)))
+
+
+def _is_paused(turn: OpenTurn) -> bool:
+    """True if the turn ends with a reply that had no calls, and was not its last."""
+    return bool(turn.iterations) and not turn.calls and not turn.letters
+
+
+def settle(state: ConversationState, dialect: Dialect) -> ConversationState:
+    """The state so that its inbox may follow: what only a continuation of a paused reply could have
+    answered is gone. The very object if there is nothing of the kind."""
+    turn = state.open
+    if turn is None or not state.inbox or not _is_paused(turn):
+        return state
+    settled = _settled(turn, dialect)
+    return state if settled is turn else replace(state, open=settled)
 
 
 def waiting_entries(state: ConversationState, dialect: Dialect) -> list[bytes]:
@@ -135,9 +151,12 @@ def accept(
         messages=turn.messages + len(sent),
         partial="",
     )
+    meta = state.meta
+    if any(item.letter == "s" for item in sent) and not meta.systems:
+        meta = msgspec.structs.replace(meta, systems=True)
     # By identity: somebody may have said the same thing once more.
     waiting = tuple(item for item in state.inbox if not any(item is known for known in sent))
-    return replace(state, open=turn, inbox=waiting)
+    return replace(state, meta=meta, open=turn, inbox=waiting)
 
 
 def not_accepted(state: ConversationState, before: ConversationState) -> ConversationState:
@@ -255,7 +274,7 @@ def close_turn(
         return state
     if turn.calls:
         turn = _with_results(replace(turn, calls=tuple(_resolved(call) for call in turn.calls)), dialect)
-    elif turn.iterations and not turn.letters:
+    elif _is_paused(turn):
         turn = _settled(turn, dialect)
     iterations = turn.iterations
     if turn.letters:
@@ -280,17 +299,26 @@ def close_turn(
 
 
 def _settled(turn: OpenTurn, dialect: Dialect) -> OpenTurn:
-    """The turn without what only a continuation of its last, paused reply could have answered."""
-    last, reply = turn.iterations[-1], _last_reply(turn)
+    """The turn without what only a continuation of its last, paused replies could have answered."""
+    roles = "".join(iteration.roles for iteration in turn.iterations)
+    reply = turn.entries[len(roles.rstrip("a")) :]
     settled = dialect.settled(reply)
     if all(new is old for new, old in zip(settled, reply, strict=True)):
         return turn
-    kept = tuple(entry for entry in settled if entry)
+    left = iter((*turn.entries[: len(turn.entries) - len(reply)], *settled))
+    iterations = tuple(
+        replace(iteration, roles="".join(letter for letter in iteration.roles if next(left)))
+        for iteration in turn.iterations
+    )
+    gone = sum(
+        "a" in old.roles and "a" not in new.roles
+        for old, new in zip(turn.iterations, iterations, strict=True)
+    )
     return replace(
         turn,
-        entries=(*turn.entries[: len(turn.entries) - len(reply)], *kept),
-        iterations=(*turn.iterations[:-1], replace(last, roles=last.roles.rstrip("a") + "a" * len(kept))),
-        messages=turn.messages - (0 if kept else 1),
+        entries=(*turn.entries[: len(turn.entries) - len(reply)], *filter(None, settled)),
+        iterations=iterations,
+        messages=turn.messages - gone,
     )
 
 

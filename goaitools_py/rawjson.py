@@ -17,9 +17,10 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping
+import sys
+from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import accumulate
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 import orjson
@@ -37,6 +38,7 @@ __all__ = [
     "replaced",
     "spans",
     "string",
+    "view",
     "without",
 ]
 
@@ -204,6 +206,27 @@ def loads(data: bytes) -> Any:
         RawJSONError: Not JSON (``NaN`` and ``Infinity`` are not), nested too deep, or with a number that
             no float or `int` can hold, such as ``1e999``.
     """
+    found = _read(data, _finite_float, int)
+    if found is _TOO_LARGE:
+        raise RawJSONError("JSON with a number that is too large to read", 0)
+    return found
+
+
+def view(data: bytes) -> Any:
+    """As `loads`, for whoever only looks: a number that is too large becomes the largest float.
+
+    So whatever a provider wrote and is stored can be looked at.
+
+    Raises:
+        RawJSONError: Not JSON, or nested too deep.
+    """
+    return _read(data, _clamped_float, _clamped_int)
+
+
+_TOO_LARGE: Final = object()
+
+
+def _read(data: bytes, parse_float: Callable[[str], Any], parse_int: Callable[[str], Any]) -> Any:
     if _is_shallow(data):
         try:
             return _ANY.decode(data)
@@ -211,10 +234,9 @@ def loads(data: bytes) -> Any:
             pass  # the scanner says why, or says that it is JSON all the same
     _scan(data)
     try:
-        return json.loads(data.decode(), parse_float=_finite_float)
+        return json.loads(data.decode(), parse_float=parse_float, parse_int=parse_int)
     except ValueError:
-        pass  # raised below, so that no context drags the text along
-    raise RawJSONError("JSON with a number that is too large to read", 0)
+        return _TOO_LARGE  # raised later, so that no context drags the text along
 
 
 def dumps(value: Any) -> bytes:
@@ -252,6 +274,18 @@ def _finite_float(digits: str) -> float:
     if math.isinf(number):
         raise ValueError("beyond the range of a float")
     return number
+
+
+def _clamped_float(digits: str) -> float:
+    return max(-sys.float_info.max, min(float(digits), sys.float_info.max))
+
+
+def _clamped_int(digits: str) -> int | float:
+    return int(digits) if len(digits) <= _MOST_DIGITS else _clamped_float(digits)
+
+
+_MOST_DIGITS: Final = 4_300
+"""What Python's `int` reads of digits, unless it is told to read more."""
 
 
 def _all_finite(value: Any) -> bool:

@@ -68,9 +68,10 @@ class Meta(Value, frozen=True, kw_only=True, omit_defaults=True):
     `created` is in milliseconds since the epoch, `updated` in milliseconds after that. `messages` and
     `turns` count the closed history; `processed` counts every turn ever closed. `total` and `usage` are
     [input, cached, cache write, output, reasoning, requests]. `tokens` estimates the closed history.
-    `signed`: there are blocks that the provider signed over what stands before them; `unbound`: some of
-    these do not fit what stands before them now. `carry`: what goes along with each request, by name, and
-    until when it is good (milliseconds since the epoch, 0 for ever).
+    `systems`: there are, or were, system messages in the history. `signed`: there are blocks that the
+    provider signed over what stands before them; `unbound`: some of these do not fit what stands before
+    them now. `carry`: what goes along with each request, by name, and until when it is good (milliseconds
+    since the epoch, 0 for ever).
     """
 
     wire: Label
@@ -94,6 +95,7 @@ class Meta(Value, frozen=True, kw_only=True, omit_defaults=True):
     events: Annotated[tuple[Label, ...], msgspec.Meta(max_length=64)] = ()
     sticky: dict[str, Any] = field(default_factory=dict)
     cuts: Annotated[tuple[tuple[Count, Label, Count, Count], ...], msgspec.Meta(max_length=64)] = ()
+    systems: bool = False
     signed: bool = False
     unbound: bool = False
     carry: Annotated[dict[Label, tuple[Name, Count]], msgspec.Meta(max_length=16)] = field(

@@ -8,6 +8,11 @@ Owns: the delimiters, what escapes them, and reading them back. Must never know:
     Ada reached Harrogate Theatre: +50 points    12:04, the station, 250 points
     </app-event>                                 </app-context>
 
+    <app-system>
+    From now on the hall is dark
+    </app-system>
+
+The last one stands for a system message in the middle of a conversation, where a model knows no such role.
 Text inside a block has ``&``, ``<`` and ``>`` escaped, so a block ends where it seems to end. Text of a
 user cannot open or close one, because the ``<`` of every such delimiter in it is escaped; all else that
 a user wrote stays as it is.
@@ -27,15 +32,18 @@ __all__ = [
     "event_block",
     "plain",
     "read_event",
+    "read_system",
     "read_text",
+    "system_block",
     "user_text",
     "with_context",
 ]
 
-_DELIMITER = re.compile(r"<(?=/?app-(?:event|context))", re.IGNORECASE)
+_DELIMITER = re.compile(r"<(?=/?app-(?:event|context|system))", re.IGNORECASE)
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 _EVENT = re.compile(r'<app-event(?: topic="([^"<]*)")?(?: id="([^"<]*)")?>\n([^<]*)\n</app-event>')
 _CONTEXT = re.compile(r"<app-context>\n[^<]*\n</app-context>")
+_SYSTEM = re.compile(r"<app-system>\n([^<]*)\n</app-system>")
 
 # "&" first when writing and last when reading back, so that neither touches the other's work.
 _ESCAPES = (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"))
@@ -81,6 +89,11 @@ def context_block(text: str) -> str:
     return f"<app-context>\n{_escape(text, _ESCAPES)}\n</app-context>"
 
 
+def system_block(text: str) -> str:
+    """Render a system message as a delimited block, for a model that takes none within a conversation."""
+    return f"<app-system>\n{_escape(text, _ESCAPES)}\n</app-system>"
+
+
 def user_text(text: str) -> str:
     """Text of a user, unable to imitate a block: in ``<app-event`` and its like ``<`` becomes ``&lt;``.
 
@@ -106,6 +119,12 @@ def read_event(text: str) -> Event | None:
         topic=None if topic is None else _unescape(topic, _ATTRIBUTE_ESCAPES),
         id=None if id is None else _unescape(id, _ATTRIBUTE_ESCAPES),
     )
+
+
+def read_system(text: str) -> str | None:
+    """What a system block says, or None if the text is not exactly one."""
+    found = _SYSTEM.fullmatch(text)
+    return None if found is None else _unescape(found[1], _ESCAPES)
 
 
 def read_text(text: str) -> Text:

@@ -44,9 +44,15 @@ SHOWS = {
         r"gone after '\[simulated\]'",
         r"resumed: \[simulated\] read_clock: ten past four \(0 tools ran again\)",
     ),
-    "custom_backend": (
+    "metered_backend": (
         r"\[simulated\] Your name is Ada",
         r"/chat/completions \d+ bytes, 200, [\d.]+ ms\n/chat/completions \d+ bytes, 200",
+    ),
+    "custom_backend": (
+        r"\[fake\] Red has 30 points",
+        r"\d+ bytes of the wire 'ollama'",
+        r"\[fake\] \|Your \|name \|is \|Ada\.",
+        r"the dialect keeps the contract",
     ),
 }
 
@@ -54,7 +60,7 @@ SHOWS = {
 @pytest.fixture(autouse=True)
 def _offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """An empty folder to run in, and nothing in the environment that chooses a model, a store or a server."""
-    for name in [name for name in os.environ if name.startswith(("GOAITOOLS_", "OPENAI_"))]:
+    for name in [name for name in os.environ if name.startswith(("GOAITOOLS_", "OPENAI_", "OLLAMA_"))]:
         monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
     before = {path.name for path in EXAMPLES.iterdir()}
@@ -65,7 +71,8 @@ def _offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.parametrize("name", SHOWS)
 def test_an_example_shows_its_idea(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """An example runs offline, says that it is simulated, prints what it is about, and leaves no file."""
-    runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
+    file = EXAMPLES / f"{name}.py"
+    runpy.run_path(str(file if file.exists() else file.with_suffix("")), run_name="__main__")
 
     printed = capsys.readouterr().out
     assert "(simulated: no language model is asked)" in printed
@@ -82,6 +89,17 @@ def test_an_example_is_small(file: Path) -> None:
     assert len(text.splitlines()) < 60
     assert ast.get_docstring(ast.parse(text))
     assert file.stem in {*SHOWS, "fastapi_app"}
+
+
+def test_a_whole_wire_is_small_too() -> None:
+    """The one example in a folder is a dialect, a backend and a run, each of which begins with its idea."""
+    folders = {path.parent for path in EXAMPLES.glob("*/*.py")}
+    files = {path.name: path.read_text(encoding="utf-8") for path in EXAMPLES.glob("custom_backend/*.py")}
+
+    assert {folder.name for folder in folders} == {"custom_backend"}
+    assert files.keys() == {"ollama_dialect.py", "ollama_backend.py", "__main__.py"}
+    assert sum(len(text.splitlines()) for text in files.values()) < 450
+    assert all(ast.get_docstring(ast.parse(text)) for text in files.values())
 
 
 # -------------------------------------------------------------------------------------- the web service

@@ -62,18 +62,18 @@ ALLOWED = {
     "append": "backends.base blob inbox messages records state values",
     "compact": "backends.base backends.rules blob compaction cut errors records result state values",
     "history": "backends backends.base backends.rules blob errors journal messages options "
-    "rawjson reading records state values",
+    "rawjson reading records state unsign values",
     # edges: the only places that touch clocks, sockets, threads, loops, files
     "edge": "backends.base flow tools",
     "async_edge": "backends.base flow tools",
-    "backends": "backends.base messages rawjson render values",
+    "backends": "backends.base backends.capabilities messages rawjson render values",
     "stores": "errors",
     "sim": "",
     # what a user meets
     "chat": "append async_edge backends backends.base blob compact edge engine events flow inbox messages "
     "options result tools",
     "goaitools_py": "backends.base blob chat compaction errors events history messages options result tools",
-    "testing": "backends backends.base backends.rules rawjson sim",
+    "testing": "backends backends.base backends.rules messages rawjson render sim values",
     "cli": "backends errors goaitools_py history messages sim stores",
     "__main__": "cli",
 }
@@ -245,6 +245,8 @@ HEAVY = (
     "goaitools_py.sim",
     "goaitools_py.cli",
     "goaitools_py.testing",
+    "goaitools_py.backends.openai_responses",
+    "goaitools_py.backends.anthropic_messages",
 )
 NEEDED = {
     "importing the package": "import goaitools_py",

@@ -89,7 +89,7 @@ def test_exported_names_are_complete() -> None:
 
 def test_every_public_name_is_shown() -> None:
     """A name that stands neither in the README, nor in an example, nor in the typed promises, is private."""
-    shown = [ROOT / "README.md", ROOT / "tests" / "typing" / "api.py", *(ROOT / "examples").glob("*.py")]
+    shown = [ROOT / "README.md", ROOT / "tests" / "typing" / "api.py", *(ROOT / "examples").glob("**/*.py")]
     words = {word for file in shown for word in re.findall(r"\w+", file.read_text(encoding="utf-8"))}
 
     assert sorted(set(package.__all__) - words) == []
@@ -203,7 +203,7 @@ def look(at: str) -> str:
 
 def test_the_types_are_as_promised() -> None:
     """mypy agrees with every `assert_type` of tests/typing/api.py, and finds nothing in the examples."""
-    examples = sorted((ROOT / "examples").glob("*.py"))
+    examples = sorted((ROOT / "examples").glob("**/*.py"))
 
     checked = subprocess.run(
         [sys.executable, "-m", "mypy", "--strict", "tests/typing/api.py", *map(str, examples)],

@@ -36,6 +36,7 @@ from goaitools_py.rawjson import (
     replaced,
     spans,
     string,
+    view,
     without,
 )
 
@@ -603,6 +604,26 @@ def test_a_number_that_python_cannot_hold_is_refused(data: bytes) -> None:
         loads(data)
 
     assert caught.value.__context__ is None
+
+
+@pytest.mark.parametrize(
+    ("data", "value"),
+    [
+        (b"[1e999,-1e999]", [sys.float_info.max, -sys.float_info.max]),
+        (b"[%s]" % (b"9" * 5000), [sys.float_info.max]),
+        (rb'["\ud800",1e999]', ["\ud800", sys.float_info.max]),
+        (b'{"a":18446744073709551617}', {"a": 18446744073709551617}),
+    ],
+)
+def test_a_look_at_what_is_stored_never_fails_for_a_number(data: bytes, value: Any) -> None:
+    """What no Python number can hold is the largest float in a view; everything else is exact."""
+    assert view(data) == value
+
+
+def test_a_look_at_what_is_no_json_fails() -> None:
+    """A view is of JSON only."""
+    with pytest.raises(RawJSONError):
+        view(b"[NaN]")
 
 
 @pytest.mark.parametrize(

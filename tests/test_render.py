@@ -16,7 +16,9 @@ from goaitools_py.render import (
     event_block,
     plain,
     read_event,
+    read_system,
     read_text,
+    system_block,
     user_text,
     with_context,
 )
@@ -29,7 +31,7 @@ texts = st.lists(
     )
     | st.text(max_size=3)
 ).map("".join)
-DELIMITER = re.compile(r"</?app-(event|context)", re.IGNORECASE)
+DELIMITER = re.compile(r"</?app-(event|context|system)", re.IGNORECASE)
 
 
 def test_an_event_is_a_delimited_block() -> None:
@@ -44,6 +46,20 @@ def test_an_event_is_a_delimited_block() -> None:
 def test_a_context_is_a_delimited_block() -> None:
     """What a model reads of a context."""
     assert context_block("12:04, R&D") == "<app-context>\n12:04, R&amp;D\n</app-context>"
+
+
+def test_a_system_message_may_be_a_delimited_block() -> None:
+    """What a model reads of an instruction for which it knows no role."""
+    assert system_block("Be <brief>.") == "<app-system>\nBe &lt;brief&gt;.\n</app-system>"
+
+
+@fixed
+@given(text=texts)
+def test_a_system_block_reads_back_as_it_was(text: str) -> None:
+    """Escaping loses nothing, and no user's text reads as one."""
+    assert read_system(system_block(text)) == text
+    assert read_system(user_text(system_block(text))) is None
+    assert len(DELIMITER.findall(system_block(text))) == 2
 
 
 def test_an_event_needs_neither_topic_nor_id() -> None:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
-from goaitools_py import Chat, TextDelta
+from goaitools_py import Chat, ReasoningDelta, TextDelta, inspect_state, read_history
+from goaitools_py.backends import OpenAIChatBackend
 from goaitools_py.backends.base import BackendError
+from goaitools_py.backends.openai_chat import OpenAIChatDialect
 from goaitools_py.errors import ProviderUnavailableError
 from goaitools_py.sim import SimServer
-from goaitools_py.testing import Calls, Raw, ScriptedBackend, check_history
+from goaitools_py.testing import Calls, Raw, ScriptedBackend, _openai_wire, check_history
 from goaitools_py.testing.fixtures import sim_server as sim_server
+
+WIRES = ("openai", "openai-responses", "anthropic")
 
 
 def test_a_script_is_said_in_order_on_both_chats(face: Any) -> None:
@@ -82,9 +87,10 @@ def test_scripted_calls_reach_the_tools(face: Any) -> None:
     assert [record.result for record in result.tool_log] == ["8"]
 
 
-def test_the_simulator_is_a_fixture(sim_server: SimServer, face: Any) -> None:
+def test_the_simulator_is_a_fixture(sim_server: SimServer) -> None:
     """The fixture gives a running simulator that keeps what it was asked."""
-    result = face.on(sim_server).chat(user="My name is Ada. What is my name?")
+    with Chat(OpenAIChatBackend("sim", base_url=sim_server.base_url, api_key="sim")) as chat:
+        result = chat.chat(user="My name is Ada. What is my name?")
 
     assert "Ada" in result.text
     assert len(sim_server.requests) == 1
@@ -103,20 +109,122 @@ def test_check_history_names_an_unanswered_call() -> None:
     assert not check_history("openai", history[:1])
 
 
-def test_scripted_calls_are_stored_alike_streamed_or_not(face: Any) -> None:
-    """A stream is the same message in pieces: beside calls without text the content is null in both."""
+def _history_of(body: Any) -> list[Any]:
+    """The history in a request body of any wire."""
+    history: list[Any] = body["input"] if "input" in body else body["messages"]
+    return history
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_scripted_calls_are_stored_alike_streamed_or_not(wire: str, face: Any) -> None:
+    """A stream is the same reply in pieces: what is stored and sent back is the same, on every wire."""
 
     def double(number: int) -> int:
         """Double a number."""
         return 2 * number
 
-    for text in ("", "Let me see."):
+    for text, reasoning in (("", ""), ("Let me see.", ""), ("Let me see.", "They want eight.")):
         stored = []
         for listener in (None, lambda event: None):
-            backend = ScriptedBackend(Calls([("double", {"number": 4})], text=text), "8")
+            calls = Calls([("double", {"number": 4}), ("double", '{"number": 5}')], text, reasoning=reasoning)
+            backend = ScriptedBackend(calls, "8", wire=wire)
             face.chat(backend, tools=[double]).chat(user="double 4", on_event=listener)
-            stored.append(backend.bodies()[1]["messages"][1])
+            stored.append(_history_of(backend.bodies()[1]))
             assert bool(backend.requests[0].stream) is (listener is not None)
 
         assert stored[0] == stored[1]
-        assert stored[0]["content"] == (text or None)
+        assert check_history(wire, stored[0]) == []
+        written = json.dumps(stored[0])
+        assert text in written
+        assert reasoning in written
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_script_is_a_conversation_on_every_wire(wire: str, face: Any) -> None:
+    """Text, calls, reasoning and a failure are steps on each wire, and its state belongs to that wire."""
+
+    def double(number: int) -> int:
+        """Double a number."""
+        return 2 * number
+
+    backend = ScriptedBackend(
+        Calls([("double", {"number": 4})], reasoning="Twice four."), "It is 8.", wire=wire
+    )
+    backend.then(BackendError("down"), Calls([], "Hello again.", reasoning="They are back."))
+    chat = face.chat(backend, tools=[double])
+
+    first = chat.chat_with_state(None, user="double 4")
+    with pytest.raises(ProviderUnavailableError) as caught:
+        chat.chat_with_state(first.state, user="hello?")
+    last = chat.resume(caught.value.state)
+
+    assert (first.text, last.text) == ("It is 8.", "Hello again.")
+    assert [record.result for record in first.tool_log] == ["8"]
+    assert inspect_state(last.state).wire == wire
+    spoken = [m for m in read_history(last.state).all_messages() if m.role == "assistant"]
+    assert [message.reasoning for message in spoken] == ["Twice four.", "", "They are back."]
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_each_scripted_text_is_streamed_word_by_word(wire: str, face: Any) -> None:
+    """A scripted reply arrives as deltas of text and of reasoning on each wire."""
+    chat = face.chat(ScriptedBackend(Calls([], "one two three", reasoning="a b"), wire=wire))
+
+    events = list(chat.start(None, user="go"))
+
+    assert [event.text for event in events if isinstance(event, TextDelta)] == ["one ", "two ", "three"]
+    assert [event.text for event in events if isinstance(event, ReasoningDelta)] == ["a ", "b"]
+
+
+def test_an_unknown_wire_is_named_with_those_that_there_are() -> None:
+    """A wire that no script can speak is a ValueError that lists the others and says what to do."""
+    with pytest.raises(ValueError, match="openai, openai-responses, anthropic, and dialect= takes your own"):
+        ScriptedBackend(wire="smoke-signals")
+
+
+class _Telegraph:
+    """The Chat Completions dialect under another name: a third party's wire."""
+
+    wire = "telegraph"
+    family = "telegraph"
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(OpenAIChatDialect("telegraph"), name)
+
+
+def test_a_wire_of_your_own_is_scripted_with_its_shape(face: Any) -> None:
+    """`dialect` takes a third party's wire; `shape` says how text and calls look there."""
+    dialect: Any = _Telegraph()
+    backend = ScriptedBackend("STOP.", dialect=dialect, shape=_openai_wire)
+
+    result = face.chat(backend).chat(user="hello")
+
+    assert result.text == "STOP."
+    assert inspect_state(result.state).wire == "telegraph"
+
+
+def test_a_wire_of_your_own_without_a_shape_takes_raw_bodies_only(face: Any) -> None:
+    """Without a shape nothing is made up: `Raw` goes out as it is, text is an error that says why."""
+    dialect: Any = _Telegraph()
+    body = b'{"choices":[{"message":{"role":"assistant","content":"raw"},"finish_reason":"stop"}]}'
+    chat = face.chat(ScriptedBackend(Raw.body(body), "text", dialect=dialect))
+
+    assert chat.chat(user="hello").text == "raw"
+    with pytest.raises(AssertionError, match="no shape for text and Calls; pass shape="):
+        chat.chat(user="hello")
+
+
+def test_arguments_that_are_no_json_are_scripted_on_every_wire(face: Any) -> None:
+    """A model that writes broken arguments can be played: the chat answers the call with an error."""
+
+    def double(number: int) -> int:
+        """Double a number."""
+        return 2 * number
+
+    for wire in WIRES:
+        for listener in (None, lambda event: None):
+            backend = ScriptedBackend(Calls([("double", '{"number": 4')]), "Sorry.", wire=wire)
+            result = face.chat(backend, tools=[double]).chat(user="double 4", on_event=listener)
+
+            assert [record.flag for record in result.tool_log] == ["error"]
+            assert result.text == "Sorry."

@@ -7,6 +7,7 @@ Importing this package imports no SDK; that happens when a backend is made.
 
 from __future__ import annotations
 
+from .anthropic_backends import AnthropicBackend, AsyncAnthropicBackend
 from .base import (
     AsyncBackend,
     AsyncExchange,
@@ -17,17 +18,26 @@ from .base import (
     ModelRequest,
     ResponseHead,
 )
-from .openai_backends import AsyncOpenAIChatBackend, OpenAIChatBackend
+from .openai_backends import (
+    AsyncOpenAIChatBackend,
+    AsyncOpenAIResponsesBackend,
+    OpenAIChatBackend,
+    OpenAIResponsesBackend,
+)
 
 __all__ = [
+    "AnthropicBackend",
+    "AsyncAnthropicBackend",
     "AsyncBackend",
     "AsyncExchange",
     "AsyncOpenAIChatBackend",
+    "AsyncOpenAIResponsesBackend",
     "Backend",
     "BackendError",
     "Dialect",
     "Exchange",
     "ModelRequest",
     "OpenAIChatBackend",
+    "OpenAIResponsesBackend",
     "ResponseHead",
 ]

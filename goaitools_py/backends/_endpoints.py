@@ -8,23 +8,35 @@ from __future__ import annotations
 __all__ = ["endpoint_family", "is_plain_loopback"]
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_OWN = {"openai": "api.openai.com", "anthropic": "api.anthropic.com"}
 _AZURE = (".openai.azure.com", ".services.ai.azure.com", ".cognitiveservices.azure.com")
+_AWS = ("bedrock-mantle.", "bedrock-runtime.", "aws-external-anthropic.")
+"""Beginnings of the hosts that both SDKs make of an AWS region, such as bedrock-mantle.us-east-1.api.aws."""
+_AWS_ENDS = (".api.aws", ".amazonaws.com")
 
 
-def endpoint_family(base_url: str | None) -> str:
+def endpoint_family(base_url: str | None, wire: str = "openai") -> str:
     """Name the family that a base URL belongs to.
 
+    Args:
+        base_url: None or "" for the default of the wire's SDK.
+        wire: The wire that is spoken there.
+
     Returns:
-        "openai" for api.openai.com, its regions, and no URL at all; "azure" for Azure's resource hosts;
+        "openai" and "anthropic" for the companies' own hosts and their regions; "azure" for Azure's resource
+        hosts, which on the wire "anthropic" are "foundry"; "aws" for Bedrock and Anthropic's gateway at AWS;
         "local" for this machine; for every other server its host name, without the port.
     """
     if not base_url:
-        return "openai"
+        return "anthropic" if wire == "anthropic" else "openai"
     host = _host(base_url)
-    if host == "api.openai.com" or host.endswith(".api.openai.com"):
-        return "openai"
+    for company, own in _OWN.items():
+        if host == own or host.endswith("." + own):
+            return company
     if host.endswith(_AZURE):
-        return "azure"
+        return "foundry" if wire == "anthropic" else "azure"
+    if host.startswith(_AWS) and host.endswith(_AWS_ENDS):
+        return "aws"
     return "local" if host in _LOOPBACK else host
 
 

@@ -1,6 +1,7 @@
 """What an error answer means, the same for every wire: kind, code, whether to try again, and when.
 
-Owns: status codes, retry headers, and how servers word "too long". Must never know: a reply, a socket.
+Owns: status codes, retry headers, how servers word "too long" and "not signed for this".
+Must never know: a reply, a socket.
 """
 
 from __future__ import annotations
@@ -19,6 +20,13 @@ _CONTEXT_CODES: Final = frozenset(
     {
         "context_length_exceeded",  # OpenAI, Azure, Groq, Cerebras
         "exceed_context_size_error",  # llama.cpp; https://github.com/ggml-org/llama.cpp/pull/15780
+        "model_context_window_exceeded",  # Anthropic, whose replies have it as a stop reason
+    }
+)
+
+_SIGNATURE_CODES: Final = frozenset(
+    {
+        "invalid_encrypted_content",  # OpenAI: reasoning that the key's organization cannot read
     }
 )
 
@@ -35,7 +43,8 @@ _CONTEXT_WORDS: Final = re.compile(
             "greater than the context length",  # LM Studio
             "maximum prompt length is",  # xAI
             "input token count.*exceeds the maximum",  # Gemini
-            "prompt is too long",  # Anthropic behind a gateway
+            "prompt is too long",  # Anthropic, for context windows
+            "exceed context limit",  # Anthropic, for input and max_tokens together
             "input is too long for requested model",  # Bedrock behind a gateway
             "exceeded model token limit",  # Moonshot
             "context window exceeds limit",  # MiniMax
@@ -47,22 +56,45 @@ _CONTEXT_WORDS: Final = re.compile(
 # A rate limit may speak of tokens too, so only answers that can mean the request itself are searched.
 _CONTEXT_STATUSES: Final = frozenset({400, 413, 422, 500})
 
+# Anthropic's, as of 2026-11: platform.claude.com/docs, ".../preserved-thinking/fix-bound-to-a-different-
+# conversation", anthropics/anthropic-sdk-python#1598, anthropics/claude-code#63284.
+_SIGNATURE_WORDS: Final = re.compile(
+    "|".join(
+        (
+            "invalid `?(?:signature|data)`? in `?(?:redacted_)?thinking`? block",
+            "bound to a different conversation",
+            "thinking`? blocks? .{0,80}cannot be modified",
+            "encrypted content .{0,400}could not be verified",  # OpenAI
+        )
+    ),
+    re.IGNORECASE,
+)
+_SIGNATURE_STATUSES: Final = frozenset({400, 422})
+
 # Names that servers give an error inside a 200 answer, where the status no longer says anything.
 _STATUS_OF_NAME: Final = {
+    "api_error": 500,
     "authentication_error": 401,
+    "billing_error": 402,
     "context_length_exceeded": 400,
     "exceed_context_size_error": 400,
     "insufficient_quota": 429,
     "internal_server_error": 500,
     "invalid_api_key": 401,
     "invalid_request_error": 400,
+    "model_context_window_exceeded": 400,
     "model_not_found": 404,
+    "not_found_error": 404,
     "overloaded_error": 529,
+    "permission_error": 403,
     "rate_limit_error": 429,
     "rate_limit_exceeded": 429,
+    "request_too_large": 413,
     "server_error": 500,
+    "server_is_overloaded": 503,
     "service_unavailable": 503,
     "timeout": 408,
+    "timeout_error": 504,
 }
 
 _CODE: Final = re.compile(r"[A-Za-z0-9_.:/-]{1,64}")
@@ -125,6 +157,10 @@ def _kind(status: int, error: object) -> FaultKind:
         return "context"
     if status in _CONTEXT_STATUSES and _CONTEXT_WORDS.search(_words(error)):
         return "context"
+    if not _SIGNATURE_CODES.isdisjoint(_names(error)):
+        return "signature"
+    if status in _SIGNATURE_STATUSES and _SIGNATURE_WORDS.search(_words(error)):
+        return "signature"
     if status in (401, 402, 403):  # 402: no credit left; only the owner of the key can help
         return "auth"
     if status == 429:
@@ -144,7 +180,9 @@ def _code(error: object) -> str:
     """The most telling name of the error; never prose, which may quote the request."""
     if not isinstance(error, dict):
         return ""
-    values = [error.get(key) for key in ("code", "type")]
+    details = error.get("details")  # Anthropic: what an `invalid_request_error` is about
+    inner = details.get("error_code") if isinstance(details, dict) else None
+    values = [error.get("code"), inner, error.get("type")]
     values.sort(key=lambda value: not isinstance(value, str))
     for value in values:
         if isinstance(value, (str, int)) and _CODE.fullmatch(str(value)):

@@ -5,16 +5,15 @@ Owns: where servers put what a message says. Must never know: what of it is stor
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Mapping
 from typing import Any, Final
 
 from .. import rawjson
 from ..messages import Audio, Document, Image, Message, Part, Role, Text, ToolCall
 from ..render import read_event, read_text
+from ._tolerance import as_dict, as_str, data_url, decoded, is_hollow
 
-__all__ = ["as_dict", "as_str", "call_of", "is_hollow", "read_entry", "spoken"]
+__all__ = ["call_of", "read_entry", "spoken"]
 
 _ROLES: Final[Mapping[str, Role]] = {
     "system": "system",
@@ -31,7 +30,7 @@ def read_entry(entry: bytes) -> Message:
     Raises:
         RawJSONError: The entry is not a JSON object.
     """
-    view = rawjson.loads(entry)
+    view = rawjson.view(entry)
     if not isinstance(view, dict):
         raise rawjson.RawJSONError("an entry of the 'openai' wire must be a JSON object", 0)
     role = _ROLES.get(as_str(view.get("role")), "user")
@@ -70,32 +69,18 @@ def _parts(content: Any, *, as_user: bool) -> tuple[Part, ...]:
             case {"type": "text", "text": str(words)} | {"type": "refusal", "refusal": str(words)}:
                 parts.append(text(words))
             case {"type": "image_url", "image_url": {"url": str(url)} as image}:
-                media_type, data = _data_url(url, "image/png")
+                media_type, data = data_url(url, "image/png")
                 detail = as_str(image.get("detail")) or None
                 where = None if data is not None else url
                 parts.append(Image(media_type=media_type, data=data, url=where, detail=detail))
             case {"type": "file", "file": {"file_data": str(url)} as file}:
-                media_type, data = _data_url(url, "application/pdf")
+                media_type, data = data_url(url, "application/pdf")
                 name = as_str(file.get("filename")) or None
                 parts.append(Document(media_type=media_type, data=data, name=name))
             case {"type": "input_audio", "input_audio": {"data": str(encoded)} as audio}:
                 media_type = "audio/mpeg" if audio.get("format") == "mp3" else "audio/wav"
-                parts.append(Audio(media_type=media_type, data=_decoded(encoded)))
+                parts.append(Audio(media_type=media_type, data=decoded(encoded)))
     return tuple(parts)
-
-
-def _data_url(url: str, fallback: str) -> tuple[str, bytes | None]:
-    head, comma, encoded = url.partition(",")
-    if not comma or not head.startswith("data:"):
-        return fallback, None
-    return head[5:].partition(";")[0] or fallback, _decoded(encoded)
-
-
-def _decoded(encoded: str) -> bytes | None:
-    try:
-        return base64.b64decode(encoded)
-    except (binascii.Error, ValueError):
-        return None
 
 
 # ----------------------------------------------------------------------- what an assistant's says
@@ -141,21 +126,3 @@ def call_of(view: Mapping[str, Any]) -> ToolCall:
         arguments=arguments or "",
         kind="custom" if is_custom else "function",
     )
-
-
-def is_hollow(value: Any) -> bool:
-    """Whether a value is a placeholder: null, empty, zero, or an object of nothing but such."""
-    return all(map(is_hollow, value.values())) if isinstance(value, dict) else not value
-
-
-# --------------------------------------------------------------------------------------- tolerance
-
-
-def as_str(value: Any) -> str:
-    """The value if it is a string, else an empty one."""
-    return value if isinstance(value, str) else ""
-
-
-def as_dict(value: Any) -> dict[str, Any]:
-    """The value if it is an object, else an empty one."""
-    return value if isinstance(value, dict) else {}

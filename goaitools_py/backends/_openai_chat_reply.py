@@ -36,8 +36,6 @@ came, whatever is stored: the engine answers it. Keys not named here (``reasonin
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal
 
@@ -47,14 +45,20 @@ from .. import rawjson
 from ..messages import ToolCall, Usage
 from ..render import plain
 from ..values import Value, replace
-from ._faults import fault_of_error
-from ._openai_chat_message import as_dict, as_str, call_of, is_hollow, spoken
+from ._openai_answer import (
+    FIRST_PARTY,
+    clean_name,
+    error_fault,
+    made_call_id,
+    shape_of,
+    stored_arguments,
+)
+from ._openai_chat_message import call_of, spoken
+from ._tolerance import as_dict, as_str, count, is_hollow, members_of
 from .base import ProtocolFault, Reply
 
 __all__ = [
-    "FIRST_PARTY",
     "Answer",
-    "error_fault",
     "read_body",
     "reply_of",
     "usage_of",
@@ -62,11 +66,8 @@ __all__ = [
     "without_calls",
 ]
 
-FIRST_PARTY: Final = frozenset({"openai", "azure"})
-"""Families whose servers hold requests to the published request type."""
-
-WIRE_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-"""Function names that the wire takes, as its reference has them."""
+_MAX_NAME: Final = 64
+"""Characters of a function's name, as the wire's reference has it."""
 
 _CALLS_CUT_BY: Final = frozenset({"length", "content_filter"})
 
@@ -96,7 +97,9 @@ def read_body(body: bytes) -> Answer:
     try:
         completion = _completion(body)
     except rawjson.RawJSONError as problem:
-        raise ProtocolFault(f"the answer is not a chat completion: {_shape(body)}") from problem
+        raise ProtocolFault(
+            f"the answer is not a chat completion: {shape_of(body, lacks='choice with a message')}"
+        ) from problem
     if completion.error:
         raise error_fault(completion.error)
     choice = completion.choices[0] if completion.choices else _Choice()
@@ -157,24 +160,6 @@ def _choice(raw: bytes) -> _Choice:
     )
 
 
-def error_fault(error: object) -> ProtocolFault:
-    """The finding for an error object inside a 200 answer."""
-    fault = fault_of_error(error)
-    return ProtocolFault(f"the provider answered 200 with an error ({fault.code or fault.kind})", fault)
-
-
-def _shape(body: bytes) -> str:
-    """What the body is instead, without quoting it."""
-    start = body.lstrip()[:1]
-    if not start:
-        return "it is empty"
-    if start == b"<":
-        return "it is HTML or XML"
-    if start == b"{":
-        return "it has no choice with a message, or is cut off"
-    return "it is not a JSON object"
-
-
 def _loads(envelope: Mapping[str, bytes], key: str) -> Any:
     return rawjson.loads(envelope[key]) if key in envelope else None
 
@@ -189,8 +174,9 @@ def reply_of(answer: Answer, *, family: str) -> Reply:
         ProtocolFault: The message is not one.
     """
     try:
-        view = rawjson.loads(answer.message)
-        entry, calls = _stored(rawjson.one_line(answer.message), view, family, seed=answer.id.encode())
+        view = rawjson.view(answer.message)
+        seed = answer.id.encode("utf-8", "replace")
+        entry, calls = _stored(rawjson.one_line(answer.message), view, family, seed=seed)
     except rawjson.RawJSONError as error:
         raise ProtocolFault("the answer's message cannot be read") from error
     text, reasoning = spoken(view)
@@ -222,37 +208,19 @@ def usage_of(raw: bytes) -> Usage:
 
     Never raises: an absurd bill is no reason to lose the answer that it is for.
     """
-    root = _members_of(raw)
-    prompt = _members_of(root.get("prompt_tokens_details"))
-    completion = _members_of(root.get("completion_tokens_details"))
+    root = members_of(raw)
+    prompt = members_of(root.get("prompt_tokens_details"))
+    completion = members_of(root.get("completion_tokens_details"))
     return Usage(
-        input_tokens=_count(root.get("prompt_tokens")),
-        cached_input_tokens=_count(prompt.get("cached_tokens"))
-        or _count(root.get("prompt_cache_hit_tokens"))  # DeepSeek
-        or _count(root.get("num_cached_tokens")),  # Mistral
-        cache_write_tokens=_count(prompt.get("cache_write_tokens")),
-        output_tokens=_count(root.get("completion_tokens")),
-        reasoning_tokens=_count(completion.get("reasoning_tokens")),
+        input_tokens=count(root.get("prompt_tokens")),
+        cached_input_tokens=count(prompt.get("cached_tokens"))
+        or count(root.get("prompt_cache_hit_tokens"))  # DeepSeek
+        or count(root.get("num_cached_tokens")),  # Mistral
+        cache_write_tokens=count(prompt.get("cache_write_tokens")),
+        output_tokens=count(root.get("completion_tokens")),
+        reasoning_tokens=count(completion.get("reasoning_tokens")),
         requests=1,
     )
-
-
-_MAX_COUNT: Final = 2**53 - 1
-"""The largest count: what every JSON reader holds exactly."""
-
-
-def _members_of(raw: bytes | None) -> Mapping[str, bytes]:
-    try:
-        return rawjson.members(raw or b"{}")
-    except rawjson.RawJSONError:
-        return {}
-
-
-def _count(raw: bytes | None) -> int:
-    """Read digits; a negative number, a fraction, a string or anything else is 0."""
-    if raw is None or not raw.isdigit():
-        return 0
-    return min(int(raw), _MAX_COUNT) if len(raw) <= 16 else _MAX_COUNT
 
 
 # ------------------------------------------------------------------------------------ what is stored
@@ -333,7 +301,7 @@ def _calls(
         call = call_of(view)
         made = None
         if not call.id or call.id in seen:
-            made = "call_" + hashlib.sha256(seed + str(position).encode()).hexdigest()[:24]
+            made = made_call_id(seed, position)
             call = replace(call, id=made)
         seen.add(call.id)
         written = as_dict(view.get(call.kind)).get(_WRITTEN[call.kind])
@@ -345,34 +313,17 @@ def _calls(
         cut = {other} if other in view and is_hollow(view[other]) else set()
         if "index" in view and family in FIRST_PARTY:
             cut.add("index")
-        stored = _stored_arguments(call, family)
+        stored = stored_arguments(call.arguments, kind=call.kind, family=family)
         edits.append(
             _CallEdit(
                 kind=call.kind,
                 id=made,
-                name=_clean_name(call.name),
+                name=clean_name(call.name, limit=_MAX_NAME),
                 arguments=None if stored == written or not isinstance(view.get(call.kind), dict) else stored,
                 cut=frozenset(cut),
             )
         )
     return tuple(calls), edits
-
-
-def _stored_arguments(call: ToolCall, family: str) -> str:
-    if call.kind == "custom" or family in FIRST_PARTY:
-        return call.arguments
-    try:
-        rawjson.members(plain(call.arguments).encode())
-    except rawjson.RawJSONError:
-        return "{}"
-    return call.arguments
-
-
-def _clean_name(name: str) -> str | None:
-    """A name that the wire takes in place of one that it would refuse; None if it takes this one."""
-    if WIRE_NAME.fullmatch(name):
-        return None
-    return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64] or "unnamed"
 
 
 def _list(raws: Sequence[bytes]) -> bytes:

@@ -17,7 +17,8 @@ import msgspec
 from .. import rawjson
 from ..render import plain
 from ..values import replace
-from ._openai_chat_reply import Answer, error_fault, reply_of
+from ._openai_answer import error_fault
+from ._openai_chat_reply import Answer, reply_of
 from ._sse import EventSplitter, EventTooLongError
 from .base import Delta, Fault, ProtocolFault, Reply
 

@@ -85,6 +85,8 @@ class RequestParts(Value, frozen=True, kw_only=True):
     """Send the same tools, but let the model call none (`tool_choice: none`)."""
     carried: Mapping[str, str] = {}
     """What earlier replies asked to be sent along (`Reply.carried`), as far as it is still good."""
+    has_system: bool = True
+    """False: no entry of the history is a system message, so nobody has to look for one."""
     drop_signed: bool = False
     """Some signed blocks of the history do not fit what stands before them now: ask the provider to drop
     such blocks rather than to refuse the request, where the wire has a word for that."""

@@ -18,12 +18,21 @@ from typing import Generic, Literal, TypeVar, overload
 from ..values import Value
 from ._endpoints import endpoint_family
 from .base import AsyncBackend, AsyncExchange, Backend, BackendError, Dialect, Exchange, ModelRequest
-from .openai_chat import OpenAIChatDialect
+from .dialects import WIRES, dialect_of
 
 __all__ = ["backend_from_name"]
 
-_LATER = ("openai-responses", "anthropic")
-_AVAILABLE = "'openai:MODEL' (Chat Completions) and 'sim' (the offline simulator)"
+_AVAILABLE = (
+    "'openai:MODEL' (Chat Completions), 'openai-responses:MODEL' (Responses), 'anthropic:MODEL' (Messages) "
+    "and 'sim' or 'sim:WIRE' (the offline simulator)"
+)
+
+_BASE_URL = {
+    "openai": "OPENAI_BASE_URL",
+    "openai-responses": "OPENAI_BASE_URL",
+    "anthropic": "ANTHROPIC_BASE_URL",
+}
+"""The variable from which a wire's SDK takes the server that nobody named."""
 
 _SIM_MODEL = "sim-game-master"
 
@@ -38,7 +47,8 @@ def backend_from_name(name: str, *, is_async: bool) -> Backend | AsyncBackend:
     """Read a backend string.
 
     Args:
-        name: "openai:MODEL", "sim" or "sim:openai". A model may itself contain colons.
+        name: "WIRE:MODEL" with one of the wires "openai", "openai-responses" and "anthropic", such as
+            "openai:MODEL"; "sim" or "sim:WIRE" for the offline simulator. A model may itself contain colons.
         is_async: Whether `AsyncChat` asks.
 
     Returns:
@@ -54,6 +64,7 @@ def backend_from_name(name: str, *, is_async: bool) -> Backend | AsyncBackend:
 class _Place(Value, frozen=True, kw_only=True):
     """What a backend string names."""
 
+    wire: str
     model: str
     simulated: bool
 
@@ -63,13 +74,43 @@ def _parsed(name: str) -> _Place:
     simulated = wire == "sim"
     if simulated:
         wire, model = model or "openai", _SIM_MODEL
-    if wire in _LATER:
-        raise ValueError(f"the wire {wire!r} comes with a later version; available are {_AVAILABLE}")
-    if wire != "openai":
+    if wire not in WIRES:
         raise ValueError(f"unknown backend {name!r}; available are {_AVAILABLE}")
     if not model:
-        raise ValueError(f"{name!r} names no model; write 'openai:MODEL'")
-    return _Place(model=model, simulated=simulated)
+        raise ValueError(f"{name!r} names no model; write '{wire}:MODEL'")
+    return _Place(wire=wire, model=model, simulated=simulated)
+
+
+def _sync_class(wire: str) -> Callable[..., Backend]:
+    match wire:
+        case "openai":
+            from .openai_backends import OpenAIChatBackend
+
+            return OpenAIChatBackend
+        case "openai-responses":
+            from .openai_backends import OpenAIResponsesBackend
+
+            return OpenAIResponsesBackend
+        case _:
+            from .anthropic_backends import AnthropicBackend
+
+            return AnthropicBackend
+
+
+def _async_class(wire: str) -> Callable[..., AsyncBackend]:
+    match wire:
+        case "openai":
+            from .openai_backends import AsyncOpenAIChatBackend
+
+            return AsyncOpenAIChatBackend
+        case "openai-responses":
+            from .openai_backends import AsyncOpenAIResponsesBackend
+
+            return AsyncOpenAIResponsesBackend
+        case _:
+            from .anthropic_backends import AsyncAnthropicBackend
+
+            return AsyncAnthropicBackend
 
 
 class _Lazy(Generic[_B]):
@@ -88,9 +129,10 @@ class _Lazy(Generic[_B]):
     @cached_property
     def dialect(self) -> Dialect:
         """The wire's words; the endpoint family is that of the environment when first asked."""
-        if self._place.simulated:
-            return OpenAIChatDialect("local")
-        return OpenAIChatDialect(endpoint_family(os.environ.get("OPENAI_BASE_URL")))
+        wire, model = self._place.wire, self._place.model
+        named = os.environ.get(_BASE_URL[wire])
+        family = "local" if self._place.simulated else endpoint_family(named, wire)
+        return dialect_of(wire, family=family, model=model)
 
     def _connected(self, backend_class: Callable[..., _B]) -> _B:
         with self._lock:
@@ -103,7 +145,7 @@ class _Lazy(Generic[_B]):
             from ..sim import SimServer
 
             server = self._opened.enter_context(SimServer())
-            return backend_class(self.model, base_url=server.base_url, api_key="sim")
+            return backend_class(self.model, base_url=server.base_url_for(self._place.wire), api_key="sim")
         try:
             return backend_class(self.model)
         except ValueError as error:
@@ -118,9 +160,7 @@ class _Lazy(Generic[_B]):
 
 class _LazyBackend(_Lazy[Backend]):
     def send(self, request: ModelRequest) -> Exchange:
-        from .openai_backends import OpenAIChatBackend
-
-        return self._connected(OpenAIChatBackend).send(request)
+        return self._connected(_sync_class(self._place.wire)).send(request)
 
     def close(self) -> None:
         backend, opened = self._disconnected()
@@ -131,9 +171,7 @@ class _LazyBackend(_Lazy[Backend]):
 
 class _LazyAsyncBackend(_Lazy[AsyncBackend]):
     async def asend(self, request: ModelRequest) -> AsyncExchange:
-        from .openai_backends import AsyncOpenAIChatBackend
-
-        return await self._connected(AsyncOpenAIChatBackend).asend(request)
+        return await self._connected(_async_class(self._place.wire)).asend(request)
 
     async def aclose(self) -> None:
         backend, opened = self._disconnected()

@@ -5,7 +5,9 @@ Owns: facts about models, each with its source. Must never know: a wire, a reque
 
 from __future__ import annotations
 
+import re
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import Final
 
 from ..values import Value
@@ -20,36 +22,86 @@ class Capabilities(Value, frozen=True, kw_only=True):
 
     Attributes:
         context_window: Tokens of input that fit, None if not known.
-        default_output_tokens: The output limit to ask for where a wire demands one. This one does not.
+        default_output_tokens: The output limit to ask for where a wire demands one, as Anthropic's does.
+            Thinking counts towards it.
+        takes_system_messages: A system message may stand in the middle of the history. Of a model that is
+            not known it is not so.
+        binds_thinking: A signed thinking block must stand behind the very prefix that it was made behind.
+            Such a model thinks even if it is not told to.
     """
 
     context_window: int | None = None
     default_output_tokens: int = 8_192
+    takes_system_messages: bool = False
+    binds_thinking: bool | None = None
 
 
-# The first pattern that fits wins; a provider's prefix ("openai/") and "ft:" are cut off before.
-# Sources: the model pages at platform.openai.com/docs/models, in the reading of OpenAI's own client
-# (github.com/openai/codex, codex-rs/core/src/openai_model_info.rs).
+_GPT_5: Final = Capabilities(context_window=272_000)  # 400,000 in all, 128,000 of them for the answer
+
+_CLAUDE_NEWEST: Final = Capabilities(
+    context_window=1_000_000, default_output_tokens=16_384, takes_system_messages=True, binds_thinking=True
+)
+_CLAUDE_5: Final = Capabilities(
+    context_window=1_000_000, default_output_tokens=16_384, takes_system_messages=True, binds_thinking=False
+)
+_CLAUDE_1M: Final = Capabilities(context_window=1_000_000, default_output_tokens=16_384, binds_thinking=False)
+_CLAUDE_200K: Final = Capabilities(context_window=200_000, binds_thinking=False)
+_CLAUDE_3: Final = Capabilities(context_window=200_000, default_output_tokens=4_096, binds_thinking=False)
+
+# The first pattern that fits wins; a provider's prefix ("openai/", "us.anthropic.") and "ft:" are cut off
+# before. Sources:
+# - OpenAI: the model pages at platform.openai.com/docs/models, in the reading of OpenAI's own client
+#   (github.com/openai/codex, codex-rs/core/src/openai_model_info.rs).
+# - Claude: platform.claude.com/docs/en/models/overview (windows), .../build-with-claude/preserved-thinking
+#   (binds_thinking: "Starting with Claude Fable 5.1", and the supported models listed there), and for
+#   system messages recorded 200s of opus-4-8 and fable-5, .../models/whats-new-claude-4-8 ("accepts
+#   role: system") and docs.rs/gproxy-transform (sonnet-5 refuses them, as do all before opus-4-8).
 _TABLE: Final = (
     ("gpt-3.5-turbo*", Capabilities(context_window=16_385)),
     ("gpt-4.1*", Capabilities(context_window=1_047_576)),
     ("gpt-4o*", Capabilities(context_window=128_000)),
-    # 400,000 in all, of which 128,000 are kept free for the answer; the chat variants hold 128,000.
     ("gpt-5-chat*", Capabilities(context_window=128_000)),
     ("gpt-5.1-chat*", Capabilities(context_window=128_000)),
-    ("gpt-5", Capabilities(context_window=272_000)),
-    ("gpt-5-*", Capabilities(context_window=272_000)),
-    ("gpt-5.1*", Capabilities(context_window=272_000)),
+    ("gpt-5", _GPT_5),
+    ("gpt-5-*", _GPT_5),
+    ("gpt-5.1*", _GPT_5),
     ("o3", Capabilities(context_window=200_000)),
     ("o3-*", Capabilities(context_window=200_000)),
     ("o4-mini*", Capabilities(context_window=200_000)),
+    ("claude-fable-5-[12]", _CLAUDE_NEWEST),
+    ("claude-mythos-5-[12]", _CLAUDE_NEWEST),
+    ("claude-opus-5-5", _CLAUDE_NEWEST),
+    ("claude-sonnet-5-5", _CLAUDE_NEWEST),
+    ("claude-haiku-5-5", _CLAUDE_NEWEST),
+    ("claude-fable-5", _CLAUDE_5),
+    ("claude-mythos-5", _CLAUDE_5),
+    ("claude-opus-5", _CLAUDE_5),
+    ("claude-opus-4-8", _CLAUDE_5),
+    ("claude-sonnet-5", _CLAUDE_1M),
+    ("claude-opus-4-[67]", _CLAUDE_1M),
+    ("claude-sonnet-4-6", _CLAUDE_1M),
+    ("claude-opus-4", _CLAUDE_200K),
+    ("claude-opus-4-[015]", _CLAUDE_200K),
+    ("claude-sonnet-4", _CLAUDE_200K),
+    ("claude-sonnet-4-[05]", _CLAUDE_200K),
+    ("claude-haiku-4-5", _CLAUDE_200K),
+    ("claude-3-[57]-*", _CLAUDE_200K),
+    ("claude-3-opus", _CLAUDE_3),
+    ("claude-3-haiku", _CLAUDE_3),
 )
 _UNKNOWN: Final = Capabilities()
 
 
+_CLAUDE_SUFFIX: Final = re.compile(r"(?:-latest|[-@]20\d{6})?(?:-v\d+(?::\d+)?)?$")
+"""A snapshot's date, and the version that Bedrock adds."""
+
+
+@lru_cache(maxsize=256)
 def capabilities(model: str) -> Capabilities:
     """Look a model up by name; an unknown one gets the conservative answer."""
     name = model.rpartition("/")[2].removeprefix("ft:").lower()
+    if "claude-" in name:
+        name = _CLAUDE_SUFFIX.sub("", name.rpartition("anthropic.")[2])  # Bedrock: "us.anthropic.claude-…"
     for pattern, known in _TABLE:
         if fnmatchcase(name, pattern):
             return known

@@ -2,23 +2,117 @@
 
 Owns: what a caller can set about a connection. Must never know: how a request is sent or read.
 
-The SDK is loaded when a backend is made, not when this module is imported.
+The SDK and the wire's dialect are loaded when a backend is made, not when this module is imported.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .base import AsyncExchange, Dialect, Exchange, ModelRequest
-from .openai_chat import OpenAIChatDialect
 
-__all__ = ["AsyncOpenAIChatBackend", "OpenAIChatBackend"]
+if TYPE_CHECKING:
+    from ._sdk_edge import ClientOptions
 
-_PATH = "/chat/completions"
+__all__ = [
+    "AsyncOpenAIChatBackend",
+    "AsyncOpenAIResponsesBackend",
+    "OpenAIChatBackend",
+    "OpenAIResponsesBackend",
+]
 
 
-class OpenAIChatBackend:
+class _OpenAIBackend:
+    """What all four are made of."""
+
+    _path: str
+
+    def __init__(
+        self,
+        model: str | None = None,
+        *,
+        client: object = None,
+        http_client: object = None,
+        base_url: str | None = None,
+        api_key: str | Callable[[], Any] | None = None,
+        context_window: int | None = None,
+        max_retries: int = 2,
+        **client_options: Any,
+    ) -> None:
+        from ._sdk_edge import ClientOptions
+
+        options = ClientOptions(
+            client=client,
+            http_client=http_client,
+            base_url=base_url,
+            api_key=api_key,
+            client_options=client_options,
+        )
+        self.dialect: Dialect = self._dialect(self._connect(options))
+        self.model = model
+        self.context_window = context_window
+        self.max_retries = max_retries
+
+    def _connect(self, options: ClientOptions) -> str:
+        """Make the edge; the endpoint family that it found."""
+        raise NotImplementedError
+
+    def _dialect(self, family: str) -> Dialect:
+        raise NotImplementedError
+
+
+class _Sync(_OpenAIBackend):
+    def _connect(self, options: ClientOptions) -> str:
+        from ._openai_sdk import openai_edge
+
+        self._edge = openai_edge(options, path=self._path)
+        return self._edge.family
+
+    def send(self, request: ModelRequest) -> Exchange:
+        """Post a request; return once 2xx headers are there. Raises `BackendError`. Never retries."""
+        return self._edge.send(request)
+
+    def close(self) -> None:
+        """Close the connections, unless they are your own."""
+        self._edge.close()
+
+
+class _Async(_OpenAIBackend):
+    def _connect(self, options: ClientOptions) -> str:
+        from ._openai_sdk import async_openai_edge
+
+        self._edge = async_openai_edge(options, path=self._path)
+        return self._edge.family
+
+    async def asend(self, request: ModelRequest) -> AsyncExchange:
+        """Post a request; return once 2xx headers are there. Raises `BackendError`. Never retries."""
+        return await self._edge.asend(request)
+
+    async def aclose(self) -> None:
+        """Close the running loop's connections, unless they are your own; a later call opens new ones."""
+        await self._edge.aclose()
+
+
+class _Chat(_OpenAIBackend):
+    _path = "/chat/completions"
+
+    def _dialect(self, family: str) -> Dialect:
+        from .openai_chat import OpenAIChatDialect
+
+        return OpenAIChatDialect(family)
+
+
+class _Responses(_OpenAIBackend):
+    _path = "/responses"
+
+    def _dialect(self, family: str) -> Dialect:
+        from .openai_responses import OpenAIResponsesDialect
+
+        return OpenAIResponsesDialect(family)
+
+
+class OpenAIChatBackend(_Chat, _Sync):
     """OpenAI's Chat Completions, or any server that speaks it, for `Chat`.
 
     Args:
@@ -42,80 +136,22 @@ class OpenAIChatBackend:
         TypeError: `client` or `http_client` cannot be used; the text says what can.
     """
 
-    def __init__(
-        self,
-        model: str | None = None,
-        *,
-        client: object = None,
-        http_client: object = None,
-        base_url: str | None = None,
-        api_key: str | Callable[[], str] | None = None,
-        context_window: int | None = None,
-        max_retries: int = 2,
-        **client_options: Any,
-    ) -> None:
-        from ._openai_sdk import OpenAIEdge, OpenAIOptions
 
-        options = OpenAIOptions(
-            client=client,
-            http_client=http_client,
-            base_url=base_url,
-            api_key=api_key,
-            client_options=client_options,
-        )
-        self._edge = OpenAIEdge(options, path=_PATH)
-        self.dialect: Dialect = OpenAIChatDialect(self._edge.family)
-        self.model = model
-        self.context_window = context_window
-        self.max_retries = max_retries
-
-    def send(self, request: ModelRequest) -> Exchange:
-        """Post a request; return once 2xx headers are there. Raises `BackendError`. Never retries."""
-        return self._edge.send(request)
-
-    def close(self) -> None:
-        """Close the connections, unless they are your own."""
-        self._edge.close()
-
-
-class AsyncOpenAIChatBackend:
+class AsyncOpenAIChatBackend(_Chat, _Async):
     """As `OpenAIChatBackend`, for `AsyncChat`: with `openai.AsyncOpenAI` and the async HTTP clients.
 
     One backend serves any number of event loops; each gets connections of its own. A `client` or
     `http_client` that you hand in is used as it is, and is good for the loops that it is good for.
     """
 
-    def __init__(
-        self,
-        model: str | None = None,
-        *,
-        client: object = None,
-        http_client: object = None,
-        base_url: str | None = None,
-        api_key: str | Callable[[], Any] | None = None,
-        context_window: int | None = None,
-        max_retries: int = 2,
-        **client_options: Any,
-    ) -> None:
-        from ._openai_sdk import AsyncOpenAIEdge, OpenAIOptions
 
-        options = OpenAIOptions(
-            client=client,
-            http_client=http_client,
-            base_url=base_url,
-            api_key=api_key,
-            client_options=client_options,
-        )
-        self._edge = AsyncOpenAIEdge(options, path=_PATH)
-        self.dialect: Dialect = OpenAIChatDialect(self._edge.family)
-        self.model = model
-        self.context_window = context_window
-        self.max_retries = max_retries
+class OpenAIResponsesBackend(_Responses, _Sync):
+    """OpenAI's Responses, or any server that speaks it, for `Chat`; the server keeps nothing.
 
-    async def asend(self, request: ModelRequest) -> AsyncExchange:
-        """Post a request; return once 2xx headers are there. Raises `BackendError`. Never retries."""
-        return await self._edge.asend(request)
+    Takes and raises what `OpenAIChatBackend` does. As `client` an `AzureOpenAI` needs no
+    `azure_deployment`: on this wire Azure takes the deployment's name as the model.
+    """
 
-    async def aclose(self) -> None:
-        """Close the running loop's connections, unless they are your own; a later call opens new ones."""
-        await self._edge.aclose()
+
+class AsyncOpenAIResponsesBackend(_Responses, _Async):
+    """As `OpenAIResponsesBackend`, for `AsyncChat`: see `AsyncOpenAIChatBackend` for event loops."""

@@ -8,8 +8,6 @@ prompt they cache, so the order of the bytes is the order in which a cached pref
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
@@ -18,14 +16,14 @@ from ..messages import Audio, Document, Image, Message, Part, Text, ToolCall, To
 from ..render import ContextText, event_block, plain, user_text
 from ..values import Value
 from . import _openai_chat_reply as reading
+from . import _openai_request as writing
 from ._faults import http_fault
+from ._openai_answer import FIRST_PARTY
 from ._openai_chat_message import read_entry
 from ._openai_chat_stream import ChatDecoder
 from .base import Fault, ModelRequest, ProviderTool, Reply, RequestParts, StreamDecoder, ToolSpec
 
 __all__ = ["OpenAIChatDialect"]
-
-_BETWEEN: Final = b",\n"
 
 _SETTINGS: Final = {
     "temperature": "temperature",
@@ -37,10 +35,7 @@ _SETTINGS: Final = {
 }
 """Settings whose value goes to the wire as it is, by field of `ModelSettings`."""
 
-_MAX_CACHE_KEY: Final = 64
-"""Characters of a `prompt_cache_key`; OpenAI and Azure answer 400 to more (theopenco/llmgateway#3110)."""
-
-_TOOL_CHOICES: Final = frozenset({"auto", "none", "required"})
+_TEXT_ONLY: Final = "this provider's tool results hold text only"
 
 _AUDIO_FORMATS: Final = {
     "audio/wav": "wav",
@@ -89,7 +84,7 @@ class OpenAIChatDialect(Value, frozen=True):
 
     def preamble(self, messages: Sequence[Message]) -> bytes:
         """Encode the system messages that lead a request; b"" for none."""
-        return _BETWEEN.join(self.entries(messages))
+        return writing.joined(self.entries(messages))
 
     def tools(self, tools: Sequence[ToolSpec | ProviderTool]) -> bytes:
         """Encode the tool list; b"" for none.
@@ -97,11 +92,7 @@ class OpenAIChatDialect(Value, frozen=True):
         Functions come first, by name; provider tools follow, by digest of their sorted JSON. The order
         of a schema's own keys is its author's and is kept: it is the order in which a model reads them.
         """
-        functions = sorted((tool for tool in tools if isinstance(tool, ToolSpec)), key=lambda tool: tool.name)
-        hosted = (_sorted_json(tool.raw) for tool in tools if isinstance(tool, ProviderTool))
-        encoded = [rawjson.dumps(_function(tool)) for tool in functions]
-        encoded += sorted(hosted, key=lambda raw: hashlib.sha256(raw).digest())
-        return b"[" + b",".join(encoded) + b"]" if encoded else b""
+        return writing.tool_list(tools, _function)
 
     def request(self, parts: RequestParts) -> ModelRequest:
         """Splice a request together; the history is joined, never parsed.
@@ -124,16 +115,16 @@ class OpenAIChatDialect(Value, frozen=True):
         members |= {key: rawjson.dumps(value) for key, value in (values | dict(extra)).items()}
         return ModelRequest(
             path="/chat/completions",
-            body=_body(members, (parts.preamble, *parts.history)),
+            body=writing.body_of(members, (parts.preamble, *parts.history), key="messages"),
             headers=dict(headers),
             stream=parts.stream,
         )
 
     def _settings(self, settings: dict[str, Any], parts: RequestParts) -> dict[str, Any]:
         values: dict[str, Any] = {}
-        is_first_party = self.family in reading.FIRST_PARTY
+        is_first_party = self.family in FIRST_PARTY
         if parts.cache_key is not None and is_first_party:
-            values["prompt_cache_key"] = _cache_key(parts.cache_key)
+            values["prompt_cache_key"] = writing.cache_key(parts.cache_key)
         for name, value in settings.items():
             if name == "max_output_tokens":
                 values["max_completion_tokens" if is_first_party else "max_tokens"] = value
@@ -142,7 +133,7 @@ class OpenAIChatDialect(Value, frozen=True):
                     values[name] = _tool_choice(value) if name == "tool_choice" else value
             elif name in _SETTINGS:
                 if name == "prompt_cache_key":
-                    _check_cache_key(value)
+                    writing.check_cache_key(value)
                 values[_SETTINGS[name]] = value
             elif name != "model":
                 raise ValueError(
@@ -232,13 +223,12 @@ def _tool_call(call: ToolCall) -> dict[str, Any]:
 
 
 def _tool_message(call_id: str, parts: Sequence[Part]) -> dict[str, Any]:
-    texts = [plain(part.text) if isinstance(part, Text) else _placeholder(part) for part in parts]
+    texts = [
+        plain(part.text) if isinstance(part, Text) else writing.placeholder(part, _TEXT_ONLY)
+        for part in parts
+    ]
     content = [{"type": "text", "text": text} for text in texts] if len(texts) > 1 else "".join(texts)
     return {"role": "tool", "tool_call_id": call_id, "content": content}
-
-
-def _placeholder(part: Image | Document | Audio) -> str:
-    return f"[{type(part).__name__.lower()} {part.media_type}: this provider's tool results hold text only]"
 
 
 def _user_content(parts: Iterable[Part]) -> str | list[dict[str, Any]]:
@@ -256,13 +246,13 @@ def _part(part: Part) -> dict[str, Any]:
         case Text():
             return {"type": "text", "text": user_text(part.text)}
         case Image():
-            image = {"url": plain(part.url) if part.url is not None else _data_url(part)}
+            image = {"url": plain(part.url) if part.url is not None else _inline_url(part)}
             detail = {"detail": part.detail} if part.detail else {}
             return {"type": "image_url", "image_url": image | detail}
         case Document():
             return {
                 "type": "file",
-                "file": {"filename": plain(_file_name(part)), "file_data": _data_url(part)},
+                "file": {"filename": writing.file_name(part), "file_data": _inline_url(part)},
             }
         case Audio():
             if (audio_format := _AUDIO_FORMATS.get(part.media_type)) is None:
@@ -271,15 +261,9 @@ def _part(part: Part) -> dict[str, Any]:
             return {"type": "input_audio", "input_audio": {"data": part.base64(), "format": audio_format}}
 
 
-def _file_name(part: Document) -> str:
-    import mimetypes  # most programs send text only
-
-    return part.name or "document" + (mimetypes.guess_extension(part.media_type) or "")
-
-
-def _data_url(part: Image | Document) -> str:
+def _inline_url(part: Image | Document) -> str:
     _check_data(part)
-    return f"data:{part.media_type};base64,{part.base64()}"
+    return writing.inline_url(part)
 
 
 def _check_data(part: Image | Document | Audio) -> None:
@@ -288,7 +272,7 @@ def _check_data(part: Image | Document | Audio) -> None:
         raise ValueError(f"the 'openai' wire takes no {kind} by URL; read it and use {kind}.from_bytes(...)")
 
 
-# ------------------------------------------------------------------------------- tools and the body
+# --------------------------------------------------------------------------------------------- tools
 
 
 def _function(tool: ToolSpec) -> dict[str, Any]:
@@ -302,39 +286,5 @@ def _function(tool: ToolSpec) -> dict[str, Any]:
     return {"type": "function", "function": function}
 
 
-def _sorted_json(raw: Mapping[str, Any]) -> bytes:
-    return json.dumps(dict(raw), sort_keys=True, separators=(",", ":")).encode()
-
-
 def _tool_choice(choice: str) -> str | dict[str, Any]:
-    return choice if choice in _TOOL_CHOICES else {"type": "function", "function": {"name": choice}}
-
-
-def _cache_key(conversation_id: str) -> str:
-    """A key as stable as the conversation's id, of a fixed length, that does not tell the id."""
-    return "gas-" + hashlib.sha256(conversation_id.encode("utf-8", "surrogatepass")).hexdigest()[:24]
-
-
-def _check_cache_key(key: str) -> None:
-    if len(key) > _MAX_CACHE_KEY:
-        raise ValueError(f"prompt_cache_key takes {_MAX_CACHE_KEY} characters at most; got {len(key)}")
-
-
-def _body(members: Mapping[str, bytes], history: Iterable[bytes]) -> bytes:
-    """Write the body with one join; a member without a value is left out."""
-    pieces: list[bytes] = []
-    for key, value in members.items():
-        if key == "messages":
-            pieces += (b',"messages":[', *_spliced(history), b"]")
-        elif value:
-            pieces += (b",", rawjson.dumps(key), b":", value)
-    pieces[0] = b"{"
-    return b"".join((*pieces, b"}"))
-
-
-def _spliced(pieces: Iterable[bytes]) -> list[bytes]:
-    spliced: list[bytes] = []
-    for piece in pieces:
-        if piece:
-            spliced += (_BETWEEN, piece)
-    return spliced[1:]
+    return choice if choice in writing.TOOL_CHOICES else {"type": "function", "function": {"name": choice}}

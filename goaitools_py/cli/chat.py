@@ -36,7 +36,8 @@ def add_to(commands: Any) -> None:
         "--model",
         metavar="WIRE:MODEL",
         default=os.environ.get("GOAITOOLS_MODEL"),
-        help="such as openai:MODEL, or sim for the offline simulator (default: $GOAITOOLS_MODEL)",
+        help="openai:MODEL, openai-responses:MODEL or anthropic:MODEL; or sim, sim:WIRE for the offline "
+        "simulator (default: $GOAITOOLS_MODEL)",
     )
     parser.add_argument(
         "--store",
@@ -55,8 +56,8 @@ def run(args: argparse.Namespace) -> int:
     """Talk until the input ends. 1 if the last turn failed and was not made good."""
     if not args.model:
         args.error(
-            "no model: give --model openai:MODEL, or set GOAITOOLS_MODEL; "
-            "--model sim talks to the offline simulator"
+            "no model: give --model openai:MODEL, openai-responses:MODEL or anthropic:MODEL, "
+            "or set GOAITOOLS_MODEL; --model sim talks to the offline simulator"
         )
     from .. import Chat
     from ..stores import SQLiteStore

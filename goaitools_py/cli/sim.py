@@ -16,7 +16,8 @@ def add_to(commands: Any) -> None:
     parser: argparse.ArgumentParser = commands.add_parser(
         "sim",
         help="serve the offline simulator until Ctrl-C",
-        description="Serve the offline simulator of a model provider on this machine until Ctrl-C.",
+        description="Serve the offline simulator of a model provider on this machine until Ctrl-C. "
+        "It speaks the wires openai, openai-responses and anthropic.",
     )
     parser.add_argument("--port", type=_port, default=0, help="port to listen on (default: a free one)")
     parser.set_defaults(run=run)

@@ -8,14 +8,17 @@ model, and every text that a person may read begins with ``[simulated]``.
 with SimServer() as sim:
     sim.push(Fault.rate_limit(retry_after=2), Reply.text("Hello."))
     client = openai.OpenAI(base_url=sim.base_url, api_key="any")
+    other = anthropic.Anthropic(base_url=sim.base_url_for("anthropic"), api_key="any")
 ```
 """
 
+from .anthropic_rules import check_anthropic
 from .entry import serve
 from .faults import Fault, Scripted
 from .game_master import GameMaster
 from .prompt import Call, Model, Offer, Prompt, Reply, Said
 from .response import Response
+from .responses_rules import check_openai_responses
 from .rules import check_openai
 from .server import Recorded, SimServer
 
@@ -32,6 +35,8 @@ __all__ = [
     "Said",
     "Scripted",
     "SimServer",
+    "check_anthropic",
     "check_openai",
+    "check_openai_responses",
     "serve",
 ]

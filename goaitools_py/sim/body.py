@@ -6,6 +6,7 @@ Owns: reading an untrusted body without losing how it was written. Must never kn
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,21 +23,26 @@ class BodyError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """A JSON object: its values, and the bytes of each value as they came."""
+    """A JSON object: its values, the bytes of each value as they came, and the request's headers."""
 
     values: dict[str, Any] = field(repr=False)
     spans: dict[str, bytes] = field(repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
-def read_body(content: bytes) -> Body:
-    """Parse a request body; of a repeated member the last counts. Raises `BodyError`."""
+def read_body(content: bytes, headers: Mapping[str, str] | None = None) -> Body:
+    """Parse a request body; of a repeated member the last counts. Raises `BodyError`.
+
+    Args:
+        headers: The request's, names in lower case.
+    """
     try:
-        return _read(content.decode("utf-8"))
+        return _read(content.decode("utf-8"), headers or {})
     except (ValueError, IndexError, RecursionError) as error:
         raise BodyError("the request body is not a JSON object") from error
 
 
-def _read(text: str) -> Body:
+def _read(text: str, headers: Mapping[str, str]) -> Body:
     decoder = json.JSONDecoder(parse_constant=_refuse_constant)
     values: dict[str, Any] = {}
     spans: dict[str, bytes] = {}
@@ -54,7 +60,7 @@ def _read(text: str) -> Body:
             at = _expect(text, at, ",")
     if text[_expect(text, at, "}") :].strip(_SPACE):
         raise ValueError("something follows the object")
-    return Body(values, spans)
+    return Body(values, spans, headers)
 
 
 def _skip(text: str, at: int) -> int:

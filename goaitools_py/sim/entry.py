@@ -23,6 +23,7 @@ def serve(port: int, *, host: str = "127.0.0.1", seed: int = 0) -> None:
     with SimServer(host=host, port=port, seed=seed, max_recorded=0) as sim:
         sys.stdout.write(
             f"goaitools simulator (no language model, nothing leaves this machine): {sim.base_url}\n"
+            f"for Anthropic's client: {sim.base_url_for('anthropic')}\n"
         )
         sys.stdout.flush()
         with contextlib.suppress(KeyboardInterrupt):

@@ -81,6 +81,17 @@ class Fault:
         return cls.error(status, message, type="server_error")
 
     @classmethod
+    def overloaded(cls) -> Fault:
+        """529: Anthropic has too much to do."""
+        return cls(kind="error", status=529)
+
+    @classmethod
+    def too_large(cls) -> Fault:
+        """413: the request has too many bytes."""
+        message = "Request exceeds the maximum size"
+        return cls.error(413, message, type="request_too_large")
+
+    @classmethod
     def unauthorized(cls) -> Fault:
         """401."""
         return cls.error(401, "Incorrect API key provided.", code="invalid_api_key")

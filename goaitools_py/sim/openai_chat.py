@@ -7,25 +7,22 @@ requests get equal bytes.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from .body import Body, dump
+from .openai_common import CREATED, WORDS, error_object, pieces, sim_model
 from .prompt import Call, Offer, Prompt, Said
-from .refusals import Refusal
+from .refusals import OPENAI_NOT_JSON, Refusal
 from .response import EVENT_STREAM, JSON, Headers, Response
 from .rules import openai_refusals
 from .wire import Exchange
 
 __all__ = ["OpenAIChat"]
 
-_CREATED = 1_767_225_600  # 2026-01-01T00:00:00Z
 _FINGERPRINT = "sim"
 _DONE = b"data: [DONE]\n\n"
-_WORDS = re.compile(r"\s*\S+|\s+$")
-_ARGUMENT_PIECE = 7
 _ROLES: Mapping[str, Literal["system", "user", "assistant", "tool"]] = {
     "system": "system",
     "developer": "system",
@@ -40,11 +37,19 @@ _ROLES: Mapping[str, Literal["system", "user", "assistant", "tool"]] = {
 class OpenAIChat:
     """OpenAI Chat Completions."""
 
+    name: str = "openai"
     path: str = "/v1/chat/completions"
+    root: str = "/v1"
+    request_id_header: str = "x-request-id"
+    not_json: Refusal = OPENAI_NOT_JSON
 
-    def refusals(self, values: Mapping[str, Any]) -> list[Refusal]:
+    def not_found(self, method: str, path: str) -> Refusal:
+        """OpenAI's word for a wrong address."""
+        return Refusal(f"Invalid URL ({method} {path})")
+
+    def refusals(self, body: Body) -> list[Refusal]:
         """What OpenAI would find wrong."""
-        return openai_refusals(values)
+        return openai_refusals(body.values)
 
     def prompt(self, body: Body) -> Prompt:
         """What the model sees of a valid request."""
@@ -85,7 +90,7 @@ class OpenAIChat:
     def hollow(self, prompt: Prompt, *, null: bool) -> Response:
         """A completion without choices."""
         kind = "chat.completion.chunk" if prompt.stream else "chat.completion"
-        hollow = {"id": "chatcmpl-sim", "object": kind, "created": _CREATED, "model": _sim(prompt.model)}
+        hollow = {"id": "chatcmpl-sim", "object": kind, "created": CREATED, "model": sim_model(prompt.model)}
         value = {**hollow, "choices": None if null else []}
         if prompt.stream:
             return Response(headers=EVENT_STREAM, pieces=(_event(value), _DONE), streamed=True)
@@ -93,11 +98,11 @@ class OpenAIChat:
 
     def error(self, status: int, refusal: Refusal, headers: Headers = ()) -> Response:
         """OpenAI's error object."""
-        return Response(status=status, headers=(*JSON, *headers), pieces=(dump(_error(refusal)),))
+        return Response(status=status, headers=(*JSON, *headers), pieces=(dump(error_object(refusal)),))
 
     def error_event(self, refusal: Refusal) -> bytes:
         """The error object as an event."""
-        return _event(_error(refusal))
+        return _event(error_object(refusal))
 
 
 # ------------------------------------------------------------------------------------------- reading
@@ -141,16 +146,12 @@ def _offers(values: Mapping[str, Any]) -> tuple[tuple[Offer, ...], bool]:
 # ------------------------------------------------------------------------------------------- writing
 
 
-def _sim(model: str) -> str:
-    return model if model.startswith("sim") else f"sim-{model}"
-
-
 def _envelope(exchange: Exchange, kind: str) -> dict[str, Any]:
     return {
         "id": f"chatcmpl-{exchange.key}",
         "object": kind,
-        "created": _CREATED,
-        "model": _sim(exchange.prompt.model),
+        "created": CREATED,
+        "model": sim_model(exchange.prompt.model),
         "service_tier": "default",
         "system_fingerprint": _FINGERPRINT,
     }
@@ -211,30 +212,15 @@ def _choice(delta: Mapping[str, Any], finish: str | None) -> list[dict[str, Any]
 def _deltas(exchange: Exchange) -> Iterator[dict[str, Any]]:
     reply = exchange.reply
     yield {"role": "assistant", "content": None if exchange.calls else "", "refusal": None}
-    for word in _WORDS.findall(reply.content):
+    for word in WORDS.findall(reply.content):
         yield {"content": word}
-    for word in _WORDS.findall(reply.refused):
+    for word in WORDS.findall(reply.refused):
         yield {"refusal": word}
     for index, call in enumerate(exchange.calls):
         yield {"tool_calls": [{"index": index, **_function(call, "")}]}
-        for piece in _pieces(call.arguments):
+        for piece in pieces(call.arguments):
             yield {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
-
-
-def _pieces(arguments: str) -> Sequence[str]:
-    return [arguments[at : at + _ARGUMENT_PIECE] for at in range(0, len(arguments), _ARGUMENT_PIECE)]
 
 
 def _event(value: Mapping[str, Any]) -> bytes:
     return b"data: " + dump(value) + b"\n\n"
-
-
-def _error(refusal: Refusal) -> dict[str, Any]:
-    return {
-        "error": {
-            "message": refusal.message,
-            "type": refusal.type,
-            "param": refusal.param,
-            "code": refusal.code,
-        }
-    }

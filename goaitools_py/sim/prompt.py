@@ -52,6 +52,8 @@ class Prompt:
         thinks: True if the request asks for thinking, on a wire that has it.
         must_call: True if the request demands a tool call; `offers` holds only what may be called.
         max_tokens: The reply is cut after so many, None for no limit.
+        cacheable: So many bytes of `content` may be cached, None for all of them.
+        kept: What the wire wants to find again when it writes the answer; no model looks at it.
     """
 
     model: str
@@ -64,6 +66,8 @@ class Prompt:
     stream: bool = False
     stream_usage: bool = False
     thinks: bool = False
+    cacheable: int | None = None
+    kept: Any = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +76,10 @@ class Reply:
 
     Attributes:
         thinking: Thoughts before the answer, on the wires that have a place for them.
+        redacted: The thoughts are sent so that nobody can read them.
+        hosted: Calls of tools that the provider itself runs, made but not yet answered.
+        container: The id of the machine on which the provider's tools ran. Anthropic's wire knows those
+            again that begin with "container_sim".
         finish: The wire's finish word. None: the word that fits the reply; "" is sent as it is.
         usage: False leaves the token counts out.
     """
@@ -82,13 +90,30 @@ class Reply:
     finish: str | None = None
     usage: bool = True
     thinking: str = field(default="", repr=False)
+    redacted: bool = False
+    hosted: tuple[Call, ...] = ()
+    container: str = ""
 
     @classmethod
     def text(
-        cls, content: str, *, finish: str | None = None, usage: bool = True, thinking: str = ""
+        cls,
+        content: str,
+        *,
+        finish: str | None = None,
+        usage: bool = True,
+        thinking: str = "",
+        redacted: bool = False,
+        container: str = "",
     ) -> Reply:
         """Say something. ``finish="length"`` or ``"content_filter"`` makes a reply that was cut off."""
-        return cls(content=content, finish=finish, usage=usage, thinking=thinking)
+        return cls(
+            content=content,
+            finish=finish,
+            usage=usage,
+            thinking=thinking,
+            redacted=redacted,
+            container=container,
+        )
 
     @classmethod
     def calls(
@@ -99,6 +124,7 @@ class Reply:
         finish: str | None = None,
         usage: bool = True,
         thinking: str = "",
+        redacted: bool = False,
     ) -> Reply:
         """Call tools: ``Reply.calls(("get_score", '{"team":"red"}'))``.
 
@@ -114,7 +140,35 @@ class Reply:
             Call(name=name, arguments=arguments, id=id)
             for (name, arguments), id in zip(calls, padded, strict=True)
         )
-        return cls(content=text, tool_calls=made, finish=finish, usage=usage, thinking=thinking)
+        return cls(
+            content=text,
+            tool_calls=made,
+            finish=finish,
+            usage=usage,
+            thinking=thinking,
+            redacted=redacted,
+        )
+
+    @classmethod
+    def pause(
+        cls,
+        text: str = "",
+        *,
+        tool: str = "web_search",
+        arguments: str = '{"query":"the score"}',
+        thinking: str = "",
+        redacted: bool = False,
+        container: str = "",
+    ) -> Reply:
+        """Pause in the midst of a hosted tool, to be sent again as it is (Anthropic's ``pause_turn``)."""
+        return cls(
+            content=text,
+            hosted=(Call(name=tool, arguments=arguments),),
+            finish="pause_turn",
+            thinking=thinking,
+            redacted=redacted,
+            container=container,
+        )
 
     @classmethod
     def refusal(cls, refused: str) -> Reply:

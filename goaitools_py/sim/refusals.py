@@ -10,7 +10,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Refusal", "empty_array", "missing", "no_match", "too_many", "unsupported", "wrong_type"]
+__all__ = [
+    "OPENAI_NOT_JSON",
+    "Refusal",
+    "empty_array",
+    "missing",
+    "no_match",
+    "too_many",
+    "unsupported",
+    "wrong_type",
+]
 
 _KINDS = {
     bool: "a boolean",
@@ -31,6 +40,12 @@ class Refusal:
     param: str | None = None
     code: str | None = None
     type: str = "invalid_request_error"
+
+
+OPENAI_NOT_JSON = Refusal(
+    "We could not parse the JSON body of your request. The OpenAI API expects a JSON payload, but what was "
+    "sent was not valid JSON."
+)
 
 
 def missing(path: str) -> Refusal:

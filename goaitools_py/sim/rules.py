@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from .openai_common import needs_model, repeated_names, schema_faults, streaming, too_long, within
 from .refusals import Refusal, empty_array, missing, no_match, too_many, unsupported, wrong_type
 
 __all__ = ["check_openai", "openai_refusals"]
@@ -55,15 +56,10 @@ def check_openai(body: Mapping[str, Any]) -> list[str]:
 
 def openai_refusals(body: Mapping[str, Any]) -> list[Refusal]:
     """As `check_openai`, with parameter and code; the first is the one that the provider reports."""
-    return [*_model(body), *_messages(body), *_tools(body), *_tool_choice(body), *_settings(body)]
+    return [*needs_model(body), *_messages(body), *_tools(body), *_tool_choice(body), *_settings(body)]
 
 
 # ----------------------------------------------------------------------------------------- messages
-
-
-def _model(body: Mapping[str, Any]) -> Iterator[Refusal]:
-    if not isinstance(body.get("model"), str) or not body["model"]:
-        yield Refusal("you must provide a model parameter")
 
 
 def _routed(body: Mapping[str, Any]) -> bool:
@@ -169,12 +165,7 @@ def _call(path: str, call: Mapping[str, Any], *, routed: bool) -> Iterator[Refus
     if not isinstance(identifier, str) or not identifier:
         yield missing(f"{path}.id")
     elif len(identifier) > _MAX_CALL_ID and not routed:
-        yield Refusal(
-            f"Invalid '{path}.id': string too long. Expected a string with maximum length {_MAX_CALL_ID}, "
-            f"but got a string with length {len(identifier)} instead.",
-            f"{path}.id",
-            "string_above_max_length",
-        )
+        yield too_long(f"{path}.id", identifier, _MAX_CALL_ID)
     # Mistral's own calls come, and go back, without a type.
     kind = call.get("type", "function")
     if kind not in ("function", "custom"):
@@ -253,9 +244,7 @@ def _tools(body: Mapping[str, Any]) -> Iterator[Refusal]:
         yield too_many("tools", _MAX_TOOLS, len(tools))
     for index, tool in enumerate(tools):
         yield from _tool(f"tools[{index}]", tool, routed=_routed(body))
-    names = _tool_names(body)
-    for repeated in sorted({name for name in names if names.count(name) > 1}):
-        yield Refusal(f"Invalid 'tools': duplicate tool name '{repeated}'.", "tools", "invalid_value")
+    yield from repeated_names(_tool_names(body))
 
 
 def _tool(path: str, tool: Any, *, routed: bool) -> Iterator[Refusal]:
@@ -275,34 +264,14 @@ def _tool(path: str, tool: Any, *, routed: bool) -> Iterator[Refusal]:
         yield missing(f"{path}.{kind}.name")
     elif not (isinstance(name, str) and _FUNCTION_NAME.fullmatch(name)):
         yield no_match(f"{path}.{kind}.name", _FUNCTION_NAME)
-    if kind == "function":
-        yield from _schema(f"{path}.function.parameters", inner, routed=routed)
-
-
-def _schema(path: str, function: Mapping[str, Any], *, routed: bool) -> Iterator[Refusal]:
-    schema = function.get("parameters")
-    if schema is None:
-        return
-    if not isinstance(schema, dict):
-        yield wrong_type(path, "an object", schema)
-        return
-    invalid = f"Invalid schema for function '{function.get('name')}': "
-    if schema.get("type", "object") != "object":
-        found = f"schema must be a JSON Schema of 'type: \"object\"', got 'type: \"{schema['type']}\"'."
-        yield Refusal(invalid + found, path, "invalid_function_parameters")
-    if function.get("strict") is True and not routed:
-        if schema.get("additionalProperties") is not False:
-            found = "In context=(), 'additionalProperties' is required to be supplied and to be false."
-            yield Refusal(invalid + found, path, "invalid_function_parameters")
-        properties, required = schema.get("properties"), schema.get("required")
-        named = required if isinstance(required, list) else []
-        left_out = [key for key in properties if key not in named] if isinstance(properties, dict) else []
-        if left_out:
-            found = (
-                "In context=(), 'required' is required to be supplied and to be an array including every key "
-                f"in properties. Missing '{left_out[0]}'."
-            )
-            yield Refusal(invalid + found, path, "invalid_function_parameters")
+    if kind == "function" and inner.get("parameters") is not None:
+        yield from schema_faults(
+            inner["parameters"],
+            path=f"{path}.function.parameters",
+            of=f"function '{name}'",
+            code="invalid_function_parameters",
+            strict=inner.get("strict") is True and not routed,
+        )
 
 
 def _tool_names(body: Mapping[str, Any]) -> list[str]:
@@ -351,13 +320,7 @@ def _chosen(choice: Mapping[str, Any]) -> list[Any]:
 
 
 def _settings(body: Mapping[str, Any]) -> Iterator[Refusal]:
-    stream = body.get("stream")
-    if stream is not None and not isinstance(stream, bool):
-        yield wrong_type("stream", "a boolean", stream)
-    if body.get("stream_options") is not None and stream is not True:
-        yield Refusal(
-            "The 'stream_options' parameter is only allowed when 'stream' is enabled.", "stream_options"
-        )
+    yield from streaming(body)
     if body.get("parallel_tool_calls") is not None and not body.get("tools"):
         yield Refusal(
             "Invalid value for 'parallel_tool_calls': 'parallel_tool_calls' is only allowed when 'tools' are "
@@ -371,29 +334,9 @@ def _settings(body: Mapping[str, Any]) -> Iterator[Refusal]:
             "invalid_parameter_combination",
         )
     for key in ("max_tokens", "max_completion_tokens", "n"):
-        yield from _within(key, body.get(key), 1, whole=True)
-    yield from _within("temperature", body.get("temperature"), 0, at_most=2)
-    yield from _within("top_p", body.get("top_p"), 0, at_most=1)
+        yield from within(key, body.get(key), 1, whole=True)
+    yield from within("temperature", body.get("temperature"), 0, at_most=2)
+    yield from within("top_p", body.get("top_p"), 0, at_most=1)
     stop = body.get("stop")
     if isinstance(stop, list) and len(stop) > _MAX_STOPS:
         yield too_many("stop", _MAX_STOPS, len(stop))
-
-
-def _within(
-    key: str, value: Any, minimum: int, *, at_most: int | None = None, whole: bool = False
-) -> Iterator[Refusal]:
-    if value is None:
-        return
-    if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
-        yield wrong_type(key, "an integer" if whole else "a decimal", value)
-        return
-    kind = "integer" if whole else "decimal"
-    too_low = value < minimum
-    if too_low or (at_most is not None and value > at_most):
-        word, sign, bound = ("below minimum", ">=", minimum) if too_low else ("above maximum", "<=", at_most)
-        yield Refusal(
-            f"Invalid '{key}': {kind} {word} value. "
-            f"Expected a value {sign} {bound}, but got {value} instead.",
-            key,
-            f"{kind}_{'below_min' if too_low else 'above_max'}_value",
-        )

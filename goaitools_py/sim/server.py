@@ -14,24 +14,22 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, Self
 
+from .anthropic import AnthropicMessages
 from .body import Body, BodyError, dump, read_body
 from .faults import Fault, Scripted, damage
 from .game_master import GameMaster
 from .loopback import Loopback
 from .openai_chat import OpenAIChat
+from .openai_responses import OpenAIResponses
 from .prompt import Model, Prompt, Reply
 from .refusals import Refusal
 from .response import JSON, Response
 from .tokens import PrefixCache, Tokens, cut, estimate, reply_tokens
-from .wire import Exchange, Wire
+from .wire import REQUEST_ID, Exchange, Wire
 
 __all__ = ["Recorded", "SimServer"]
 
-_WIRES: tuple[Wire, ...] = (OpenAIChat(),)
-_NOT_JSON = Refusal(
-    "We could not parse the JSON body of your request. The OpenAI API expects a JSON payload, but what was "
-    "sent was not valid JSON."
-)
+_WIRES: tuple[Wire, ...] = (OpenAIChat(), OpenAIResponses(), AnthropicMessages())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +53,9 @@ class Recorded:
 
 
 class SimServer:
-    """An offline provider: OpenAI Chat Completions at ``base_url``, answered by a simulated model.
+    """An offline provider: the wires of OpenAI and Anthropic, answered by a simulated model.
+
+    OpenAI's are at ``base_url``; `base_url_for` tells where each wire's own client finds it.
 
     Use it as a context manager, or call `start` and `stop`. Requests are checked against the provider's
     rules before anything else; one that breaks them gets 400 and uses up nothing of the script.
@@ -118,11 +118,26 @@ class SimServer:
 
     @property
     def base_url(self) -> str:
-        """Where a client finds it, such as ``http://127.0.0.1:40123/v1``. RuntimeError before `start`."""
+        """Where OpenAI's client finds it: ``http://127.0.0.1:40123/v1``. RuntimeError before `start`."""
+        return self.base_url_for("openai")
+
+    def base_url_for(self, wire: str) -> str:
+        """Where a wire's own client finds it; Anthropic's wants the address without ``/v1``.
+
+        Args:
+            wire: "openai", "openai-responses" or "anthropic".
+
+        Raises:
+            ValueError: There is no such wire.
+            RuntimeError: Before `start`.
+        """
+        roots = {known.name: known.root for known in _WIRES}
+        if wire not in roots:
+            raise ValueError(f"the simulator has no wire {wire!r}, only {', '.join(map(repr, roots))}")
         if self._loopback is None:
             raise RuntimeError("the simulator is not running; use `with SimServer() as sim:` or call start()")
         host, port = self._loopback.address
-        return f"http://{host}:{port}/v1"
+        return f"http://{host}:{port}{roots[wire]}"
 
     # ------------------------------------------------------------------------------ script and record
 
@@ -160,17 +175,18 @@ class SimServer:
             path: With or without a query string.
             headers: Names in lower case.
         """
-        wire = next((wire for wire in _WIRES if wire.path == path.partition("?")[0]), None)
+        endpoint = path.partition("?")[0]
+        wire = next((wire for wire in _WIRES if wire.path == endpoint), None) or _by_headers(headers)
         parsed: Body | None = None
         refusals: Sequence[Refusal] = ()
-        if wire is None or method != "POST":
-            response = _elsewhere(method, path)
+        if wire.path != endpoint or method != "POST":
+            response = _elsewhere(wire, method, path)
         else:
             try:
-                parsed = read_body(body)
-                refusals = wire.refusals(parsed.values)
+                parsed = read_body(body, headers)
+                refusals = wire.refusals(parsed)
             except BodyError:
-                refusals = (_NOT_JSON,)
+                refusals = (wire.not_json,)
             if refusals or parsed is None:
                 response = wire.error(400, refusals[0])
             else:
@@ -188,8 +204,12 @@ class SimServer:
             self._requests.append(recorded)
             self._problems.extend(recorded.problems)
             self._count += 1
-            request_id = ("x-request-id", f"req_sim_{self._count:06}")
-        return replace(response, headers=(*response.headers, request_id))
+            request_id = f"req_sim_{self._count:06}"
+        return replace(
+            response,
+            headers=(*response.headers, (wire.request_id_header, request_id)),
+            pieces=tuple(piece.replace(REQUEST_ID, request_id.encode()) for piece in response.pieces),
+        )
 
     def _scripted(self, wire: Wire, prompt: Prompt) -> Response:
         with self._lock:
@@ -210,10 +230,13 @@ class SimServer:
             call if call.id is not None else replace(call, id=_call_id(key, index))
             for index, call in enumerate(reply.tool_calls)
         ]
+        cacheable = prompt.content[: prompt.cacheable]
+        cached = self._cache.count(prompt.model, cacheable)
         tokens = Tokens(
             prompt=estimate(prompt.content),
-            cached=self._cache.count(prompt.model, prompt.content),
+            cached=cached,
             completion=reply_tokens(reply),
+            written=estimate(cacheable) - cached,
         )
         return wire.answer(Exchange(prompt=prompt, reply=reply, calls=calls, tokens=tokens, key=key))
 
@@ -222,8 +245,13 @@ def _call_id(key: str, index: int) -> str:
     return "call_" + hashlib.blake2b(f"{key}:{index}".encode(), digest_size=12).hexdigest()
 
 
-def _elsewhere(method: str, path: str) -> Response:
+def _by_headers(headers: Mapping[str, str]) -> Wire:
+    """Whose client asks for a path that no wire has: only Anthropic's names a version."""
+    return AnthropicMessages() if "anthropic-version" in headers else OpenAIChat()
+
+
+def _elsewhere(wire: Wire, method: str, path: str) -> Response:
     if (method, path.partition("?")[0]) == ("GET", "/v1/models"):
         model = {"id": "sim-game-master", "object": "model", "created": 0, "owned_by": "goaitools-sim"}
         return Response(headers=JSON, pieces=(dump({"object": "list", "data": [model]}),))
-    return OpenAIChat().error(404, Refusal(f"Invalid URL ({method} {path})"))
+    return wire.error(404, wire.not_found(method, path))

@@ -22,11 +22,12 @@ _BLOCK_BYTES = BLOCK_TOKENS * _BYTES_PER_TOKEN
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tokens:
-    """The token counts of one exchange; `cached` is part of `prompt`."""
+    """The token counts of one exchange; `cached` (read) and `written` to the cache are parts of `prompt`."""
 
     prompt: int
     cached: int
     completion: int
+    written: int = 0
 
 
 def estimate(content: bytes) -> int:
@@ -37,7 +38,7 @@ def estimate(content: bytes) -> int:
 def reply_tokens(reply: Reply) -> int:
     """Tokens of a reply: its thoughts, its text, its refusal, the names and arguments of its calls."""
     words = [reply.thinking, reply.content, reply.refused]
-    for call in reply.tool_calls:
+    for call in (*reply.hosted, *reply.tool_calls):
         words += [call.name, call.arguments]
     return estimate("".join(words).encode("utf-8", "replace"))
 

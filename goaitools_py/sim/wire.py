@@ -5,9 +5,9 @@ Owns: the protocol between the server and a wire. Must never know: a particular 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from .body import Body
 from .prompt import Call, Prompt, Reply
@@ -15,7 +15,10 @@ from .refusals import Refusal
 from .response import Headers, Response
 from .tokens import Tokens
 
-__all__ = ["Exchange", "Wire"]
+__all__ = ["REQUEST_ID", "Exchange", "Wire"]
+
+REQUEST_ID = b"req_sim_------"
+"""A wire writes this where its body names the request; the server puts the request's id in its place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,11 +36,35 @@ class Wire(Protocol):
     """One endpoint of one provider, as pure functions."""
 
     @property
+    def name(self) -> str:
+        """What `SimServer.base_url_for` calls it, such as "openai"."""
+        ...
+
+    @property
     def path(self) -> str:
         """Where requests are posted, such as "/v1/chat/completions"."""
         ...
 
-    def refusals(self, values: Mapping[str, Any]) -> list[Refusal]:
+    @property
+    def root(self) -> str:
+        """The part of `path` that belongs to the base URL of the provider's SDK: "/v1" or ""."""
+        ...
+
+    @property
+    def request_id_header(self) -> str:
+        """The response header with the request's id, such as "x-request-id"."""
+        ...
+
+    @property
+    def not_json(self) -> Refusal:
+        """What the provider says to a body that is not a JSON object."""
+        ...
+
+    def not_found(self, method: str, path: str) -> Refusal:
+        """What the provider says to a method or path that it does not have; sent with 404."""
+        ...
+
+    def refusals(self, body: Body) -> list[Refusal]:
         """Every rule that the request breaks; the first is what the provider answers. [] if it is fine."""
         ...
 

@@ -1,7 +1,19 @@
-"""For tests of programs that use this package: a scripted backend, a history check, the simulator."""
+"""For tests of programs that use this package: a scripted backend, a history check, the simulator, and the
+contract that a dialect of your own has to keep."""
 
 from ..backends.rules import check_history
 from ..sim import SimServer
+from .dialect_contract import DialectSamples, SampleError, SampleReply, dialect_contract
 from .scripted import Calls, Raw, ScriptedBackend
 
-__all__ = ["Calls", "Raw", "ScriptedBackend", "SimServer", "check_history"]
+__all__ = [
+    "Calls",
+    "DialectSamples",
+    "Raw",
+    "SampleError",
+    "SampleReply",
+    "ScriptedBackend",
+    "SimServer",
+    "check_history",
+    "dialect_contract",
+]

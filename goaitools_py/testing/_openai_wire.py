@@ -9,15 +9,25 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .. import rawjson
+from ._words import words
 
 __all__ = ["as_events", "reply"]
 
 
 def reply(
-    text: str, calls: Sequence[tuple[str, Mapping[str, Any] | str]], *, model: str, number: int, sent: int
+    text: str,
+    calls: Sequence[tuple[str, Mapping[str, Any] | str]],
+    *,
+    reasoning: str,
+    model: str,
+    number: int,
+    sent: int,
 ) -> dict[str, Any]:
-    """A chat completion. Token counts are a quarter of the bytes."""
+    """A chat completion. Reasoning stands where compatible servers put it; token counts are a quarter of
+    the bytes."""
     message: dict[str, Any] = {"role": "assistant", "content": text or (None if calls else "")}
+    if reasoning:
+        message["reasoning_content"] = reasoning
     if calls:
         message["tool_calls"] = [
             {
@@ -54,7 +64,8 @@ def as_events(body: Mapping[str, Any]) -> list[bytes]:
     deltas: list[dict[str, Any]] = [
         {"role": "assistant", "content": None if message["content"] is None else ""}
     ]
-    deltas.extend({"content": word} for word in _words(message["content"] or ""))
+    deltas.extend({"reasoning_content": word} for word in words(message.get("reasoning_content", "")))
+    deltas.extend({"content": word} for word in words(message["content"] or ""))
     for index, call in enumerate(message.get("tool_calls", ())):
         deltas.append({"tool_calls": [{"index": index, **call}]})
     base = {"id": body["id"], "object": "chat.completion.chunk", "created": 0, "model": body["model"]}
@@ -62,8 +73,3 @@ def as_events(body: Mapping[str, Any]) -> list[bytes]:
     chunks.append({**base, "choices": [{"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]}]})
     chunks.append({**base, "choices": [], "usage": body["usage"]})
     return [b"data: " + rawjson.dumps(chunk) + b"\n\n" for chunk in chunks] + [b"data: [DONE]\n\n"]
-
-
-def _words(text: str) -> list[str]:
-    words = text.split(" ")
-    return [word + " " for word in words[:-1]] + words[-1:] if text else []

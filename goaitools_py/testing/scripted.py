@@ -8,22 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from .. import rawjson
 from ..backends.base import BackendError, Dialect, ModelRequest, ResponseHead
 from ..backends.dialects import dialect_of
-from . import _openai_wire
+from . import _anthropic_wire, _openai_wire, _responses_wire
 
-__all__ = ["Calls", "Raw", "ScriptedBackend", "Step"]
+__all__ = ["Calls", "Raw", "ScriptedBackend", "Shape", "Step"]
 
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """A scripted reply that calls tools: pairs of name and arguments (a mapping, or raw JSON text)."""
+    """A scripted reply that calls tools: pairs of name and arguments (a mapping, or raw JSON text).
+
+    With `reasoning` the reply begins with it, in blocks that the wire signs if it signs any. `calls` may
+    be empty: ``Calls([], "Hello.", reasoning="They greet me.")`` is a reply that only thinks and speaks.
+    """
 
     calls: Sequence[tuple[str, Mapping[str, Any] | str]] = field(repr=False)
     text: str = field(default="", repr=False)
+    reasoning: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +43,34 @@ class Raw:
         return cls((body,))
 
 
+class Shape(Protocol):
+    """A wire's JSON for scripted replies. A module with these two functions is one."""
+
+    def reply(
+        self,
+        text: str,
+        calls: Sequence[tuple[str, Mapping[str, Any] | str]],
+        *,
+        reasoning: str,
+        model: str,
+        number: int,
+        sent: int,
+    ) -> Mapping[str, Any]:
+        """The whole response. It is the `number`-th one, to a request of `sent` bytes; call ids are unique
+        in a script if they are made of `number` and the call's place."""
+        ...
+
+    def as_events(self, body: Mapping[str, Any]) -> list[bytes]:
+        """The same response as the chunks of a stream."""
+        ...
+
+
+_SHAPES: Final[Mapping[str, Shape]] = {
+    "openai": _openai_wire,
+    "openai-responses": _responses_wire,
+    "anthropic": _anthropic_wire,
+}
+
 Step: TypeAlias = str | Calls | Raw | BaseException | Callable[[ModelRequest], Any]
 
 
@@ -47,7 +80,12 @@ class ScriptedBackend:
     Args:
         steps: Text, `Calls`, `Raw` bytes, an exception to raise (such as `BackendError`), or a function
             from the request to one of these.
-        wire: Whose JSON the replies are in.
+        wire: Whose JSON the replies are in: "openai", "openai-responses" or "anthropic".
+        dialect: A dialect to speak instead of the wire's default one, such as one of your own.
+        shape: The JSON of replies on your own dialect's wire; without it a script for it takes `Raw` only.
+
+    Raises:
+        ValueError: The wire is unknown.
 
     Attributes:
         requests: Every `ModelRequest` so far, oldest first.
@@ -57,11 +95,18 @@ class ScriptedBackend:
         self,
         *steps: Step,
         wire: str = "openai",
+        dialect: Dialect | None = None,
+        shape: Shape | None = None,
         model: str = "scripted",
         max_retries: int = 0,
         context_window: int | None = None,
     ) -> None:
-        self.dialect: Dialect = dialect_of(wire)
+        if dialect is None and wire not in _SHAPES:
+            raise ValueError(
+                f"no wire {wire!r} to script; there are {', '.join(_SHAPES)}, and dialect= takes your own"
+            )
+        self.dialect: Dialect = dialect if dialect is not None else dialect_of(wire)
+        self._shape = shape or _SHAPES.get(self.dialect.wire)
         self.model: str | None = model
         self.max_retries = max_retries
         self.context_window = context_window
@@ -92,12 +137,20 @@ class ScriptedBackend:
             raise step
         if isinstance(step, Raw):
             return list(step.chunks)
-        calls = step.calls if isinstance(step, Calls) else ()
-        text = step.text if isinstance(step, Calls) else str(step)
-        body = _openai_wire.reply(
-            text, calls, model=self.model or "scripted", number=len(self.requests), sent=len(request.body)
+        if self._shape is None:
+            raise AssertionError(
+                f"the wire {self.dialect.wire!r} has no shape for text and Calls; pass shape=, or script Raw"
+            )
+        said = step if isinstance(step, Calls) else Calls((), str(step))
+        body = self._shape.reply(
+            said.text,
+            said.calls,
+            reasoning=said.reasoning,
+            model=self.model or "scripted",
+            number=len(self.requests),
+            sent=len(request.body),
         )
-        return _openai_wire.as_events(body) if request.stream else [rawjson.dumps(body)]
+        return self._shape.as_events(body) if request.stream else [rawjson.dumps(body)]
 
     def send(self, request: ModelRequest) -> ScriptedExchange:
         """Answer with the next step."""

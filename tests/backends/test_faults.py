@@ -52,6 +52,9 @@ def test_the_status_says_what_a_fault_is(status: int, kind: FaultKind, retryable
         (400, {"message": "This model's maximum prompt length is 131072 but the request contains 537812"}),
         (400, {"message": "The input token count (1196265) exceeds the maximum number of tokens allowed"}),
         (413, {"message": "prompt is too long: 213462 tokens > 200000 maximum"}),
+        (400, {"message": "prompt is too long: 205431 tokens > 200000 maximum"}),
+        (400, {"message": "input length and `max_tokens` exceed context limit: 190000 + 21333 > 200000"}),
+        (400, {"type": "model_context_window_exceeded"}),
         (422, {"message": "Too many tokens"}),
         (400, {"message": "x", "type": "exceed_context_size_error", "code": 400}),
         (400, {"message": "request (131168 tokens) exceeds the available context size (131072 tokens)"}),
@@ -67,6 +70,54 @@ def test_a_history_that_is_too_long_is_recognised(status: int, error: dict[str, 
     fault = http_fault(status, {}, json.dumps({"error": error}).encode())
 
     assert (fault.kind, fault.retryable) == ("context", False)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        {
+            "type": "invalid_request_error",
+            "message": "messages.1.content.0: Invalid `signature` in `thinking` block. The block is bound to "
+            "a different conversation. Remove the block, or set "
+            '`thinking.block_binding.prefix_mismatch_behavior` to "drop_block".',
+        },
+        {"message": "messages.1.content.0: Invalid signature in thinking block"},
+        {"message": "messages.5.content.0: Invalid `data` in `redacted_thinking` block"},
+        {
+            "message": "messages.3.content.8: `thinking` or `redacted_thinking` blocks in the latest "
+            "assistant message cannot be modified. These blocks must remain as they were in the original "
+            "response."
+        },
+        {"code": "invalid_encrypted_content", "message": "x"},
+        {"message": "The encrypted content gAAAA could not be verified."},
+    ],
+)
+def test_signed_blocks_that_do_not_fit_are_recognised(error: dict[str, Any]) -> None:
+    """Sending them again cannot help, sending without them does."""
+    fault = http_fault(400, {}, json.dumps({"type": "error", "error": error}).encode())
+
+    assert (fault.kind, fault.retryable) == ("signature", False)
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        (529, "Invalid `signature` in `thinking` block"),
+        (400, "Expected `thinking` or `redacted_thinking`, but found `text`"),
+        (400, "messages.1: The final block in an assistant message cannot be `thinking`."),
+        (400, "thinking.budget_tokens: the thinking block budget is too small"),
+    ],
+)
+def test_other_words_about_thinking_are_no_signature(status: int, message: str) -> None:
+    """They are about the request, and taking thinking out would not help."""
+    assert http_fault(status, {}, answer(message)).kind in ("rejected", "unavailable")
+
+
+def test_hostile_prose_is_searched_quickly() -> None:
+    """A long text that only begins like a known one takes no longer for it."""
+    message = "thinking blocks encrypted content invalid signature on " * 20_000
+
+    assert http_fault(400, {}, answer(message)).kind == "rejected"
 
 
 def test_a_rate_limit_that_speaks_of_tokens_is_a_rate_limit() -> None:
@@ -103,6 +154,12 @@ def test_the_server_may_overrule_the_status(status: int, said: str, retryable: b
         ({"code": None, "type": "server_error"}, "server_error"),
         ({"code": 429, "type": "too_fast"}, "too_fast"),
         ({"code": 429}, "429"),
+        (
+            {"type": "invalid_request_error", "details": {"error_code": "compaction_misplaced"}},
+            "compaction_misplaced",
+        ),
+        ({"type": "api_error", "details": {"error_code": "the secret is: plugh"}}, "api_error"),
+        ({"type": "api_error", "details": ["plugh"]}, "api_error"),
         ({"code": "the secret is: plugh"}, ""),
         ({"code": "x" * 65}, ""),
         ({"code": ["a"]}, ""),

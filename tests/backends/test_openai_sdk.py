@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-import http.server
 import ssl
-import threading
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any, Literal
+from typing import Any
 
 import anyio
 import httpx
@@ -27,11 +25,11 @@ from goaitools_py.backends import (
 )
 from goaitools_py.backends._endpoints import endpoint_family
 from goaitools_py.backends._exchange import bounded_timeout
-from goaitools_py.backends._openai_sdk import AsyncOpenAIEdge, OpenAIEdge, OpenAIOptions
+from goaitools_py.backends._openai_sdk import async_openai_edge, openai_edge
+from goaitools_py.backends._sdk_edge import ClientOptions
 from goaitools_py.backends.base import ModelRequest, ResponseHead
 
-Colour = Literal["sync", "async"]
-Handler = Callable[[httpx2.Request], httpx2.Response]
+from ._http import Chunks, Colour, Handler, failing, loopback, mock_http
 
 REQUEST = ModelRequest(path="/chat/completions", body=b'{ "model":"m" }')
 
@@ -45,30 +43,6 @@ def colour(request: pytest.FixtureRequest) -> Colour:
 def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("OPENAI_API_KEY", "OPENAI_ADMIN_KEY", "OPENAI_BASE_URL", "OPENAI_CUSTOM_HEADERS"):
         monkeypatch.delenv(name, raising=False)
-
-
-class Chunks(httpx2.SyncByteStream, httpx2.AsyncByteStream):
-    """A body that remembers being closed, and may break at the end."""
-
-    def __init__(self, *chunks: bytes, error: BaseException | None = None) -> None:
-        self.chunks = chunks
-        self.error = error
-        self.closed = False
-
-    def __iter__(self) -> Iterator[bytes]:
-        yield from self.chunks
-        if self.error is not None:
-            raise self.error
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        for chunk in self:
-            yield chunk
-
-    def close(self) -> None:
-        self.closed = True
-
-    async def aclose(self) -> None:
-        self.closed = True
 
 
 def ask(
@@ -105,13 +79,6 @@ def sent(colour: Colour, request: ModelRequest = REQUEST, **options: Any) -> htt
 
     ask(colour, handler, request, **options)
     return seen[0]
-
-
-def failing(error: BaseException) -> Handler:
-    def handler(_: httpx2.Request) -> httpx2.Response:
-        raise error
-
-    return handler
 
 
 def failure(colour: Colour, handler: Handler, request: ModelRequest = REQUEST) -> BackendError:
@@ -431,7 +398,7 @@ def test_missing_key_shows_when_the_backend_is_made(backend_class: Callable[...,
 
 def test_key_is_in_no_repr() -> None:
     """Neither the backend nor what it is made from shows the key."""
-    options = OpenAIOptions(
+    options = ClientOptions(
         api_key="sk-never-shown", client_options={"default_headers": {"X": "sk-never-shown"}}
     )
 
@@ -455,10 +422,6 @@ def test_environment_is_left_to_the_sdk(colour: Colour, monkeypatch: pytest.Monk
 
     assert str(request.url) == "https://env.test/v1/chat/completions"
     assert request.headers["authorization"] == "Bearer from-env"
-
-
-def mock_http(answer: bytes = b"{}") -> httpx2.Client:
-    return httpx2.Client(transport=httpx2.MockTransport(lambda _: httpx2.Response(200, content=answer)))
 
 
 def test_own_client_is_used_as_it_is_and_stays_open() -> None:
@@ -542,7 +505,8 @@ def test_own_client_excludes_options(extra: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("edge", "client_class"), [(OpenAIEdge, openai.AzureOpenAI), (AsyncOpenAIEdge, openai.AsyncAzureOpenAI)]
+    ("edge", "client_class"),
+    [(openai_edge, openai.AzureOpenAI), (async_openai_edge, openai.AsyncAzureOpenAI)],
 )
 @pytest.mark.parametrize(
     ("where", "path", "refused"),
@@ -561,7 +525,7 @@ def test_azure_client_that_rewrites_bodies_is_refused(
     edge: Any, client_class: Any, where: dict[str, str], path: str, refused: bool
 ) -> None:
     """An Azure client that would read its URL out of the JSON body is refused with what to use instead."""
-    options = OpenAIOptions(client=client_class(api_key="k", api_version="2026-01-01", **where))
+    options = ClientOptions(client=client_class(api_key="k", api_version="2026-01-01", **where))
 
     if refused:
         with pytest.raises(TypeError, match=r"https://RESOURCE\.openai\.azure\.com/openai/v1/"):
@@ -588,6 +552,10 @@ def test_bedrock_client_is_taken() -> None:
         ("https://r.openai.azure.com/openai/v1/", "azure"),
         ("https://r.services.ai.azure.com/openai/v1/", "azure"),
         ("https://r.cognitiveservices.azure.com/openai/v1/", "azure"),
+        ("https://bedrock-mantle.us-east-1.api.aws/openai/v1", "aws"),
+        ("https://bedrock-runtime.us-east-1.amazonaws.com/openai/v1", "aws"),
+        ("https://my-server.us-east-1.elb.amazonaws.com/v1", "my-server.us-east-1.elb.amazonaws.com"),
+        ("https://api.anthropic.com/v1", "anthropic"),
         ("http://127.0.0.1:11434/v1", "local"),
         ("http://localhost:8000/v1", "local"),
         ("http://[::1]:8000/v1", "local"),
@@ -612,28 +580,10 @@ def test_dialect_knows_the_family() -> None:
 # -------------------------------------------------------------------------- connections of our own
 
 
-class _Answering(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["content-length"]))
-        self.send_response(200)
-        self.send_header("Content-Length", "2")
-        self.end_headers()
-        self.wfile.write(b"{}")
-
-    def log_message(self, *_: Any) -> None:
-        pass
-
-
 @pytest.fixture
 def base_url() -> Iterator[str]:
-    """A loopback server that keeps its connections open."""
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Answering) as server:
-        server.daemon_threads = True
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/v1"
-        server.shutdown()
+    with loopback() as url:
+        yield f"{url}/v1"
 
 
 async def _read_all(backend: AsyncOpenAIChatBackend) -> bytes:

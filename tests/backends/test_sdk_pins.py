@@ -1,15 +1,25 @@
-"""What `backends/_openai_sdk.py` counts on in the `openai` SDK: an upgrade that changes it fails here."""
+"""What the edges count on in the `openai` and `anthropic` SDKs: an upgrade that changes it fails here."""
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from types import ModuleType
 from typing import Any
 
+import anthropic
+import anthropic._base_client
+import anthropic._constants
+import anthropic._response
+import httpx
 import httpx2
 import openai
+import openai._constants
+import openai._response
 import pytest
+from anthropic.lib.credentials import AccessToken
 
 PATH = "/chat/completions"
 UNREAD = {"X-Stainless-Raw-Response": "stream"}
@@ -21,139 +31,164 @@ Handler = Callable[[httpx2.Request], httpx2.Response]
 class Body(httpx2.SyncByteStream):
     """A response body that remembers whether anybody began to read it."""
 
-    def __init__(self, *chunks: bytes) -> None:
+    def __init__(self, *chunks: bytes, error: Exception | None = None) -> None:
         self.chunks = chunks
+        self.error = error
         self.read = False
 
     def __iter__(self) -> Any:
         self.read = True
         yield from self.chunks
+        if self.error is not None:
+            raise self.error
 
 
-def client(handler: Handler, **options: Any) -> openai.OpenAI:
-    http = httpx2.Client(transport=httpx2.MockTransport(handler))
-    return openai.OpenAI(**{"api_key": "k-1", "base_url": "https://x.test/v1", **options}, http_client=http)
+class Sdk:
+    """One of the two SDKs, and the names that differ between them."""
+
+    def __init__(self, module: ModuleType) -> None:
+        self.module: Any = module
+        self.is_openai = module is openai
+        self.client_class: Any = openai.OpenAI if self.is_openai else anthropic.Anthropic
+        self.path = PATH if self.is_openai else "/v1/messages"
+        self.base_url = "https://x.test/v1" if self.is_openai else "https://x.test"
+        self.base_error: Any = openai.OpenAIError if self.is_openai else anthropic.AnthropicError
+        self.request_id = "x-request-id" if self.is_openai else "request-id"
+
+    def client(self, handler: Handler, **options: Any) -> Any:
+        http = httpx2.Client(transport=httpx2.MockTransport(handler))
+        return self.client_class(**{"api_key": "k-1", "base_url": self.base_url, **options}, http_client=http)
+
+    def post(self, handler: Handler, client: dict[str, Any] | None = None, **options: Any) -> httpx2.Response:
+        made = self.client(handler, **(client or {}))
+        options = {"max_retries": 0, **options}
+        return made.post(self.path, content=BODY, cast_to=httpx2.Response, options=options)  # type: ignore[no-any-return]
+
+    def sent(self, client: dict[str, Any] | None = None, **options: Any) -> httpx2.Request:
+        """What leaves the SDK for one post."""
+        seen: list[httpx2.Request] = []
+
+        def handler(request: httpx2.Request) -> httpx2.Response:
+            seen.append(request)
+            return httpx2.Response(200, content=b"{}")
+
+        self.post(handler, client, **options)
+        return seen[0]
 
 
-def post(client: openai.OpenAI, body: bytes = BODY, **options: Any) -> httpx2.Response:
-    return client.post(PATH, content=body, cast_to=httpx2.Response, options={"max_retries": 0, **options})
+@pytest.fixture(params=[openai, anthropic], ids=["openai", "anthropic"])
+def sdk(request: pytest.FixtureRequest) -> Sdk:
+    return Sdk(request.param)
 
 
-def sent(**options: Any) -> httpx2.Request:
-    """What leaves the SDK for one post."""
-    seen: list[httpx2.Request] = []
-
-    def handler(request: httpx2.Request) -> httpx2.Response:
-        seen.append(request)
-        return httpx2.Response(200, content=b"{}")
-
-    post(client(handler), **options)
-    return seen[0]
+# ------------------------------------------------------------------------------------------- both SDKs
 
 
-def test_content_bytes_go_out_unchanged() -> None:
+def test_content_bytes_go_out_unchanged(sdk: Sdk) -> None:
     """`content=` sends the very bytes, whitespace, big numbers and lone surrogates included."""
-    request = sent()
+    request = sdk.sent()
 
     assert request.content == BODY
     assert request.headers["content-length"] == str(len(BODY))
 
 
-def test_path_is_appended_to_the_base_url() -> None:
-    """A path with a leading slash stays under the base URL's own path."""
-    assert str(sent().url) == "https://x.test/v1/chat/completions"
+def test_path_is_appended_to_the_base_url(sdk: Sdk) -> None:
+    """A path with a leading slash stays under the base URL's own path, and nothing is added to it."""
+    request = sdk.sent({"base_url": "https://x.test/a/b"})
+
+    assert str(request.url) == "https://x.test/a/b" + sdk.path
 
 
-def test_credentials_are_added() -> None:
-    """A raw post carries the key as a bearer token."""
-    assert sent().headers["authorization"] == "Bearer k-1"
+def test_credentials_are_added(sdk: Sdk) -> None:
+    """A raw post carries the key as a bearer token, and in no other header."""
+    request = sdk.sent()
+
+    assert request.headers["authorization"] == "Bearer k-1"
+    assert [name for name, value in request.headers.items() if "k-1" in value] == ["authorization"]
 
 
-def test_content_type_is_json() -> None:
+def test_content_type_is_json(sdk: Sdk) -> None:
     """Bytes are labelled as JSON when the caller says so, once."""
-    request = sent(headers={"Content-Type": "application/json"})
+    request = sdk.sent(headers={"Content-Type": "application/json"})
 
     assert request.headers.get_list("content-type") == ["application/json"]
 
 
-def test_own_headers_win_whatever_their_case() -> None:
-    """A header given per request replaces the SDK's default, not doubles it."""
-    request = sent(headers={"accept": "text/event-stream"})
+def test_own_headers_win_whatever_their_case(sdk: Sdk) -> None:
+    """A header given per request replaces the SDK's default, not doubles it; of two the later wins."""
+    request = sdk.sent(headers={"Accept": "text/plain", "accept": "text/event-stream"})
 
     assert request.headers.get_list("accept") == ["text/event-stream"]
 
 
-def test_raw_header_is_the_one_the_sdk_itself_uses() -> None:
+def test_raw_header_is_the_one_the_sdk_itself_uses(sdk: Sdk) -> None:
     """`with_streaming_response` still asks for an unread body by X-Stainless-Raw-Response: stream."""
-    from openai import _response
-    from openai._constants import RAW_RESPONSE_HEADER
+    wrapper = sdk.module._response.to_streamed_response_wrapper
 
-    assert RAW_RESPONSE_HEADER == "X-Stainless-Raw-Response"
-    assert 'extra_headers[RAW_RESPONSE_HEADER] = "stream"' in inspect.getsource(
-        _response.to_streamed_response_wrapper
-    )
+    assert sdk.module._constants.RAW_RESPONSE_HEADER == "X-Stainless-Raw-Response"
+    assert 'extra_headers[RAW_RESPONSE_HEADER] = "stream"' in inspect.getsource(wrapper)
 
 
-def test_raw_header_leaves_the_body_unread() -> None:
+def test_raw_header_leaves_the_body_unread(sdk: Sdk) -> None:
     """With the header, post returns a plain `httpx2.Response` before a byte of the body is read."""
     body = Body(b"one", b"two")
 
-    response = post(client(lambda _: httpx2.Response(200, stream=body)), headers=UNREAD)
+    response = sdk.post(lambda _: httpx2.Response(200, stream=body), headers=UNREAD)
 
     assert type(response) is httpx2.Response
     assert not body.read
     assert list(response.iter_bytes()) == [b"one", b"two"]
 
 
-def test_without_the_raw_header_the_body_is_read() -> None:
+def test_without_the_raw_header_the_body_is_read(sdk: Sdk) -> None:
     """Without the header the whole body is there at once, so the header is what makes the difference."""
     body = Body(b"one")
 
-    post(client(lambda _: httpx2.Response(200, stream=body)))
+    sdk.post(lambda _: httpx2.Response(200, stream=body))
 
     assert body.read
 
 
 @pytest.mark.parametrize("content", [b"<html>busy</html>", b"null", b"", b'{"error":{}}', b"{"])
-def test_any_200_body_comes_back_as_it_is(content: bytes) -> None:
+def test_any_200_body_comes_back_as_it_is(sdk: Sdk, content: bytes) -> None:
     """The SDK neither parses nor judges the body of a 2xx; the dialect has to."""
-    response = post(client(lambda _: httpx2.Response(200, content=content)), headers=UNREAD)
+    response = sdk.post(lambda _: httpx2.Response(200, content=content), headers=UNREAD)
 
     assert response.content == content
 
 
-@pytest.mark.parametrize(
-    ("status", "error_class"),
-    [
-        (400, openai.BadRequestError),
-        (401, openai.AuthenticationError),
-        (403, openai.PermissionDeniedError),
-        (404, openai.NotFoundError),
-        (408, openai.APIStatusError),
-        (409, openai.ConflictError),
-        (413, openai.APIStatusError),
-        (422, openai.UnprocessableEntityError),
-        (429, openai.RateLimitError),
-        (500, openai.InternalServerError),
-        (503, openai.InternalServerError),
-        (529, openai.InternalServerError),
-    ],
-)
-def test_error_statuses_have_their_classes(status: int, error_class: type[openai.APIStatusError]) -> None:
+ERRORS: Sequence[tuple[int, str, str]] = [
+    (400, "BadRequestError", "BadRequestError"),
+    (401, "AuthenticationError", "AuthenticationError"),
+    (403, "PermissionDeniedError", "PermissionDeniedError"),
+    (404, "NotFoundError", "NotFoundError"),
+    (408, "APIStatusError", "RequestTimeoutError"),
+    (409, "ConflictError", "ConflictError"),
+    (413, "APIStatusError", "ContentTooLargeError"),
+    (422, "UnprocessableEntityError", "UnprocessableEntityError"),
+    (429, "RateLimitError", "RateLimitError"),
+    (500, "InternalServerError", "InternalServerError"),
+    (503, "InternalServerError", "ServiceUnavailableError"),
+    (529, "InternalServerError", "OverloadedError"),
+]
+
+
+@pytest.mark.parametrize(("status", "of_openai", "of_anthropic"), ERRORS)
+def test_error_statuses_have_their_classes(sdk: Sdk, status: int, of_openai: str, of_anthropic: str) -> None:
     """An error status raises its class, with the body readable although it was asked for unread."""
     stream = Body(b'{"error":{"message":"no"}}')
-    answer = httpx2.Response(status, headers={"x-request-id": "req-1"}, stream=stream)
+    answer = httpx2.Response(status, headers={sdk.request_id: "req-1"}, stream=stream)
 
-    with pytest.raises(error_class) as caught:
-        post(client(lambda _: answer), headers=UNREAD)
+    with pytest.raises(sdk.module.APIStatusError) as caught:
+        sdk.post(lambda _: answer, headers=UNREAD)
 
-    assert type(caught.value) is error_class
+    assert type(caught.value).__name__ == (of_openai if sdk.is_openai else of_anthropic)
     assert caught.value.response.content == b'{"error":{"message":"no"}}'
     assert caught.value.request_id == "req-1"
 
 
 @pytest.mark.parametrize("status", [408, 409, 429, 500])
-def test_max_retries_zero_means_one_request(status: int) -> None:
+def test_max_retries_zero_means_one_request(sdk: Sdk, status: int) -> None:
     """`max_retries: 0` per request switches retries off, whatever the client and the server say."""
     requests: list[httpx2.Request] = []
 
@@ -161,8 +196,8 @@ def test_max_retries_zero_means_one_request(status: int) -> None:
         requests.append(request)
         return httpx2.Response(status, headers={"x-should-retry": "true", "retry-after": "0"})
 
-    with pytest.raises(openai.APIStatusError):
-        post(client(handler, max_retries=5))
+    with pytest.raises(sdk.module.APIStatusError):
+        sdk.post(handler, {"max_retries": 5})
 
     assert len(requests) == 1
 
@@ -170,40 +205,72 @@ def test_max_retries_zero_means_one_request(status: int) -> None:
 @pytest.mark.parametrize(
     ("raised", "error_class"),
     [
-        (httpx2.ReadTimeout, openai.APITimeoutError),
-        (httpx2.ConnectTimeout, openai.APITimeoutError),
-        (httpx2.ConnectError, openai.APIConnectionError),
-        (httpx2.RemoteProtocolError, openai.APIConnectionError),
+        (httpx2.ReadTimeout, "APITimeoutError"),
+        (httpx2.ConnectTimeout, "APITimeoutError"),
+        (httpx2.ConnectError, "APIConnectionError"),
+        (httpx2.RemoteProtocolError, "APIConnectionError"),
     ],
 )
 def test_transport_errors_are_wrapped(
-    raised: type[httpx2.TransportError], error_class: type[Exception]
+    sdk: Sdk, raised: type[httpx2.TransportError], error_class: str
 ) -> None:
     """A failed send raises the SDK's class with the transport's exception as its cause."""
 
     def handler(request: httpx2.Request) -> httpx2.Response:
         raise raised("cut", request=request)
 
-    with pytest.raises(error_class) as caught:
-        post(client(handler))
+    with pytest.raises(sdk.base_error) as caught:
+        sdk.post(handler)
 
-    assert type(caught.value) is error_class
+    assert type(caught.value).__name__ == error_class
     assert type(caught.value.__cause__) is raised
 
 
-def test_timeout_of_a_request_reaches_the_transport() -> None:
+def test_open_bodies_leak_errors_of_the_transport(sdk: Sdk) -> None:
+    """What breaks a body that is read after the post is a bare `httpx2` error, never the SDK's."""
+    body = Body(b"one", error=httpx2.ReadError("cut"))
+    response = sdk.post(lambda _: httpx2.Response(200, stream=body), headers=UNREAD)
+
+    with pytest.raises(httpx2.ReadError):
+        list(response.iter_bytes())
+
+
+def test_timeout_of_a_request_reaches_the_transport(sdk: Sdk) -> None:
     """A per-request `httpx2.Timeout` arrives phase by phase."""
-    request = sent(timeout=httpx2.Timeout(connect=1, read=2, write=3, pool=4))
+    request = sdk.sent(timeout=httpx2.Timeout(connect=1, read=2, write=3, pool=4))
 
     assert request.extensions["timeout"] == {"connect": 1, "read": 2, "write": 3, "pool": 4}
 
 
-def test_default_timeout_connects_within_five_seconds() -> None:
+def test_default_timeout_connects_within_five_seconds(sdk: Sdk) -> None:
     """The SDK's default waits 5 s for a connection and 600 s for an answer; ours only ever shortens it."""
-    timeout = openai.OpenAI(api_key="k").timeout
+    timeout = sdk.client_class(api_key="k").timeout
 
     assert isinstance(timeout, httpx2.Timeout)
     assert (timeout.connect, timeout.read) == (5.0, 600)
+
+
+def test_sdk_does_not_load_classic_httpx(sdk: Sdk) -> None:
+    """The SDK's own HTTP clients are those of `httpx2`, and take the mounts that lead past a proxy."""
+    way_out: dict[str, Any] = {"trust_env": False, "mounts": {"http://": None}}
+
+    assert isinstance(sdk.module.DefaultHttpxClient(**way_out), httpx2.Client)
+    assert isinstance(sdk.module.DefaultAsyncHttpxClient(**way_out), httpx2.AsyncClient)
+
+
+def test_base_url_has_a_host_and_a_path(sdk: Sdk) -> None:
+    """A client's `base_url` is an `httpx2.URL`."""
+    client = sdk.client(lambda _: httpx2.Response(200))
+
+    assert isinstance(client.base_url, httpx2.URL)
+    assert client.base_url.host == "x.test"
+
+
+# ---------------------------------------------------------------------------------------------- openai
+
+
+def post(client: openai.OpenAI, body: bytes = BODY, **options: Any) -> httpx2.Response:
+    return client.post(PATH, content=body, cast_to=httpx2.Response, options={"max_retries": 0, **options})
 
 
 def test_missing_key_raises_in_the_constructor(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,8 +346,167 @@ def test_bedrock_leaves_body_and_path_alone() -> None:
     assert requests[0].url.path == "/openai/v1/chat/completions"
 
 
-def test_sdk_does_not_load_classic_httpx() -> None:
-    """The SDK's own responses and errors are those of `httpx2`."""
-    assert openai.APIConnectionError.__init__.__annotations__["request"] in ("httpx2.Request", httpx2.Request)
-    assert issubclass(openai.DefaultHttpxClient, httpx2.Client)
-    assert issubclass(openai.DefaultAsyncHttpxClient, httpx2.AsyncClient)
+@pytest.mark.parametrize("where", [{}, {"azure_deployment": "dep"}])
+def test_azure_looks_into_no_body_on_the_responses_path(where: dict[str, str]) -> None:
+    """On /responses JSON and bytes go to the same URL, with a deployment or without."""
+    paths: list[str] = []
+    client = azure(paths, azure_endpoint="https://r.openai.azure.com", **where)
+    body = {"model": "dep"}
+
+    client.post("/responses", body=body, cast_to=httpx2.Response)
+    client.post("/responses", content=json.dumps(body).encode(), cast_to=httpx2.Response)
+
+    assert paths == ["/openai/responses"] * 2
+
+
+# ------------------------------------------------------------------------------------------- anthropic
+
+
+@pytest.fixture
+def no_credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    """An environment in which the SDK finds nothing to sign in with."""
+    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+
+@pytest.mark.usefixtures("no_credentials")
+def test_anthropic_misses_its_key_at_the_first_request_only() -> None:
+    """Without credentials the client is made, has none, and raises a `TypeError` that begins as we know."""
+    client = anthropic.Anthropic(base_url="https://x.test")
+
+    with pytest.raises(TypeError, match=r'^"?Could not resolve authentication method'):
+        client.post("/v1/messages", content=BODY, cast_to=httpx2.Response)
+
+    assert (client.api_key, client.auth_token, client.credentials) == (None, None, None)
+    assert {"authorization", "x-api-key"} & {name.lower() for name in client.default_headers} == set()
+
+
+def test_anthropic_names_the_version_of_the_wire() -> None:
+    """The SDK says which version of the wire it speaks."""
+    assert Sdk(anthropic).sent().headers["anthropic-version"] == "2026-10-21"
+
+
+def test_anthropic_refuses_classic_clients() -> None:
+    """The SDK itself takes no `httpx.Client`, so a bridge is needed."""
+    client: Any = httpx.Client()
+
+    with pytest.raises(TypeError, match="this SDK uses `httpx2`"):
+        anthropic.Anthropic(api_key="k", http_client=client)
+
+
+def test_anthropic_takes_any_exception_for_a_lost_connection() -> None:
+    """Whatever comes out of the HTTP client is wrapped, defects included, with itself as the cause."""
+
+    def handler(_: httpx2.Request) -> httpx2.Response:
+        raise ZeroDivisionError
+
+    with pytest.raises(anthropic.APIConnectionError) as caught:
+        Sdk(anthropic).post(handler)
+
+    assert type(caught.value.__cause__) is ZeroDivisionError
+
+
+def test_anthropic_quotes_the_whole_body() -> None:
+    """The text of an error holds the whole answer, which is why ours does not repeat it."""
+    with pytest.raises(anthropic.BadRequestError, match="about Harrogate"):
+        Sdk(anthropic).post(
+            lambda _: httpx2.Response(400, content=b'{"error":{"message":"about Harrogate"}}')
+        )
+
+
+def test_anthropic_loses_the_status_of_an_answer_that_breaks_off() -> None:
+    """An error answer whose body breaks is a bare transport error with no answer in its chain."""
+    body = Body(b"{", error=httpx2.ReadError("cut"))
+
+    with pytest.raises(httpx2.ReadError) as caught:
+        Sdk(anthropic).post(lambda _: httpx2.Response(503, stream=body), headers=UNREAD)
+
+    assert (caught.value.__cause__, caught.value.__context__) == (None, None)
+
+
+def test_anthropic_adds_its_own_beta_to_ours() -> None:
+    """The beta that a token needs is added to the list that a request carries."""
+    credentials = {"api_key": None, "credentials": lambda **_: AccessToken(token="t", expires_at=None)}
+
+    request = Sdk(anthropic).sent(credentials, headers={"anthropic-beta": "a,b"})
+
+    assert request.headers["authorization"] == "Bearer t"
+    assert request.headers["anthropic-beta"] == "a,b,oauth-2025-04-20"
+
+
+def test_anthropic_forgets_a_token_only_when_it_tries_again() -> None:
+    """Without retries a refused token stays in the client's cache, until `invalidate` is called."""
+    asked: list[bool] = []
+
+    def provide(*, force_refresh: bool = False) -> AccessToken:
+        asked.append(force_refresh)
+        return AccessToken(token="t", expires_at=None)
+
+    client = Sdk(anthropic).client(lambda _: httpx2.Response(401), api_key=None, credentials=provide)
+    for _ in range(2):
+        with pytest.raises(anthropic.AuthenticationError):
+            client.post("/v1/messages", content=BODY, cast_to=httpx2.Response, options={"max_retries": 0})
+    before = list(asked)
+    client._token_cache.invalidate()
+    with pytest.raises(anthropic.AuthenticationError):
+        client.post("/v1/messages", content=BODY, cast_to=httpx2.Response, options={"max_retries": 0})
+
+    assert (before, asked) == ([False], [False, True])
+
+
+def test_anthropic_asks_proxies_of_the_environment_whatever_trust_env_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The SDK reads proxies by itself; only a mount of the caller's stands before them."""
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    url = httpx2.URL("http://127.0.0.1:1/")
+    mounted = anthropic.DefaultHttpxClient(trust_env=False, mounts={"http://": None})
+    plain = anthropic.DefaultHttpxClient(trust_env=False)
+
+    assert mounted._transport_for_url(url) is mounted._transport
+    assert plain._transport_for_url(url) is not plain._transport
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("AnthropicBedrock", {"api_key": "k", "aws_region": "eu-west-1"}),
+        ("AnthropicVertex", {"region": "us", "project_id": "p", "access_token": "t"}),
+    ],
+)
+def test_old_cloud_clients_refuse_bytes(name: str, options: dict[str, Any]) -> None:
+    """The two older clients find their URL in a JSON object, and raise for bytes in both colours."""
+    client = getattr(anthropic, name)(**options)
+    async_client = getattr(anthropic, f"Async{name}")(**options)
+
+    with pytest.raises(RuntimeError, match="dictionary"):
+        client.post("/v1/messages", content=BODY, cast_to=httpx2.Response)
+    with pytest.raises(RuntimeError, match="dictionary"):
+        asyncio.run(async_client.post("/v1/messages", content=BODY, cast_to=httpx2.Response))
+
+
+def test_which_clients_are_relatives() -> None:
+    """All newer clients are `Anthropic` clients, but for Bedrock Mantle's; the older ones are not."""
+    relatives = {"Foundry": True, "AWS": True, "GoogleCloud": True, "BedrockMantle": False}
+    relatives |= {"Bedrock": False, "Vertex": False}
+
+    for name, expected in relatives.items():
+        sync = getattr(anthropic, f"Anthropic{name}")
+        both = getattr(anthropic, f"AsyncAnthropic{name}")
+        assert issubclass(sync, anthropic.Anthropic) is expected
+        assert issubclass(both, anthropic.AsyncAnthropic) is expected
+
+
+def test_google_client_may_have_no_host_yet() -> None:
+    """A Google client without a project has an empty base URL until its first request."""
+    client = anthropic.AnthropicGoogleCloud(workspace_id="w", token_provider=lambda: "t")
+
+    assert client.base_url.host == ""
+
+
+def test_missing_aws_credentials_begin_as_we_know() -> None:
+    """The signer of the AWS clients says "no credentials" with a text that begins as we know."""
+    from anthropic.lib.aws import _auth
+
+    assert 'raise RuntimeError("Could not resolve AWS credentials' in inspect.getsource(_auth)

@@ -13,6 +13,7 @@ import pytest
 
 from goaitools_py import Chat, inspect_state, read_history
 from goaitools_py.backends.base import BackendError
+from goaitools_py.backends.dialects import WIRES
 from goaitools_py.cli import main
 from goaitools_py.cli.chat import Conversation, typed_lines
 from goaitools_py.cli.thread import Thread
@@ -77,6 +78,37 @@ def test_a_model_that_nobody_knows_is_a_usage_error(
 
     assert main(["chat", "--model", model]) == 2
     assert "openai:MODEL" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [["chat"], ["chat", "--help"], ["chat", "--model", "telegraph:x"]])
+def test_it_names_every_wire(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Who asks how to name a model, or names none that there is, reads all that can be named."""
+    main(arguments)
+
+    said = " ".join("".join(capsys.readouterr()).split())
+    assert [wire for wire in WIRES if f"{wire}:MODEL" not in said] == []
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_conversation_on_each_wire(
+    wire: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The simulator is talked with on each wire, in two runs; what is kept can be looked into."""
+    store = str(tmp_path / "chat.sqlite3")
+    arguments = ["chat", "--model", f"sim:{wire}", "--store", store]
+    _type(monkeypatch, NAME)
+    assert main(arguments) == 0
+    capsys.readouterr()
+    _type(monkeypatch, "What is my name?")
+
+    code = main(arguments)
+
+    assert code == 0
+    assert "Your name is Ada" in capsys.readouterr().out
+    assert main(["inspect", "--store", store, "--show"]) == 0
+    out = capsys.readouterr().out
+    assert f"wire          {wire}, endpoint local\n" in out
+    assert NAME in out
 
 
 def test_a_conversation_goes_on_where_it_ended(

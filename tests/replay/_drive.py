@@ -1,7 +1,7 @@
 """Carries out a script: every call of the chat with a new chat, the state as bytes in between.
 
 Owns: the two colours, the provider that answers with given bytes, tools that return given results.
-Must never know: where a script came from, or what is right about a request.
+Must never know: where a script came from, what is right about a request, or a particular wire.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ from goaitools_py import (
     ChatResult,
     CheckpointError,
     Message,
+    Tool,
     ToolContext,
     TurnError,
     inspect_state,
     user,
 )
-from goaitools_py.backends import AsyncOpenAIChatBackend, OpenAIChatBackend
 from goaitools_py.testing import Raw, ScriptedBackend
 
-from ._script import Answer, Ask, Calls, Endpoint, Script, completion, settings_of, tools_of
+from ._script import Answer, Ask, Calls, Endpoint, Script
+from ._wire import Wire
 
 __all__ = [
     "GO_ON",
@@ -41,12 +42,11 @@ __all__ = [
     "recorded_tools",
     "scripted",
     "served",
+    "spoken",
 ]
 
-GO_ON = {"role": "user", "content": "Go on."}
+GO_ON = "Go on."
 """What is said where the recorded client asked again with nothing new to say."""
-
-_PATH = "/chat/completions"
 
 
 class Colour:
@@ -71,8 +71,9 @@ class Colour:
         made = AsyncChat if self.is_async else Chat
         return made(backend, tool_threads=False, timeout=None, max_iterations=10_000, **defaults)
 
-    def backend(self, model: str | None, **options: Any) -> Any:
-        return (AsyncOpenAIChatBackend if self.is_async else OpenAIChatBackend)(model, **options)
+    def backend(self, wire: Wire, model: str, **options: Any) -> Any:
+        """A backend of this colour over the wire's official SDK."""
+        return wire.backend(is_async=self.is_async)(model, **options)
 
     def http_client(self, handler: Callable[[httpx2.Request], httpx2.Response]) -> Any:
         made = httpx2.AsyncClient if self.is_async else httpx2.Client
@@ -89,7 +90,8 @@ class Colour:
 class _Provider:
     """Answers each request with the next of the given answers; the last one again if it was an error."""
 
-    def __init__(self, asks: Sequence[Ask]) -> None:
+    def __init__(self, wire: Wire, asks: Sequence[Ask]) -> None:
+        self._wire = wire
         self._asks = asks
         self.sent: list[bytes] = []
 
@@ -99,17 +101,24 @@ class _Provider:
         assert str(request.url) == ask.endpoint.url
         answer = ask.answer
         if len(self.sent) > len(self._asks) and answer.status == 200:
-            answer = Answer(body=completion({"role": "assistant", "content": "Nothing more was recorded."}))
+            answer = Answer(body=spoken(self._wire, "Nothing more was recorded."))
         headers = {"content-type": answer.content_type}
         return httpx2.Response(answer.status, content=answer.body, headers=headers)
 
 
-def served(colour: Colour, asks: Sequence[Ask]) -> tuple[Any, list[bytes]]:
+def spoken(wire: Wire, text: str) -> bytes:
+    """A whole answer that says a text."""
+    return wire.completion([{"role": "assistant", "content": text}])
+
+
+def served(wire: Wire, colour: Colour, asks: Sequence[Ask]) -> tuple[Any, list[bytes]]:
     """A backend over the official SDK whose network is a `_Provider`; and the bodies that it was sent."""
-    provider = _Provider(asks)
-    base, _, query = asks[0].endpoint.url.partition(_PATH)
+    provider = _Provider(wire, asks)
+    endpoint = asks[0].endpoint
+    base, _, query = endpoint.url.partition(wire.path)
     backend = colour.backend(
-        None,
+        wire,
+        endpoint.body.get("model") or "unnamed",
         http_client=colour.http_client(provider),
         base_url=base,
         api_key="recorded",
@@ -132,9 +141,9 @@ class _Sent(Sequence[bytes]):
         return [request.body for request in self._backend.requests][at]
 
 
-def scripted(colour: Colour, asks: Sequence[Ask]) -> tuple[Any, Sequence[bytes]]:
+def scripted(wire: Wire, colour: Colour, asks: Sequence[Ask]) -> tuple[Any, Sequence[bytes]]:
     """A backend that answers without any HTTP."""
-    backend = ScriptedBackend(*(Raw.body(ask.answer.body) for ask in asks))
+    backend = ScriptedBackend(*(Raw.body(ask.answer.body) for ask in asks), wire=wire.name)
     return backend, _Sent(backend)
 
 
@@ -168,12 +177,17 @@ class _Pause(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """A call of the chat that ended in an error: what it was given and raised, and the requests it made."""
+    """A call of the chat that ended in an error: what it was given and raised, and the requests it made.
 
+    `last` is the last of them; it may say less than the first one of its ask, if that was cut and sent again.
+    """
+
+    story: Script = field(repr=False)
     calls: Calls
     state: bytes | None = field(repr=False)
     error: TurnError
     made: int
+    last: bytes = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,25 +195,32 @@ class Driven:
     """What became of a script.
 
     Attributes:
-        sent: The request bodies, one for each ask that was made, in order.
+        sent: The request bodies, the first one of each ask that was made, in order.
+        again: Bodies of further requests of an ask: it was cut, or had to do without signed blocks.
         asks: The asks that were made.
         states: The blob after each call of the chat.
     """
 
     asks: tuple[Ask, ...] = field(repr=False)
     sent: tuple[bytes, ...] = field(repr=False)
+    again: tuple[bytes, ...] = field(default=(), repr=False)
     states: tuple[bytes, ...] = field(repr=False)
     result: ChatResult | None = field(default=None, repr=False)
     failed: Failed | None = None
 
 
-Connect = Callable[[Colour, Sequence[Ask]], tuple[Any, Sequence[bytes]]]
+Connect = Callable[[Wire, Colour, Sequence[Ask]], tuple[Any, Sequence[bytes]]]
 """Makes a backend that gives the answers of some asks, and the list of what it is sent."""
 
 
-def recorded_tools(endpoint: Endpoint, tools: Tools) -> Sequence[Any]:
-    """The tools that the recorded client offered."""
-    return tuple(tools_of(endpoint.body.get("tools") or (), tools.run))
+def recorded_tools(story: Script, endpoint: Endpoint, tools: Tools) -> Sequence[Any]:
+    """The tools that the recorded client offered, and open ones of names that made-up answers call."""
+    offered = tuple(story.wire.tools(endpoint.body, tools.run))
+    known = {tool.name for tool in offered if isinstance(tool, Tool)}
+    return (*offered, *(Tool(name, "", _OPEN, tools.run) for name in story.names if name not in known))
+
+
+_OPEN = {"type": "object", "properties": {}}
 
 
 def drive(colour: Colour, script: Script, *, connect: Connect) -> Driven:
@@ -215,25 +236,43 @@ def drive(colour: Colour, script: Script, *, connect: Connect) -> Driven:
     outcome: ChatResult | None = None
     following = [*(calls.asks[0].results for calls in script.calls[1:]), script.results]
     for calls, after in zip(script.calls, following, strict=False):
-        backend, bodies = connect(colour, calls.asks)
+        backend, bodies = connect(script.wire, colour, calls.asks)
         own = Tools([*(each for ask in calls.asks[1:] for each in ask.results), *after])
         try:
-            chat = colour.chat(backend, tools=recorded_tools(calls.asks[0].endpoint, own))
+            chat = colour.chat(backend, tools=recorded_tools(script, calls.asks[0].endpoint, own))
         except ValueError as refused:
             raise NotDrivable(f"its tools are refused: {refused}") from refused
         try:
-            outcome = _call(colour, chat, state, script.preamble, calls, bodies)
+            outcome = _call(colour, chat, state, script, calls, bodies)
             state = outcome.state
+        except ValueError as refused:
+            if bodies:
+                raise
+            # before anything was asked: the package takes no such words
+            raise NotDrivable(f"its words are refused: {refused}") from refused
         except CheckpointError as paused:
             if not isinstance(paused.__cause__, _Pause):
                 raise
             outcome, state = None, paused.state
         except TurnError as error:
-            failed = Failed(calls=calls, state=state, error=error, made=len(bodies))
+            failed = Failed(
+                story=script,
+                calls=calls,
+                state=state,
+                error=error,
+                made=len(bodies),
+                last=bytes(bodies[-1]),
+            )
             made = min(len(bodies), len(calls.asks))
             asks += calls.asks[:made]
-            sent += [*bodies[: made - 1], *bodies[-1:]]  # a request may have been cut and sent again
-            return Driven(asks=tuple(asks), sent=tuple(sent), states=(*states, error.state), failed=failed)
+            sent += bodies[:made]
+            return Driven(
+                asks=tuple(asks),
+                sent=tuple(sent),
+                again=tuple(bodies[made:]),
+                states=(*states, error.state),
+                failed=failed,
+            )
         _check_end(outcome, calls, made=len(bodies), is_awaited=bool(after))
         asks += calls.asks
         sent += bodies
@@ -253,7 +292,7 @@ def _call(
     colour: Colour,
     chat: Any,
     state: bytes | None,
-    preamble: tuple[Message, ...],
+    story: Script,
     calls: Calls,
     sent: Sequence[bytes],
 ) -> ChatResult:
@@ -264,14 +303,14 @@ def _call(
             raise _Pause
 
     first = calls.asks[0]
-    said = list(first.messages)
+    said: list[Message] = list(first.messages)
     if not said and not calls.resumes:
-        said = [user(GO_ON["content"])]
+        said = [user(GO_ON)]
     while state and said and said[0].role == "system":  # at the front of a call it would be preamble
         state = chat.append_to_state(state, said.pop(0))
     options: dict[str, Any] = {
-        "messages": (*preamble, *said),
-        "settings": settings_of(first.endpoint.body),
+        "messages": (*first.endpoint.preamble, *story.preamble, *said),
+        "settings": story.wire.settings(first.endpoint.body),
         "on_checkpoint": pause,
     }
     if first.endpoint.is_streamed and not calls.resumes:

@@ -5,13 +5,14 @@ chats, or how a thread is driven.
 
 A record is a list of exchanges in the order in which they were recorded. A *link* says that a later
 request holds an earlier answer. The links make a forest: a *thread* is one path in it, from a request that
-goes on from nothing to one that nothing goes on from, so every exchange is in at least one thread.
+goes on from nothing to one that nothing goes on from, so every exchange that a stateless client could have
+made is in at least one thread.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -21,19 +22,9 @@ import zstandard
 
 from goaitools_py import rawjson
 
-__all__ = [
-    "Exchange",
-    "Link",
-    "Record",
-    "Thread",
-    "comparable",
-    "place_of_answer",
-    "read_lines",
-    "read_records",
-    "threads",
-]
+from ._wire import JSON, Wire, comparable
 
-JSON = Mapping[str, Any]
+__all__ = ["Exchange", "Link", "Record", "Thread", "is_plain", "read_lines", "read_records", "threads"]
 
 
 def read_lines(path: Path) -> Iterator[bytes]:
@@ -46,6 +37,7 @@ def read_lines(path: Path) -> Iterator[bytes]:
 class Exchange:
     """One request and its answer. `raw_body` is the answer's JSON as the recording has it, byte for byte."""
 
+    wire: Wire = field(repr=False)
     at: int
     request: JSON = field(repr=False)
     response: JSON = field(repr=False)
@@ -54,13 +46,16 @@ class Exchange:
 
     @property
     def body(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.request["body"]
+        found: dict[str, Any] = self.request["body"] or {}
         return found
 
     @property
-    def messages(self) -> Sequence[JSON]:
-        found: list[JSON] = self.body["messages"]
-        return found
+    def host(self) -> str:
+        return str(self.request["host"])
+
+    @property
+    def is_first_party(self) -> bool:
+        return self.host.endswith(self.wire.first_party)
 
     @property
     def status(self) -> int:
@@ -79,38 +74,25 @@ class Exchange:
                 return str(self.response[key]).encode()
         return self.raw_body
 
+    @property
+    def was_streamed(self) -> bool:
+        """Whether the answer came as an event stream."""
+        return "sse" in self.response
+
     @cached_property
-    def answer(self) -> dict[str, Any] | None:
-        """The message of choice 0; of a stream, as the recording's own reader assembled it."""
-        completion = self.assembled if "sse" in self.response else self.response.get("body")
-        choices = completion.get("choices") if isinstance(completion, Mapping) else None
-        return choices[0].get("message") if choices else None
+    def history(self) -> list[JSON]:
+        """What the request says."""
+        return self.wire.history(self.body)
+
+    @cached_property
+    def answer(self) -> list[JSON] | None:
+        """The answer as elements of a history; of a stream, assembled."""
+        return self.wire.answer(self)
 
     @property
     def is_whole(self) -> bool:
         """Whether the answer came to its end."""
-        if self.status != 200 or self.answer is None:
-            return False
-        choice = self.assembled["choices"][0] if self.assembled else {}
-        return "sse" not in self.response or choice.get("finish_reason") is not None
-
-    @cached_property
-    def raw_answer(self) -> bytes | None:
-        """The same message as the bytes that the provider sent; None for a stream."""
-        if "sse" in self.response or self.answer is None:
-            return None
-        choice = rawjson.items(rawjson.members(self.raw_body)["choices"])[0]
-        return rawjson.members(choice)["message"]
-
-    @cached_property
-    def delta_keys(self) -> frozenset[str]:
-        """Every key that a piece of a streamed answer had."""
-        keys: set[str] = set()
-        for line in str(self.response.get("sse", "")).splitlines():
-            data = line.removeprefix("data:").strip() if line.startswith("data:") else ""
-            for choice in (json.loads(data).get("choices") or [])[:1] if data.startswith("{") else []:
-                keys.update(choice.get("delta") or ())
-        return frozenset(keys)
+        return self.status == 200 and self.answer is not None and self.wire.is_whole(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,20 +111,28 @@ class Record:
     """One recording. Everything is in the order of the file."""
 
     id: str
+    wire: Wire = field(repr=False)
     exchanges: tuple[Exchange, ...] = field(repr=False)
     links: tuple[Link, ...] = field(repr=False)
 
+    @cached_property
+    def undrivable(self) -> dict[int, str]:
+        """The exchanges that no stateless client could have made, and why."""
+        reasons = {exchange.at: self.wire.why_not(exchange) for exchange in self.exchanges}
+        return {at: reason for at, reason in reasons.items() if reason}
 
-def read_records(path: Path) -> list[Record]:
+
+def read_records(path: Path, wire: Wire) -> list[Record]:
     """All records of a file."""
-    return [_record(line) for line in read_lines(path)]
+    return [_record(line, wire) for line in read_lines(path)]
 
 
-def _record(line: bytes) -> Record:
+def _record(line: bytes, wire: Wire) -> Record:
     parsed = json.loads(line)
     raw = rawjson.items(rawjson.members(line)["exchanges"])
     exchanges = tuple(
         Exchange(
+            wire=wire,
             at=at,
             request=exchange["request"],
             response=exchange["response"],
@@ -154,7 +144,7 @@ def _record(line: bytes) -> Record:
     links = tuple(
         Link(link["from"], link["to"], link["kind"], link["message_index"]) for link in parsed["replay_links"]
     )
-    return Record(id=parsed["id"], exchanges=exchanges, links=links)
+    return Record(id=parsed["id"], wire=wire, exchanges=exchanges, links=links)
 
 
 # ------------------------------------------------------------------------------------------- threads
@@ -173,21 +163,22 @@ class Thread:
         return tuple(exchange.at for exchange in self.exchanges)
 
     @property
-    def messages(self) -> Sequence[JSON]:
-        """The last request's messages: the whole conversation but for the last answer."""
-        return self.exchanges[-1].messages
+    def history(self) -> Sequence[JSON]:
+        """What the last request says: the whole conversation but for the last answer."""
+        return self.exchanges[-1].history
 
     @property
-    def answers(self) -> dict[int, Exchange]:
-        """Every exchange but the last, by where in `messages` its answer stands."""
-        earlier = self.exchanges[:-1]
-        return {place_of_answer(self.messages, exchange): exchange for exchange in earlier}
+    def answers(self) -> dict[tuple[int, ...], Exchange]:
+        """Every exchange but the last, by where in `history` its answer stands."""
+        wire = self.record.wire
+        return {wire.places(self.history, exchange): exchange for exchange in self.exchanges[:-1]}
 
 
 def threads(record: Record) -> Iterator[Thread]:
     """Every thread of a record, in the order of their last exchanges."""
     parents = _parents(record)
-    for leaf in sorted(set(range(len(record.exchanges))) - set(parents.values())):
+    drivable = set(range(len(record.exchanges))) - set(record.undrivable)
+    for leaf in sorted(drivable - set(parents.values())):
         path = [leaf]
         while path[0] in parents:
             path.insert(0, parents[path[0]])
@@ -201,40 +192,30 @@ def _parents(record: Record) -> dict[int, int]:
     """
     parents: dict[int, int] = {}
     for link in record.links:
+        if record.undrivable.keys() & {link.source, link.target}:
+            continue
         source, target = record.exchanges[link.source], record.exchanges[link.target]
-        if _goes_on(target.messages, source):
+        if _goes_on(target.history, source):
             known = parents.get(link.target)
-            if known is None or len(source.messages) > len(record.exchanges[known].messages):
+            if known is None or len(source.history) > len(record.exchanges[known].history):
                 parents[link.target] = link.source
     return parents
 
 
-def _goes_on(messages: Sequence[JSON], exchange: Exchange) -> bool:
-    before = messages[: len(exchange.messages)]
-    return comparable(before) == comparable(exchange.messages) and (
-        place_of_answer(messages, exchange) < len(messages)
+def _goes_on(history: Sequence[JSON], exchange: Exchange) -> bool:
+    before = list(history[: len(exchange.history)])
+    return comparable(before) == comparable(list(exchange.history)) and bool(
+        exchange.wire.places(history, exchange)
     )
 
 
-def place_of_answer(messages: Sequence[JSON], exchange: Exchange) -> int:
-    """Where in later messages the answer of an exchange stands; their length if it does not.
-
-    It is what the assistant says next; some clients put an empty message of its before that.
-    """
-    for at in range(len(exchange.messages), len(messages)):
-        message = messages[at]
-        if message["role"] == "assistant" and (message.get("content") or message.get("tool_calls")):
-            return at
-    return len(messages)
-
-
-def comparable(value: Any) -> Any:
-    """The value without what says nothing: null, empty, cache marks; a lone text part is its string."""
-    if isinstance(value, Mapping):
-        kept = {key: comparable(item) for key, item in value.items() if key != "cache_control"}
-        kept = {key: item for key, item in kept.items() if item not in (None, "", [], {})}
-        return kept["text"] if set(kept) == {"type", "text"} and kept["type"] == "text" else kept
-    if isinstance(value, list):
-        items = [comparable(item) for item in value]
-        return items[0] if len(items) == 1 and isinstance(items[0], str) else items
-    return value
+def is_plain(thread: Thread) -> bool:
+    """Whether the first request holds only what a client may say, and each later one adds only the
+    answer before it and more of the same."""
+    answered = {place for places in thread.answers for place in places}
+    wire = thread.record.wire
+    return not any(
+        wire.is_spoken(element) and (wire.calls([element]) or wire.text([element]))
+        for at, element in enumerate(thread.history)
+        if at not in answered
+    )

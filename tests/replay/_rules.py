@@ -1,7 +1,7 @@
-"""The two rules for a replayed answer: it is the provider's own, and the provider took its like.
+"""How two JSON values are held against each other: to the letter, and in what both say.
 
-Owns: what may differ between an answer and its replay on the Chat Completions wire, written down a second
-time and on purpose apart from the package's own list. Must never know: how the replay came about.
+Owns: the comparisons behind the two rules for a replayed answer. Must never know: a wire, or how a replay
+came about.
 
 A, *verbatim*: a replay equals the answer part for part, less the keys that only responses have.
 B, *accepted*: what both the answer and a request that the provider took hold is in ours, equal.
@@ -13,160 +13,148 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from goaitools_py import rawjson
+from ._wire import JSON, comparable
 
-from ._recorded import Exchange, comparable
+__all__ = ["against_accepted", "differences", "known_part"]
 
-__all__ = ["against_accepted", "against_answer"]
-
-JSON = Mapping[str, Any]
-
-_RESPONSE_ONLY = frozenset({"annotations"})
-_LEFT_OUT_WHEN_HOLLOW = frozenset({"refusal", "audio", "function_call", "tool_calls"})
 _DASHES_AND_QUOTES = str.maketrans("‘’‚‛“”„‟‐‑‒–—―−", "''''\"\"\"\"-------")
+_NAMES = ("id", "call_id", "tool_use_id")
 
 
-# --------------------------------------------------------------------------------------- A: verbatim
+# --------------------------------------------------------------------------------------- to the letter
 
 
-def against_answer(ours: bytes, exchange: Exchange, *, is_first_party: bool) -> list[str]:
-    """Say where a replayed answer differs from the provider's own; empty if it is verbatim.
-
-    Args:
-        ours: The replayed message as it stands in our request's body.
-        is_first_party: The host holds requests to the published type.
-    """
-    answer = exchange.answer
-    if answer is None:
-        return ["the recording has no answer"]
-    found = json.loads(ours)
-    wanted = _request_form(answer, is_first_party=is_first_party)
-    if "sse" not in exchange.response:
-        problems = list(_differences(found, wanted))
-        return problems or list(_changed_bytes(ours, exchange.raw_answer or b""))
-    # The recording's reader leaves out keys it does not know; every one must have been in a piece.
-    unknown = set(found) - set(wanted) - exchange.delta_keys
-    known = _only_known(found, wanted)
-    return [*(f"{key} was made up" for key in sorted(unknown)), *_differences(known, wanted)]
-
-
-def _only_known(found: Any, wanted: Any) -> Any:
-    if isinstance(found, Mapping) and isinstance(wanted, Mapping):
-        return {key: _only_known(found[key], wanted[key]) for key in found if key in wanted}
-    if isinstance(found, list) and isinstance(wanted, list) and len(found) == len(wanted):
-        return [_only_known(one, other) for one, other in zip(found, wanted, strict=True)]
-    return found
-
-
-def _request_form(answer: JSON, *, is_first_party: bool) -> dict[str, Any]:
-    form = {
-        key: value
-        for key, value in answer.items()
-        if key not in _RESPONSE_ONLY and not (key in _LEFT_OUT_WHEN_HOLLOW and _is_hollow(value))
-    }
-    if "tool_calls" in form:
-        form["tool_calls"] = [_call_form(call, is_first_party) for call in form["tool_calls"]]
-    elif form.get("content") is None:
-        form["content"] = ""  # null is fine beside calls only
-    if "audio" in form:
-        form["audio"] = {"id": form["audio"]["id"]}
-    return form
-
-
-def _call_form(call: JSON, is_first_party: bool) -> dict[str, Any]:
-    other = "function" if _is_hollow(call.get("function")) else "custom"
-    left_out = {other} | ({"index"} if is_first_party else set())
-    return {key: value for key, value in call.items() if key not in left_out}
-
-
-def _is_hollow(value: Any) -> bool:
-    return all(map(_is_hollow, value.values())) if isinstance(value, Mapping) else not value
-
-
-def _differences(found: Any, wanted: Any, where: str = "") -> Iterator[str]:
+def differences(found: Any, wanted: Any, where: str = "") -> Iterator[str]:
+    """Say where a value is not the wanted one."""
     if isinstance(wanted, Mapping) and isinstance(found, Mapping):
         for key in sorted({*found, *wanted}):
             if key not in found or key not in wanted:
                 yield f"{where}{key} is {'missing' if key in wanted else 'not of the answer'}"
             else:
-                yield from _differences(found[key], wanted[key], f"{where}{key}.")
+                yield from differences(found[key], wanted[key], f"{where}{key}.")
     elif isinstance(wanted, list) and isinstance(found, list):
         if len(found) != len(wanted):
             yield f"{where}: {len(found)} parts, not {len(wanted)}"
         for at, (one, other) in enumerate(zip(found, wanted, strict=False)):
-            yield from _differences(one, other, f"{where}{at}.")
+            yield from differences(one, other, f"{where}{at}.")
     elif found != wanted:
         yield f"{where.rstrip('.')} differs"
 
 
-def _changed_bytes(ours: bytes, answer: bytes) -> Iterator[str]:
-    """Members whose bytes are not the provider's, of those that nothing had to be cut from."""
-    theirs = rawjson.members(rawjson.one_line(answer))
-    for key, span in rawjson.members(ours).items():
-        if key == "tool_calls":
-            if list(_argument_spans(span)) != list(_argument_spans(theirs[key])):
-                yield "the bytes of arguments changed"
-        elif key in theirs and not rawjson.is_null(theirs[key]) and key != "audio" and span != theirs[key]:
-            yield f"the bytes of {key} changed"
+def known_part(found: Any, wanted: Any) -> Any:
+    """The value without the keys that the wanted one does not know."""
+    if isinstance(found, Mapping) and isinstance(wanted, Mapping):
+        return {key: known_part(found[key], wanted[key]) for key in found if key in wanted}
+    if isinstance(found, list) and isinstance(wanted, list) and len(found) == len(wanted):
+        return [known_part(one, other) for one, other in zip(found, wanted, strict=True)]
+    return found
 
 
-def _argument_spans(calls: bytes) -> Iterator[bytes]:
-    for call in rawjson.items(calls):
-        function = rawjson.members(call).get("function", b"null")
-        if function.startswith(b"{"):
-            yield rawjson.members(function).get("arguments", b"")
+# ------------------------------------------------------------------------------------ in what both say
 
 
-# --------------------------------------------------------------------------------------- B: accepted
-
-
-def against_accepted(ours: JSON, answer: JSON, accepted: JSON) -> list[str]:
+def against_accepted(
+    ours: Sequence[JSON],
+    answer: Sequence[JSON],
+    accepted: Sequence[JSON],
+    same_value: Mapping[str, str] | None = None,
+) -> list[str]:
     """Say what a provider was sent again and took that our replay lacks or says otherwise.
 
     Args:
         ours: The answer as our request replays it.
         answer: The answer as the provider sent it.
         accepted: The answer as a request that got 200 replayed it.
+        same_value: Strings of which the provider sent more than one form, and the one name of each.
     """
-    return list(_lacking(comparable(ours), comparable(answer), comparable(accepted), ""))
+    named = [_named(comparable(list(one)), same_value or {}) for one in (ours, answer, accepted)]
+    # One part alone is compared like several: `comparable` makes a lone text part its string.
+    mine, own, theirs = (one if isinstance(one, list) else [one] for one in named)
+    return list(_lacking(mine, own, theirs, ""))
+
+
+def _named(value: Any, same_value: Mapping[str, str]) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _named(item, same_value) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_named(item, same_value) for item in value]
+    return same_value.get(value, value) if isinstance(value, str) else value
 
 
 def _lacking(ours: Any, answer: Any, accepted: Any, where: str) -> Iterator[str]:
+    if isinstance(accepted, str) and isinstance(answer, (list, Mapping)):
+        if isinstance(answer, Mapping) or _folded(_words(answer)) == _folded(accepted):
+            ours, answer = _words(ours), _words(answer)
+        else:  # a client that kept one part of several
+            ours, accepted = (ours if isinstance(ours, list) else [ours]), [accepted]
+    elif isinstance(answer, str) and isinstance(accepted, (list, Mapping)):
+        ours, accepted = _words(ours), _words(accepted)
     if isinstance(accepted, Mapping) and isinstance(answer, Mapping):
         if not isinstance(ours, Mapping):
             yield f"{where} is no object"
             return
-        for key in accepted.keys() & answer.keys():
+        for key in sorted(accepted.keys() & answer.keys()):
             if key not in ours:
                 yield f"{where}{key} is missing"
             else:
                 yield from _lacking(ours[key], answer[key], accepted[key], f"{where}{key}.")
-    elif isinstance(accepted, list) and isinstance(answer, list) and isinstance(ours, list):
-        for at, (theirs, own) in enumerate(_pairs(accepted, answer)):
-            mine = next((part for part in ours if _is_same_part(part, own)), None)
-            if mine is None:
+    elif isinstance(accepted, list) and isinstance(answer, list):
+        if not isinstance(ours, list):
+            yield f"{where} is no list"
+            return
+        left = list(ours)
+        for at, own in _pairs(accepted, answer):
+            found = _place(left, own)
+            if found is None:
                 yield f"{where}{at} is missing"
             else:
-                yield from _lacking(mine, own, theirs, f"{where}{at}.")
+                yield from _lacking(left[found], own, accepted[at], f"{where}{at}.")
+                del left[: found + 1]  # what follows in the answer follows in ours
     elif _folded(ours) != _folded(accepted):
         yield f"{where.rstrip('.')} differs"
 
 
-def _pairs(accepted: Sequence[Any], answer: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
-    """The parts that both hold: those of one id belong together, others by their place."""
-    by_id = {part["id"]: part for part in answer if isinstance(part, Mapping) and "id" in part}
+def _pairs(accepted: Sequence[Any], answer: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+    """Places of parts that both hold, in order, each with the answer's own part."""
+    left = list(answer)
     for at, part in enumerate(accepted):
-        own_id = part.get("id") if isinstance(part, Mapping) else None
-        if own_id in by_id:
-            yield part, by_id[own_id]
-        elif own_id is None and at < len(answer):
-            yield part, answer[at]
+        found = _place(left, part)
+        if found is not None:
+            yield at, left[found]
+            del left[: found + 1]
 
 
-def _is_same_part(ours: Any, answer: Any) -> bool:
-    if isinstance(ours, Mapping) and isinstance(answer, Mapping) and "id" in answer:
-        return ours.get("id") == answer["id"]
-    return bool(ours == answer)
+def _place(parts: Sequence[Any], part: Any) -> int | None:
+    """Where a part stands: the one that says the same if there is one, else the first that may be it."""
+    alike = [at for at, other in enumerate(parts) if _is_alike(other, part)]
+    equal = (at for at in alike if _folded(parts[at]) == _folded(part))
+    return next(equal, alike[0] if alike else None)
+
+
+def _is_alike(one: Any, other: Any) -> bool:
+    """Whether two parts may stand for one another: of one kind, and of one name where both have it."""
+    if not isinstance(one, Mapping) or not isinstance(other, Mapping):
+        return bool(_kind(one) == _kind(other))
+    kinds = {_kind(one), _kind(other)} - {None}  # a server that leaves the only kind out means it
+    return len(kinds) < 2 and not any(
+        one[name] != other[name] for name in _NAMES if name in one and name in other
+    )
+
+
+def _kind(part: Any) -> Any:
+    if isinstance(part, str):
+        return "text"
+    if not isinstance(part, Mapping):
+        return type(part)
+    kind = part.get("type") or ("message" if "role" in part else None)
+    return "text" if kind in ("text", "input_text", "output_text") else kind
+
+
+def _words(value: Any) -> Any:
+    """The text of content parts, where another says the same as a string."""
+    if isinstance(value, Mapping):
+        return value.get("text", "")
+    return "".join(map(_words, value)) if isinstance(value, list) else value
 
 
 def _folded(value: Any) -> Any:

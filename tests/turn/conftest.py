@@ -13,6 +13,8 @@ import pytest
 
 from goaitools_py import ChatResult, async_edge, edge
 
+from ._reading import HISTORY
+
 
 @pytest.fixture(autouse=True)
 def _no_certificates(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,16 +101,30 @@ def scores() -> Scores:
     return Scores()
 
 
+@pytest.fixture(params=["openai", "openai-responses", "anthropic"])
+def wire(request: pytest.FixtureRequest) -> str:
+    """Each test that asks for the simulator speaks all wires with it, unless it names some."""
+    return str(request.param)
+
+
+def texts_in(value: Any) -> list[str]:
+    """The texts that a history's entry, or a part of one, has."""
+    if isinstance(value, str):
+        return [value] if value else []
+    if isinstance(value, list):
+        return [text for part in value for text in texts_in(part)]
+    if not isinstance(value, dict) or value.get("type") in ("thinking", "reasoning"):
+        return []
+    found = [value["text"]] if value.get("text") else []
+    return found + texts_in(value.get("content")) + texts_in(value.get("output"))
+
+
 @pytest.fixture
 def texts_sent() -> Callable[..., list[str]]:
     """Reads the texts of one request to the simulator, the last one unless another is named."""
 
     def read(sim: Any, request: int = -1) -> list[str]:
-        found: list[str] = []
-        for message in sim.requests[request].parsed["messages"]:
-            content = message.get("content")
-            parts = content if isinstance(content, list) else [{"text": content}]
-            found.extend(part["text"] for part in parts if part.get("text"))
-        return found
+        parsed = sim.requests[request].parsed
+        return texts_in(parsed.get("system")) + texts_in(parsed[HISTORY[sim.wire]])
 
     return read

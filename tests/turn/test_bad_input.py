@@ -27,7 +27,6 @@ from goaitools_py import (
     state_messages,
     tool,
 )
-from goaitools_py.backends import AsyncOpenAIChatBackend, OpenAIChatBackend
 from goaitools_py.blob import PLAIN
 from goaitools_py.sim import Fault
 from goaitools_py.state import dump_state, new_state
@@ -274,13 +273,12 @@ def test_a_sync_chat_refuses_an_async_tool() -> None:
 
 def test_each_chat_wants_a_backend_of_its_colour(sim: Any) -> None:
     """A backend of the other colour, or none at all, is refused with a hint."""
-    plain = OpenAIChatBackend("m", base_url=sim.base_url, api_key="sim")
-    awaited = AsyncOpenAIChatBackend("m", base_url=sim.base_url, api_key="sim")
+    plain, awaited = sim.backend(is_async=False), sim.backend(is_async=True)
 
-    with pytest.raises(TypeError, match=r"Chat needs.*send\(\).*AsyncOpenAIChatBackend.*AsyncChat"):
-        Chat(awaited)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"AsyncChat needs.*asend\(\).*OpenAIChatBackend.*for Chat"):
-        AsyncChat(plain)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=rf"Chat needs.*send\(\).*{type(awaited).__name__}.*AsyncChat"):
+        Chat(awaited)
+    with pytest.raises(TypeError, match=rf"AsyncChat needs.*asend\(\).*{type(plain).__name__}.*for Chat"):
+        AsyncChat(plain)
     with pytest.raises(TypeError, match=r"'openai:MODEL'.*int"):
         Chat(7)  # type: ignore[arg-type]
     plain.close()

@@ -34,6 +34,8 @@ from goaitools_py.options import ChatOptions
 from goaitools_py.sim import Fault, Reply
 from goaitools_py.testing import ScriptedBackend
 
+from ._reading import ANTHROPIC, CHAT, LEAD, RESPONSES
+
 KEY = "sk-canary-key"
 SECRETS = (
     KEY,
@@ -42,6 +44,7 @@ SECRETS = (
     "canary-context",
     "canary-event",
     "canary-reply",
+    "canary-thought",
     "canary-argument",
     "canary-result",
     "canary-exception",
@@ -85,25 +88,48 @@ def leave(secret: str) -> str:
 def calls(*names: str, finish: str | None = None) -> Reply:
     """A reply that calls tools with a secret argument."""
     made = ((name, '{"secret":"canary-argument"}') for name in names)
-    return Reply.calls(*made, text="canary-reply", finish=finish)
+    return Reply.calls(*made, text="canary-reply", thinking="canary-thought", finish=finish)
+
+
+ODD_CALLS = {
+    CHAT: b'{"choices":[{"message":{"role":"assistant","tool_calls":["canary-reply"]}}]}',
+    RESPONSES: b'{"status":"completed","output":["canary-reply"]}',
+    ANTHROPIC: b'{"content":["canary-reply"],"stop_reason":"tool_use"}',
+}
+"""Answers with something else where a call should be."""
+
+MARKED = {
+    CHAT: {"user": "canary-header"},
+    RESPONSES: {"user": "canary-header"},
+    ANTHROPIC: {"metadata": {"user_id": "canary-header"}},
+}
+"""A secret in a member of the request that each provider takes."""
+
+
+def words_after(sim: Any, spoil: Any, words: int) -> Fault:
+    """A fault that spoils a stream after so many words of its text."""
+    fault: Fault = spoil(
+        after=LEAD[sim.wire] + words, reply=Reply.text("canary-reply canary-reply canary-reply")
+    )
+    return fault
 
 
 SCRIPTS: dict[str, tuple[list[Any], dict[str, Any]]] = {
-    "success": ([calls("whisper", "fail", "refuse"), Reply.text("canary-reply")], {}),
+    "success": (
+        [calls("whisper", "fail", "refuse"), Reply.text("canary-reply", thinking="canary-thought")],
+        {},
+    ),
     "401": ([Fault.error(401, f"Incorrect API key provided: {KEY}", code="invalid_api_key")], {}),
     "429": ([Fault.rate_limit()], {}),
     "400": ([Fault.bad_request("Your message 'canary-user' is bad.", code="canary-user is bad")], {}),
     "400 later": ([calls("whisper"), Fault.bad_request("canary-result")], {}),
     "too long": ([Fault.context_length()], {}),
     "page": ([Reply.raw(b"<html>canary-reply</html>")], {}),
-    "broken JSON": ([Reply.raw(b'{"choices":[{"message":{"content":"canary-reply')], {}),
-    "odd calls": (
-        [Reply.raw(b'{"choices":[{"message":{"role":"assistant","tool_calls":["canary-reply"]}}]}')],
-        {},
-    ),
+    "broken JSON": ([lambda sim: Reply.raw(ODD_CALLS[sim.wire][:-12])], {}),
+    "odd calls": ([lambda sim: Reply.raw(ODD_CALLS[sim.wire])], {}),
     "error body": ([Reply.raw(b'{"error":{"message":"canary-reply","code":"canary-reply no code"}}')], {}),
-    "reset": ([Fault.reset(after=4, reply=Reply.text("canary-reply canary-reply canary-reply"))], {}),
-    "error event": ([Fault.error_event(after=3, reply=Reply.text("canary-reply canary-reply"))], {}),
+    "reset": ([lambda sim: words_after(sim, Fault.reset, 3)], {}),
+    "error event": ([lambda sim: words_after(sim, Fault.error_event, 2)], {}),
     "tool raises": ([calls("fail")], {"tool_errors": "raise"}),
     "tool ends": ([calls("leave")], {}),
     "bad arguments": (
@@ -147,10 +173,8 @@ def test_nothing_said_is_shown(
 ) -> None:
     """Errors, results, events and log records, the SDK's too, name classes, counts and codes only."""
     script, fields = SCRIPTS[name]
-    backend = face.backend(base_url=sim.base_url, api_key=KEY, max_retries=0)
-    settings = ModelSettings(
-        extra_headers={"X-Secret": "canary-header"}, extra_body={"user": "canary-header"}
-    )
+    backend = sim.backend(is_async=face.is_async, api_key=KEY)
+    settings = ModelSettings(extra_headers={"X-Secret": "canary-header"}, extra_body=MARKED[sim.wire])
     chat = face.chat(
         backend,
         system="canary-system",
@@ -160,7 +184,7 @@ def test_nothing_said_is_shown(
         tool_threads=False,
     )
     before = chat.append_to_state(None, event("canary-event", topic="canary-event", id="canary-event"))
-    sim.push(*script)
+    sim.push(*(step(sim) if callable(step) else step for step in script))
     events: list[Any] = []
     fields = {"user": "canary-user", "context": "canary-context", "on_event": events.append, **fields}
 
@@ -172,6 +196,7 @@ def test_nothing_said_is_shown(
             outcome = err
 
     assert events
+    assert sim.problems == []
     assert_silent(outcome, *events, *(record.getMessage() for record in caplog.records))
     assert_silent(*outcome.tool_log, outcome.usage, *(record.call for record in outcome.tool_log))
     if isinstance(outcome, GoAIToolsError):
@@ -186,7 +211,7 @@ def test_nothing_said_is_shown(
 
 def test_values_keep_silent(face: Any, sim: Any) -> None:
     """Messages, options, settings, chats and backends show kinds and sizes, never content or keys."""
-    backend = face.backend(base_url=sim.base_url, api_key=KEY)
+    backend = sim.backend(is_async=face.is_async, api_key=KEY)
     options = ChatOptions(
         user="canary-user",
         system="canary-system",

@@ -20,6 +20,8 @@ from goaitools_py import (
 from goaitools_py.sim import Fault, Reply
 from goaitools_py.testing import ScriptedBackend, check_history
 
+from ._reading import results, roles, roles_sent
+
 CALLS = Reply.calls(("get_score", '{"team":"Red"}'), ("get_score", '{"team":"Blue"}'), ids=("a", "b"))
 
 
@@ -45,7 +47,7 @@ def test_a_checkpoint_surrounds_each_tool(face: Any, sim: Any, run: Any, scores:
     assert [inspect_state(blob).open_calls for blob, _ in kept] == [2, 2, 1, 1, 0]
     for blob, _ in kept:
         assert inspect_state(blob).status == "in_progress"
-        assert check_history("openai", state_messages(blob)) == []
+        assert check_history(sim.wire, state_messages(blob)) == []
 
 
 @pytest.mark.parametrize(
@@ -68,8 +70,7 @@ def test_a_killed_turn_is_finished_by_another_process(
     assert scores.runs == ran_again
     assert set(flags(result.state)) == set(unknown)
     assert set(flags(result.state).values()) <= {"unknown"}
-    roles = [m["role"] for m in state_messages(result.state)]
-    assert roles == ["user", "assistant", "tool", "tool", "assistant"]
+    assert roles(result.state) == ["user", "assistant", "tool", "tool", "assistant"]
     assert [r.call.id for r in result.tool_log] == ["a", "b"]
     assert sim.problems == []
 
@@ -150,11 +151,11 @@ def test_a_checkpoint_is_independent_of_its_chat(face: Any, sim: Any, scores: An
     sim.push(CALLS)
     chat.chat(user="The scores?", on_checkpoint=kept.append)
 
-    backend = ScriptedBackend("Seven each.")
+    backend = ScriptedBackend("Seven each.", wire=sim.wire)
     result = Chat(backend, tools=[scores.get_score]).resume(kept[-1])
 
     assert result.text == "Seven each."
-    assert [m["role"] for m in backend.bodies()[0]["messages"]] == ["user", "assistant", "tool", "tool"]
+    assert roles_sent(backend.requests[0]) == ["user", "assistant", "tool", "tool"]
 
 
 def test_the_key_of_a_call_survives_a_resume(face: Any, sim: Any) -> None:
@@ -203,8 +204,7 @@ def test_a_new_message_closes_a_checkpoint(face: Any, sim: Any, scores: Any) -> 
     assert scores.runs == []
     assert [w.code for w in result.warnings] == ["turn_closed"]
     assert read_history(result.state).turns[0].facts["flags"] == {"b": "unknown", "c": "not_run"}
-    contents = [m["content"] for m in state_messages(result.state) if m["role"] == "tool"]
-    assert contents[0] == "Red has 7 points"
+    assert results(result.state)[0] == "Red has 7 points"
     assert sim.problems == []
 
 
@@ -217,7 +217,9 @@ def test_closing_is_deterministic(face: Any, sim: Any, scores: Any) -> None:
 
     first, second = (state_messages(chat.chat_with_state(kept[1], user="So?").state) for _ in range(2))
 
-    assert first[:4] == second[:4] == state_messages(kept[1])
+    closed = state_messages(kept[1])
+    assert roles(kept[1]) == ["user", "assistant", "tool", "tool"]
+    assert first[: len(closed)] == second[: len(closed)] == closed
 
 
 def test_a_failed_turn_can_fail_again(face: Any, sim: Any, scores: Any) -> None:
@@ -234,7 +236,6 @@ def test_a_failed_turn_can_fail_again(face: Any, sim: Any, scores: Any) -> None:
     result = chat.resume(third.value.state)
 
     assert sorted(scores.runs) == ["Blue", "Red"]
-    roles = [m["role"] for m in state_messages(result.state)]
-    assert roles == ["user", "assistant", "tool", "tool", "assistant"]
+    assert roles(result.state) == ["user", "assistant", "tool", "tool", "assistant"]
     assert result.total_usage.requests == 2
     assert sim.problems == []

@@ -25,11 +25,12 @@ from goaitools_py import (
     inspect_state,
     read_history,
     shrink,
-    state_messages,
 )
 from goaitools_py.sim import Fault, Reply
 from goaitools_py.testing import Calls, ScriptedBackend
 from goaitools_py.values import replace
+
+from ._reading import roles, users
 
 ALWAYS = MessageLimit(1)
 
@@ -41,11 +42,6 @@ def never(request: CompactionRequest) -> bool:
 def turns(chat: Any, count: int, **fields: Any) -> Any:
     """The result of so many turns of a note each."""
     return chat.run_turns(None, [f"Note {number}" for number in range(count)], **fields)
-
-
-def notes(state: bytes) -> list[str]:
-    """The user messages that a state still has."""
-    return [m["content"] for m in state_messages(state) if m["role"] == "user"]
 
 
 # --------------------------------------------------------------------------------- triggers and strategies
@@ -73,7 +69,7 @@ def test_a_trigger_says_when(face: Any, trigger: Any, fires: bool) -> None:
 
     result = chat.chat_with_state(before, user="Note 2", compactor=Compactor(trigger, KeepRecentTurns(1)))
 
-    assert notes(result.state) == (["Note 2"] if fires else ["Note 0", "Note 1", "Note 2"])
+    assert users(result.state) == (["Note 2"] if fires else ["Note 0", "Note 1", "Note 2"])
     assert (result.compaction is not None) == fires
 
 
@@ -96,7 +92,7 @@ def test_a_strategy_says_what_stays(face: Any, strategy: Any, kept: list[str]) -
     result = chat.chat_with_state(before, user="Note 3", compactor=Compactor(ALWAYS, strategy))
 
     report = result.compaction
-    assert notes(result.state) == kept
+    assert users(result.state) == kept
     assert (report.outcome, report.removed_turns) == ("compacted", 4 - len(kept))
     assert (report.messages_before, report.messages_after) == (8, 2 * len(kept))
     assert report.bytes_after < report.bytes_before
@@ -114,7 +110,7 @@ def test_a_tool_exchange_goes_as_a_whole(face: Any, sim: Any, scores: Any) -> No
     second = chat.chat_with_state(first.state, user="Get the score of Blue.")
     third = chat.chat_with_state(second.state, user="Thanks.")
 
-    assert [m["role"] for m in state_messages(second.state)] == ["user", "assistant", "tool", "assistant"]
+    assert roles(second.state) == ["user", "assistant", "tool", "assistant"]
     assert third.status == "complete"
     assert sim.problems == []
 
@@ -130,7 +126,7 @@ def test_the_first_compactor_whose_trigger_fires_runs(face: Any) -> None:
 
     result = chat.chat_with_state(turns(chat, 2).state, user="Note 2", compactor=chosen)
 
-    assert notes(result.state) == ["Note 1", "Note 2"]
+    assert users(result.state) == ["Note 1", "Note 2"]
 
 
 def test_lost_history_shows_in_the_answers(face: Any, sim: Any, run: Any) -> None:
@@ -226,7 +222,7 @@ def test_a_failing_compactor_never_fails_the_turn(face: Any, run: Any, strategy:
     result = run(chat, before, user="Note 1", compactor=Compactor(ALWAYS, strategy))
 
     assert result.text == "Noted."
-    assert notes(result.state) == ["Note 0", "Note 1"]
+    assert users(result.state) == ["Note 0", "Note 1"]
     assert [w.code for w in result.warnings] == ["compaction_failed"]
     assert "secret" not in result.warnings[0].message
     assert result.compaction is None
@@ -248,7 +244,7 @@ def test_a_cut_that_the_provider_would_refuse_is_undone(face: Any, monkeypatch: 
 
     result = chat.chat_with_state(before, user="Note 1", compactor=Compactor(ALWAYS, KeepRecentTurns(1)))
 
-    assert notes(result.state) == ["Note 0", "Note 1"]
+    assert users(result.state) == ["Note 0", "Note 1"]
     assert result.compaction is None
     assert [w.code for w in result.warnings] == ["compaction_failed"]
     assert inspect_state(result.state).cuts == ()
@@ -273,7 +269,7 @@ def test_a_compactor_runs_when_the_provider_refuses_the_history(face: Any, sim: 
 
     result = run(chat, before, user="Note 4", compactor=Compactor(never, KeepRecentTurns(3)))
 
-    assert notes(result.state) == ["Note 1", "Note 2", "Note 3", "Note 4"]
+    assert users(result.state) == ["Note 1", "Note 2", "Note 3", "Note 4"]
     assert result.warnings == ()
     assert result.compaction.by == "KeepRecentTurns"
     assert len(sim.requests) == 6
@@ -305,7 +301,7 @@ def test_compact_state_cuts_now(face: Any) -> None:
     report = chat.compact_state(before, Compactor(never, KeepRecentTurns(1)))
 
     assert (report.outcome, report.removed_turns, report.by) == ("compacted", 2, "KeepRecentTurns")
-    assert notes(report.state) == ["Note 2"]
+    assert users(report.state) == ["Note 2"]
     assert before == copy
     assert len(backend.requests) == 3
     assert inspect_state(report.state).total_usage == inspect_state(before).total_usage

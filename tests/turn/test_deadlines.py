@@ -12,10 +12,11 @@ from goaitools_py import (
     ProviderUnavailableError,
     RateLimitError,
     inspect_state,
-    state_messages,
     tool,
 )
 from goaitools_py.sim import Fault, Reply
+
+from ._reading import LEAD, roles, users
 
 
 def test_a_deadline_that_passes_in_a_tool_sends_nothing_more(
@@ -95,20 +96,20 @@ def test_retries_end_with_the_deadline(face: Any, sim: Any, run: Any, clock: Any
     assert sum(clock.naps) <= 30
     assert len(sim.requests) == 4
     assert caught.value.retryable
-    assert [m["content"] for m in state_messages(caught.value.state)] == ["Hello."]
+    assert (roles(caught.value.state), users(caught.value.state)) == (["user"], ["Hello."])
 
 
 def test_endless_pings_are_no_reply(face: Any, sim: Any) -> None:
     """A stream that only keeps itself alive ends at the deadline, not later."""
     chat = face.on(sim, timeout=0.2)
-    sim.push(Fault.pings(after=2, reply=Reply.text("Once upon a time.")))
+    sim.push(Fault.pings(after=LEAD[sim.wire] + 1, reply=Reply.text("Once upon a time.")))
 
     with pytest.raises(DeadlineExceededError) as caught:
         chat.start(None, user="Tell me a story.").result()
 
     assert caught.value.retryable
     assert caught.value.partial_text == "Once"
-    assert [m["content"] for m in state_messages(caught.value.state)] == ["Tell me a story."]
+    assert (roles(caught.value.state), users(caught.value.state)) == (["user"], ["Tell me a story."])
     assert inspect_state(caught.value.state).status == "failed"
 
 

@@ -27,10 +27,11 @@ from goaitools_py import (
     state_messages,
     tool,
 )
-from goaitools_py.backends import AsyncOpenAIChatBackend, OpenAIChatBackend
 from goaitools_py.backends.base import BackendError, ResponseHead
-from goaitools_py.sim import Fault, Reply, SimServer
+from goaitools_py.sim import Fault, Reply
 from goaitools_py.testing import Calls, ScriptedBackend, check_history
+
+from ._reading import LEAD
 
 STORY = "Once upon a time there was a fox."
 
@@ -43,16 +44,15 @@ def gate() -> Iterator[threading.Event]:
     made.set()
 
 
-def hold_in_mid_reply(gate: threading.Event) -> Fault:
-    return Fault.hold(gate, after=4, reply=Reply.text(STORY))
+def hold_in_mid_reply(sim: Any, gate: threading.Event) -> Fault:
+    return Fault.hold(gate, after=LEAD[sim.wire] + 3, reply=Reply.text(STORY))
 
 
-def on_a_loop(sim: SimServer, body: Callable[[AsyncChat], Awaitable[Any]], **fields: Any) -> Any:
+def on_a_loop(sim: Any, body: Callable[[AsyncChat], Awaitable[Any]], **fields: Any) -> Any:
     """Run a coroutine with an `AsyncChat` on the simulator."""
 
     async def go() -> Any:
-        backend = AsyncOpenAIChatBackend("m", base_url=sim.base_url, api_key="sim", max_retries=0)
-        async with AsyncChat(backend, **fields) as chat:
+        async with AsyncChat(sim.backend(is_async=True), **fields) as chat:
             return await asyncio.wait_for(body(chat), 20)
 
     return asyncio.run(go())
@@ -85,9 +85,9 @@ class Reader:
 # ------------------------------------------------------------------------- given up by another task
 
 
-def test_a_turn_given_up_by_another_task_ends_its_iteration(sim: SimServer, gate: threading.Event) -> None:
+def test_a_turn_given_up_by_another_task_ends_its_iteration(sim: Any, gate: threading.Event) -> None:
     """The reader sees the end, not an exception; what had come is kept, and the turn can be resumed."""
-    sim.push(hold_in_mid_reply(gate))
+    sim.push(hold_in_mid_reply(sim, gate))
 
     async def body(chat: AsyncChat) -> Any:
         turn = chat.start(None, user="Tell me a story.")
@@ -105,7 +105,7 @@ def test_a_turn_given_up_by_another_task_ends_its_iteration(sim: SimServer, gate
     assert sim.problems == []
 
 
-def test_a_turn_given_up_before_its_reply_ends_at_once(sim: SimServer, gate: threading.Event) -> None:
+def test_a_turn_given_up_before_its_reply_ends_at_once(sim: Any, gate: threading.Event) -> None:
     """No headers are there yet; the request is dropped, and the message waits in the state."""
     sim.push(Fault.hold(gate))
 
@@ -343,13 +343,13 @@ class ThreadReader:
         return not self._thread.is_alive()
 
 
-def sync_chat(sim: SimServer, **fields: Any) -> Chat:
-    return Chat(OpenAIChatBackend("m", base_url=sim.base_url, api_key="sim", max_retries=0), **fields)
+def sync_chat(sim: Any, **fields: Any) -> Chat:
+    return Chat(sim.backend(is_async=False), **fields)
 
 
-def test_a_turn_given_up_by_another_thread_ends_its_iteration(sim: SimServer, gate: threading.Event) -> None:
+def test_a_turn_given_up_by_another_thread_ends_its_iteration(sim: Any, gate: threading.Event) -> None:
     """A read that waits is woken, the reader sees the end, and the partial text is kept."""
-    sim.push(hold_in_mid_reply(gate))
+    sim.push(hold_in_mid_reply(sim, gate))
     with sync_chat(sim) as chat:
         turn = chat.start(None, user="Tell me a story.")
         reader = ThreadReader(turn, TextDelta)

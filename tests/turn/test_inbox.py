@@ -19,6 +19,8 @@ from goaitools_py import (
 from goaitools_py.sim import Fault, Reply
 from goaitools_py.testing import ScriptedBackend
 
+from ._reading import RESPONSES, roles, roles_sent
+
 
 @pytest.fixture
 def backend() -> ScriptedBackend:
@@ -97,13 +99,7 @@ def test_every_kind_of_message_can_wait(face: Any, sim: Any) -> None:
 
     result = chat.chat_with_state(state, user="Who am I?")
 
-    assert [m["role"] for m in state_messages(result.state)] == [
-        "user",
-        "assistant",
-        "system",
-        "user",
-        "assistant",
-    ]
+    assert roles(result.state) == ["user", "assistant", "system", "user", "assistant"]
     assert "Your name is Ada." in result.text
     assert sim.problems == []
 
@@ -126,8 +122,7 @@ def test_a_message_appended_to_an_open_turn_waits_for_its_results(
 
     chat.resume(state)
 
-    roles = [m["role"] for m in sim.requests[-1].parsed["messages"]]
-    assert roles == ["user", "assistant", "tool", "user"]
+    assert roles_sent(sim.requests[-1]) == ["user", "assistant", "tool", "user"]
     assert "Rain begins." in texts_sent(sim)[-1]
     assert scores.runs == ["Red"]
     assert sim.problems == []
@@ -213,11 +208,13 @@ def test_context_is_the_first_part_of_the_message(face: Any, sim: Any, run: Any)
 
     result = run(chat, user="What time is it?", context="12:04, the station")
 
-    (message, _) = state_messages(result.state)
+    message = state_messages(result.state)[0]
+    kind = "input_text" if sim.wire == RESPONSES else "text"
     assert message["content"] == [
-        {"type": "text", "text": "<app-context>\n12:04, the station\n</app-context>"},
-        {"type": "text", "text": "What time is it?"},
+        {"type": kind, "text": "<app-context>\n12:04, the station\n</app-context>"},
+        {"type": kind, "text": "What time is it?"},
     ]
+    assert roles(result.state) == ["user", "assistant"]
     assert "I was told: 12:04, the station" in result.text
     assert sim.problems == []
 

@@ -13,16 +13,13 @@ from goaitools_py import (
     ProviderUnavailableError,
     Usage,
     inspect_state,
-    state_messages,
+    rawjson,
 )
 from goaitools_py.sim import Fault, Reply
 
+from ._reading import results, roles, tool_choice
+
 RED = ("get_score", '{"team":"Red"}')
-
-
-def tools_of(sim: Any) -> list[bytes]:
-    """The tool lists of all requests, as bytes of the body."""
-    return [request.body.split(b',"messages":')[0] for request in sim.requests]
 
 
 def test_the_last_call_forbids_tools_with_the_same_tools(face: Any, sim: Any, run: Any, scores: Any) -> None:
@@ -34,8 +31,8 @@ def test_the_last_call_forbids_tools_with_the_same_tools(face: Any, sim: Any, ru
 
     assert (result.text, result.status, result.iterations) == ("So far: 7.", "limited", 3)
     assert [w.code for w in result.warnings] == ["limit_reached"]
-    assert [request.parsed.get("tool_choice") for request in sim.requests] == [None, None, "none"]
-    assert len(set(tools_of(sim))) == 1
+    assert [tool_choice(request) for request in sim.requests] == [None, None, "none"]
+    assert len({rawjson.members(request.body)["tools"] for request in sim.requests}) == 1
     assert scores.runs == ["Red", "Red"]
     assert sim.problems == []
 
@@ -51,7 +48,8 @@ def test_calls_that_come_anyway_are_not_run(face: Any, sim: Any, run: Any, score
     assert (result.status, result.text) == ("limited", "One more.")
     assert scores.runs == ["Red"]
     assert [r.flag for r in result.tool_log] == ["ok", "not_run"]
-    assert state_messages(result.state)[-1]["content"] == "This tool was not run."
+    assert roles(result.state)[-1] == "tool"
+    assert results(result.state)[-1] == "This tool was not run."
     assert after.status == "complete"
     assert sim.problems == []
 
@@ -85,7 +83,7 @@ def test_calls_beyond_the_limit_are_not_run(face: Any, sim: Any, run: Any, score
     assert len(scores.runs) == 3
     assert [r.flag for r in result.tool_log] == ["ok", "ok", "ok", "not_run"]
     assert (result.text, result.status) == ("Enough.", "limited")
-    assert sim.requests[-1].parsed["tool_choice"] == "none"
+    assert tool_choice(sim.requests[-1]) == "none"
     assert sim.problems == []
 
 

@@ -13,7 +13,6 @@ from goaitools_py import (
     ProviderTool,
     event,
     inspect_state,
-    rawjson,
     read_history,
     state_messages,
     system,
@@ -22,6 +21,8 @@ from goaitools_py import (
 )
 from goaitools_py.sim import Reply
 from goaitools_py.testing import ScriptedBackend
+
+from ._reading import head, preamble, roles, roles_sent, unmarked_history
 
 
 @pytest.fixture
@@ -58,10 +59,9 @@ def test_the_preamble_is_sent_first_and_never_stored(face: Any, sim: Any, run: A
     second = run(chat, first.state, messages=[system("Be brief.")], user="Who am I?")
 
     for request in sim.requests:
-        lead = [m["content"] for m in request.parsed["messages"] if m["role"] == "system"]
-        assert lead == ["You are a guide.", "Be brief."]
-        assert [m["role"] for m in request.parsed["messages"]][:2] == ["system", "system"]
-    assert [m["role"] for m in state_messages(second.state)] == ["user", "assistant"] * 2
+        assert preamble(request) == ["You are a guide.", "Be brief."]
+        assert "system" not in roles_sent(request)
+    assert roles(second.state) == ["user", "assistant"] * 2
     assert inspect_state(second.state).has_preamble
     assert codes(second) == []
     assert sim.problems == []
@@ -144,8 +144,9 @@ def test_a_changed_model_is_a_warning(face: Any, backend: ScriptedBackend) -> No
     assert inspect_state(result.state).model == "another"
 
 
-def test_a_changed_server_is_a_warning(face: Any, sim: Any, backend: ScriptedBackend) -> None:
+def test_a_changed_server_is_a_warning(face: Any, sim: Any) -> None:
     """A conversation that goes on at another endpoint of the same wire says so."""
+    backend = ScriptedBackend("Noted.", wire=sim.wire)
     before = face.chat(backend, settings=ModelSettings(model="sim-model")).chat(user="Hello.").state
 
     result = face.on(sim).chat_with_state(before, user="Hello.")
@@ -271,7 +272,7 @@ def test_the_conversation_id_stays_with_the_state(face: Any, backend: ScriptedBa
 
 def test_a_turn_without_a_model_says_what_to_do(face: Any, sim: Any) -> None:
     """No default model is built in; the text names the places for one."""
-    backend = face.backend(None, base_url=sim.base_url, api_key="sim")
+    backend = sim.backend(None, is_async=face.is_async)
 
     with pytest.raises(ValueError, match="ModelSettings"):
         face.chat(backend).chat(user="Hello.")
@@ -300,11 +301,10 @@ def test_the_prefix_only_grows(face: Any, sim: Any, run: Any, scores: Any) -> No
     state = run(chat, state, user="Once more.").state
     run(chat, state, user="Thanks.")
 
-    messages = [rawjson.members(request.body)["messages"].rstrip(b"]") for request in sim.requests]
+    messages = [unmarked_history(request).rstrip(b"]") for request in sim.requests]
     assert len(messages) == 7
     for earlier, later in pairwise(messages):
         assert later.startswith(earlier)
         assert len(later) > len(earlier)
-    heads = {request.body.split(b',"messages":')[0] for request in sim.requests}
-    assert len(heads) == 1
+    assert len({head(request) for request in sim.requests}) == 1
     assert sim.problems == []

@@ -6,6 +6,7 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
+import anthropic
 import openai
 import pytest
 
@@ -19,34 +20,42 @@ from goaitools_py import (
     Usage,
     inspect_state,
     read_history,
-    state_messages,
 )
 from goaitools_py.sim import Fault, Reply
+
+from ._reading import ALL, ANTHROPIC, CHAT, OPENAI, RESPONSES, on, roles, users
 
 ASKED = "What is my name?"
 
 REFUSED_BEFORE_AN_ANSWER = [
-    pytest.param(Fault.rate_limit(), RateLimitError, 429, True, id="429"),
-    pytest.param(Fault.quota(), RateLimitError, 429, False, id="quota"),
-    pytest.param(Fault.server_error(500), ProviderUnavailableError, 500, True, id="500"),
-    pytest.param(Fault.server_error(503), ProviderUnavailableError, 503, True, id="503"),
-    pytest.param(Fault.error(529, "overloaded"), ProviderUnavailableError, 529, True, id="529"),
-    pytest.param(Fault.error(408, "timeout"), ProviderUnavailableError, 408, True, id="408"),
-    pytest.param(Fault.error(409, "conflict"), ProviderUnavailableError, 409, True, id="409"),
-    pytest.param(Fault.html(502), ProviderUnavailableError, 502, True, id="502 with a page"),
-    pytest.param(Fault.reset(), ProviderUnavailableError, None, True, id="reset"),
-    pytest.param(Fault.hang_up(), ProviderUnavailableError, None, True, id="hang-up"),
-    pytest.param(Fault.unauthorized(), AuthenticationError, 401, False, id="401"),
-    pytest.param(Fault.error(403, "forbidden"), AuthenticationError, 403, False, id="403"),
-    pytest.param(Fault.not_found(), ProviderRejectedError, 404, False, id="404"),
+    *on(ALL, Fault.rate_limit(), RateLimitError, 429, True, id="429"),
+    *on(OPENAI, Fault.quota(), RateLimitError, 429, False, id="quota"),
+    *on([ANTHROPIC], Fault.quota(), AuthenticationError, 402, False, id="no credit"),
+    *on(ALL, Fault.server_error(500), ProviderUnavailableError, 500, True, id="500"),
+    *on(ALL, Fault.server_error(503), ProviderUnavailableError, 503, True, id="503"),
+    *on(ALL, Fault.overloaded(), ProviderUnavailableError, 529, True, id="529"),
+    *on(ALL, Fault.error(408, "timeout"), ProviderUnavailableError, 408, True, id="408"),
+    *on(ALL, Fault.error(409, "conflict"), ProviderUnavailableError, 409, True, id="409"),
+    *on(ALL, Fault.html(502), ProviderUnavailableError, 502, True, id="502 with a page"),
+    *on(ALL, Fault.reset(), ProviderUnavailableError, None, True, id="reset"),
+    *on(ALL, Fault.hang_up(), ProviderUnavailableError, None, True, id="hang-up"),
+    *on(ALL, Fault.unauthorized(), AuthenticationError, 401, False, id="401"),
+    *on(ALL, Fault.error(403, "forbidden"), AuthenticationError, 403, False, id="403"),
+    *on(ALL, Fault.not_found(), ProviderRejectedError, 404, False, id="404"),
 ]
 
 NO_REPLY = [
-    pytest.param(Fault.html(), id="page"),
-    pytest.param(Fault.null(), id="null"),
-    pytest.param(Fault.broken_json(), id="broken JSON"),
-    pytest.param(Reply.raw(b""), id="nothing"),
-    pytest.param(Reply.raw(b'{"error":{"message":"?"}}'), id="error without a name"),
+    *on(ALL, Fault.html(), id="page"),
+    *on(ALL, Fault.null(), id="null"),
+    *on(ALL, Fault.broken_json(), id="broken JSON"),
+    *on(ALL, Reply.raw(b""), id="nothing"),
+    *on(ALL, Reply.raw(b"[]"), id="a list"),
+    *on(ALL, Reply.raw(b'{"error":{"message":"?"}}'), id="error without a name"),
+    *on([ANTHROPIC], Reply.raw(b'{"type":"error","error":{"message":"?"}}'), id="nameless error"),
+    *on([ANTHROPIC], Reply.raw(b'{"type":"message","content":null}'), id="null for content"),
+    *on([RESPONSES], Reply.raw(b'{"object":"response","status":"completed"}'), id="no output"),
+    *on([RESPONSES], Reply.raw(b'{"status":"cancelled","output":[]}'), id="cancelled"),
+    *on([CHAT], Reply.raw(b'{"choices":[{"index":0}]}'), id="choice without a message"),
 ]
 
 
@@ -60,14 +69,14 @@ def goes_on(chat: Any, sim: Any, err: TurnError, sent: Callable[..., list[str]])
     resumed = chat.resume(err.state)
     assert sent(sim).count(ASKED) == 1
     assert "Your name is Ada." in resumed.text
-    assert [m["content"] for m in state_messages(resumed.state) if m["role"] == "user"].count(ASKED) == 1
+    assert users(resumed.state).count(ASKED) == 1
     asked_anew = chat.chat_with_state(err.state, user="And who am I?")
     assert sent(sim).count(ASKED) == 1
     assert "Your name is Ada." in asked_anew.text
     assert sim.problems == []
 
 
-@pytest.mark.parametrize(("fault", "error", "status", "retryable"), REFUSED_BEFORE_AN_ANSWER)
+@pytest.mark.parametrize(("wire", "fault", "error", "status", "retryable"), REFUSED_BEFORE_AN_ANSWER)
 def test_a_failed_call_keeps_the_message(
     face: Any, sim: Any, run: Any, texts_sent: Any, fault: Any, error: Any, status: Any, retryable: bool
 ) -> None:
@@ -84,13 +93,13 @@ def test_a_failed_call_keeps_the_message(
     assert (err.status_code, err.retryable, err.retry_after) == (status, retryable, None)
     assert (err.text, err.partial_text, err.tool_log, err.usage) == ("", "", (), Usage())
     assert err.pending_input == ()
-    assert [m["content"] for m in state_messages(err.state) if m["role"] == "user"].count(ASKED) == 1
+    assert users(err.state).count(ASKED) == 1
     assert inspect_state(err.state).status == "failed"
     assert len(sim.requests) == 2
     goes_on(chat, sim, err, texts_sent)
 
 
-@pytest.mark.parametrize("fault", NO_REPLY)
+@pytest.mark.parametrize(("wire", "fault"), NO_REPLY)
 def test_a_200_without_a_reply_is_a_protocol_error(
     face: Any, sim: Any, run: Any, texts_sent: Any, fault: Any
 ) -> None:
@@ -110,7 +119,13 @@ def test_a_200_without_a_reply_is_a_protocol_error(
     goes_on(chat, sim, err, texts_sent)
 
 
-@pytest.mark.parametrize("fault", [Fault.no_choices(), Fault.no_choices(null=True)], ids=["empty", "null"])
+@pytest.mark.parametrize(
+    ("wire", "fault"),
+    [
+        *on([CHAT, ANTHROPIC], Fault.no_choices(), id="empty"),
+        *on(ALL, Fault.no_choices(null=True), id="null"),
+    ],
+)
 def test_a_completion_without_choices_is_a_protocol_error(
     face: Any, sim: Any, texts_sent: Any, fault: Any
 ) -> None:
@@ -124,6 +139,43 @@ def test_a_completion_without_choices_is_a_protocol_error(
 
     assert caught.value.retryable
     goes_on(chat, sim, caught.value, texts_sent)
+
+
+@pytest.mark.parametrize("wire", [ANTHROPIC])
+def test_a_stream_of_nothing_is_a_protocol_error(face: Any, sim: Any, texts_sent: Any) -> None:
+    """A message that begins and stops, without a block and without a reason, is no answer."""
+    chat = face.on(sim)
+    before = known_ada(chat)
+    sim.push(Fault.no_choices())
+
+    with pytest.raises(ProviderProtocolError) as caught:
+        chat.start(before, user=ASKED).result()
+
+    assert caught.value.retryable
+    goes_on(chat, sim, caught.value, texts_sent)
+
+
+EMPTY = {
+    RESPONSES: b'{"object":"response","id":"r","status":"completed","output":[],"model":"m"}',
+    ANTHROPIC: b'{"type":"message","role":"assistant","id":"m","content":[],"stop_reason":"end_turn"}',
+}
+
+
+@pytest.mark.parametrize("wire", EMPTY)
+def test_an_answer_that_ended_without_a_word_is_a_result(face: Any, sim: Any, texts_sent: Any) -> None:
+    """Providers send such: it is paid for, says that it is complete, and the conversation goes on."""
+    chat = face.on(sim)
+    before = known_ada(chat)
+    sim.push(Reply.raw(EMPTY[sim.wire]))
+
+    result = chat.chat_with_state(before, user="Hm.")
+    after = chat.chat_with_state(result.state, user=ASKED)
+
+    assert (result.text, result.status) == ("", "complete")
+    assert roles(result.state) == ["user", "assistant", "user"]
+    assert texts_sent(sim).count("Hm.") == 1
+    assert "Your name is Ada." in after.text
+    assert sim.problems == []
 
 
 def test_an_error_inside_a_200_is_named(face: Any, sim: Any, run: Any, texts_sent: Any) -> None:
@@ -140,12 +192,12 @@ def test_an_error_inside_a_200_is_named(face: Any, sim: Any, run: Any, texts_sen
     goes_on(chat, sim, caught.value, texts_sent)
 
 
-def test_no_server_at_all_is_unavailable(face: Any) -> None:
+def test_no_server_at_all_is_unavailable(face: Any, wire: str) -> None:
     """A refused connection is a retryable error with the message in its state."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
-        chat = face.chat(face.backend(base_url=url, api_key="none", max_retries=0))
+        chat = face.chat(face.backend(wire=wire, base_url=url, api_key="none", max_retries=0))
 
         with pytest.raises(ProviderUnavailableError) as caught:
             chat.chat(user=ASKED)
@@ -163,7 +215,8 @@ def test_the_cause_is_the_sdks_exception(face: Any, sim: Any) -> None:
     with pytest.raises(AuthenticationError) as caught:
         chat.chat(user=ASKED)
 
-    assert isinstance(caught.value.__cause__, openai.AuthenticationError)
+    sdk = anthropic if sim.wire == ANTHROPIC else openai
+    assert isinstance(caught.value.__cause__, sdk.AuthenticationError)
     assert caught.value.request_id == "req_sim_000001"
 
 
@@ -200,13 +253,7 @@ def test_the_next_turn_after_a_failure_closes_it(face: Any, sim: Any, run: Any, 
     result = run(chat, caught.value.state, user="Never mind.")
 
     assert [w.code for w in result.warnings] == ["turn_closed"]
-    assert [m["role"] for m in state_messages(result.state)] == [
-        "user",
-        "assistant",
-        "tool",
-        "user",
-        "assistant",
-    ]
+    assert roles(result.state) == ["user", "assistant", "tool", "user", "assistant"]
     assert sim.problems == []
 
 
@@ -227,7 +274,7 @@ def test_transient_failures_are_retried(face: Any, sim: Any, run: Any, clock: An
         True,
         True,
     ]
-    assert [m["content"] for m in state_messages(result.state)][:1] == ["Hello."]
+    assert (roles(result.state), users(result.state)) == (["user", "assistant"], ["Hello."])
     assert result.usage.requests == 1
     assert sim.problems == []
 

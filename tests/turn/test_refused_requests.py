@@ -20,11 +20,20 @@ from goaitools_py import (
 )
 from goaitools_py.sim import Fault, Reply
 
+from ._reading import ALL, ANTHROPIC, RESPONSES, on, roles
+
+INVALID = b'"error":{"message":"no","type":"invalid_request_error"}'
+
 REFUSALS = [
-    pytest.param(Fault.bad_request(), 400, id="400"),
-    pytest.param(Fault.error(422, "unprocessable"), 422, id="422"),
-    pytest.param(
-        Reply.raw(b'{"error":{"message":"no","type":"invalid_request_error"}}'), None, id="400 inside a 200"
+    *on(ALL, Fault.bad_request(), 400, id="400"),
+    *on(ALL, Fault.error(422, "unprocessable"), 422, id="422"),
+    *on(ALL, Reply.raw(b"{%s}" % INVALID), None, id="400 inside a 200"),
+    *on([ANTHROPIC], Reply.raw(b'{"type":"error",%s}' % INVALID), None, id="an error object inside a 200"),
+    *on(
+        [RESPONSES],
+        Reply.raw(b'{"object":"response","status":"failed","error":{"code":"invalid_prompt"},"output":[]}'),
+        None,
+        id="a failed response",
     ),
 ]
 
@@ -37,7 +46,7 @@ def known_ada(chat: Any) -> bytes:
 # ------------------------------------------------------------------------------------- the first call
 
 
-@pytest.mark.parametrize(("refusal", "status"), REFUSALS)
+@pytest.mark.parametrize(("wire", "refusal", "status"), REFUSALS)
 def test_a_refused_message_comes_back(face: Any, sim: Any, run: Any, refusal: Any, status: Any) -> None:
     """The state is the very input, the message is in `pending_input`, and the next turn succeeds."""
     chat = face.on(sim)
@@ -129,7 +138,7 @@ def test_a_refused_turn_on_an_open_state_still_closes_it(face: Any, sim: Any, sc
     with pytest.raises(ProviderRejectedError) as caught:
         chat.chat_with_state(unavailable.value.state, user="poison")
 
-    assert [m["role"] for m in state_messages(caught.value.state)] == ["user", "assistant", "tool"]
+    assert roles(caught.value.state) == ["user", "assistant", "tool"]
     assert [m.text for m in caught.value.pending_input] == ["poison"]
     assert chat.chat_with_state(caught.value.state, user="Hello.").status == "complete"
     assert sim.problems == []
@@ -138,7 +147,7 @@ def test_a_refused_turn_on_an_open_state_still_closes_it(face: Any, sim: Any, sc
 # ------------------------------------------------------------------------------------------ later calls
 
 
-@pytest.mark.parametrize(("refusal", "status"), REFUSALS)
+@pytest.mark.parametrize(("wire", "refusal", "status"), REFUSALS)
 def test_a_refused_result_becomes_an_error_result(
     face: Any, sim: Any, run: Any, scores: Any, texts_sent: Any, refusal: Any, status: Any
 ) -> None:
@@ -197,20 +206,21 @@ def test_a_resumed_turns_refused_results_are_in_the_log(face: Any, sim: Any, sco
 # ------------------------------------------------------------------------------------------- too long
 
 
-def long_state(chat: Any) -> bytes:
-    """A state of four turns."""
+def long_state(chat: Any, sim: Any) -> bytes:
+    """A state of four turns of one size."""
+    sim.push(*[Reply.text("Noted.")] * 4)
     return chat.run_turns(None, [f"Note {number}: {'x' * 200}" for number in range(4)]).state
 
 
 @pytest.mark.parametrize(
-    "refusal", [Fault.context_length(), Fault.error(413, "too large")], ids=["context length", "413"]
+    "refusal", [Fault.context_length(), Fault.too_large()], ids=["context length", "413"]
 )
 def test_a_history_that_is_too_long_is_cut_once(
     face: Any, sim: Any, run: Any, texts_sent: Any, refusal: Any
 ) -> None:
     """Without a compactor the older half goes, a warning and a report say so, and the turn succeeds."""
     chat = face.on(sim)
-    before = long_state(chat)
+    before = long_state(chat, sim)
     sim.push(refusal)
 
     result = run(chat, before, user="Which note was last?")
@@ -228,7 +238,7 @@ def test_a_history_that_is_too_long_is_cut_once(
 def test_a_history_that_is_still_too_long_is_sent_twice_at_most(face: Any, sim: Any, run: Any) -> None:
     """After one cut the refusal is the caller's, with the message handed back and a state that works."""
     chat = face.on(sim, max_retries=2)
-    before = long_state(chat)
+    before = long_state(chat, sim)
     sim.push(Fault.context_length(), Fault.context_length())
 
     with pytest.raises(ContextTooLongError) as caught:
@@ -245,7 +255,7 @@ def test_a_history_that_is_still_too_long_is_sent_twice_at_most(face: Any, sim: 
 def test_nothing_is_cut_against_the_callers_word(face: Any, sim: Any, run: Any) -> None:
     """`NO_COMPACTION` forbids even the emergency cut: the history is as it was."""
     chat = face.on(sim, compactor=NO_COMPACTION)
-    before = long_state(chat)
+    before = long_state(chat, sim)
     sim.push(Fault.context_length())
 
     with pytest.raises(ContextTooLongError) as caught:
@@ -271,7 +281,7 @@ def test_a_message_too_long_for_an_empty_history_comes_back(face: Any, sim: Any)
 def test_results_that_do_not_fit_end_the_turn_without_wedging(face: Any, sim: Any, scores: Any) -> None:
     """Too long after a tool, and still so after the cut: the result leaves the state, the log keeps it."""
     chat = face.on(sim, tools=[scores.get_score])
-    before = long_state(chat)
+    before = long_state(chat, sim)
     sim.push(Reply.calls(("get_score", '{"team":"Red"}')), Fault.context_length(), Fault.context_length())
 
     with pytest.raises(ContextTooLongError) as caught:

@@ -14,9 +14,28 @@ from goaitools_py import (
     ToolStarted,
     event,
     inspect_state,
+    rawjson,
     state_messages,
 )
 from goaitools_py.sim import Fault, Reply
+
+from ._reading import (
+    ALL,
+    ANTHROPIC,
+    CHAT,
+    OPENAI,
+    RESPONSES,
+    call_ids,
+    has_calls,
+    history_sent,
+    messages,
+    on,
+    result_ids,
+    results,
+    roles,
+    roles_sent,
+    users,
+)
 
 RED = ("get_score", '{"team":"Red"}')
 BLUE = ("get_score", '{"team":"Blue"}')
@@ -24,17 +43,29 @@ BLUE = ("get_score", '{"team":"Blue"}')
 
 # ------------------------------------------------------------------------------------ text that ended
 
+CUT = Reply.text("Once upon a", finish="length")
+FILTERED = Reply.text("I must", finish="content_filter")
+REFUSED = Reply.refusal("I will not.")
+STOPPED = Reply.text("Fine.", finish="stop_sequence")
+WINDOW = "model_context_window_exceeded"
+
 
 @pytest.mark.parametrize(
-    ("reply", "status", "text", "word"),
+    ("wire", "reply", "status", "text", "word"),
     [
-        (Reply.text("Once upon a", finish="length"), "truncated", "Once upon a", "length"),
-        (Reply.text("I must", finish="content_filter"), "refused", "I must", "content_filter"),
-        (Reply.refusal("I will not."), "refused", "I will not.", "stop"),
-        (Reply.text("Fine.", finish=""), "complete", "Fine.", ""),
-        (Reply.text("Fine.", finish="eos"), "complete", "Fine.", "eos"),
+        *on([CHAT], CUT, "truncated", "Once upon a", "length", id="length"),
+        *on([RESPONSES], CUT, "truncated", "Once upon a", "max_output_tokens", id="length"),
+        *on([ANTHROPIC], CUT, "truncated", "Once upon a", "max_tokens", id="length"),
+        *on([ANTHROPIC], Reply.text("Once", finish=WINDOW), "truncated", "Once", WINDOW, id="window"),
+        *on(OPENAI, FILTERED, "refused", "I must", "content_filter", id="content filter"),
+        *on([ANTHROPIC], FILTERED, "refused", "I must", "refusal", id="content filter"),
+        *on([CHAT], REFUSED, "refused", "I will not.", "stop", id="refusal"),
+        *on([RESPONSES], REFUSED, "refused", "I will not.", "completed", id="refusal"),
+        *on([ANTHROPIC], REFUSED, "refused", "I will not.", "refusal", id="refusal"),
+        *on([CHAT, ANTHROPIC], Reply.text("Fine.", finish=""), "complete", "Fine.", "", id="no stop word"),
+        *on(ALL, Reply.text("Fine.", finish="eos"), "complete", "Fine.", "eos", id="unknown stop word"),
+        *on([ANTHROPIC], STOPPED, "complete", "Fine.", "stop_sequence", id="stop sequence"),
     ],
-    ids=["length", "content filter", "refusal", "no stop word", "unknown stop word"],
 )
 def test_text_that_ended_is_a_result(
     face: Any, sim: Any, run: Any, reply: Any, status: str, text: str, word: str
@@ -47,28 +78,58 @@ def test_text_that_ended_is_a_result(
     after = run(chat, result.state, user="Go on.")
 
     assert (result.status, result.text, result.finish_reason) == (status, text, word)
-    assert len(state_messages(result.state)) == 2
+    assert roles(result.state) == ["user", "assistant"]
+    assert messages(result.state)[-1].text == text
     assert after.status == "complete"
     assert sim.problems == []
 
 
+@pytest.mark.parametrize("wire", [RESPONSES])
+def test_a_response_without_a_status_has_ended(face: Any, sim: Any, run: Any) -> None:
+    """A unary one has no word for it; of a streamed one the last event says that it is complete."""
+    chat = face.on(sim)
+    sim.push(Reply.text("Fine.", finish=""))
+
+    result = run(chat, user="Tell me a story.")
+
+    assert (result.status, result.text) == ("complete", "Fine.")
+    assert result.finish_reason == ("completed" if run.is_streamed else "")
+
+
 def test_the_models_own_limit_truncates(face: Any, sim: Any, run: Any) -> None:
     """An output limit set by the caller cuts the text, and the status says so."""
-    chat = face.on(sim, settings=ModelSettings(max_output_tokens=4))
+    tokens = 16 if sim.wire == RESPONSES else 4  # the least that the Responses wire takes
+    chat = face.on(sim, settings=ModelSettings(max_output_tokens=tokens))
 
-    result = run(chat, user="My name is Ada.")
+    result = run(chat, user="My name is Ada. Tell me a long story of a fox, an owl and a theatre.")
 
     assert result.status == "truncated"
-    assert 0 < len(result.text) <= 16
+    assert 0 < len(result.text) <= 4 * tokens
 
 
 # ---------------------------------------------------------------------------------- calls that may not run
 
 
-@pytest.mark.parametrize("word", ["length", "content_filter"])
+@pytest.mark.parametrize(
+    ("wire", "word", "status"),
+    [
+        *on(ALL, "length", "truncated", id="length"),
+        *on(ALL, "content_filter", "refused", id="content filter"),
+        *on([ANTHROPIC], WINDOW, "truncated", id="window"),
+        *on([ANTHROPIC], "end_turn", "complete", id="end_turn"),
+        *on([ANTHROPIC], "stop_sequence", "complete", id="stop_sequence"),
+        *on([ANTHROPIC], "", "complete", id="no word"),
+        *on([ANTHROPIC, RESPONSES], "eos", "complete", id="unknown word"),
+    ],
+)
 @pytest.mark.parametrize("text", ["", "Let me see."], ids=["calls only", "with text"])
-def test_cut_calls_are_not_run(face: Any, sim: Any, run: Any, scores: Any, word: str, text: str) -> None:
-    """Calls of a reply that was cut off never run and are not stored, a reply of nothing else neither."""
+def test_cut_calls_are_not_run(
+    face: Any, sim: Any, run: Any, scores: Any, word: str, status: str, text: str
+) -> None:
+    """Calls of a reply that was cut off never run and are not stored, a reply of nothing else neither.
+
+    Anthropic has one word for calls that are whole, "tool_use", and the Responses wire "completed".
+    """
     chat = face.on(sim, tools=[scores.get_score])
     sim.push(Reply.calls(RED, ("get_score", '{"team":"Bl'), text=text, finish=word), Reply.text("Hello."))
 
@@ -77,16 +138,44 @@ def test_cut_calls_are_not_run(face: Any, sim: Any, run: Any, scores: Any, word:
 
     assert scores.runs == []
     assert result.tool_log == ()
-    assert result.status == ("truncated" if word == "length" else "refused")
+    assert result.status == status
     assert [w.code for w in result.warnings] == ["calls_dropped"]
-    stored = state_messages(result.state)
-    assert [m["role"] for m in stored] == (["user", "assistant"] if text else ["user"])
-    assert not any("tool_calls" in m for m in stored)
+    assert roles(result.state) == (["user", "assistant"] if text else ["user"])
+    assert not has_calls(result.state)
     assert after.status == "complete"
     assert sim.problems == []
 
 
-@pytest.mark.parametrize("word", ["stop", "", "eos"])
+@pytest.mark.parametrize("wire", [RESPONSES])
+def test_calls_beside_a_refusal_are_not_run(face: Any, sim: Any, run: Any, scores: Any) -> None:
+    """A reply that refuses and calls at once, though it is complete, runs nothing and stores no call."""
+    refused = {"type": "refusal", "refusal": "I will not."}
+    message = {
+        "type": "message",
+        "id": "msg_1",
+        "role": "assistant",
+        "status": "completed",
+        "content": [refused],
+    }
+    call = {"type": "function_call", "id": "fc_1", "call_id": "c", "name": RED[0], "arguments": RED[1]}
+    response = {"object": "response", "id": "r", "status": "completed", "output": [message, call]}
+    chat = face.on(sim, tools=[scores.get_score])
+    sim.push(Reply.raw(rawjson.dumps(response)))
+
+    result = run(chat, user="The score?")
+    after = run(chat, result.state, user="Hello.")
+
+    assert scores.runs == []
+    assert (result.status, result.text) == ("refused", "I will not.")
+    assert [w.code for w in result.warnings] == ["calls_dropped"]
+    assert not has_calls(result.state)
+    assert after.status == "complete"
+    assert sim.problems == []
+
+
+@pytest.mark.parametrize(
+    ("wire", "word"), [case for word in ("stop", "", "eos") for case in on([CHAT], word, id=f"{word!r}")]
+)
 def test_whole_calls_run_whatever_the_stop_word(
     face: Any, sim: Any, run: Any, scores: Any, word: str
 ) -> None:
@@ -115,14 +204,12 @@ def test_call_ids_are_made_unique(face: Any, sim: Any, run: Any, scores: Any, id
 
     result = run(chat, user="The scores?")
 
-    _, calls, first, second, _ = state_messages(result.state)
-    made = [call["id"] for call in calls["tool_calls"]]
+    assert roles(result.state) == ["user", "assistant", "tool", "tool", "assistant"]
+    made = call_ids(result.state)
     assert len(set(made)) == 2
     assert all(made)
-    assert [(m["tool_call_id"], m["content"]) for m in (first, second)] == [
-        (made[0], "Red has 7 points"),
-        (made[1], "Blue has 7 points"),
-    ]
+    assert result_ids(result.state) == made
+    assert results(result.state) == ["Red has 7 points", "Blue has 7 points"]
     assert sim.problems == []
 
 
@@ -144,8 +231,9 @@ def test_an_id_that_the_conversation_has_used_is_replaced(face: Any, sim: Any, r
 
     result = run(chat, before, user="And of Blue?")
 
-    ids = [m["tool_call_id"] for m in state_messages(result.state) if m["role"] == "tool"]
+    ids = result_ids(result.state)
     assert len(ids) == len(set(ids)) == 2
+    assert call_ids(result.state) == ids
     assert [w.code for w in result.warnings] == ["call_ids_rewritten"]
     assert scores.runs == ["Red", "Blue"]
     assert sim.problems == []
@@ -165,8 +253,7 @@ def test_an_event_of_the_running_turn_waits_for_the_results(
         if isinstance(happened, ToolStarted) and not scores.runs:
             turn.append(event("Rain begins."))
 
-    roles = [m["role"] for m in sim.requests[-1].parsed["messages"]]
-    assert roles == ["user", "assistant", "tool", "tool", "user"]
+    assert roles_sent(sim.requests[-1]) == ["user", "assistant", "tool", "tool", "user"]
     assert "Rain begins." in texts_sent(sim)[-1]
     assert inspect_state(happened.result.state).waiting_messages == 0
     assert sim.problems == []
@@ -183,10 +270,10 @@ def test_a_message_put_in_while_the_model_speaks_waits_for_the_next_request(
         if isinstance(happened, ModelRequested) and happened.iteration == 1:
             turn.append(event("Rain begins."))
 
-    first, second = (request.parsed["messages"] for request in sim.requests)
-    assert [m["role"] for m in first] == ["user"]
+    first, second = (history_sent(request) for request in sim.requests)
+    assert roles_sent(sim.requests[0]) == ["user"]
     assert second[: len(first)] == first
-    assert [m["role"] for m in second] == ["user", "assistant", "tool", "user"]
+    assert roles_sent(sim.requests[1]) == ["user", "assistant", "tool", "user"]
     assert sim.problems == []
 
 
@@ -226,7 +313,6 @@ def test_a_message_put_in_survives_an_answer_that_was_no_model(face: Any, sim: A
     with pytest.raises(ProviderProtocolError) as caught:
         turn.result()
 
-    texts = [m["content"] for m in state_messages(caught.value.state)]
-    assert texts[0] == "Hello."
-    assert "Rain begins." in texts[1]
+    assert users(caught.value.state) == ["Hello.", "Rain begins."]
+    assert [message.is_event for message in messages(caught.value.state)] == [False, True]
     assert inspect_state(caught.value.state).waiting_messages == 2

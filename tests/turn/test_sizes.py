@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import NO_COMPACTION, StateSizeError, inspect_state, state_messages
+from goaitools_py import NO_COMPACTION, StateSizeError, inspect_state
 from goaitools_py import blob as blobs
 from goaitools_py.blob import BlobLimits
 from goaitools_py.sim import Reply
+
+from ._reading import messages, roles
 
 
 @pytest.fixture
@@ -62,7 +64,7 @@ def test_a_paid_reply_makes_room_for_itself(face: Any, sim: Any, run: Any, small
 
     assert result.text == "y" * 12_000
     assert [w.code for w in result.warnings] == ["emergency_cut"]
-    assert state_messages(result.state)[-1]["content"] == "y" * 12_000
+    assert (roles(result.state)[-1], messages(result.state)[-1].text) == ("assistant", "y" * 12_000)
     assert run(chat, result.state, user="Thanks.").status == "complete"
 
 
@@ -79,7 +81,7 @@ def test_a_paid_reply_that_fits_nowhere_is_in_the_error(
 
     assert err.text == "y" * 25_000
     assert err.usage.requests == 1
-    assert [m["role"] for m in state_messages(err.state)] == ["user", "assistant"]
+    assert roles(err.state) == ["user", "assistant"]
     after = run(chat, err.state, user="Thanks.")
     assert after.text == "Welcome."
     assert [w.code for w in after.warnings] == ["emergency_cut"]

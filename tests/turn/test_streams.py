@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -20,24 +21,27 @@ from goaitools_py import (
 from goaitools_py.sim import Fault, Reply
 from goaitools_py.testing import check_history
 
+from ._reading import ANTHROPIC, CHAT, LEAD, RESPONSES, roles, users
+
 STORY = Reply.text("Once upon a time there was a fox.")
 
-BROKEN = [
-    pytest.param(Fault.reset(after=4, reply=STORY), id="reset"),
-    pytest.param(Fault.hang_up(after=4, reply=STORY), id="hang-up"),
-    pytest.param(Fault.cut_stream(4, reply=STORY), id="clean end without the terminal event"),
-    pytest.param(Fault.error_event(after=4, reply=STORY), id="error event"),
-]
+BROKEN: dict[str, Callable[[int], Fault]] = {
+    "reset": lambda after: Fault.reset(after=after, reply=STORY),
+    "hang-up": lambda after: Fault.hang_up(after=after, reply=STORY),
+    "clean end without the terminal event": lambda after: Fault.cut_stream(after, reply=STORY),
+    "error event": lambda after: Fault.error_event(after=after, reply=STORY),
+}
+"""How a stream breaks after so many events."""
 
 
 @pytest.mark.parametrize("fault", BROKEN)
 def test_a_broken_stream_tells_what_came(
-    face: Any, sim: Any, clock: Any, texts_sent: Any, fault: Any
+    face: Any, sim: Any, clock: Any, texts_sent: Any, fault: str
 ) -> None:
     """The partial text is in the error, not in the history; nothing is retried once a delta was shown."""
     chat = face.on(sim, max_retries=2)
     before = chat.chat_with_state(None, user="My name is Ada.").state
-    sim.push(fault)
+    sim.push(BROKEN[fault](LEAD[sim.wire] + 3))
     turn = chat.start(before, user="Tell me a story.")
     deltas: list[str] = []
 
@@ -63,14 +67,14 @@ def test_a_broken_stream_tells_what_came(
 def test_partial_text_stays_flagged(face: Any, sim: Any) -> None:
     """When nobody resumes, the turn closes with its partial text beside the history, not in it."""
     chat = face.on(sim)
-    sim.push(Fault.reset(after=4, reply=STORY))
+    sim.push(Fault.reset(after=LEAD[sim.wire] + 3, reply=STORY))
     with pytest.raises(StreamInterruptedError) as caught:
         chat.start(None, user="Tell me a story.").result()
 
     after = chat.chat_with_state(caught.value.state, user="Never mind.")
 
     assert read_history(after.state).turns[0].facts["interrupted"] == "Once upon a"
-    assert [m["role"] for m in state_messages(after.state)] == ["user", "user", "assistant"]
+    assert roles(after.state) == ["user", "user", "assistant"]
     assert sim.problems == []
 
 
@@ -85,7 +89,7 @@ def test_a_stream_that_broke_before_its_first_word_is_retried(face: Any, sim: An
     assert result.text == "Once upon a time there was a fox."
     assert len(sim.requests) == 2
     assert len(clock.naps) == 1
-    assert len(state_messages(result.state)) == 2
+    assert roles(result.state) == ["user", "assistant"]
     assert sim.problems == []
 
 
@@ -116,15 +120,21 @@ def test_a_short_unary_body_is_unavailable(face: Any, sim: Any, texts_sent: Any)
     assert texts_sent(sim).count("Hello?") == 1
 
 
+WHOLE = {
+    CHAT: b'{"id":"1","object":"chat.completion","created":0,"model":"m","choices":[{"index":0,'
+    b'"message":{"role":"assistant","content":"At once."},"finish_reason":"stop"}]}',
+    RESPONSES: b'{"id":"resp_1","object":"response","status":"completed","model":"m","output":[{"type":'
+    b'"message","id":"msg_1","role":"assistant","status":"completed","content":[{"type":"output_text",'
+    b'"text":"At once.","annotations":[]}]}]}',
+    ANTHROPIC: b'{"id":"msg_1","type":"message","role":"assistant","model":"m","content":[{"type":"text",'
+    b'"text":"At once."}],"stop_reason":"end_turn"}',
+}
+
+
 def test_a_server_that_does_not_stream_is_read_all_the_same(face: Any, sim: Any) -> None:
     """A JSON reply to a request for a stream is one delta and a complete turn."""
     chat = face.on(sim)
-    sim.push(
-        Reply.raw(
-            b'{"id":"1","object":"chat.completion","created":0,"model":"m","choices":[{"index":0,'
-            b'"message":{"role":"assistant","content":"At once."},"finish_reason":"stop"}]}'
-        )
-    )
+    sim.push(Reply.raw(WHOLE[sim.wire]))
 
     events = list(chat.start(None, user="Hello?"))
 
@@ -160,7 +170,7 @@ def test_a_turn_given_up_in_mid_reply_goes_on(face: Any, sim: Any, texts_sent: A
 
     assert "Your name is Ada." in resumed.text
     assert texts_sent(sim).count("What is my name?") == 1
-    assert [m["role"] for m in state_messages(turn.state)] == ["user", "assistant", "user"]
+    assert roles(turn.state) == ["user", "assistant", "user"]
     assert sim.problems == []
 
 
@@ -224,11 +234,8 @@ def test_every_state_on_the_way_holds_the_message_once(face: Any, sim: Any, scor
     turn = chat.start(None, user="Get the score of Red and the score of Blue.")
     seen = 0
     for event in turn:
-        messages = state_messages(turn.state)
-        assert [m["content"] for m in messages if m["role"] == "user"] == [
-            "Get the score of Red and the score of Blue."
-        ]
-        assert check_history("openai", messages) == []
+        assert users(turn.state) == ["Get the score of Red and the score of Blue."]
+        assert check_history(sim.wire, state_messages(turn.state)) == []
         seen += 1
         last = event
 

@@ -90,13 +90,17 @@ from goaitools_py import (
     user,
 )
 from goaitools_py.backends import (
+    AnthropicBackend,
+    AsyncAnthropicBackend,
     AsyncBackend,
     AsyncExchange,
     AsyncOpenAIChatBackend,
+    AsyncOpenAIResponsesBackend,
     Backend,
     Exchange,
     ModelRequest,
     OpenAIChatBackend,
+    OpenAIResponsesBackend,
     ResponseHead,
 )
 from goaitools_py.stores import SQLiteStore, Store, Stored
@@ -158,6 +162,12 @@ def made(backend: Backend, other: AsyncBackend, options: ChatOptions) -> None:
     Chat(OpenAIChatBackend("MODEL", base_url="http://127.0.0.1:1/v1", api_key="KEY"))
     AsyncChat(other, tools=[one])
     AsyncChat(AsyncOpenAIChatBackend("MODEL", context_window=128_000))
+    Chat(OpenAIResponsesBackend("MODEL", api_key=lambda: "KEY", organization="org"))
+    AsyncChat(AsyncOpenAIResponsesBackend("MODEL"))
+    Chat(AnthropicBackend("MODEL", betas=["BETA"], auth_token="TOKEN"))
+    AsyncChat(AsyncAnthropicBackend("MODEL", max_retries=0))
+    Chat(AsyncAnthropicBackend("MODEL"))  # type: ignore[arg-type]
+    AsyncChat(OpenAIResponsesBackend("MODEL"))  # type: ignore[arg-type]
     Chat(ScriptedBackend("Hello."))
     AsyncChat(ScriptedBackend("Hello."))
     Chat(other)  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from . import openai_chat
+from . import anthropic, openai_chat, openai_responses
 from .common import Frame
 
 __all__ = ["WIRES", "check_history"]
@@ -51,6 +51,8 @@ def check_history(
 
 _RULES: Mapping[str, Callable[[Sequence[Mapping[str, Any] | bytes], Frame], Iterator[str]]] = {
     "openai": openai_chat.problems,
+    "openai-responses": openai_responses.problems,
+    "anthropic": anthropic.problems,
 }
 
 WIRES: tuple[str, ...] = tuple(_RULES)

@@ -1,4 +1,4 @@
-"""A backend of your own: anything that posts a finished request and hands out the response.
+"""A backend around a backend: anything that posts a finished request and hands out the response.
 
 This one wraps another and writes down what each request took. Whatever the inner one can do, it can do.
 """

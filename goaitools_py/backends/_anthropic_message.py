@@ -1,0 +1,153 @@
+"""Reads one Anthropic message in neutral words: roles, parts, calls, results, reasoning, events.
+
+Owns: where this wire puts what a message says. Must never know: what of it is stored or sent.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from .. import rawjson
+from ..messages import Document, Image, Message, Part, Text, ToolCall
+from ..render import read_event, read_system, read_text
+
+__all__ = ["read_entry"]
+
+
+def read_entry(entry: bytes) -> tuple[Message, ...]:
+    """Read one stored entry as neutral messages, at least one. Blocks of unknown kinds stand in `raw` only.
+
+    An entry with tool results is one message for each of them, and one of the user for each run of blocks
+    beside them.
+
+    Raises:
+        RawJSONError: The entry is not a JSON object.
+    """
+    view = rawjson.view(entry)
+    if not isinstance(view, dict):
+        raise rawjson.RawJSONError("an entry of the 'anthropic' wire must be a JSON object", 0)
+    role = view.get("role")
+    blocks = _blocks(view.get("content"))
+    if role == "assistant":
+        return (_spoken(blocks, entry),)
+    if role == "system":
+        return (Message(role="system", parts=_parts(blocks, as_user=False), raw=entry),)
+    return tuple(_heard(blocks, entry)) or (Message(role="user", raw=entry),)
+
+
+def _blocks(content: object) -> list[dict[str, Any]]:
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}] if content else []
+    return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+
+
+def _spoken(blocks: Sequence[dict[str, Any]], entry: bytes) -> Message:
+    has_calls = any(block.get("type") == "tool_use" for block in blocks)
+    thoughts = [_str(block, "thinking") for block in blocks if block.get("type") == "thinking"]
+    return Message(
+        role="assistant",
+        parts=_parts(blocks, as_user=False),
+        tool_calls=_calls(blocks, entry) if has_calls else (),
+        reasoning="".join(thoughts),
+        raw=entry,
+    )
+
+
+def _calls(blocks: Iterable[dict[str, Any]], entry: bytes) -> tuple[ToolCall, ...]:
+    """The calls, whose arguments are the very bytes of their input."""
+    raws = [raw for raw in rawjson.items(rawjson.members(entry)["content"]) if raw.startswith(b"{")]
+    return tuple(
+        ToolCall(
+            id=_str(block, "id"),
+            name=_str(block, "name"),
+            arguments=rawjson.members(raw).get("input", b"{}").decode(),
+        )
+        for block, raw in zip(blocks, raws, strict=True)
+        if block.get("type") == "tool_use"
+    )
+
+
+def _heard(blocks: Iterable[dict[str, Any]], entry: bytes) -> Iterable[Message]:
+    beside: list[dict[str, Any]] = []
+    for block in blocks:
+        if block.get("type") != "tool_result":
+            beside.append(block)
+            continue
+        if beside:
+            yield _user(beside, entry)
+            beside = []
+        yield Message(
+            role="tool",
+            parts=_parts(_blocks(block.get("content")), as_user=False),
+            tool_call_id=_str(block, "tool_use_id"),
+            raw=entry,
+        )
+    if beside:
+        yield _user(beside, entry)
+
+
+def _user(blocks: list[dict[str, Any]], entry: bytes) -> Message:
+    parts = _parts(blocks, as_user=True)
+    if len(parts) == 1 and isinstance(parts[0], Text):
+        text = parts[0].text
+        if (event := read_event(text)) is not None:
+            return Message(
+                role="user",
+                parts=(Text(event.text),),
+                is_event=True,
+                topic=event.topic,
+                event_id=event.id,
+                raw=entry,
+            )
+        if (instruction := read_system(text)) is not None:
+            return Message(role="system", parts=(Text(instruction),), raw=entry)
+    return Message(role="user", parts=parts, raw=entry)
+
+
+def _parts(blocks: Iterable[dict[str, Any]], *, as_user: bool) -> tuple[Part, ...]:
+    text = read_text if as_user else Text
+    parts: list[Part] = []
+    for block in blocks:
+        match block:
+            case {"type": "text", "text": str(words)}:
+                parts.append(text(words))
+            case {"type": "image", "source": {"type": "base64", "data": str(data)} as source}:
+                media_type = _str(source, "media_type") or "image/png"
+                parts.append(Image(media_type=media_type, data=_decoded(data)))
+            case {"type": "image", "source": {"type": "url", "url": str(url)}}:
+                parts.append(Image(media_type="image/png", url=url))
+            case {"type": "document", "source": dict(source)}:
+                document = _document(source, _str(block, "title") or None)
+                parts += [] if document is None else [document]
+    return tuple(parts)
+
+
+def _document(source: Mapping[str, Any], name: str | None) -> Document | None:
+    media_type = _str(source, "media_type")
+    match source:
+        case {"type": "base64", "data": str(data)}:
+            return Document(media_type=media_type or "application/pdf", data=_decoded(data), name=name)
+        case {"type": "text", "data": str(text)}:
+            return Document(media_type=media_type or "text/plain", data=_encoded(text), name=name)
+        case {"type": "url", "url": str(url)}:
+            return Document(media_type="application/pdf", url=url, name=name)
+    return None  # of other sources, such as uploaded files, only `raw` tells
+
+
+def _decoded(encoded: str) -> bytes | None:
+    try:
+        return base64.b64decode(encoded)
+    except (binascii.Error, ValueError):
+        return None
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "replace")
+
+
+def _str(owner: Mapping[str, Any], key: str) -> str:
+    value = owner.get(key)
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,487 @@
+"""Reads an Anthropic Messages response into a reply.
+
+Owns: what of an answer is stored, changed or left out. Must never know: a request, a stream's events.
+
+An answer is stored as ``{"role":"assistant","content":…}`` with the provider's bytes for its content. The
+exceptions, all of them:
+
+======================= ================================ =============================================
+in the content          when                             because
+======================= ================================ =============================================
+raw newlines            between tokens                   an entry is one line
+a text block            empty                            "text content blocks must be non-empty", 400;
+                                                         no recorded answer has one
+a text block            only white space; no other has   "must contain non-whitespace text", 400; beside
+                        more, and there is no call       other text or a call it is taken (recorded 200)
+thinking blocks         at the end                       "the final block in an assistant message cannot
+                                                         be `thinking`", 400
+``caller``              null                             the request type takes an object only
+``id`` of a call        missing, empty or repeated       results could not be paired; a digest replaces it
+``name`` of a call      not ``[a-zA-Z0-9_-]{1,128}``     every later request would be refused
+``input`` of a call     not an object                    the same; now ``{}``, or the object that a string
+                                                         holds, as a compatible server sends it
+everything              no block is left                 the entry would be refused: there is none
+======================= ================================ =============================================
+
+The wordings are Anthropic's own, as of 2026-11 (LibreChat-AI/agents#124, tailcallhq/forgecode#2107). What a
+model wrote for input is in the reply's calls as it came, whatever is stored. All else stays as it came:
+thinking with its signature (an empty text is complete), redacted thinking, server tools and their results,
+citations, containers, compaction and fallback blocks, any unknown one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, Literal
+
+import msgspec
+
+from .. import rawjson
+from ..messages import ToolCall, Usage
+from ..render import plain
+from ..values import Value, replace
+from ._openai_answer import clean_name, error_fault, shape_of
+from ._tolerance import count, members_of
+from .base import ProtocolFault, Reply
+
+__all__ = [
+    "FIRST_PARTY",
+    "Answer",
+    "is_object",
+    "read_body",
+    "reply_of",
+    "settled",
+    "unsigned",
+    "with_call_ids",
+    "without_calls",
+]
+
+FIRST_PARTY: Final = frozenset({"anthropic", "aws", "foundry", "claude.googleapis.com"})
+"""Families whose servers hold requests to the published request type: Anthropic's own and its clouds."""
+
+_MAX_NAME: Final = 128
+"""Characters of a tool's name."""
+
+_THINKING: Final = frozenset({"thinking", "redacted_thinking"})
+_HOSTED: Final = frozenset({"server_tool_use", "mcp_tool_use"})
+_PAUSES: Final = frozenset({"pause_turn", "compaction"})
+_LENGTHS: Final = frozenset({"max_tokens", "model_context_window_exceeded"})
+
+
+class Answer(Value, frozen=True, kw_only=True):
+    """The parts of a response that matter, not yet read: `content`, `usage`, `container` and
+    `transformations` are raw values."""
+
+    unshown = frozenset({"content", "usage", "container", "transformations"})
+
+    content: bytes
+    stop_reason: str = ""
+    usage: bytes = b"null"
+    model: str = ""
+    id: str = ""
+    container: bytes = b"null"
+    transformations: bytes = b"null"
+
+
+# ------------------------------------------------------------------------------------- the envelope
+
+_NULL: Final = msgspec.Raw(b"null")
+_REFUSALS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+
+
+class _Envelope(msgspec.Struct):
+    type: str | None = None
+    content: msgspec.Raw = _NULL
+    stop_reason: str | None = None
+    usage: msgspec.Raw = _NULL
+    model: str | None = None
+    id: str | None = None
+    container: msgspec.Raw = _NULL
+    input_transformations: msgspec.Raw = _NULL
+    error: Any = None
+
+
+_ENVELOPE: Final = msgspec.json.Decoder(_Envelope)
+
+
+def read_body(body: bytes) -> Answer:
+    """Cut the answer out of a unary response.
+
+    Raises:
+        ProtocolFault: The body is not a message; its `fault` says what to make of it.
+    """
+    try:
+        envelope = _envelope(body)
+    except rawjson.RawJSONError as problem:
+        raise ProtocolFault(f"the answer is not a message: {shape_of(body, lacks='content')}") from problem
+    if envelope.error or envelope.type == "error":
+        raise error_fault(envelope.error)
+    content = bytes(envelope.content)
+    if not content.startswith(b"["):
+        raise ProtocolFault("the answer is not a message: it holds no content")
+    return Answer(
+        content=content,
+        stop_reason=envelope.stop_reason or "",
+        usage=bytes(envelope.usage),
+        model=envelope.model or "",
+        id=envelope.id or "",
+        container=bytes(envelope.container),
+        transformations=bytes(envelope.input_transformations),
+    )
+
+
+def _envelope(body: bytes) -> _Envelope:
+    """Read the envelope in one pass; piece by piece where a member is of an unusual type."""
+    try:
+        return _ENVELOPE.decode(body)
+    except _REFUSALS:
+        pass
+    members = rawjson.members(body)
+    return _Envelope(
+        type=_string(members, "type"),
+        content=_raw(members, "content"),
+        stop_reason=_string(members, "stop_reason"),
+        usage=_raw(members, "usage"),
+        model=_string(members, "model"),
+        id=_string(members, "id"),
+        container=_raw(members, "container"),
+        input_transformations=_raw(members, "input_transformations"),
+        error=rawjson.loads(members.get("error", b"null")),
+    )
+
+
+def _string(members: Mapping[str, bytes], key: str) -> str:
+    return _text(members.get(key, b"null"))
+
+
+def _raw(members: Mapping[str, bytes], key: str) -> msgspec.Raw:
+    return msgspec.Raw(members.get(key, b"null"))
+
+
+def _text(raw: bytes) -> str:
+    return rawjson.string(raw) or ""
+
+
+# ---------------------------------------------------------------------------------------- one block
+
+
+class _Block(msgspec.Struct):
+    """What is read of a block; the rest of it is bytes."""
+
+    type: str = ""
+    text: str = ""
+    thinking: str = ""
+    id: str | None = None
+    name: str | None = None
+    tool_use_id: str | None = None
+    signature: msgspec.Raw = _NULL
+    input: msgspec.Raw = _NULL
+    caller: msgspec.Raw = msgspec.Raw(b"")
+
+    @property
+    def is_signed(self) -> bool:
+        if self.type == "thinking":
+            return bytes(self.signature) not in (b"null", b'""')
+        return self.type == "redacted_thinking"
+
+
+_BLOCK: Final = msgspec.json.Decoder(_Block)
+_Pair = tuple[bytes, _Block]
+
+
+def _read(entry: bytes) -> list[_Pair]:
+    """The blocks of a message, raw and read. RawJSONError if a part of it is no JSON, or no object."""
+    content = rawjson.members(entry).get("content", b"[]")
+    return [(raw, _block(raw)) for raw in rawjson.items(content)] if content.startswith(b"[") else []
+
+
+def _block(raw: bytes) -> _Block:
+    try:
+        return _BLOCK.decode(raw)
+    except _REFUSALS:
+        pass  # half an emoji, or a member of an unusual type: a block unknown here
+    members = rawjson.members(raw)
+    return _Block(
+        type=_string(members, "type"),
+        text=_string(members, "text"),
+        thinking=_string(members, "thinking"),
+        id=_string(members, "id"),
+        name=_string(members, "name"),
+        tool_use_id=_string(members, "tool_use_id"),
+        signature=_raw(members, "signature"),
+        input=_raw(members, "input"),
+        caller=msgspec.Raw(members.get("caller", b"")),
+    )
+
+
+_START: Final = b'{"role":"assistant","content":'
+
+
+def _entry(content: bytes) -> bytes:
+    return _START + content + b"}"
+
+
+def _listed(raws: Iterable[bytes]) -> bytes:
+    return b"[" + b",".join(raws) + b"]"
+
+
+def _with_content(entry: bytes, pairs: Sequence[_Pair]) -> bytes:
+    """The message with other blocks; b"" if there are none."""
+    return rawjson.replaced(entry, {"content": _listed(raw for raw, _ in pairs)}) if pairs else b""
+
+
+# ---------------------------------------------------------------------------------------- the reply
+
+
+def reply_of(answer: Answer) -> Reply:
+    """Read an answer: what is stored of it, what it says, and whether its calls may run.
+
+    Raises:
+        ProtocolFault: The content is not one.
+    """
+    finish = answer.stop_reason
+    entry = _entry(rawjson.one_line(answer.content))
+    try:
+        pairs = _read(entry)
+        kept, calls = _stored(pairs, answer.id.encode("utf-8", "replace") + entry)
+    except rawjson.RawJSONError as error:
+        raise ProtocolFault("the answer's content cannot be read") from error
+    if not pairs and not finish:  # an empty answer is one only if it says that it has ended
+        raise ProtocolFault("the answer holds nothing, and no reason for that")
+    sendable = _sendable(kept)
+    if not _same(sendable, pairs):
+        entry = _with_content(entry, sendable)
+    return Reply(
+        entries=(entry,) if sendable else (),
+        text=plain("".join(block.text for _, block in pairs if block.type == "text")),
+        reasoning=plain("".join(block.thinking for _, block in pairs if block.type == "thinking")),
+        calls=calls,
+        finish_reason=finish,
+        stop=_stop(finish),
+        run_calls=bool(calls) and finish == "tool_use",
+        usage=_usage_of(answer.usage),
+        model=answer.model,
+        id=answer.id,
+        signed=any(block.is_signed for _, block in sendable),
+        carried=_carried(answer.container),
+        dropped=_dropped(answer.transformations),
+    )
+
+
+def _stop(finish: str) -> Literal["end", "length", "refusal", "pause"]:
+    if finish in _LENGTHS:
+        return "length"
+    if finish in _PAUSES:
+        return "pause"
+    return "refusal" if finish == "refusal" else "end"  # any other word, or none, ends a reply
+
+
+def _same(new: Sequence[_Pair], old: Sequence[_Pair]) -> bool:
+    return len(new) == len(old) and all(one[0] is other[0] for one, other in zip(new, old, strict=True))
+
+
+# ------------------------------------------------------------------------------------ what is stored
+
+
+def _stored(pairs: Sequence[_Pair], seed: bytes) -> tuple[list[_Pair], tuple[ToolCall, ...]]:
+    """Each block as it may be sent back, and the calls among them."""
+    stored: list[_Pair] = []
+    calls: list[ToolCall] = []
+    seen: set[str] = set()
+    for position, (raw, block) in enumerate(pairs):
+        changed: dict[str, bytes] = {}
+        if block.type == "tool_use":
+            call_id = block.id or ""
+            if not call_id or call_id in seen:
+                call_id = "toolu_" + hashlib.sha256(seed + str(position).encode()).hexdigest()[:24]
+                changed["id"] = rawjson.dumps(call_id)
+            seen.add(call_id)
+            name = block.name or ""
+            if (clean := clean_name(name, limit=_MAX_NAME)) is not None:
+                changed["name"] = rawjson.dumps(clean)
+            calls.append(ToolCall(id=call_id, name=name, arguments=_arguments(block)))
+        if (block.type == "tool_use" or block.type in _HOSTED) and not bytes(block.input).startswith(b"{"):
+            written = _arguments(block)
+            changed["input"] = rawjson.one_line(written.encode()) if is_object(written) else b"{}"
+        if bytes(block.caller) == b"null":
+            raw = rawjson.without(raw, {"caller"})
+        stored.append((rawjson.replaced(raw, changed) if changed else raw, block))
+    return stored, tuple(calls)
+
+
+def _arguments(block: _Block) -> str:
+    """What the model wrote for input: the very bytes of an object, or the text that a string holds."""
+    raw = bytes(block.input)
+    if raw == b"null":
+        return "{}"
+    return _text(raw) if raw.startswith(b'"') else raw.decode()
+
+
+def is_object(text: str) -> bool:
+    """Whether a text is one JSON object that may stand as a call's input."""
+    try:
+        data = text.encode()
+        rawjson.members(data)
+        rawjson.items(b"[[[" + data + b"]]]")  # it will stand three levels deep
+    except (rawjson.RawJSONError, UnicodeEncodeError):
+        return False
+    return True
+
+
+def _sendable(pairs: Sequence[_Pair]) -> list[_Pair]:
+    """The blocks without those that a server refuses to take back; see the table above."""
+    has_more = any(
+        block.type == "tool_use" or (block.type == "text" and block.text.strip()) for _, block in pairs
+    )
+    kept = [
+        (raw, block)
+        for raw, block in pairs
+        if block.type != "text" or (block.text if has_more else block.text.strip())
+    ]
+    while kept and kept[-1][1].type in _THINKING:
+        kept.pop()
+    return kept
+
+
+def with_call_ids(reply: Reply, ids: Sequence[str]) -> Reply:
+    """The reply with its calls' ids replaced in order; ValueError unless there is one id for each call."""
+    calls = tuple(replace(call, id=id) for call, id in zip(reply.calls, ids, strict=True))
+    if calls == reply.calls:
+        return reply
+    left = iter(calls)
+    return _edited(
+        reply,
+        lambda raw, block: (
+            rawjson.replaced(raw, {"id": rawjson.dumps(next(left).id)}) if block.type == "tool_use" else raw
+        ),
+        calls=calls,
+    )
+
+
+def _edited(reply: Reply, edit: Callable[[bytes, _Block], bytes], **changes: Any) -> Reply:
+    entries = tuple(
+        _with_content(entry, [(edit(raw, block), block) for raw, block in _read(entry)])
+        for entry in reply.entries
+    )
+    return replace(reply, entries=entries, **changes)
+
+
+def without_calls(reply: Reply) -> Reply:
+    """The reply with its calls cut out; without any entry if only thinking remains."""
+    if not reply.calls:
+        return reply
+    entries = tuple(
+        filter(None, (_filtered(entry, lambda _, b: b.type != "tool_use") for entry in reply.entries))
+    )
+    signed = reply.signed and any(block.is_signed for entry in entries for _, block in _read(entry))
+    return replace(reply, entries=entries, calls=(), run_calls=False, signed=signed)
+
+
+def _filtered(entry: bytes, keeps: Callable[[bytes, _Block], bool]) -> bytes:
+    """The message with some blocks cut out; itself if none is, b"" if nothing sendable remains."""
+    pairs = _read(entry)
+    kept = [pair for pair in pairs if keeps(*pair)]
+    return entry if len(kept) == len(pairs) else _with_content(entry, _sendable(kept))
+
+
+# ------------------------------------------------------------------------- rewrites of stored entries
+
+_MAY_BE_SIGNED: Final = (b'"thinking"', b'"redacted_thinking"')
+_MAY_BE_HOSTED: Final = (b'"server_tool_use"', b'"mcp_tool_use"')
+
+
+def unsigned(entries: Sequence[bytes]) -> list[bytes]:
+    """The entries without the thinking of assistant messages."""
+    return [
+        _filtered(entry, lambda _, block: block.type not in _THINKING)
+        if any(mark in entry for mark in _MAY_BE_SIGNED) and _is_assistants(entry)
+        else entry
+        for entry in entries
+    ]
+
+
+def settled(entries: Sequence[bytes]) -> list[bytes]:
+    """A reply's entries without calls of hosted tools that none of them holds the result of."""
+    if not any(mark in entry for mark in _MAY_BE_HOSTED for entry in entries):
+        return list(entries)
+    answered = {block.tool_use_id for entry in entries for _, block in _read(entry)}
+    return [
+        _filtered(entry, lambda _, block: block.type not in _HOSTED or block.id in answered)
+        for entry in entries
+    ]
+
+
+def _is_assistants(entry: bytes) -> bool:
+    return entry.startswith(_START) or rawjson.members(entry).get("role") == b'"assistant"'
+
+
+# ------------------------------------------------------------------------------- beside the content
+
+
+def _usage_of(raw: bytes) -> Usage:
+    """Read a usage object; whatever is missing or not a count is 0. Counts one request.
+
+    `input_tokens` of this wire are the ones that no cache had a part in; ours are all. Tokens of a
+    compaction inside the request are in ``iterations`` only: they are no part of the context that follows.
+    Never raises: an absurd bill is no reason to lose the answer that it is for.
+    """
+    root = members_of(raw)
+    cached = count(root.get("cache_read_input_tokens"))
+    written = count(root.get("cache_creation_input_tokens"))
+    return Usage(
+        input_tokens=count(root.get("input_tokens")) + cached + written,
+        cached_input_tokens=cached,
+        cache_write_tokens=written,
+        output_tokens=count(root.get("output_tokens")),
+        reasoning_tokens=count(members_of(root.get("output_tokens_details")).get("thinking_tokens")),
+        requests=1,
+    )
+
+
+_MAX_CARRIED: Final = 256
+
+
+def _carried(container: bytes) -> dict[str, tuple[str, int]]:
+    """The container that hosted tools ran in, until it expires; one without a readable end is not kept.
+
+    A later turn that names a container which is gone is refused, and so would be all that follow it.
+    """
+    members = members_of(container)
+    try:
+        name = _text(members.get("id", b""))
+        until = _milliseconds(_text(members.get("expires_at", b"")))
+    except ValueError:
+        return {}
+    return {"container": (name, until)} if 0 < len(name) <= _MAX_CARRIED and until > 0 else {}
+
+
+def _milliseconds(moment: str) -> int:
+    """A moment as RFC 3339 has it, in milliseconds since the epoch; ValueError for anything else."""
+    if not moment:
+        return 0
+    from datetime import UTC, datetime  # only a code execution tool needs it
+
+    when = datetime.fromisoformat(moment)
+    if when.tzinfo is None:
+        when = when.replace(tzinfo=UTC)
+    return int(when.timestamp() * 1000)
+
+
+_REASON: Final = re.compile(r"[a-z_]{1,64}")
+
+
+def _dropped(transformations: bytes) -> tuple[str, ...]:
+    """Why blocks were left out. Entries of other types tell of blocks that were shown all the same."""
+    try:
+        entries = rawjson.items(transformations)
+    except rawjson.RawJSONError:
+        return ()
+    found: list[str] = []
+    for raw in entries:
+        members = members_of(raw)
+        if members.get("type") == b'"thinking_dropped"':
+            reason = members.get("reason", b"").strip(b'"').decode("utf-8", "replace")
+            found.append(reason if _REASON.fullmatch(reason) else "unknown")
+    return tuple(found)

@@ -1,0 +1,366 @@
+"""Assembles a streamed Anthropic message: chunks of bytes into deltas and, at the end, one answer.
+
+Owns: how the pieces of content blocks grow together. Must never know: what of the answer is stored.
+
+A block has the members of its ``content_block_start``, in that order and with these very bytes, but for those
+that grew. Strings are joined code point for code point; the JSON of an input stays as the model wrote it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+
+from .. import rawjson
+from ..render import plain
+from ..values import replace
+from ._anthropic_reply import Answer, is_object, reply_of
+from ._openai_answer import error_fault
+from ._sse import EventSplitter, EventTooLongError
+from ._tolerance import members_of
+from .base import Delta, Fault, ProtocolFault, Reply
+
+__all__ = ["AnthropicDecoder"]
+
+_INTERRUPTED: Final = Fault(kind="interrupted", retryable=True)
+
+_KNOWN: Final = frozenset({b'"text"', b'"thinking"', b'"tool_use"', b'"server_tool_use"', b'"mcp_tool_use"'})
+"""Types of blocks for which every kind of delta is known; what else comes for one is not stored with it."""
+
+_Object = dict[str, msgspec.Raw]
+_NULL: Final = msgspec.Raw(b"null")
+
+
+class _Event(msgspec.Struct):
+    type: str = ""
+    index: int | None = None
+    message: msgspec.Raw = _NULL
+    content_block: msgspec.Raw = _NULL
+    delta: msgspec.Raw = _NULL
+    usage: msgspec.Raw = _NULL
+    error: msgspec.Raw = _NULL
+    input_transformations: msgspec.Raw = _NULL
+
+
+# What most events are. Any other member makes msgspec refuse the event, which is then read in full.
+
+
+class _Text(msgspec.Struct, tag="text_delta", forbid_unknown_fields=True):
+    text: str
+
+
+class _Thinking(msgspec.Struct, tag="thinking_delta", forbid_unknown_fields=True):
+    thinking: str
+    estimated_tokens: int | None = None
+
+
+class _Input(msgspec.Struct, tag="input_json_delta", forbid_unknown_fields=True):
+    partial_json: str
+
+
+_Delta: TypeAlias = _Text | _Thinking | _Input
+
+
+class _DeltaEvent(msgspec.Struct, forbid_unknown_fields=True):
+    type: Literal["content_block_delta"]
+    index: int
+    delta: _Delta
+
+
+_MAX_GUESSES: Final = 8
+"""Wrong guesses that an event is a plain delta, after which a stream is read without any."""
+
+
+class AnthropicDecoder:
+    """Decodes one streamed response, which ends with ``message_stop``."""
+
+    def __init__(self) -> None:
+        self._splitter = EventSplitter()
+        self._message: _Object = {}
+        self._end: _Object = {}
+        self._usage: dict[str, bytes] = {}
+        self._transformations = b"null"
+        self._blocks: dict[int, _Block] = {}
+        self._is_done = False
+        self._guesses_left = _MAX_GUESSES
+
+    # -------------------------------------------------------------------------------- the protocol
+
+    def feed(self, chunk: bytes) -> list[Delta]:
+        """Take the next bytes, however they were cut; return what became readable.
+
+        Raises:
+            ProtocolFault: An error event, one that is not JSON or makes no sense, or one that is too large.
+                Its kind is "interrupted" once anything of the reply has come.
+        """
+        deltas: list[Delta] = []
+        try:
+            events = self._splitter.feed(chunk)
+        except EventTooLongError as problem:
+            raise self._fault(str(problem)) from problem
+        for data in events:
+            if self._is_done:
+                break
+            if self._guesses_left and self._blocks and self._take_plain(data, deltas):
+                continue
+            if not (data := data.strip()):
+                continue
+            try:
+                self._take(_event(data), deltas)
+            except rawjson.RawJSONError as problem:
+                raise self._fault("an event of the stream cannot be read") from problem
+        return deltas
+
+    @property
+    def is_done(self) -> bool:
+        """Whether ``message_stop`` was read; nothing after it matters."""
+        return self._is_done
+
+    def finish(self) -> Reply:
+        """The complete reply.
+
+        Raises:
+            ProtocolFault: The stream ended before the reply did, or its content cannot be read.
+        """
+        if not self._is_done:
+            raise ProtocolFault("the stream ended before the reply did", _INTERRUPTED)
+        message = members_of(_joined(self._message))
+        end = members_of(_joined(self._end))
+        return reply_of(
+            Answer(
+                content=b"[" + b",".join(block.raw() for _, block in sorted(self._blocks.items())) + b"]",
+                stop_reason=_string(end, "stop_reason") or _string(message, "stop_reason"),
+                usage=_joined(self._usage),
+                model=_string(message, "model"),
+                id=_string(message, "id"),
+                container=_given(end, message, "container"),
+                transformations=self._transformations,
+            )
+        )
+
+    @property
+    def partial_text(self) -> str:
+        """Text received so far."""
+        return plain("".join(block.text() for block in self._blocks.values()))
+
+    # ----------------------------------------------------------------------------------- one event
+
+    def _take_plain(self, data: bytes, deltas: list[Delta]) -> bool:
+        """Take an event if it is a plain delta; False if it has to be read in full."""
+        if not data.startswith(_DELTA_START):
+            return False
+        try:
+            event = _DELTA_EVENT.decode(data)
+        except _REFUSALS:
+            self._guesses_left -= 1
+            return False
+        block = self._blocks.get(event.index)
+        delta = event.delta
+        if block is None:
+            return False
+        if type(delta) is _Text:
+            self._tell("text", block.grow("text", delta.text), deltas)
+        elif type(delta) is _Thinking:
+            self._tell("reasoning", block.grow("thinking", delta.thinking), deltas)
+        elif type(delta) is _Input:
+            block.grow("input", delta.partial_json)
+        return True
+
+    def _take(self, event: _Event, deltas: list[Delta]) -> None:
+        if event.type == "content_block_delta":
+            self._grow(self._block(event), _object_of(event.delta), deltas)
+        elif event.type == "content_block_start":
+            if event.index is None or event.index in self._blocks:
+                raise self._fault("a block of the stream begins without a place of its own")
+            block = self._blocks[event.index] = _Block(_object_of(event.content_block))
+            self._tell("text", block.text(), deltas)
+        elif event.type == "message_start":
+            self._message = _object_of(event.message)
+            self._add_usage(self._message.get("usage", _NULL))
+            self._transform(self._message.get("input_transformations", _NULL))
+        elif event.type == "message_delta":
+            self._end |= {key: raw for key, raw in _object_of(event.delta).items() if raw != _NULL}
+            self._add_usage(event.usage)
+            self._transform(event.input_transformations)
+        elif event.type == "message_stop":
+            self._is_done = True
+        elif event.type == "error" or event.error != _NULL:
+            raise self._fault("the provider broke the stream off", rawjson.loads(bytes(event.error)))
+        # "ping" and "content_block_stop" say nothing, and of a type that is unknown nothing is known
+
+    def _block(self, event: _Event) -> _Block:
+        block = self._blocks.get(-1 if event.index is None else event.index)
+        if block is None:
+            raise self._fault("a block of the stream goes on that never began")
+        return block
+
+    def _grow(self, block: _Block, delta: _Object, deltas: list[Delta]) -> None:
+        kind = bytes(delta.pop("type", _NULL))
+        if kind == b'"text_delta"':
+            self._tell("text", block.grow("text", _text(delta, "text")), deltas)
+        elif kind == b'"thinking_delta"':
+            self._tell("reasoning", block.grow("thinking", _text(delta, "thinking")), deltas)
+        elif kind == b'"input_json_delta"':
+            block.grow("input", _text(delta, "partial_json"))
+        elif kind == b'"citations_delta"':
+            block.append("citations", delta.get("citation", _NULL))
+        elif kind == b'"signature_delta"' or kind == b'"compaction_delta"':
+            block.put(delta)  # these come whole
+        elif block.type not in _KNOWN:
+            for key, raw in delta.items():
+                block.grow_unknown(key, raw)
+
+    def _tell(self, kind: Literal["text", "reasoning"], text: str, deltas: list[Delta]) -> None:
+        if text:
+            deltas.append(Delta(kind=kind, text=plain(text)))
+
+    def _add_usage(self, raw: msgspec.Raw) -> None:
+        """Counts are totals so far: each replaces the one before it."""
+        self._usage |= {
+            key: value for key, value in members_of(bytes(raw)).items() if not rawjson.is_null(value)
+        }
+
+    def _transform(self, raw: msgspec.Raw) -> None:
+        if raw != _NULL:
+            self._transformations = bytes(raw)
+
+    def _fault(self, problem: str, error: object = None) -> ProtocolFault:
+        finding = ProtocolFault(problem) if error is None else error_fault(error)
+        if not self._blocks:
+            return finding
+        return ProtocolFault(problem, replace(_INTERRUPTED, code=finding.fault.code))
+
+
+# ----------------------------------------------------------------------------------- what grows
+
+
+class _Block:
+    """One content block in pieces."""
+
+    __slots__ = ("_lists", "_members", "_texts", "type")
+
+    def __init__(self, members: _Object) -> None:
+        self.type = bytes(members.get("type", _NULL))
+        self._members: dict[str, bytes] = {key: bytes(raw) for key, raw in members.items()}
+        self._texts: dict[str, list[str]] = {}
+        self._lists: dict[str, list[bytes]] = {}
+
+    def grow(self, key: str, text: str) -> str:
+        """Let one string grow; return what was added."""
+        pieces = self._texts.get(key)
+        if pieces is None:
+            before = "" if key == "input" else self._string(key)
+            self._texts[key] = [before, text]
+        else:
+            pieces.append(text)
+        return text
+
+    def append(self, key: str, value: msgspec.Raw) -> None:
+        """Add an element to a list; a member that is none becomes one."""
+        known = self._lists.get(key)
+        if known is None:
+            before = self._members.setdefault(key, b"[]")
+            known = self._lists[key] = rawjson.items(before) if before.startswith(b"[") else []
+        known.append(bytes(value))
+
+    def put(self, members: Mapping[str, msgspec.Raw]) -> None:
+        """Set members that come whole."""
+        self._members |= {key: bytes(raw) for key, raw in members.items()}
+
+    def grow_unknown(self, key: str, raw: msgspec.Raw) -> None:
+        """Take a member of a delta unknown here: strings and lists go on, anything else is replaced."""
+        value = bytes(raw)
+        if value.startswith(b'"') and (key in self._texts or self._members.get(key, b'"').startswith(b'"')):
+            self.grow(key, rawjson.string(value) or "")
+        elif value.startswith(b"["):
+            for element in rawjson.items(value):
+                self.append(key, msgspec.Raw(element))
+        elif value != b"null":
+            self._members[key] = value
+
+    def text(self) -> str:
+        """The text so far of a text block; "" for any other."""
+        if self.type != b'"text"':
+            return ""
+        pieces = self._texts.get("text")
+        return self._string("text") if pieces is None else "".join(pieces)
+
+    def raw(self) -> bytes:
+        """The block as the provider's unary answers have it."""
+        members: dict[str, bytes] = dict(self._members)
+        for key, pieces in self._texts.items():
+            text = "".join(pieces)
+            members[key] = _written(text) if key != "input" else _input(text, members.get(key, b"{}"))
+        for key, elements in self._lists.items():
+            members[key] = b"[" + b",".join(elements) + b"]"
+        return _joined(members)
+
+    def _string(self, key: str) -> str:
+        return rawjson.string(self._members.get(key, b"null")) or ""
+
+
+def _input(text: str, start: bytes) -> bytes:
+    """An input as the model wrote it; as a string if it is no object, so that nobody takes it for one."""
+    text = plain(text)
+    if not text.strip():
+        return start
+    return rawjson.one_line(text.encode()) if is_object(text) else _written(text)
+
+
+# --------------------------------------------------------------------------------- JSON in pieces
+
+_DELTA_START: Final = b'{"type":"content_block_delta"'
+_REFUSALS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+_EVENT: Final = msgspec.json.Decoder(_Event)
+_DELTA_EVENT: Final = msgspec.json.Decoder(_DeltaEvent)
+_OBJECT: Final = msgspec.json.Decoder(_Object)
+_RAWS: Final = ("message", "content_block", "delta", "usage", "error", "input_transformations")
+
+
+def _event(data: bytes) -> _Event:
+    """Read one event; RawJSONError if it is of another shape altogether."""
+    try:
+        return _EVENT.decode(data)
+    except _REFUSALS:
+        pass  # a member of an unusual type: read piece by piece
+    members = rawjson.members(data)
+    index = members.get("index", b"")
+    return _Event(
+        type=_string(members, "type"),
+        index=int(index) if index.isdigit() and len(index) < 16 else None,
+        **{key: msgspec.Raw(members[key]) for key in _RAWS if key in members},
+    )
+
+
+def _object_of(raw: msgspec.Raw) -> _Object:
+    try:
+        return _OBJECT.decode(raw)
+    except _REFUSALS:
+        return {key: msgspec.Raw(value) for key, value in rawjson.members(bytes(raw)).items()}
+
+
+def _text(delta: _Object, key: str) -> str:
+    return rawjson.string(bytes(delta.get(key, _NULL))) or ""
+
+
+def _string(members: Mapping[str, bytes], key: str) -> str:
+    return rawjson.string(members.get(key, b"null")) or ""
+
+
+def _given(first: Mapping[str, bytes], second: Mapping[str, bytes], key: str) -> bytes:
+    """A member of the first object that has it."""
+    value = first.get(key, b"null")
+    return second.get(key, b"null") if rawjson.is_null(value) else value
+
+
+def _written(text: str) -> bytes:
+    """A string as JSON, exactly: half an emoji stays escaped, where `rawjson.dumps` would replace it."""
+    return rawjson.dumps(text) if plain(text) is text else json.dumps(text).encode()
+
+
+def _joined(members: Mapping[str, bytes | msgspec.Raw]) -> bytes:
+    pairs: Iterable[bytes] = (rawjson.dumps(key) + b":" + bytes(value) for key, value in members.items())
+    return b"{" + b",".join(pairs) + b"}"

@@ -1,0 +1,147 @@
+"""Writes neutral messages, results and tools as the Anthropic wire has them.
+
+Owns: the shape of what a caller said. Must never know: a model's own words, a request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+from .. import rawjson
+from ..messages import Audio, Document, Image, Message, Part, Text, ToolCall
+from ..render import ContextText, event_block, plain, system_block, user_text
+from ._openai_request import placeholder
+from .base import ToolSpec
+
+__all__ = ["function", "message", "text", "tool_result"]
+
+_IMAGE_TYPES: Final = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
+
+
+def message(one: Message, *, knows_system: bool) -> dict[str, Any]:
+    """One message, its content last and as a list of blocks, so that a sent copy can be marked.
+
+    Args:
+        one: What to write.
+        knows_system: A system message may stand where it stands; else it is a user's with a block.
+
+    Raises:
+        ValueError: This wire cannot carry it.
+    """
+    if one.is_event:
+        block = event_block(one.text, topic=one.topic, id=one.event_id)
+        return {"role": "user", "content": [text(block)]}
+    if one.role == "user":
+        return {"role": "user", "content": _content(one.parts, user_text)}
+    if one.role == "tool":
+        return {"role": "user", "content": [tool_result(one.tool_call_id or "", one.parts)]}
+    if not all(isinstance(part, Text) for part in one.parts):
+        raise ValueError(f"a message of role {one.role!r} holds text only on the 'anthropic' wire")
+    if one.role == "assistant":
+        calls = [_tool_use(call) for call in one.tool_calls]
+        return {"role": "assistant", "content": _content(one.parts, plain, beside=calls)}
+    if knows_system:
+        return {"role": "system", "content": _content(one.parts, plain)}
+    return {"role": "user", "content": [text(system_block(one.text))]}
+
+
+def tool_result(call_id: str, parts: Sequence[Part], *, is_error: bool = False) -> dict[str, Any]:
+    """One result. What this wire cannot carry becomes a line of text that says so."""
+    result: dict[str, Any] = {"type": "tool_result", "tool_use_id": call_id}
+    if is_error:
+        result["is_error"] = True
+    # No content says "nothing"; an empty text block would be refused.
+    if content := _blocks(map(_carriable, parts), plain):
+        result["content"] = content
+    return result
+
+
+def function(tool: ToolSpec) -> dict[str, Any]:
+    """One function tool."""
+    written: dict[str, Any] = {"name": tool.name, "description": plain(tool.description)}
+    if tool.strict:
+        written["strict"] = True
+    return written | {"input_schema": dict(tool.parameters)}
+
+
+def text(words: str) -> dict[str, Any]:
+    """One text block."""
+    return {"type": "text", "text": words}
+
+
+# -------------------------------------------------------------------------------------------- parts
+
+
+def _content(
+    parts: Sequence[Part], write: Callable[[str], str], *, beside: Sequence[dict[str, Any]] = ()
+) -> list[dict[str, Any]]:
+    content = [*_blocks(parts, write), *beside]
+    if not content:
+        raise ValueError("the 'anthropic' wire takes no message of white space only")
+    return content
+
+
+def _blocks(parts: Iterable[Part], write: Callable[[str], str]) -> list[dict[str, Any]]:
+    """The parts as blocks. Text of white space only says nothing, and is refused alone."""
+    return [_block(part, write) for part in parts if not isinstance(part, Text) or part.text.strip()]
+
+
+def _block(part: Part, write: Callable[[str], str]) -> dict[str, Any]:
+    if why := _why_not(part):
+        raise ValueError(why)
+    match part:
+        case ContextText():
+            return text(part.text)
+        case Text():
+            return text(write(part.text))
+        case Image():
+            return {"type": "image", "source": _source(part)}
+        case Document():
+            title = {"title": plain(part.name)} if part.name else {}
+            source = _text_source(part) if _is_text(part) else _source(part)
+            return {"type": "document", "source": source, **title}
+    raise AssertionError(f"{type(part).__name__} is refused above")
+
+
+def _source(part: Image | Document) -> dict[str, Any]:
+    if part.data is None:
+        return {"type": "url", "url": plain(part.url or "")}
+    return {"type": "base64", "media_type": part.media_type, "data": part.base64()}
+
+
+def _text_source(part: Document) -> dict[str, Any]:
+    words = (part.data or b"").decode("utf-8", "replace")
+    return {"type": "text", "media_type": "text/plain", "data": user_text(words)}
+
+
+def _is_text(part: Document) -> bool:
+    return part.media_type.startswith("text/")
+
+
+def _why_not(part: Part) -> str:
+    """Why this wire cannot carry a part; "" if it can."""
+    match part:
+        case Audio():
+            return "the 'anthropic' wire takes no sound"
+        case Image() if part.data is not None and part.media_type not in _IMAGE_TYPES:
+            return f"the 'anthropic' wire takes JPEG, PNG, GIF and WebP images, not {part.media_type}"
+        case Document() if _is_text(part):
+            return "" if part.data else "the 'anthropic' wire takes a text document as bytes, and not empty"
+        case Document() if part.media_type != "application/pdf":
+            return f"the 'anthropic' wire takes PDF and text documents, not {part.media_type}"
+    return ""
+
+
+def _carriable(part: Part) -> Part:
+    why = _why_not(part)
+    return Text(placeholder(part, why)) if why and not isinstance(part, Text) else part
+
+
+def _tool_use(call: ToolCall) -> dict[str, Any]:
+    try:
+        written = rawjson.loads(call.arguments.encode())
+    except ValueError:
+        written = None
+    input = written if isinstance(written, dict) else {}
+    return {"type": "tool_use", "id": call.id, "name": call.name, "input": input}

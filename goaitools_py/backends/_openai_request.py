@@ -1,0 +1,130 @@
+"""What requests of both OpenAI wires write alike: media, the tool list, the cache key, the spliced body.
+
+Owns: the bytes that do not depend on which of the two wires it is. Must never know: a role, an answer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from .. import rawjson
+from ..messages import Audio, Document, Image
+from ..render import plain
+from .base import ProviderTool, ToolSpec
+
+__all__ = [
+    "TOOL_CHOICES",
+    "body_of",
+    "cache_key",
+    "check_cache_key",
+    "file_name",
+    "inline_url",
+    "joined",
+    "placeholder",
+    "tool_list",
+]
+
+_BETWEEN: Final = b",\n"
+
+_MAX_CACHE_KEY: Final = 64
+"""Characters of a `prompt_cache_key`; OpenAI and Azure answer 400 to more (theopenco/llmgateway#3110)."""
+
+TOOL_CHOICES: Final = frozenset({"auto", "none", "required"})
+"""Choices that are no tool's name."""
+
+
+# --------------------------------------------------------------------------------------------- media
+
+
+def file_name(part: Document) -> str:
+    """The document's name, or one made of its type: a file needs one on these wires."""
+    import mimetypes  # most programs send text only
+
+    return plain(part.name or "document" + (mimetypes.guess_extension(part.media_type) or ""))
+
+
+def inline_url(part: Image | Document) -> str:
+    """The part's bytes as a ``data:`` URL."""
+    return f"data:{part.media_type};base64,{part.base64()}"
+
+
+def placeholder(part: Image | Document | Audio, why: str) -> str:
+    """A line of text in place of a part that the wire has no room for."""
+    return f"[{type(part).__name__.lower()} {part.media_type}: {why}]"
+
+
+# --------------------------------------------------------------------------------------------- tools
+
+
+def tool_list(
+    tools: Sequence[ToolSpec | ProviderTool], function: Callable[[ToolSpec], dict[str, Any]]
+) -> bytes:
+    """Write the tool list; b"" for none.
+
+    Functions come first, by name; provider tools follow, by digest of their sorted JSON. The order of a
+    schema's own keys is its author's and is kept: it is the order in which a model reads them.
+
+    Args:
+        tools: In any order.
+        function: Writes one function tool.
+    """
+    functions = sorted((tool for tool in tools if isinstance(tool, ToolSpec)), key=lambda tool: tool.name)
+    hosted = (_sorted_json(tool.raw) for tool in tools if isinstance(tool, ProviderTool))
+    encoded = [rawjson.dumps(function(tool)) for tool in functions]
+    encoded += sorted(hosted, key=lambda raw: hashlib.sha256(raw).digest())
+    return b"[" + b",".join(encoded) + b"]" if encoded else b""
+
+
+def _sorted_json(raw: Mapping[str, Any]) -> bytes:
+    return json.dumps(dict(raw), sort_keys=True, separators=(",", ":")).encode()
+
+
+# ----------------------------------------------------------------------------------------- cache key
+
+
+def cache_key(conversation_id: str) -> str:
+    """A key as stable as the conversation's id, of a fixed length, that does not tell the id."""
+    return "gas-" + hashlib.sha256(conversation_id.encode("utf-8", "surrogatepass")).hexdigest()[:24]
+
+
+def check_cache_key(key: str) -> None:
+    """Refuse a key that the server would refuse. Raises `ValueError`."""
+    if len(key) > _MAX_CACHE_KEY:
+        raise ValueError(f"prompt_cache_key takes {_MAX_CACHE_KEY} characters at most; got {len(key)}")
+
+
+# -------------------------------------------------------------------------------------------- bodies
+
+
+def joined(entries: Iterable[bytes]) -> bytes:
+    """Entries as one piece of history."""
+    return _BETWEEN.join(entries)
+
+
+def body_of(members: Mapping[str, bytes], history: Iterable[bytes], *, key: str) -> bytes:
+    """Write the body with one join; a member without a value is left out.
+
+    Args:
+        members: Each member's JSON, in the order in which they are to stand.
+        history: Pieces of history, unread; they stand in the array `key`, where `members` names it.
+        key: The member that holds the history.
+    """
+    pieces: list[bytes] = []
+    for name, value in members.items():
+        if name == key:
+            pieces += (b",", rawjson.dumps(key), b":[", *_spliced(history), b"]")
+        elif value:
+            pieces += (b",", rawjson.dumps(name), b":", value)
+    pieces[0] = b"{"
+    return b"".join((*pieces, b"}"))
+
+
+def _spliced(pieces: Iterable[bytes]) -> list[bytes]:
+    spliced: list[bytes] = []
+    for piece in pieces:
+        if piece:
+            spliced += (_BETWEEN, piece)
+    return spliced[1:]

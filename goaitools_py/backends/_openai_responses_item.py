@@ -1,0 +1,188 @@
+"""Reads items of the Responses wire in neutral words: roles, parts, calls, reasoning, events.
+
+Owns: what an item says, and which items together are one message. Must never know: what is stored or sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, Literal
+
+from .. import rawjson
+from ..messages import Document, Image, Message, Part, Role, Text, ToolCall
+from ..render import read_event, read_text
+from ._tolerance import as_dict, as_str, data_url
+
+__all__ = ["CALLS", "call_of", "is_refused", "kind_of", "read_entries", "spoken", "thought"]
+
+CALLS: Final[Mapping[str, tuple[Literal["function", "custom"], str]]] = {
+    "function_call": ("function", "arguments"),
+    "custom_tool_call": ("custom", "input"),
+}
+"""The items that are calls of our own tools: what kind of tool, and where the model wrote for it."""
+
+_ROLES: Final[Mapping[str, Role]] = {
+    "assistant": "assistant",
+    "user": "user",
+    "system": "system",
+    "developer": "system",
+    "additional_tools": "system",
+    "configuration_update": "system",
+    "compaction_trigger": "system",
+    "mcp_approval_response": "user",
+    "function_call_output": "tool",
+    "custom_tool_call_output": "tool",
+    "computer_call_output": "tool",
+    "local_shell_call_output": "tool",
+    "apply_patch_call_output": "tool",
+}
+"""Whose an item is, by `kind_of` it. Any other is the model's: its thinking, its calls, and what a hosted
+tool answered in the middle of a reply."""
+
+
+def kind_of(item: Mapping[str, Any]) -> str:
+    """What an item is: the role of a message, the type of anything else."""
+    kind = as_str(item.get("type"))
+    return as_str(item.get("role")) or "user" if kind in ("message", "") else kind
+
+
+def read_entries(entries: Iterable[bytes]) -> tuple[Message, ...]:
+    """Read consecutive stored entries as neutral messages; the items of one reply are one message.
+
+    Parts and items of unknown kinds stand in `raw` only.
+
+    Raises:
+        RawJSONError: An entry is not a JSON object.
+    """
+    messages: list[Message] = []
+    reply: list[tuple[bytes, Mapping[str, Any]]] = []
+    for entry in entries:
+        item = rawjson.view(entry)
+        if not isinstance(item, dict):
+            raise rawjson.RawJSONError("an entry of the 'openai-responses' wire must be a JSON object", 0)
+        role = _role(item)
+        # Only what a model said has a type or an id: an assistant's message without both is the caller's.
+        if role == "assistant" and ("type" in item or "id" in item):
+            reply.append((entry, item))
+            continue
+        if reply:
+            messages.append(_reply(reply))
+            reply = []
+        messages.append(_reply([(entry, item)]) if role == "assistant" else _given(entry, item, role))
+    if reply:
+        messages.append(_reply(reply))
+    return tuple(messages)
+
+
+def _role(item: Mapping[str, Any]) -> Role:
+    kind = kind_of(item)
+    if kind == "tool_search_output" and item.get("execution") == "client":
+        return "tool"
+    return _ROLES.get(kind, "assistant" if "type" in item else "user")
+
+
+def _reply(items: Sequence[tuple[bytes, Mapping[str, Any]]]) -> Message:
+    parts: list[Part] = []
+    calls: list[ToolCall] = []
+    thoughts: list[str] = []
+    for _, item in items:
+        kind = kind_of(item)
+        if kind == "assistant":
+            parts += _parts(item.get("content"), as_user=False)
+        elif kind == "reasoning":
+            thoughts.append(thought(item))
+        elif kind in CALLS:
+            calls.append(call_of(item))
+    return Message(
+        role="assistant",
+        parts=tuple(parts),
+        tool_calls=tuple(calls),
+        reasoning="".join(thoughts),
+        raw=b",\n".join(entry for entry, _ in items),
+    )
+
+
+def _given(entry: bytes, item: Mapping[str, Any], role: Role) -> Message:
+    if role == "tool":
+        parts = _parts(item.get("output"), as_user=False)
+        return Message(role=role, parts=parts, tool_call_id=as_str(item.get("call_id")), raw=entry)
+    parts = _parts(item.get("content"), as_user=role == "user")
+    if role == "user" and len(parts) == 1 and isinstance(parts[0], Text):
+        event = read_event(parts[0].text)
+        if event is not None:
+            return Message(
+                role="user",
+                parts=(Text(event.text),),
+                is_event=True,
+                topic=event.topic,
+                event_id=event.id,
+                raw=entry,
+            )
+    return Message(role=role, parts=parts, raw=entry)
+
+
+def _parts(content: Any, *, as_user: bool) -> tuple[Part, ...]:
+    text = read_text if as_user else Text
+    if isinstance(content, str):
+        return (text(content),) if content else ()
+    parts: list[Part] = []
+    for part in content if isinstance(content, list) else ():
+        match as_dict(part):
+            case {"type": "input_text" | "output_text" | "text", "text": str(words)}:
+                parts.append(text(words))
+            case {"type": "refusal", "refusal": str(words)}:
+                parts.append(text(words))
+            case {"type": "input_image", "image_url": str(url)} as image:
+                media_type, data = data_url(url, "image/png")
+                detail = as_str(image.get("detail")) or None
+                where = None if data is not None else url
+                parts.append(Image(media_type=media_type, data=data, url=where, detail=detail))
+            case {"type": "input_file"} as file:
+                parts += _document(file)
+    return tuple(parts)
+
+
+def _document(file: Mapping[str, Any]) -> tuple[Document, ...]:
+    name = as_str(file.get("filename")) or None
+    if encoded := as_str(file.get("file_data")):
+        media_type, data = data_url(encoded, "application/pdf")
+        return (Document(media_type=media_type, data=data, name=name),)
+    if url := as_str(file.get("file_url")):
+        return (Document.from_url(url, name=name),)
+    return ()
+
+
+# -------------------------------------------------------------------------------- what the model says
+
+
+def spoken(content: Any) -> str:
+    """The visible text of a message's content; a refusal is text."""
+    return "".join(part.text for part in _parts(content, as_user=False) if isinstance(part, Text))
+
+
+def is_refused(content: Any) -> bool:
+    """Whether a message's content holds a refusal."""
+    parts = content if isinstance(content, list) else ()
+    return any(as_dict(part).get("type") == "refusal" for part in parts)
+
+
+def thought(item: Mapping[str, Any]) -> str:
+    """The readable text of a reasoning item: the thinking itself, or else its summary."""
+    return _texts(item.get("content")) or _texts(item.get("summary"))
+
+
+def _texts(parts: Any) -> str:
+    if not isinstance(parts, list):
+        return as_str(parts)
+    return "".join(as_str(as_dict(part).get("text")) for part in parts)
+
+
+def call_of(item: Mapping[str, Any]) -> ToolCall:
+    """Read a call of one of our own tools."""
+    kind, written = CALLS[as_str(item.get("type"))]
+    arguments = item.get(written)
+    if arguments is not None and not isinstance(arguments, str):  # a server that sends an object
+        arguments = rawjson.dumps(arguments).decode()
+    return ToolCall(
+        id=as_str(item.get("call_id")), name=as_str(item.get("name")), arguments=arguments or "", kind=kind
+    )

@@ -1,0 +1,398 @@
+"""Reads a Responses answer into a reply.
+
+Owns: what of an answer is stored, changed or left out. Must never know: a request, a stream's events.
+
+Each item of ``output`` is stored as one entry, as the provider's bytes. The exceptions, all of them:
+
+=========================== ================================== =========================================
+in an item                  when                               because
+=========================== ================================== =========================================
+raw newlines                between tokens                     an entry is one line
+``created_by``              always                             no request type has it
+a whole reasoning item      nothing of the reply follows it    the next request would be refused
+                                                               ("without its required following item")
+the keys of `_NOT_NULL`     null                               the request type has them, but not null:
+                                                               vLLM's answers hold such nulls
+``content[].logprobs``      null                               the same
+``call_id``                 missing, empty or repeated         results could not be paired; a digest
+                                                               replaces it
+name of a call              not ``[a-zA-Z0-9_-]{1,128}``       every later request would be refused
+``arguments``, ``input``    null or missing                    the same; now ``""``, as SDKs read it
+``arguments``, ``input``    not a string                       the same; now a string of the JSON that
+                                                               came
+``arguments``               not a JSON object; families but    llama.cpp answers 500 to every later
+                            openai and azure                   request (llama.cpp#25510); now ``"{}"``
+=========================== ================================== =========================================
+
+Calls are the items ``function_call`` and ``custom_tool_call``. What a model wrote for arguments is in the
+reply's calls as it came, whatever is stored: the engine answers it. Everything else stays as it came:
+``id``, ``status``, ``phase``, ``namespace``, ``caller``, ``encrypted_content``, ``annotations``, unknown
+keys, and items of every other type, unknown ones too. Of 619 recorded items (three hosts, 2026-11)
+none holds a key that this table leaves out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal
+
+import msgspec
+
+from .. import rawjson
+from ..messages import ToolCall, Usage
+from ..render import plain
+from ..values import Value, replace
+from . import _openai_responses_units as units
+from ._openai_answer import clean_name, error_fault, made_call_id, shape_of, stored_arguments
+from ._openai_responses_item import CALLS, call_of, is_refused, kind_of, spoken, thought
+from ._tolerance import as_dict, as_str, count, members_of
+from .base import Fault, ProtocolFault, Reply
+
+__all__ = [
+    "Answer",
+    "failure",
+    "read_body",
+    "read_response",
+    "reply_of",
+    "usage_of",
+    "with_call_ids",
+    "without_calls",
+]
+
+_MAX_NAME: Final = 128
+"""Characters of a function's name, as the wire's reference has it."""
+
+_NOT_NULL: Final[Mapping[str, frozenset[str]]] = {
+    "function_call": frozenset({"id", "namespace", "status", "async"}),
+    "custom_tool_call": frozenset({"id", "namespace", "status", "async"}),
+    "reasoning": frozenset({"content", "status"}),
+    "mcp_call": frozenset({"status"}),
+    "image_generation_call": frozenset({"error", "svg_usage"}),
+    "computer_call": frozenset({"action", "actions"}),
+}
+"""What an answer may hold as null and a request may not, by type of item (openai 3.54, types/responses)."""
+
+_NOT_FINISHED: Final = frozenset({"queued", "in_progress", "cancelled"})
+
+_REJECTED_CODES: Final = frozenset(
+    {
+        "bio_policy",
+        "data_residency_mismatch",
+        "empty_image_file",
+        "failed_to_download_image",
+        "image_content_policy_violation",
+        "image_file_not_found",
+        "image_file_too_large",
+        "image_parse_error",
+        "image_too_large",
+        "image_too_small",
+        "invalid_base64_image",
+        "invalid_image",
+        "invalid_image_format",
+        "invalid_image_mode",
+        "invalid_image_url",
+        "invalid_prompt",
+        "misalignment_policy_violation",
+        "unsupported_image_media_type",
+    }
+)
+"""Codes of a failed response that blame the request (openai 3.54, types/responses/response_error.py)."""
+
+
+class Answer(Value, frozen=True, kw_only=True):
+    """The parts of a response that matter, not yet read.
+
+    Attributes:
+        items: The raw items of `output`.
+        status: The response's own word, "" if it gave none.
+        reason: Why it is incomplete.
+        usage: The raw value of that name.
+        dropped: Reasons of `input_transformations`.
+    """
+
+    unshown = frozenset({"items", "usage"})
+
+    items: tuple[bytes, ...]
+    status: str = ""
+    reason: str = ""
+    usage: bytes = b"null"
+    model: str = ""
+    id: str = ""
+    dropped: tuple[str, ...] = ()
+
+
+# ------------------------------------------------------------------------------------- the envelope
+
+
+def read_body(body: bytes) -> Answer:
+    """Cut the answer out of a unary response.
+
+    Raises:
+        ProtocolFault: The body is not a finished response; its `fault` says what to make of it.
+    """
+    answer = read_response(body)
+    if answer is None:
+        raise ProtocolFault(f"the answer is not a response: {shape_of(body, lacks='output')}")
+    return answer
+
+
+class _Incomplete(msgspec.Struct):
+    reason: str | None = None
+
+
+class _Response(msgspec.Struct):
+    output: list[msgspec.Raw] | None = None
+    status: str | None = None
+    incomplete_details: _Incomplete | None = None
+    error: msgspec.Raw = msgspec.Raw(b"null")
+    usage: msgspec.Raw = msgspec.Raw(b"null")
+    input_transformations: msgspec.Raw = msgspec.Raw(b"null")
+    model: str | None = None
+    id: str | None = None
+    object: str | None = None
+
+
+_RESPONSE: Final = msgspec.json.Decoder(_Response)
+
+
+def read_response(raw: bytes, *, items: Sequence[bytes] = ()) -> Answer | None:
+    """Cut the answer out of a response object; None if it is not one.
+
+    Args:
+        raw: The object.
+        items: The items that came before it in a stream, for servers that leave `output` empty at its end.
+
+    Raises:
+        ProtocolFault: The response failed, or is not finished.
+    """
+    try:
+        response = _response(raw)
+    except rawjson.RawJSONError:
+        return None
+    status = response.status or ""
+    if response.object == "error":  # vLLM: the error's members are the body's own
+        raise failure(_error(raw))
+    error = _error(bytes(response.error))
+    if error or status == "failed":
+        raise failure(error)
+    if status in _NOT_FINISHED:
+        raise ProtocolFault(
+            f"the response is {status}", Fault(kind="protocol", code=status, retryable=status == "cancelled")
+        )
+    if response.output is None and not items:
+        return None
+    return Answer(
+        items=tuple(map(bytes, response.output or ())) or tuple(items),
+        status=status,
+        reason=(response.incomplete_details or _Incomplete()).reason or "",
+        usage=bytes(response.usage),
+        model=response.model or "",
+        id=response.id or "",
+        dropped=_reasons(bytes(response.input_transformations)),
+    )
+
+
+def _response(raw: bytes) -> _Response:
+    """Read the envelope in one pass; piece by piece where a member is of an unusual type."""
+    try:
+        return _RESPONSE.decode(raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        pass
+    envelope = rawjson.members(raw)
+    output = envelope.get("output", b"null")
+    details = members_of(envelope.get("incomplete_details"))
+    return _Response(
+        output=[msgspec.Raw(item) for item in rawjson.items(output)] if output.startswith(b"[") else None,
+        status=_string(envelope, "status"),
+        incomplete_details=_Incomplete(_string(details, "reason")),
+        error=msgspec.Raw(envelope.get("error", b"null")),
+        usage=msgspec.Raw(envelope.get("usage", b"null")),
+        input_transformations=msgspec.Raw(envelope.get("input_transformations", b"null")),
+        model=_string(envelope, "model"),
+        id=_string(envelope, "id"),
+        object=_string(envelope, "object"),
+    )
+
+
+def _string(members: Mapping[str, bytes], key: str) -> str | None:
+    return rawjson.string(members.get(key, b"null"))
+
+
+def _reasons(raw: bytes) -> tuple[str, ...]:
+    """Why the provider left parts of the history out; anything but a short word is "unknown"."""
+    try:
+        removed = [members_of(one).get("reason", b"null") for one in rawjson.items(raw)]
+        reasons = [rawjson.string(reason) or "" for reason in removed]
+    except rawjson.RawJSONError:
+        return ()
+    return tuple(reason if reason.isidentifier() and len(reason) <= 64 else "unknown" for reason in reasons)
+
+
+def _error(raw: bytes) -> object:
+    """What a response says of its failure, None if nothing; prose if it cannot be read."""
+    try:
+        return rawjson.loads(raw)
+    except rawjson.RawJSONError:
+        return "unreadable"
+
+
+def failure(error: object) -> ProtocolFault:
+    """The finding for the error of a response that failed."""
+    finding = error_fault(error)
+    if finding.fault.kind == "protocol" and finding.fault.code in _REJECTED_CODES:
+        fault = Fault(kind="rejected", code=finding.fault.code)
+        return ProtocolFault(f"the provider answered 200 with an error ({fault.code})", fault)
+    return finding
+
+
+# ---------------------------------------------------------------------------------------- the reply
+
+
+def reply_of(answer: Answer, *, family: str) -> Reply:
+    """Read an answer: what is stored of it, what it says, and whether its calls may run.
+
+    Raises:
+        ProtocolFault: An item is not one.
+    """
+    said = _Said(family, seed=answer.id.encode("utf-8", "replace"))
+    try:
+        for raw in answer.items:
+            said.take(rawjson.one_line(raw))
+        entries = units.without_orphans(said.entries)
+    except rawjson.RawJSONError as error:
+        raise ProtocolFault("an item of the answer cannot be read") from error
+    return Reply(
+        entries=entries,
+        text=plain("".join(said.text)),
+        reasoning=plain("".join(said.reasoning)),
+        calls=tuple(said.calls),
+        finish_reason=answer.reason or answer.status,
+        stop=_stop(answer, said.is_refused),
+        run_calls=bool(said.calls) and answer.status == "completed" and not said.is_refused,
+        usage=usage_of(answer.usage),
+        model=answer.model,
+        id=answer.id,
+        signed=any(said.signed[: len(entries)]),
+        dropped=answer.dropped,
+    )
+
+
+def _stop(answer: Answer, is_refused: bool) -> Literal["end", "length", "refusal"]:
+    if is_refused or answer.reason == "content_filter":
+        return "refusal"
+    return "length" if answer.status == "incomplete" else "end"
+
+
+def usage_of(raw: bytes) -> Usage:
+    """Read a usage object; whatever is missing or not a count is 0. Counts one request.
+
+    Never raises: an absurd bill is no reason to lose the answer that it is for.
+    """
+    root = members_of(raw)
+    read = members_of(root.get("input_tokens_details"))
+    written = members_of(root.get("output_tokens_details"))
+    return Usage(
+        input_tokens=count(root.get("input_tokens")),
+        cached_input_tokens=count(read.get("cached_tokens")),
+        cache_write_tokens=count(read.get("cache_write_tokens")),
+        output_tokens=count(root.get("output_tokens")),
+        reasoning_tokens=count(written.get("reasoning_tokens")),
+        requests=1,
+    )
+
+
+# ------------------------------------------------------------------------------------ what is stored
+
+
+class _Said:
+    """What the items say and how they are stored, item by item."""
+
+    def __init__(self, family: str, *, seed: bytes) -> None:
+        self.entries: list[bytes] = []
+        self.text: list[str] = []
+        self.reasoning: list[str] = []
+        self.calls: list[ToolCall] = []
+        self.is_refused = False
+        self.signed: list[bool] = []
+        self._family = family
+        self._seed = seed
+        self._ids: set[str] = set()
+
+    def take(self, entry: bytes) -> None:
+        """Take the next item. Raises `RawJSONError` if it is not an object."""
+        item = rawjson.view(entry)
+        if not isinstance(item, dict):
+            raise rawjson.RawJSONError("an item must be a JSON object", 0)
+        kind = kind_of(item)
+        not_null = _NOT_NULL.get(kind, ())
+        left_out = {key for key in item if key == "created_by" or (item[key] is None and key in not_null)}
+        entry = rawjson.without(entry, left_out) if left_out else entry
+        if kind in CALLS:
+            entry = self._call(entry, item)
+        elif kind == "assistant":
+            content = item.get("content")
+            self.text.append(spoken(content))
+            self.is_refused = self.is_refused or is_refused(content)
+            entry = _without_null_logprobs(entry, content)
+        elif kind == "reasoning":
+            self.reasoning.append(thought(item))
+        self.entries.append(entry)
+        self.signed.append(kind == "reasoning" and units.is_signed(item))
+
+    def _call(self, entry: bytes, item: Mapping[str, Any]) -> bytes:
+        call = call_of(item)
+        written = CALLS[as_str(item.get("type"))][1]
+        changed: dict[str, bytes] = {}
+        if not call.id or call.id in self._ids:
+            call = replace(call, id=made_call_id(self._seed + entry, len(self.calls)))
+            changed["call_id"] = rawjson.dumps(call.id)
+        if not isinstance(item.get(written), (str, type(None))):
+            call = replace(call, arguments=rawjson.members(entry)[written].decode())
+        self._ids.add(call.id)
+        self.calls.append(call)
+        if (name := clean_name(call.name, limit=_MAX_NAME)) is not None:
+            changed["name"] = rawjson.dumps(name)
+        stored = stored_arguments(call.arguments, kind=call.kind, family=self._family)
+        if stored != item.get(written):
+            changed[written] = rawjson.dumps(stored)
+        return rawjson.replaced(entry, changed) if changed else entry
+
+
+def _without_null_logprobs(entry: bytes, content: Any) -> bytes:
+    parts = list(map(as_dict, content)) if isinstance(content, list) else []
+    if not any("logprobs" in part and part["logprobs"] is None for part in parts):
+        return entry
+    raws = rawjson.items(rawjson.members(entry)["content"])
+    cut = [
+        rawjson.without(raw, {"logprobs"}) if part.get("logprobs", 0) is None else raw
+        for raw, part in zip(raws, parts, strict=True)
+    ]
+    return rawjson.replaced(entry, {"content": b"[" + b",".join(cut) + b"]"})
+
+
+# ------------------------------------------------------------------------------------ stored replies
+
+
+def with_call_ids(reply: Reply, ids: Sequence[str]) -> Reply:
+    """The reply with its calls' ids replaced in order; ValueError unless there is one id for each call."""
+    calls = tuple(replace(call, id=id) for call, id in zip(reply.calls, ids, strict=True))
+    if calls == reply.calls:
+        return reply
+    fresh = iter(ids)
+    entries = tuple(
+        rawjson.replaced(entry, {"call_id": rawjson.dumps(next(fresh))}) if kind in CALLS else entry
+        for entry, kind in zip(reply.entries, units.kinds_of(reply.entries), strict=True)
+    )
+    return replace(reply, entries=entries, calls=calls)
+
+
+def without_calls(reply: Reply) -> Reply:
+    """The reply with its calls cut out, and with the reasoning that led to them; () if it said nothing else.
+
+    What is left is signed if any of its reasoning is.
+    """
+    if not reply.calls:
+        return reply
+    entries = units.without_calls(reply.entries)
+    signed = any(new is not old for new, old in zip(units.unsigned(entries), entries, strict=True))
+    return replace(reply, entries=entries, calls=(), run_calls=False, signed=signed)

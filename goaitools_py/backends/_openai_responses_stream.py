@@ -1,0 +1,187 @@
+"""Reads a streamed response: chunks of bytes into deltas and, at the end, one answer.
+
+Owns: which events tell something now, and which hold what is kept. Must never know: what of an item is
+stored.
+
+Nothing is assembled: the wire repeats every item whole when it is done, and the whole response at the end.
+What an ``added`` event holds is never kept: its `encrypted_content` may be half of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Literal
+
+import msgspec
+
+from .. import rawjson
+from ..render import plain
+from ..values import replace
+from ._openai_responses_reply import Answer, failure, read_response, reply_of
+from ._sse import EventSplitter, EventTooLongError
+from .base import Delta, Fault, ProtocolFault, Reply
+
+__all__ = ["ResponsesDecoder"]
+
+_SPOKEN: Final[Mapping[str, Literal["text", "reasoning"]]] = {
+    "response.output_text.delta": "text",
+    "response.refusal.delta": "text",
+    "response.reasoning_text.delta": "reasoning",
+    "response.reasoning_summary_text.delta": "reasoning",
+}
+"""The events that tell something, and what it is to a listener."""
+
+_TERMINAL: Final[Mapping[str, str]] = {
+    "response.completed": "completed",
+    "response.incomplete": "incomplete",
+    "response.failed": "failed",
+}
+"""The events that end a reply, and the status that they mean."""
+
+_INTERRUPTED: Final = Fault(kind="interrupted", retryable=True)
+_NULL: Final = msgspec.Raw(b"null")
+
+
+class _Event(msgspec.Struct):
+    """What is read of an event; the rest, such as padding and positions, is passed over."""
+
+    type: str = ""
+    delta: str | None = None
+    output_index: int | None = None
+    item: msgspec.Raw = _NULL
+    response: msgspec.Raw = _NULL
+
+
+_EVENT: Final = msgspec.json.Decoder(_Event)
+
+
+class ResponsesDecoder:
+    """Decodes one streamed response. It is complete with one of the three terminal events, never before."""
+
+    def __init__(self, family: str) -> None:
+        self._family = family
+        self._splitter = EventSplitter()
+        self._text: list[str] = []
+        self._done: dict[int, bytes] = {}
+        self._answer: Answer | None = None
+        self._has_begun = False
+
+    def feed(self, chunk: bytes) -> list[Delta]:
+        """Take the next bytes, however they were cut; return what became readable.
+
+        Raises:
+            ProtocolFault: An error event, a response that failed, an event that is not JSON, or one that is
+                too large. Its kind is "interrupted" once anything of the reply has come.
+        """
+        deltas: list[Delta] = []
+        try:
+            events = self._splitter.feed(chunk)
+        except EventTooLongError as problem:
+            raise self._fault(ProtocolFault(str(problem))) from problem
+        for data in events:
+            if self._answer is not None:
+                break
+            try:
+                event = _event(data)
+                kind = _SPOKEN.get(event.type)
+                if kind is None:
+                    self._take(event, data)
+                elif event.delta:
+                    self._has_begun = True
+                    text = plain(event.delta)
+                    if kind == "text":
+                        self._text.append(event.delta)
+                    deltas.append(Delta(kind=kind, text=text))
+            except rawjson.RawJSONError as problem:
+                finding = ProtocolFault("an event of the stream cannot be read")
+                raise self._fault(finding) from problem
+        return deltas
+
+    @property
+    def is_done(self) -> bool:
+        """Whether a terminal event was read; nothing after it matters."""
+        return self._answer is not None
+
+    def finish(self) -> Reply:
+        """The complete reply.
+
+        Raises:
+            ProtocolFault: The stream ended before the reply did.
+        """
+        if self._answer is None:
+            raise ProtocolFault("the stream ended before the reply did", _INTERRUPTED)
+        return reply_of(self._answer, family=self._family)
+
+    @property
+    def partial_text(self) -> str:
+        """Text received so far."""
+        return plain("".join(self._text))
+
+    # ----------------------------------------------------------------------------------- one event
+
+    def _take(self, event: _Event, data: bytes) -> None:
+        if event.type == "response.output_item.done":
+            self._has_begun = True
+            at = len(self._done) if event.output_index is None else event.output_index
+            self._done[at] = bytes(event.item)
+        elif event.type in _TERMINAL:
+            self._end(event, _TERMINAL[event.type])
+        elif event.type.startswith("response."):
+            self._has_begun = self._has_begun or event.delta is not None
+        else:
+            self._check_error(data)
+
+    def _end(self, event: _Event, status: str) -> None:
+        items = [self._done[at] for at in sorted(self._done)]
+        try:
+            answer = read_response(bytes(event.response), items=items)
+        except ProtocolFault as finding:
+            raise self._fault(finding) from None
+        if status == "failed":
+            raise self._fault(failure(None))
+        if answer is None:
+            raise self._fault(ProtocolFault("the stream's last event holds no response"))
+        self._answer = answer if answer.status else replace(answer, status=status)
+
+    def _check_error(self, data: bytes) -> None:
+        """Events of other names matter if they are errors; servers differ in where they put one."""
+        if data.strip() in (b"", b"[DONE]"):
+            return
+        event = rawjson.loads(data)
+        if not isinstance(event, dict):
+            raise rawjson.RawJSONError("an event must be a JSON object", 0)
+        error = event.get("error")
+        if event.get("type") == "error":  # OpenAI: the error's members are the event's own
+            error = error or {**event, "type": None}
+        elif event.get("object") == "error":  # vLLM
+            error = error or event
+        if error:
+            raise self._fault(failure(error))
+
+    def _fault(self, finding: ProtocolFault) -> ProtocolFault:
+        if not self._has_begun:
+            return finding
+        return ProtocolFault(str(finding), replace(_INTERRUPTED, code=finding.fault.code))
+
+
+# ----------------------------------------------------------------------------------- reading events
+
+
+def _event(data: bytes) -> _Event:
+    """Read one event; an empty one if it is no JSON object, which `_check_error` then looks at."""
+    try:
+        return _EVENT.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        pass  # half an emoji, or a member of an unusual type: read piece by piece
+    try:
+        members = rawjson.members(data)
+    except rawjson.RawJSONError:
+        return _Event()
+    at = members.get("output_index", b"")
+    return _Event(
+        type=rawjson.string(members.get("type", b"null")) or "",
+        delta=rawjson.string(members.get("delta", b"null")),
+        output_index=int(at) if at.isdigit() and len(at) < 10 else None,
+        item=msgspec.Raw(members.get("item", b"null")),
+        response=msgspec.Raw(members.get("response", b"null")),
+    )

@@ -1,0 +1,311 @@
+"""What the edges over both SDKs share: whose client is used, how one post goes out, what its failures mean.
+
+Owns: HTTP clients and their lifetimes, one post, an SDK's exceptions as `BackendError`.
+Must never know: which SDK it is (an `Sdk` says), what is inside a body, how often to retry.
+
+Bodies go out as ``content=`` bytes. That keeps an SDK's credentials, headers, connection pool and error
+classes, and skips its typed request path, which works through every message of the history on every call.
+`tests/backends/test_sdk_pins.py` pins each behaviour of the SDKs that the edges count on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
+
+import httpx2
+
+from ._async_http import made_for_many
+from ._endpoints import is_plain_loopback
+from ._exchange import (
+    HttpAsyncExchange,
+    HttpExchange,
+    body_of,
+    bounded_timeout,
+    is_timeout,
+    status_errors,
+    wire_errors,
+)
+from .base import BackendError, ModelRequest
+
+__all__ = ["AsyncSdkEdge", "ClientOptions", "Sdk", "SdkClient", "SdkEdge", "SdkErrors", "refuse_options"]
+
+_UNREAD = {"X-Stainless-Raw-Response": "stream"}
+"""The header by which both SDKs' own `with_streaming_response` asks for a response with its body unread."""
+
+
+# -------------------------------------------------------------------------------------- what varies
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientOptions:
+    """How to reach the server. What is None or missing is left to the SDK and its environment variables."""
+
+    client: object = None
+    http_client: object = None
+    base_url: str | None = None
+    api_key: str | Callable[[], Any] | None = field(default=None, repr=False)
+    client_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+
+class SdkClient(Protocol):
+    """What an edge needs of an SDK's client, sync or async."""
+
+    @property
+    def base_url(self) -> httpx2.URL: ...
+
+    @property
+    def timeout(self) -> float | httpx2.Timeout | None: ...
+
+    @property
+    def post(self) -> Callable[..., Any]: ...
+
+    @property
+    def close(self) -> Callable[[], Any]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SdkErrors:
+    """An SDK's exception classes, and the response header in which its provider names a request."""
+
+    base: type[Exception]
+    status: type[Exception]
+    timeout: type[Exception]
+    request_id: str
+
+
+_Client = TypeVar("_Client", bound=SdkClient)
+
+
+class Sdk(Protocol[_Client]):
+    """One SDK in one colour, for one wire."""
+
+    @property
+    def errors(self) -> SdkErrors: ...
+
+    @property
+    def http_class(self) -> Callable[..., Any]:
+        """The SDK's own HTTP client class, with its timeouts and limits."""
+        ...
+
+    @property
+    def base_url_variable(self) -> str:
+        """The environment variable from which the SDK takes a base URL that was not given."""
+        ...
+
+    def checked(self, options: ClientOptions) -> _Client:
+        """The caller's own client, known to be usable. Raises `TypeError`."""
+        ...
+
+    def make(self, given: Mapping[str, Any]) -> _Client:
+        """A new client from the options that were given. Raises `ValueError` without credentials."""
+        ...
+
+    def family(self, client: _Client) -> str:
+        """Whose server a client speaks to."""
+        ...
+
+    def headers(self, client: _Client, request: ModelRequest) -> Mapping[str, str]:
+        """The headers that a request carries beside the client's own."""
+        ...
+
+    def lacks_credentials(self, error: Exception) -> bool:
+        """True for a failure, no answer of the server, that says that there is nothing to sign in with."""
+        ...
+
+    def refused(self, client: _Client) -> None:
+        """The server answered 401: a client that keeps a token gets another one for the next request."""
+        ...
+
+
+# ---------------------------------------------------------------------------------------- the clients
+
+
+def refuse_options(options: ClientOptions) -> None:
+    """Raise `TypeError` for options that a caller's own `client` would make no use of."""
+    named = {"http_client": options.http_client, "base_url": options.base_url, "api_key": options.api_key}
+    named |= options.client_options
+    unused = [name for name, value in named.items() if value is not None]
+    if unused:
+        raise TypeError(f"client= is used as it is; set {', '.join(unused)} on that client instead")
+
+
+def _made(sdk: Sdk[_Client], options: ClientOptions, http_client: object) -> _Client:
+    named = {"base_url": options.base_url, "api_key": options.api_key, "http_client": http_client}
+    given = {name: value for name, value in named.items() if value is not None}
+    return sdk.make({**given, **options.client_options})
+
+
+def _http_client(sdk: Sdk[Any], options: ClientOptions) -> httpx2.Client:
+    """The caller's HTTP client, over a bridge if it is a classic one; else the SDK's default."""
+    if options.http_client is None:
+        return sdk.http_class(**_way_out(sdk, options))  # type: ignore[no-any-return]
+    if isinstance(options.http_client, httpx2.Client):
+        return options.http_client
+    from . import _transport
+
+    return _transport.bridge(options.http_client)
+
+
+def _async_http_client(sdk: Sdk[Any], options: ClientOptions) -> httpx2.AsyncClient:
+    """As `_http_client`. What connection pool an event loop gets by default is decided here only."""
+    if options.http_client is None:
+        return made_for_many(sdk.http_class(**_way_out(sdk, options)))
+    if isinstance(options.http_client, httpx2.AsyncClient):
+        return options.http_client
+    from . import _transport
+
+    return _transport.bridge_async(options.http_client)
+
+
+def _way_out(sdk: Sdk[Any], options: ClientOptions) -> dict[str, Any]:
+    # A proxy named in the environment cannot reach a server on this machine's loopback. `trust_env` turns
+    # that off in `httpx2`; the anthropic SDK reads the environment itself, and lets only a mount override it.
+    if is_plain_loopback(options.base_url or os.environ.get(sdk.base_url_variable)):
+        return {"trust_env": False, "mounts": {"http://": None}}
+    return {}
+
+
+# ------------------------------------------------------------------------------------------- one post
+
+
+def _post_arguments(sdk: Sdk[_Client], client: _Client, request: ModelRequest) -> dict[str, Any]:
+    accept = {"Accept": "text/event-stream"} if request.stream else {}
+    headers = {"Content-Type": "application/json", **accept, **sdk.headers(client, request), **_UNREAD}
+    options: dict[str, Any] = {"headers": headers, "max_retries": 0}
+    if request.timeout is not None:
+        options["timeout"] = bounded_timeout(client.timeout, request.timeout)
+    return {"path": request.path, "content": request.body, "cast_to": httpx2.Response, "options": options}
+
+
+@contextlib.contextmanager
+def _findings(sdk: Sdk[_Client], client: _Client) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        found = _finding(sdk, error, client.base_url.host or "the server")
+        if isinstance(found, BackendError):
+            if found.status == 401:
+                sdk.refused(client)
+            raise found from error
+        if found is error:
+            raise
+        raise found from None
+
+
+def _finding(sdk: Sdk[Any], error: Exception, host: str) -> Exception:
+    """What a failure means: a `BackendError`, or the defect that it is."""
+    response = _answer_behind(sdk.errors, error)
+    if response is not None:
+        return BackendError(
+            f"{host} answered {response.status_code}",
+            status=response.status_code,
+            headers=dict(response.headers.items()),
+            body=body_of(response) or b"",
+            request_id=response.headers.get(sdk.errors.request_id),
+        )
+    of_sdk = isinstance(error, sdk.errors.base)
+    origin = error.__cause__ if of_sdk and isinstance(error.__cause__, Exception) else error
+    reason = type(origin).__name__
+    if isinstance(error, sdk.errors.timeout) or is_timeout(origin):
+        return BackendError(f"{host} did not answer in time ({reason})", timed_out=True)
+    if sdk.lacks_credentials(error):
+        return BackendError(f"no usable credentials for {host} ({reason})", kind="auth")
+    if isinstance(origin, (sdk.errors.base, *wire_errors())):
+        return BackendError(f"no answer from {host} ({reason})")
+    return origin  # an SDK may dress up any exception that comes out of an HTTP client as a lost connection
+
+
+def _answer_behind(errors: SdkErrors, error: Exception) -> httpx2.Response | None:
+    """The error answer that an exception stands for, if there is one."""
+    if isinstance(error, errors.base):
+        stated = error if isinstance(error, errors.status) else error.__cause__
+        known = isinstance(stated, (errors.status, *status_errors()))
+        return getattr(stated, "response") if known else None  # noqa: B009 - the classes are values here
+    # An error answer whose body broke off surfaces as the bare transport error, raised while the SDK
+    # handled the status; the status still says more than "connection lost".
+    link: BaseException | None = error
+    while link is not None and isinstance(error, wire_errors()):
+        if isinstance(link, status_errors()) and (link is error or body_of(link.response) is None):
+            return link.response
+        link = link.__context__
+    return None
+
+
+# ------------------------------------------------------------------------------------------ the edges
+
+
+class SdkEdge(Generic[_Client]):
+    """One sync client and the posts through it. Threads may share it, as they may share the client."""
+
+    def __init__(self, sdk: Sdk[_Client], options: ClientOptions) -> None:
+        self._sdk = sdk
+        self._owned = options.client is None and options.http_client is None
+        self._client = (
+            _made(sdk, options, _http_client(sdk, options))
+            if options.client is None
+            else sdk.checked(options)
+        )
+        self.family = sdk.family(self._client)
+
+    def send(self, request: ModelRequest) -> HttpExchange:
+        """Post a request; return once 2xx headers are there. Raises `BackendError`."""
+        with _findings(self._sdk, self._client):
+            response = self._client.post(**_post_arguments(self._sdk, self._client, request))
+        return HttpExchange(response, self._sdk.errors.request_id)
+
+    def close(self) -> None:
+        """Close the connections, unless they are the caller's own."""
+        if self._owned:
+            self._client.close()
+
+
+class AsyncSdkEdge(Generic[_Client]):
+    """An async client for each event loop, since connections belong to the loop that opened them.
+
+    A `client` or `http_client` of the caller's is used as it is, whichever loop runs.
+    """
+
+    def __init__(self, sdk: Sdk[_Client], options: ClientOptions) -> None:
+        self._sdk = sdk
+        self._options = options
+        # Made now rather than in the first turn, so that a missing key shows where the backend is built.
+        first = self._new() if options.client is None else sdk.checked(options)
+        owned = options.client is None and options.http_client is None
+        self._shared = None if owned else first
+        self._spare = first if owned else None
+        self._clients: dict[asyncio.AbstractEventLoop, _Client] = {}
+        self._lock = threading.Lock()
+        self.family = sdk.family(first)
+
+    async def asend(self, request: ModelRequest) -> HttpAsyncExchange:
+        """Post a request; return once 2xx headers are there. Raises `BackendError`."""
+        client = self._shared or self._of_this_loop()
+        with _findings(self._sdk, client):
+            response = await client.post(**_post_arguments(self._sdk, client, request))
+        return HttpAsyncExchange(response, self._sdk.errors.request_id)
+
+    async def aclose(self) -> None:
+        """Close the running loop's connections, unless they are the caller's own."""
+        with self._lock:
+            client = self._clients.pop(asyncio.get_running_loop(), None)
+        if client is not None:
+            await client.close()
+
+    def _of_this_loop(self) -> _Client:
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            if loop not in self._clients:
+                # An open connection keeps its loop alive, so weak keys would never let go of a closed loop.
+                self._clients = {known: c for known, c in self._clients.items() if not known.is_closed()}
+                self._clients[loop] = self._spare or self._new()
+                self._spare = None
+            return self._clients[loop]
+
+    def _new(self) -> _Client:
+        return _made(self._sdk, self._options, _async_http_client(self._sdk, self._options))

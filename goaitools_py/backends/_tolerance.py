@@ -1,0 +1,65 @@
+"""Reads values that servers get wrong: a number for a string, a list for an object, a bill beyond counting.
+
+Owns: what such a value counts as; nothing here raises. Must never know: a wire, a message.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+from typing import Any, Final
+
+from .. import rawjson
+
+__all__ = ["as_dict", "as_str", "count", "data_url", "decoded", "is_hollow", "members_of"]
+
+
+def as_str(value: Any) -> str:
+    """The value if it is a string, else an empty one."""
+    return value if isinstance(value, str) else ""
+
+
+def as_dict(value: Any) -> dict[str, Any]:
+    """The value if it is an object, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def is_hollow(value: Any) -> bool:
+    """Whether a value is a placeholder: null, empty, zero, or an object of nothing but such."""
+    return all(map(is_hollow, value.values())) if isinstance(value, dict) else not value
+
+
+def members_of(raw: bytes | None) -> Mapping[str, bytes]:
+    """The members of an object, by key; none of anything else."""
+    try:
+        return rawjson.members(raw or b"{}")
+    except rawjson.RawJSONError:
+        return {}
+
+
+_MAX_COUNT: Final = 2**53 - 1
+"""The largest count: what every JSON reader holds exactly."""
+
+
+def count(raw: bytes | None) -> int:
+    """Read digits; a negative number, a fraction, a string or anything else is 0."""
+    if raw is None or not raw.isdigit():
+        return 0
+    return min(int(raw), _MAX_COUNT) if len(raw) <= 16 else _MAX_COUNT
+
+
+def data_url(url: str, fallback: str) -> tuple[str, bytes | None]:
+    """Media type and bytes of a ``data:`` URL; of any other URL `fallback` and None."""
+    head, comma, encoded = url.partition(",")
+    if not comma or not head.startswith("data:"):
+        return fallback, None
+    return head[5:].partition(";")[0] or fallback, decoded(encoded)
+
+
+def decoded(encoded: str) -> bytes | None:
+    """The bytes that base64 text stands for; None if it is none."""
+    try:
+        return base64.b64decode(encoded)
+    except (binascii.Error, ValueError):
+        return None

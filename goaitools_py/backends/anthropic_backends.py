@@ -1,0 +1,120 @@
+"""The backends of the Anthropic wire, as a caller names them.
+
+Owns: what a caller can set about a connection. Must never know: how a request is sent or read.
+
+The SDK and the wire's dialect are loaded when a backend is made, not when this module is imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from .base import AsyncExchange, Dialect, Exchange, ModelRequest
+
+if TYPE_CHECKING:
+    from ._sdk_edge import ClientOptions
+
+__all__ = ["AnthropicBackend", "AsyncAnthropicBackend"]
+
+
+class _AnthropicBackend:
+    """What both are made of."""
+
+    def __init__(
+        self,
+        model: str | None = None,
+        *,
+        client: object = None,
+        http_client: object = None,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        context_window: int | None = None,
+        max_retries: int = 2,
+        betas: Sequence[str] = (),
+        **client_options: Any,
+    ) -> None:
+        from ._sdk_edge import ClientOptions
+        from .anthropic_messages import AnthropicDialect
+
+        options = ClientOptions(
+            client=client,
+            http_client=http_client,
+            base_url=base_url,
+            api_key=api_key,
+            client_options=client_options,
+        )
+        family = self._connect(options, betas)
+        self.dialect: Dialect = AnthropicDialect(family=family, model=model or "")
+        self.model = model
+        self.context_window = context_window
+        self.max_retries = max_retries
+
+    def _connect(self, options: ClientOptions, betas: Sequence[str]) -> str:
+        """Make the edge; the endpoint family that it found."""
+        raise NotImplementedError
+
+
+class AnthropicBackend(_AnthropicBackend):
+    """Anthropic's Messages, or any server that speaks it, for `Chat`.
+
+    Args:
+        model: The model to call unless a turn's settings name one.
+        client: Your own client, used as it is and never closed: an `anthropic.Anthropic`,
+            `AnthropicFoundry`, `AnthropicAWS`, `AnthropicBedrockMantle` or `AnthropicGoogleCloud`. The older
+            `AnthropicBedrock` and `AnthropicVertex` cannot be used.
+        http_client: An `httpx2.Client` or a classic `httpx.Client` to send through, never closed. A classic
+            one keeps its proxies, mounts, authentication and event hooks.
+        base_url: The server, without ``/v1``, such as "http://127.0.0.1:11434". One that is neither
+            Anthropic's nor a cloud's gets the key as `x-api-key` too; if it also wants an older
+            `anthropic-version`, set that with `default_headers`.
+        api_key: The key.
+        context_window: Tokens that fit into the model's context, if you know better than the built-in table.
+        max_retries: How often a turn tries again after a failure that may pass.
+        betas: Names for the `anthropic-beta` header of each request.
+        client_options: Anything else that `anthropic.Anthropic` takes, such as `auth_token`, `credentials`,
+            `timeout` (seconds without an answer, within the turn's own deadline) or `default_headers`.
+
+    What is not given is left to the SDK and its environment variables: ANTHROPIC_API_KEY, ANTHROPIC_BASE_URL
+    and so on.
+
+    Raises:
+        ValueError: There are no credentials.
+        TypeError: `client` or `http_client` cannot be used; the text says what can.
+    """
+
+    def _connect(self, options: ClientOptions, betas: Sequence[str]) -> str:
+        from ._anthropic_sdk import anthropic_edge
+
+        self._edge = anthropic_edge(options, betas=betas)
+        return self._edge.family
+
+    def send(self, request: ModelRequest) -> Exchange:
+        """Post a request; return once 2xx headers are there. Raises `BackendError`. Never retries."""
+        return self._edge.send(request)
+
+    def close(self) -> None:
+        """Close the connections, unless they are your own."""
+        self._edge.close()
+
+
+class AsyncAnthropicBackend(_AnthropicBackend):
+    """As `AnthropicBackend`, for `AsyncChat`: with `anthropic.AsyncAnthropic` and the async HTTP clients.
+
+    One backend serves any number of event loops; each gets connections of its own. A `client` or
+    `http_client` that you hand in is used as it is, and is good for the loops that it is good for.
+    """
+
+    def _connect(self, options: ClientOptions, betas: Sequence[str]) -> str:
+        from ._anthropic_sdk import async_anthropic_edge
+
+        self._edge = async_anthropic_edge(options, betas=betas)
+        return self._edge.family
+
+    async def asend(self, request: ModelRequest) -> AsyncExchange:
+        """Post a request; return once 2xx headers are there. Raises `BackendError`. Never retries."""
+        return await self._edge.asend(request)
+
+    async def aclose(self) -> None:
+        """Close the running loop's connections, unless they are your own; a later call opens new ones."""
+        await self._edge.aclose()

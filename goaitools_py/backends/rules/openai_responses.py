@@ -1,0 +1,158 @@
+"""The sequence rules of the Responses wire.
+
+Owns: which histories of input items a provider takes. Must never know: how a history came about.
+
+Shapes: ResponseInputItemParam in openai's types/responses. The rest are rules of the server alone, known by
+its refusals: "No tool output found for function call", "No tool call found for function call output", and
+"Item of type 'reasoning' was provided without its required following item" (all 400, the first and the last
+recorded). Items of one reply may stand in any order, so others of them may stand between calls and results;
+an assistant's message that is no item of a reply, having no type, may not (recorded 400). Where a compatible
+server takes more than OpenAI does, the wider rule holds. Items of unknown types, and calls of provider
+tools, pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from .common import Frame, is_name, listed, parsed
+
+__all__ = ["problems"]
+
+_ANSWERS = {
+    "function_call_output": "function_call",
+    "custom_tool_call_output": "custom_tool_call",
+}
+"""What each output answers."""
+
+
+def problems(messages: Iterable[Mapping[str, Any] | bytes], frame: Frame) -> Iterator[str]:
+    """What a server of this wire would refuse."""
+    waiting: dict[str, str | None] = dict.fromkeys(frame.open_calls)  # None: of either kind
+    caller = "an earlier item"
+    answered: set[str] = set()
+    first_use: dict[str, str] = {}
+    lonely: str | None = None
+    is_encrypted = False
+    for index, entry in enumerate(messages):
+        here = f"messages[{index}]"
+        item = parsed(entry)
+        kind = _kind(item) if isinstance(item, Mapping) else None
+        is_callers = (
+            isinstance(item, Mapping) and kind in _ROLES and (kind != "assistant" or "type" not in item)
+        )
+        # DeepSeek, which encrypts nothing, takes any assistant's message after reasoning.
+        is_no_answer = is_callers and (kind != "assistant" or is_encrypted)
+        if lonely is not None and (is_no_answer or kind in _ANSWERS):
+            yield f"{lonely}: reasoning without the item that has to follow it"
+        if kind != "reasoning":
+            lonely = None
+        # Items of the reply that made the calls may follow them; once results came, it is over.
+        is_over = is_callers or (bool(answered) and kind not in _ANSWERS)
+        if waiting and is_over:
+            yield f"{here}: stands before the results of {caller}'s calls {listed(waiting)}"
+            waiting = {}
+        if not isinstance(item, Mapping) or kind is None:
+            yield f"{here}: must be a JSON object with a type or a role"
+            continue
+        for problem in _SHAPES.get(kind, _no_shape)(item):
+            yield f"{here}: {problem}"
+        call_id = item.get("call_id")
+        if not isinstance(call_id, str) or not call_id:
+            pass  # a matter of its shape
+        elif kind in _ANSWERS:
+            if call_id in waiting:
+                if waiting.pop(call_id) not in (_ANSWERS[kind], None):
+                    yield f"{here}: a {kind} cannot answer call {call_id!r}"
+                answered.add(call_id)
+            elif call_id in answered:
+                yield f"{here}: answers call {call_id!r} again"
+            else:
+                yield f"{here}: answers call {call_id!r}, which no item before it made"
+        elif kind in _ANSWERS.values():
+            if call_id in waiting:
+                yield f"{here}: two calls have the id {call_id!r}"
+            elif call_id in first_use and frame.unique_ids:
+                yield f"{here}: call id reused: {call_id!r} is a call of {first_use[call_id]} too"
+            caller = caller if waiting else here
+            waiting[call_id] = kind
+            first_use.setdefault(call_id, here)
+        if kind not in _ANSWERS:
+            answered = set()
+        if kind == "reasoning":
+            lonely, is_encrypted = here, bool(item.get("encrypted_content"))
+    if lonely is not None:
+        yield f"{lonely}: reasoning without the item that has to follow it"
+    if waiting and not frame.open_end:
+        yield f"the history ends before the results of {caller}'s calls {listed(waiting)}"
+
+
+def _kind(item: Mapping[str, Any]) -> str | None:
+    """The role of a message, the type of anything else; None if there is neither."""
+    kind = item.get("type")
+    if kind not in (None, "message"):
+        return kind if is_name(kind) else None
+    role = item.get("role")
+    return role if is_name(role) else None
+
+
+def _message_shape(item: Mapping[str, Any]) -> Iterator[str]:
+    if item.get("role") not in _ROLES:
+        yield f"role must be one of {', '.join(_ROLES)}"
+    yield from _content_shape(item, "content")
+
+
+def _content_shape(item: Mapping[str, Any], key: str) -> Iterator[str]:
+    content = item.get(key)
+    if isinstance(content, str):
+        return
+    if not isinstance(content, (list, tuple)):
+        yield f"{key} must be a string or an array of parts"
+    elif not all(isinstance(part, Mapping) and is_name(part.get("type")) for part in content):
+        yield f"each part of {key} must be an object with a type"
+
+
+def _call_shape(item: Mapping[str, Any]) -> Iterator[str]:
+    yield from _names(item, "call_id", "name")
+    written = "input" if item.get("type") == "custom_tool_call" else "arguments"
+    if not isinstance(item.get(written), str):
+        yield f"{written} must be a string"
+
+
+def _output_shape(item: Mapping[str, Any]) -> Iterator[str]:
+    yield from _names(item, "call_id")
+    yield from _content_shape(item, "output")
+
+
+def _reasoning_shape(item: Mapping[str, Any]) -> Iterator[str]:
+    if not isinstance(item.get("summary"), (list, tuple)):
+        yield "summary must be an array"
+
+
+def _compaction_shape(item: Mapping[str, Any]) -> Iterator[str]:
+    yield from _names(item, "encrypted_content")
+
+
+def _names(item: Mapping[str, Any], *keys: str) -> Iterator[str]:
+    for key in keys:
+        if not is_name(item.get(key)):
+            yield f"needs {key}"
+
+
+def _no_shape(item: Mapping[str, Any]) -> Iterator[str]:
+    # A message of an unknown role has no type, or that of a message.
+    return iter(()) if item.get("type") not in (None, "message") else _message_shape(item)
+
+
+_ROLES = ("developer", "system", "user", "assistant")
+
+_SHAPES: Mapping[str, Callable[[Mapping[str, Any]], Iterator[str]]] = {
+    **dict.fromkeys(_ROLES, _message_shape),
+    "function_call": _call_shape,
+    "custom_tool_call": _call_shape,
+    "function_call_output": _output_shape,
+    "custom_tool_call_output": _output_shape,
+    "reasoning": _reasoning_shape,
+    "compaction": _compaction_shape,
+}

@@ -1,0 +1,204 @@
+"""What the checks of the dialect contract share: the samples they need, and what a finding is made of.
+
+Owns: the samples' values, the shape of a check, small questions about replies and exceptions.
+Must never know: a particular wire, a test framework.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+from .. import rawjson
+from ..backends.base import Dialect, FaultKind, ProtocolFault, Reply
+from ..render import plain
+from ..values import Value
+
+__all__ = [
+    "CANARY",
+    "Case",
+    "Check",
+    "DialectSamples",
+    "SampleError",
+    "SampleReply",
+    "check",
+    "flaws_of",
+    "one_line_object",
+    "quoted_by",
+    "shown",
+]
+
+CANARY = "CANARY-7f3a"
+"""A word that stands in hostile bodies and must stand in no exception's text."""
+
+
+class SampleReply(Value, frozen=True, kw_only=True):
+    """One good reply of the provider, and what it says.
+
+    Attributes:
+        body: The reply as one body, b"" if there is none.
+        stream: The very same reply as a stream that ends with its terminal event, b"" if there is none.
+        text: The visible text that it holds.
+        calls: The names of the functions that it calls, in order.
+        kept: Pieces of `body` that must be stored byte for byte, such as a signature or a key of which
+            the dialect knows nothing.
+    """
+
+    unshown = frozenset({"body", "stream", "text", "kept"})
+
+    body: bytes = b""
+    stream: bytes = b""
+    text: str = ""
+    calls: tuple[str, ...] = ()
+    kept: tuple[bytes, ...] = ()
+
+
+class SampleError(Value, frozen=True, kw_only=True):
+    """One error of the provider, and what it means.
+
+    With a `status` from 400 on, `body` is an error answer. With 200 it is an error where a reply should be:
+    one body or, if `streamed`, a stream up to and with its error event.
+    """
+
+    unshown = frozenset({"body", "headers"})
+
+    body: bytes
+    kind: FaultKind
+    status: int = 200
+    headers: Mapping[str, str] = {}
+    streamed: bool = False
+
+
+class DialectSamples(Value, frozen=True, kw_only=True):
+    """What a provider really says, for `dialect_contract`.
+
+    Needed are at least a reply with text and one with calls, each as body and as stream, an error answer
+    and a stream with an error event. Recorded bytes prove more than invented ones.
+    """
+
+    replies: tuple[SampleReply, ...]
+    errors: tuple[SampleError, ...]
+
+
+class Case(NamedTuple):
+    """What a check looks at."""
+
+    dialect: Dialect
+    samples: DialectSamples
+
+    def whole(self) -> Iterator[tuple[str, SampleReply, Reply]]:
+        """The samples that have a body, each with its name and what the dialect reads in it."""
+        for number, sample in enumerate(self.samples.replies):
+            if sample.body:
+                yield f"replies[{number}]", sample, self.dialect.reply(sample.body)
+
+    def streamed(self) -> Iterator[tuple[str, SampleReply]]:
+        """The samples that have a stream, each with its name."""
+        for number, sample in enumerate(self.samples.replies):
+            if sample.stream:
+                yield f"replies[{number}]", sample
+
+
+Findings: TypeAlias = Iterator[str]
+
+
+class Check(NamedTuple):
+    """One thing that the protocol wants, and how to look for what it does not want."""
+
+    wants: str
+    run: Callable[[Case], Findings]
+
+
+def check(wants: str) -> Callable[[Callable[[Case], Findings]], Check]:
+    """Make a check of a generator that yields what came instead of what `wants` says."""
+
+    def make(run: Callable[[Case], Findings]) -> Check:
+        return Check(wants, run)
+
+    return make
+
+
+# ------------------------------------------------------------------------------------- questions
+
+
+def shown(value: object) -> str:
+    """A value for a finding, cut short. Samples are a test's own data and may be shown."""
+    text = repr(value)
+    return text if len(text) <= 120 else f"{text[:90]}… ({len(text)} characters)"
+
+
+def one_line_object(entry: object) -> str | None:
+    """What keeps an entry from being one line with one JSON object; None if it is one."""
+    if not isinstance(entry, bytes):
+        return f"is {type(entry).__name__}, not bytes"
+    if b"\n" in entry:
+        return "has a line break"
+    try:
+        rawjson.members(entry)
+    except rawjson.RawJSONError as problem:
+        return f"is no JSON object: {problem}"
+    return None
+
+
+def flaws_of(reply: Reply) -> Findings:
+    """What any reply must not be, whatever it says."""
+    for number, entry in enumerate(reply.entries):
+        if problem := one_line_object(entry):
+            yield f"entries[{number}] {problem}: {shown(entry)}"
+    ids = [call.id for call in reply.calls]
+    if not all(isinstance(id, str) and id for id in ids):
+        yield f"a call has no id: {shown(ids)}"
+    if len(set(ids)) != len(ids):
+        yield f"two calls have one id: {shown(ids)}"
+    if not all(isinstance(call.arguments, str) and isinstance(call.name, str) for call in reply.calls):
+        yield "the name and the arguments of a call must be str"
+    if reply.run_calls and not reply.calls:
+        yield "run_calls is true without calls"
+    if reply.run_calls and reply.stop != "end":
+        yield f"a reply with calls that may run has stop 'end', not {reply.stop!r}"
+    if reply.stop not in ("end", "length", "refusal", "pause"):
+        yield f"stop is {reply.stop!r}"
+    for name, (value, until) in reply.carried.items():
+        if not isinstance(value, str) or len(value) > 256 or not isinstance(until, int) or until < 0:
+            yield f"carried[{name!r}] must be at most 256 characters and a time in milliseconds, 0 for ever"
+    for name, text in (("text", reply.text), ("reasoning", reply.reasoning)):
+        if not isinstance(text, str):
+            yield f"{name} is {type(text).__name__}, not str"
+        elif plain(text) != text:
+            yield f"{name} holds half a surrogate pair, which cannot be encoded; render.plain mends it"
+
+
+def quoted_by(error: BaseException, words: Sequence[str]) -> str | None:
+    """The first of `words` that stands in what a log would write of an exception and its causes."""
+    written = "".join(line for line in _messages(error))
+    return next((word for word in words if word in written), None)
+
+
+def _messages(error: BaseException) -> Iterator[str]:
+    seen: set[int] = set()
+    waiting: list[BaseException | None] = [error]
+    while waiting:
+        link = waiting.pop()
+        if link is None or id(link) in seen:
+            continue
+        seen.add(id(link))
+        yield from traceback.format_exception_only(link)
+        waiting += (link.__cause__, link.__context__)
+
+
+def outcome(call: Callable[[], object]) -> tuple[object, ProtocolFault | None, str]:
+    """What a call returned, its `ProtocolFault`, or in words another exception that it raised."""
+    try:
+        return call(), None, ""
+    except ProtocolFault as fault:
+        return None, fault, ""
+    except Exception as error:
+        return None, None, f"raised {described(error)}"
+
+
+def described(error: BaseException) -> str:
+    """An exception's type and text, and where it was raised."""
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" (at {frames[-1].filename.rpartition('/')[2]}:{frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {str(error)[:120]}{where}"

@@ -1,0 +1,89 @@
+"""A proof that a dialect keeps to the protocol, for whoever adds a wire.
+
+Owns: the order of the checks, and the sentence in which their findings are told.
+Must never know: a particular wire, a test framework.
+
+::
+
+    def test_my_wire() -> None:
+        dialect_contract(
+            MyDialect(),
+            DialectSamples(
+                replies=(
+                    SampleReply(body=b'{"message":…}', stream=b"data: …", text="Hello."),
+                    SampleReply(body=b'{"message":…}', stream=b"data: …", calls=("get_score",)),
+                ),
+                errors=(
+                    SampleError(status=400, body=b'{"error":…}', kind="rejected"),
+                    SampleError(streamed=True, body=b"data: …", kind="interrupted"),
+                ),
+            ),
+        )
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+from ..backends.base import Dialect
+from . import _contract_hostile, _contract_replies, _contract_streams, _contract_writing
+from ._contract import Case, Check, DialectSamples, SampleError, SampleReply, described
+
+__all__ = ["DialectSamples", "SampleError", "SampleReply", "dialect_contract"]
+
+_CHECKS: tuple[Check, ...] = (
+    *_contract_writing.CHECKS,
+    *_contract_replies.CHECKS,
+    *_contract_streams.CHECKS,
+    *_contract_hostile.CHECKS,
+)
+
+_SHOWN_OF_A_CHECK = 3
+
+
+def dialect_contract(dialect: Dialect, samples: DialectSamples) -> None:
+    """Prove a dialect against everything that the engine counts on (`goaitools_py.backends.base`).
+
+    It needs no test framework and no network, is deterministic, and takes a second or two.
+
+    Args:
+        dialect: The dialect as a backend would hold it.
+        samples: What the provider says. The more kinds of replies, the more is proved.
+
+    Raises:
+        AssertionError: The dialect, or the samples, are not as they must be. The text has a line for each
+            finding: what the protocol wants, then what came. All checks run; of one check's findings the
+            first three are told.
+    """
+    case = Case(dialect, samples)
+    lines = list(_lacking(samples))
+    if not lines:
+        for check in _CHECKS:
+            lines += (f"{check.wants}: {finding}" for finding in _run(check, case))
+    if lines:
+        wire = getattr(dialect, "wire", "?")
+        raise AssertionError(
+            f"{len(lines)} findings about the dialect of wire {wire!r}:" + "".join(f"\n- {x}" for x in lines)
+        )
+
+
+def _run(check: Check, case: Case) -> Iterator[str]:
+    try:
+        yield from islice(check.run(case), _SHOWN_OF_A_CHECK)
+    except Exception as error:
+        yield f"raised {described(error)}"
+
+
+def _lacking(samples: DialectSamples) -> Iterator[str]:
+    """What the samples lack: a check over nothing would prove nothing."""
+    replies = samples.replies
+    kinds = {
+        "a reply with text as a body": any(reply.body and reply.text for reply in replies),
+        "a reply with text as a stream": any(reply.stream and reply.text for reply in replies),
+        "a reply with calls as a body": any(reply.body and reply.calls for reply in replies),
+        "a reply with calls as a stream": any(reply.stream and reply.calls for reply in replies),
+        "an error answer (status 400 or more)": any(error.status >= 400 for error in samples.errors),
+        "a stream with an error event": any(error.streamed for error in samples.errors),
+    }
+    yield from (f"the samples must hold {kind}" for kind, is_there in kinds.items() if not is_there)
