@@ -10,6 +10,7 @@ A map of the package, outermost first::
         asking       one model call          calling     the tool calls of one reply
         inbox        what no model has seen   journal     the unfinished turn
         shrink       cuts during a turn       ledger      the turn's books, errors made of them
+        answers      calls that wait          turn_ids    turns that come again
     flow         the effects a turn asks for;  edge, async_edge: who carries them out
     append, compact, history    states without a model
     compaction   triggers and strategies;  cut: what they do to a state
@@ -23,6 +24,7 @@ A map of the package, outermost first::
     sim          the offline provider simulator;  testing: scripted backend, checks
 """
 
+from .answers import Approve, Deny, PendingCall
 from .backends.base import ProviderTool
 from .blob import PLAIN, UNBOUND
 from .chat import AsyncChat, AsyncTurn, Chat, Turn
@@ -95,6 +97,7 @@ from .history import (
     HistoryTurn,
     StateInfo,
     inspect_state,
+    pending_calls,
     read_history,
     state_from_messages,
     state_messages,
@@ -127,6 +130,7 @@ __all__ = [
     "UNSET",
     "AbortTurn",
     "Action",
+    "Approve",
     "AsyncChat",
     "AsyncTurn",
     "Audio",
@@ -145,6 +149,7 @@ __all__ = [
     "ContextTooLongError",
     "ContextWarning",
     "DeadlineExceededError",
+    "Deny",
     "Document",
     "DropOldest",
     "Event",
@@ -161,6 +166,7 @@ __all__ = [
     "ModelReplied",
     "ModelRequested",
     "ModelSettings",
+    "PendingCall",
     "ProviderProtocolError",
     "ProviderRejectedError",
     "ProviderTool",
@@ -212,6 +218,7 @@ __all__ = [
     "event",
     "first_of",
     "inspect_state",
+    "pending_calls",
     "read_history",
     "state_from_messages",
     "state_messages",

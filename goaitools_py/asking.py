@@ -199,7 +199,9 @@ def _settle(ledger: Ledger) -> None:
     settled = journal.settle(ledger.state, ledger.dialect)
     if settled is not ledger.state:
         ledger.state = settled
-        ledger.warn("calls_dropped", "a new message followed a paused reply; its unanswered calls were cut out")
+        ledger.warn(
+            "calls_dropped", "a new message followed a paused reply; its unanswered calls were cut out"
+        )
 
 
 def _is_whole(decoder: StreamDecoder) -> bool:

@@ -7,51 +7,66 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 from collections.abc import Mapping
 from typing import Any, Final
 
 from . import journal
+from .answers import Answer, Answers, Approve, Deny
 from .errors import ToolFailedError, TurnError
 from .events import ToolFinished, ToolStarted
 from .flow import AwaitTool, CallTool, Emit, Flow, ToolDone
 from .ledger import Ledger
 from .messages import Text
 from .records import JournalCall
-from .tools import BadArguments, Tool, ToolContext
-from .values import replace
+from .tools import BadArguments, Tool, ToolContext, ToolReturn
+from .tools.results import result_parts
+from .values import Value, replace
 
-__all__ = ["refuse_calls", "run_calls"]
+__all__ = ["check_answers", "refuse_calls", "run_calls"]
 
 MAX_CALLS_PER_REPLY: Final = 128
 """Calls of one reply that are run; a model that asks for more has lost its way."""
 
 
-def run_calls(ledger: Ledger, tools: Mapping[str, Tool[..., Any]], *, allowed: int | None) -> Flow[bool]:
-    """Give every call of the journal its result. False if none of them could be run.
+def run_calls(
+    ledger: Ledger,
+    tools: Mapping[str, Tool[..., Any]],
+    *,
+    allowed: int | None,
+    answers: Answers | None = None,
+) -> Flow[bool]:
+    """Give every call of the journal its result, or let it wait. False if none of them could be run.
 
-    A call that a process started before it died is in doubt: it is not started again, and the model is
-    told that its outcome is unknown. A tool that fails does not stop the others.
+    A call that a process started before it died is in doubt: an idempotent tool runs again, of another the
+    model is told that its outcome is unknown, unless there is an answer. A tool that fails does not stop
+    the others.
 
     Args:
         ledger: The turn's books.
         tools: By name, what may be called.
         allowed: How many calls may still start; None for any number. The rest is flagged `not_run`.
+        answers: What was said from outside, by call id; `check_answers` has seen it.
 
     Raises:
         ToolFailedError: A tool raised `AbortTurn`, or raised and `tool_errors` is "raise".
     """
     queue: list[tuple[int, Tool[..., Any], dict[str, Any]]] = []
+    any_waits = False
     for index, call in enumerate(_calls(ledger)):
-        if call.state == "started":
-            yield from _done(ledger, index, journal.synthetic(call, "unknown"))
-        elif call.state == "new":
-            bound = _bind(ledger, tools, call)
-            if isinstance(bound, str):
-                refused = replace(call, state="done", flag="error", parts=(Text(bound),))
-                yield from _done(ledger, index, refused)
-            else:
-                queue.append((index, *bound))
-    any_valid = bool(queue)
+        if call.state == "done":
+            continue
+        step = _step(ledger, tools, call, (answers or {}).get(call.id))
+        if isinstance(step, _Run):
+            if step.arguments is not None:
+                ledger.state = journal.set_call(ledger.state, index, arguments=step.arguments)
+            queue.append((index, step.tool, step.bound))
+        elif step.state == "done":
+            yield from _done(ledger, index, step)
+        else:
+            any_waits = True
+            ledger.state = journal.put_call(ledger.state, index, step)
+    any_valid = bool(queue) or any_waits
     over = queue[MAX_CALLS_PER_REPLY if allowed is None else min(allowed, MAX_CALLS_PER_REPLY) :]
     del queue[len(queue) - len(over) :]
     running: set[int] = set()
@@ -127,6 +142,78 @@ def _bind(
     except Exception as exc:
         # A schema that is computed, or a validator, may fail in its own way; the turn goes on.
         return f"The arguments could not be checked ({type(exc).__name__})."
+
+
+class _Run(Value, frozen=True, kw_only=True):
+    """A call that is to run now; `arguments` if they are others than the model's."""
+
+    unshown = frozenset({"bound", "arguments"})
+
+    tool: Any
+    bound: dict[str, Any]
+    arguments: str | None = None
+
+
+def _step(
+    ledger: Ledger, tools: Mapping[str, Tool[..., Any]], call: JournalCall, answer: Answer | None
+) -> _Run | JournalCall:
+    """What is to be done with a call: run it, or the call as it stands then, done or waiting."""
+    if isinstance(answer, Deny):
+        text = f"This tool call was denied: {answer.reason}" if answer.reason else journal.SYNTHETIC["denied"]
+        return replace(call, state="done", flag="denied", parts=(Text(text),))
+    if isinstance(answer, ToolReturn):
+        parts, is_error = result_parts(answer)
+        return replace(call, state="done", flag="error" if is_error else "ok", parts=parts)
+    given = _given_arguments(answer)
+    if answer is None and call.state == "waiting":
+        return call
+    bound = _bind(ledger, tools, call if given is None else replace(call, arguments=given))
+    if call.state == "started" and answer is None and (isinstance(bound, str) or not bound[0].idempotent):
+        return journal.synthetic(call, "unknown")
+    if isinstance(bound, str):
+        return replace(call, state="done", flag="error", parts=(Text(bound),))
+    tool, arguments = bound
+    if call.state == "new" and answer is None and (reason := tool.waits_for(arguments)):
+        return replace(call, state="waiting", reason=reason)
+    return _Run(tool=tool, bound=arguments, arguments=given)
+
+
+def _given_arguments(answer: Answer | None) -> str | None:
+    if not isinstance(answer, Approve) or answer.arguments is None:
+        return None
+    return answer.arguments if isinstance(answer.arguments, str) else json.dumps(dict(answer.arguments))
+
+
+def check_answers(ledger: Ledger, tools: Mapping[str, Tool[..., Any]], answers: Answers) -> None:
+    """Refuse answers that fit no call, before anything runs.
+
+    Raises:
+        TypeError: Something that is no answer.
+        ValueError: No call waits under an id; an `Approve` for a tool that is not here, that is external,
+            or with arguments that do not fit it.
+    """
+    calls = {call.id: call for call in _calls(ledger) if call.state != "done"}
+    for id, answer in answers.items():
+        if not isinstance(answer, (Approve, Deny, ToolReturn)):
+            raise TypeError(
+                f"an answer must be Approve(), Deny() or ToolReturn(), not {type(answer).__name__}"
+            )
+        call = calls.get(id)
+        if call is None:
+            waiting = ", ".join(map(repr, calls)) or "none"
+            raise ValueError(f"no call {str(id)[:64]!r} waits for an answer; those that wait: {waiting}")
+        if not isinstance(answer, Approve):
+            continue
+        tool = tools.get(call.name)
+        if tool is None:
+            raise ValueError(
+                f"call {id!r} cannot be approved: its tool {call.name!r} is not among the tools; pass tools="
+            )
+        if tool.external:
+            raise ValueError(f"call {id!r} is of an external tool: answer it with a ToolReturn")
+        given = _given_arguments(answer)
+        if given is not None and isinstance(_bind(ledger, tools, replace(call, arguments=given)), str):
+            raise ValueError(f"the arguments approved for call {id!r} do not fit the tool {call.name!r}")
 
 
 def _may_start(ledger: Ledger, tool: Tool[..., Any], running: int) -> bool:

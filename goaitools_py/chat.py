@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeAlias, TypeVar
 
 from . import blob as blobs
+from .answers import Answers
 from .append import append_messages
 from .backends.base import AsyncBackend, Backend, Dialect
 from .backends.by_name import backend_from_name
@@ -129,6 +130,7 @@ class _Facade(ABC, Generic[_B]):
         *,
         stream: bool,
         resume: bool = False,
+        answers: Answers | None = None,
     ) -> tuple[TurnEngine, Resolved]:
         """Merge the options and make the turn; nothing is called yet."""
         given = given_options(options, fields)
@@ -148,6 +150,7 @@ class _Facade(ABC, Generic[_B]):
             stream=listening,
             listening=listening,
             resume=resume,
+            answers=_answers(answers),
             preamble=preamble,
             messages=messages,
             tools=self._usable_tools(resolved.tools) if "tools" in given else self._default_tools,
@@ -167,6 +170,17 @@ def _state_bytes(state: State) -> bytes:
         blobs.peek(state)  # raises: a text names the likely damage, another type is a TypeError
         raise TypeError(f"state must be bytes, bytearray, memoryview or None, not {type(state).__name__}")
     return bytes(state)
+
+
+def _answers(answers: Any) -> Answers:
+    if answers is None:
+        return {}
+    if not isinstance(answers, Mapping):
+        raise TypeError(
+            f"answers must be a dict from call id to Approve(), Deny() or ToolReturn(), not "
+            f"{type(answers).__name__}"
+        )
+    return dict(answers)
 
 
 def _message(value: Any) -> Message:
@@ -395,17 +409,29 @@ class Chat(_Facade[Backend]):
         return self._turn(state, options, fields, stream=True)
 
     def resume(
-        self, state: State, answers: None = None, options: ChatOptions | None = None, /, **fields: Any
+        self,
+        state: State,
+        answers: Answers | None = None,
+        options: ChatOptions | None = None,
+        /,
+        **fields: Any,
     ) -> ChatResult:
-        """Finish a turn that failed or stopped at a checkpoint: finished tool results are kept.
+        """Finish a turn that failed, stopped at a checkpoint, or waits: finished tool results are kept.
 
-        `answers` is the place of answers to waiting calls; this release has no such calls, so it is None.
+        A call that had started and has no result is in doubt: an idempotent tool runs again, of another the
+        model is told that its outcome is unknown, unless `answers` says more.
 
-        A call that had started and has no result is in doubt; the model is told that its outcome is
-        unknown. Raises ValueError if the state is complete.
+        Args:
+            state: An error's or a result's blob, or a checkpoint.
+            answers: By call id, see `pending_calls`: ``Approve()``, ``Approve({"amount": 5})``,
+                ``Deny("why")`` or ``ToolReturn(value)``. What is not answered waits on.
+            options: As for a turn; the tools that are to run must be among `tools`.
+
+        Raises:
+            ValueError: The state is complete, or an answer fits no waiting call.
+            TypeError: An answer is none.
         """
-        _no_answers(answers)
-        return self._turn(state, options, fields, resume=True).result()
+        return self._turn(state, options, fields, resume=True, answers=answers).result()
 
     def run_turns(
         self, state: State, texts: Sequence[str], options: ChatOptions | None = None, /, **fields: Any
@@ -447,8 +473,9 @@ class Chat(_Facade[Backend]):
         *,
         stream: bool = False,
         resume: bool = False,
+        answers: Answers | None = None,
     ) -> Turn:
-        engine, resolved = self._engine(state, options, fields, stream=stream, resume=resume)
+        engine, resolved = self._engine(state, options, fields, stream=stream, resume=resume, answers=answers)
         edge = BlockingEdge(
             self._backend, on_checkpoint=resolved.on_checkpoint, threads=resolved.tool_threads
         )
@@ -482,11 +509,15 @@ class AsyncChat(_Facade[AsyncBackend]):
         return self._turn(state, options, fields, stream=True)
 
     async def resume(
-        self, state: State, answers: None = None, options: ChatOptions | None = None, /, **fields: Any
+        self,
+        state: State,
+        answers: Answers | None = None,
+        options: ChatOptions | None = None,
+        /,
+        **fields: Any,
     ) -> ChatResult:
         """As `Chat.resume`, awaited."""
-        _no_answers(answers)
-        return await self._turn(state, options, fields, resume=True).result()
+        return await self._turn(state, options, fields, resume=True, answers=answers).result()
 
     async def run_turns(
         self, state: State, texts: Sequence[str], options: ChatOptions | None = None, /, **fields: Any
@@ -525,19 +556,15 @@ class AsyncChat(_Facade[AsyncBackend]):
         *,
         stream: bool = False,
         resume: bool = False,
+        answers: Answers | None = None,
     ) -> AsyncTurn:
         from .async_edge import AwaitingEdge
 
-        engine, resolved = self._engine(state, options, fields, stream=stream, resume=resume)
+        engine, resolved = self._engine(state, options, fields, stream=stream, resume=resume, answers=answers)
         edge = AwaitingEdge(
             self._backend, on_checkpoint=resolved.on_checkpoint, threads=resolved.tool_threads
         )
         return AsyncTurn(engine, edge, resolved.on_event)
-
-
-def _no_answers(answers: object) -> None:
-    if answers is not None:
-        raise TypeError("resume takes no answers in this release: no tool can wait for one yet; pass None")
 
 
 def _some_texts(texts: Sequence[str]) -> Sequence[str]:

@@ -17,6 +17,7 @@ from .reading import read_entries
 from .records import usage_of, with_cut
 from .result import CompactionReport
 from .state import ConversationState, closed_turns, rebuild
+from .turn_ids import with_texts
 from .unsign import Turn, is_signed, unsigned_turns
 from .values import replace
 
@@ -81,6 +82,8 @@ def cut_to(
         rest = unsigned_turns(rest, dialect)
         still = state.open is not None and is_signed(state.open.entries, dialect)
     rebuilt = rebuild(state, rest)
+    stays = {view.position for view in kept}
+    removed = [turn for position, turn in enumerate(turns) if position not in stays]
     messages = sum(record.messages for _, record in rest)
     tokens = sum(view.tokens for view in kept)
     size = sum(len(entry) for entries, _ in rest for entry in entries)
@@ -97,7 +100,7 @@ def cut_to(
         tokens_after=tokens,
     )
     meta = msgspec.structs.replace(
-        state.meta,
+        with_texts(state.meta, removed, dialect),
         messages=messages,
         turns=len(kept),
         tokens=tokens,

@@ -20,11 +20,11 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from . import inbox, journal, shrink
+from . import inbox, journal, shrink, turn_ids
 from .asking import Voice, ask
 from .backends.base import Reply, ToolSpec
 from .backends.capabilities import capabilities
-from .calling import refuse_calls, run_calls
+from .calling import check_answers, refuse_calls, run_calls
 from .errors import (
     BudgetExceededError,
     LimitExceededError,
@@ -35,6 +35,8 @@ from .errors import (
     StateProviderError,
     StateSizeError,
     StateTooLargeError,
+    ToolPendingError,
+    TurnConflictError,
 )
 from .events import ContextWarning, ModelReplied, StateDiscarded, TurnCompleted, TurnStarted
 from .flow import Emit, Flow
@@ -71,6 +73,9 @@ class TurnEngine:
         self._plan = plan
         self._ledger = Ledger(plan)
         self._tools: dict[str, Tool[..., Any]] = {}
+        self._resumes = plan.resume
+        self._messages = plan.messages
+        self._key: turn_ids.TurnKey | None = None
         self._result: ChatResult | None = None
 
     def run(self) -> Flow[ChatResult]:
@@ -83,13 +88,30 @@ class TurnEngine:
         state = self._load()
         if ledger.discarded is not None and ledger.listening:
             yield Emit(StateDiscarded(ledger.discarded))
+        self._recognise(state)
+        if self._key is not None and turn_ids.is_finished(state.meta, self._key):
+            return (yield from self._repeat(state, self._key))
+        if journal.is_waiting(state) and not self._resumes:
+            pending = journal.pending(state)
+            if ledger.options.on_pending == "raise":
+                raise ToolPendingError(
+                    f"the state waits for answers to {len(pending)} tool calls: give them to resume, or say "
+                    "what a new message does with on_pending='deny' or 'queue'",
+                    pending,
+                )
+            if ledger.options.on_pending == "queue":
+                ledger.begin(state, closed_a_turn=False)
+                ledger.state = self._admitted(state)
+                return (yield from self._finish(self._plan.model or "", self._open_reply(), "awaiting_tools"))
+            state = journal.deny_waiting(state)
         voice = self._admit(state)
         self._check_budget()
         yield from self._check_size()
         if ledger.listening:
             yield Emit(TurnStarted(ledger.state.meta.id))
+        check_answers(ledger, self._tools, self._plan.answers)
         reply, status = yield from self._exchanges(voice)
-        return (yield from self._finish(voice, reply, status))
+        return (yield from self._finish(voice.model, reply, status))
 
     def snapshot(self) -> bytes:
         """A complete blob of this instant; `resume` goes on from it."""
@@ -129,23 +151,71 @@ class TurnEngine:
     def _admit(self, state: ConversationState) -> Voice:
         """Close what an earlier turn left open, take the new messages in, and note what changed."""
         plan, ledger, dialect = self._plan, self._ledger, self._plan.dialect
-        left_open = state.open is not None and not plan.resume
+        left_open = state.open is not None and not self._resumes
         if left_open:
             state = journal.close_turn(state, dialect)
             ledger.warn(
                 "turn_closed", "the state held an unfinished turn; it was closed, and a new one began"
             )
         ledger.begin(state, closed_a_turn=left_open)
-        admitted = inbox.admit(state, plan.messages, dialect)
-        if not admitted.inbox and state.open is None:
+        if not inbox.admit(state, self._messages, dialect).inbox and state.open is None:
             raise ValueError(_nothing_to_do(resume=plan.resume, left_open=left_open))
-        if ledger.options.context is not None:
-            state, messages = inbox.with_new_context(state, plan.messages, ledger.options.context)
-            admitted = inbox.admit(state, messages, dialect)
-        state = admitted
+        state = self._admitted(state)
         voice = self._voice(state.meta)
         ledger.state = self._marked(state, voice)
         return voice
+
+    def _recognise(self, state: ConversationState) -> None:
+        """Note by its id whether this turn was begun before; then it goes on with what is in the state.
+
+        Raises `TurnConflictError` if something else was said under the id.
+        """
+        plan, turn_id = self._plan, self._ledger.options.turn_id
+        if turn_id is None or plan.resume:
+            return
+        self._key = turn_ids.key_of(turn_id, plan.dialect.entries(plan.messages))
+        said = turn_ids.said_under(state.meta, self._key)
+        if said is None:
+            return
+        if said != self._key.said:
+            raise TurnConflictError("this turn_id was used for other messages; give each message its own")
+        self._resumes, self._messages = True, ()
+
+    def _admitted(self, state: ConversationState) -> ConversationState:
+        """The state with this turn's messages, their context and its id."""
+        dialect, messages = self._plan.dialect, self._messages
+        if self._ledger.options.context is not None:
+            state, found = inbox.with_new_context(state, messages, self._ledger.options.context)
+            messages = tuple(found)
+        state = inbox.admit(state, messages, dialect)
+        if self._key is not None:
+            state = replace(state, meta=turn_ids.begun(state.meta, self._key))
+        return state
+
+    def _repeat(self, state: ConversationState, key: turn_ids.TurnKey) -> Flow[ChatResult]:
+        """A finished turn came again: its reply once more, and nothing else happens."""
+        stored = turn_ids.stored_reply(state, key, self._plan.dialect)
+        status: Any = stored.status
+        self._result = ChatResult(
+            text=stored.text,
+            state=self._plan.blob,
+            status=status,
+            finish_reason=stored.finish_reason,
+            total_usage=usage_of(state.meta.total),
+            duplicate=True,
+            model=state.meta.model,
+        )
+        if self._ledger.listening:
+            yield Emit(TurnCompleted(self._result))
+        return self._result
+
+    def _open_reply(self) -> Reply:
+        """The last reply of the open turn, as far as a result shows it."""
+        opened = self._ledger.state.open
+        word = opened.iterations[-1].finish_reason if opened is not None and opened.iterations else ""
+        return Reply(
+            entries=(), text=journal.reply_text(self._ledger.state, self._plan.dialect), finish_reason=word
+        )
 
     def _voice(self, meta: Meta) -> Voice:
         """Settings, preamble and tools as they go on the wire."""
@@ -250,7 +320,9 @@ class TurnEngine:
         invalid_in_a_row = pauses = 0
         said = journal.paused_text(ledger.state, self._plan.dialect)
         if not journal.ready(ledger.state):
-            yield from run_calls(ledger, self._tools, allowed=self._calls_left())
+            yield from run_calls(ledger, self._tools, allowed=self._calls_left(), answers=self._plan.answers)
+            if journal.is_waiting(ledger.state):
+                return self._open_reply(), "awaiting_tools"
         while True:
             reply = yield from ask(
                 ledger,
@@ -282,6 +354,8 @@ class TurnEngine:
                 return reply, self._close(voice, "limited")
             yield from ledger.checkpoint()
             valid = yield from run_calls(ledger, self._tools, allowed=self._calls_left())
+            if journal.is_waiting(ledger.state):
+                return reply, "awaiting_tools"
             invalid_in_a_row = 0 if valid else invalid_in_a_row + 1
             reached = self._limit_reached(invalid_in_a_row)
             if reached is not None:
@@ -306,7 +380,7 @@ class TurnEngine:
             facts["settings"] = settings
         if ledger.options.metadata:
             facts["metadata"] = dict(ledger.options.metadata)
-        ledger.state = journal.close_turn(ledger.state, self._plan.dialect, facts=facts)
+        ledger.state = journal.close_turn(ledger.state, self._plan.dialect, facts=facts, status=status)
         return status
 
     def _limit_reached(self, invalid_in_a_row: int) -> tuple[WarningCode, str] | None:
@@ -331,22 +405,25 @@ class TurnEngine:
 
     # ------------------------------------------------------------------------------------------ the end
 
-    def _finish(self, voice: Voice, reply: Reply, status: Status) -> Flow[ChatResult]:
-        """Compact and encode. A paid reply is always encoded."""
+    def _finish(self, model: str, reply: Reply, status: Status) -> Flow[ChatResult]:
+        """Compact and encode. A paid reply is always encoded. A turn that waits is not compacted."""
         ledger = self._ledger
-        yield from shrink.compact(ledger)
-        blob = yield from self._fit("complete")
+        waits = status == "awaiting_tools"
+        if not waits:
+            yield from shrink.compact(ledger)
+        blob = yield from self._fit("awaiting_tools" if waits else "complete")
         if isinstance(blob, StateTooLargeError):
             raise ledger.error(
                 StateSizeError, f"{blob}; the reply is in err.text, the whole turn in err.state"
             ) from blob
         meta = ledger.state.meta
-        window = self._plan.context_window or capabilities(voice.model).context_window
+        window = self._plan.context_window or capabilities(model).context_window
         self._result = ChatResult(
             text=reply.text,
             state=blob,
             status=status,
             finish_reason=reply.finish_reason,
+            pending=journal.pending(ledger.state) if waits else (),
             usage=ledger.usage,
             total_usage=usage_of(meta.total),
             iterations=ledger.iteration,
@@ -356,7 +433,7 @@ class TurnEngine:
             context_fraction=meta.tokens / window if window else None,
             warnings=tuple(ledger.warnings),
             discarded=ledger.discarded,
-            model=reply.model or voice.model,
+            model=reply.model or model,
             request_ids=tuple(ledger.request_ids),
         )
         if ledger.listening:

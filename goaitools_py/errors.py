@@ -31,7 +31,8 @@ No text or repr of these holds message content or a key; the provider's own word
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .messages import Message, ToolRecord, Usage
@@ -242,7 +243,15 @@ class StoreCommitError(TurnError):
 
 
 class ToolPendingError(GoAIToolsError):
-    """The state waits for tool answers; give them to `resume`."""
+    """The state waits for tool answers; give them to `resume`.
+
+    Attributes:
+        pending: The calls that wait, as `PendingCall`.
+    """
+
+    def __init__(self, message: str, pending: Sequence[Any] = ()) -> None:
+        super().__init__(message)
+        self.pending = tuple(pending)
 
 
 class TurnConflictError(GoAIToolsError):

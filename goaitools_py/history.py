@@ -15,6 +15,7 @@ import msgspec
 
 from . import blob as blobs
 from . import journal, rawjson
+from .answers import PendingCall
 from .backends import rules
 from .backends.base import Dialect
 from .backends.dialects import WIRES, dialect_of
@@ -34,6 +35,7 @@ __all__ = [
     "HistoryTurn",
     "StateInfo",
     "inspect_state",
+    "pending_calls",
     "read_history",
     "state_from_messages",
     "state_messages",
@@ -43,7 +45,8 @@ __all__ = [
 class StateInfo(Value, frozen=True, kw_only=True):
     """What a blob says of itself. Sizes are in bytes; `tokens` estimates the history as the model sees it.
 
-    `status`: "complete", or "in_progress" and "failed" for a turn that `resume` can finish.
+    `status`: "complete"; "awaiting_tools" if calls wait for answers, see `pending_calls`; "in_progress" and
+    "failed" for a turn that `resume` can finish.
     `cuts`: (when, by what, turns removed, messages removed), the newest last.
     """
 
@@ -174,6 +177,14 @@ def inspect_state(
         has_tools=bool(meta.tools),
         cuts=tuple((_when(meta.created, at), by, turns, count) for at, by, turns, count in meta.cuts),
     )
+
+
+def pending_calls(
+    blob: bytes | bytearray | memoryview, *, codec: Codec = PLAIN, binding: Any = None
+) -> tuple[PendingCall, ...]:
+    """The calls that `resume` takes answers for, of a blob of any wire: those that wait for an approval or
+    for a result from outside, and those that had started when their process died."""
+    return journal.pending(_load(blob, codec, binding))
 
 
 def read_history(

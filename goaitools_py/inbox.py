@@ -18,7 +18,7 @@ from .render import ContextText, with_context
 from .state import ConversationState
 from .values import replace
 
-__all__ = ["admit", "inbox_messages", "split_preamble", "with_new_context", "without_inbox"]
+__all__ = ["admit", "inbox_messages", "merged", "split_preamble", "with_new_context", "without_inbox"]
 
 _EVENT_IDS_KEPT = 64
 _LETTERS = {"system": "s", "user": "u", "assistant": "a"}
@@ -87,7 +87,16 @@ def without_inbox(state: ConversationState) -> ConversationState:
         return state
     marks = {item.event for item in state.inbox if item.event}
     events = tuple(mark for mark in state.meta.events if mark not in marks)
-    return replace(state, inbox=(), meta=msgspec.structs.replace(state.meta, events=events, context=""))
+    turn = state.meta.turn if state.open is not None else ()
+    meta = msgspec.structs.replace(state.meta, events=events, context="", turn=turn)
+    return replace(state, inbox=(), meta=meta)
+
+
+def merged(before: Sequence[InboxItem], now: Sequence[InboxItem]) -> tuple[InboxItem, ...]:
+    """What waited before, and what has come since; a newer event of a topic replaces the older one."""
+    fresh = [item for item in now if not any(item is known for known in before)]
+    newer = {item.topic for item in fresh if item.topic}
+    return (*(item for item in before if item.topic not in newer), *fresh)
 
 
 def inbox_messages(state: ConversationState, dialect: Dialect) -> tuple[Message, ...]:

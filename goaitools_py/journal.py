@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from .answers import PendingCall
 from .backends.base import Dialect, Reply
 from .errors import StateInvalidError
 from .messages import ResultFlag, Text, ToolCall, ToolRecord, ToolResult
@@ -30,6 +31,7 @@ from .records import (
     usage_row,
 )
 from .state import ConversationState, with_turn
+from .turn_ids import FACT, finished
 from .values import replace
 
 __all__ = [
@@ -37,12 +39,16 @@ __all__ = [
     "add_reply",
     "check_journal",
     "close_turn",
+    "deny_waiting",
+    "is_waiting",
     "not_accepted",
     "paused_text",
+    "pending",
     "put_call",
     "ready",
     "refuse_calls",
     "reject_results",
+    "reply_text",
     "results",
     "set_call",
     "settle",
@@ -82,6 +88,35 @@ def ready(state: ConversationState) -> bool:
     return state.open is None or all(call.state == "done" for call in state.open.calls)
 
 
+def is_waiting(state: ConversationState) -> bool:
+    """True if a call of the last reply waits for an answer from outside."""
+    return state.open is not None and any(call.state == "waiting" for call in state.open.calls)
+
+
+def pending(state: ConversationState) -> tuple[PendingCall, ...]:
+    """The calls that `resume` takes answers for, in order."""
+    calls = state.open.calls if state.open is not None else ()
+    return tuple(
+        PendingCall(
+            id=call.id,
+            name=call.name,
+            arguments=call.arguments,
+            kind=call.kind,
+            reason="in_doubt" if call.state == "started" else call.reason or "approval",
+        )
+        for call in calls
+        if call.state in ("waiting", "started")
+    )
+
+
+def deny_waiting(state: ConversationState) -> ConversationState:
+    """The state with every waiting call denied."""
+    opened = state.open
+    assert opened is not None
+    calls = tuple(synthetic(call, "denied") if call.state == "waiting" else call for call in opened.calls)
+    return replace(state, open=replace(opened, calls=calls))
+
+
 def check_journal(state: ConversationState, dialect: Dialect) -> None:
     """Refuse a journal that is not of the calls that the open reply made; results for others would be
     strays. Raises `StateInvalidError`."""
@@ -99,12 +134,19 @@ def _last_reply(turn: OpenTurn) -> tuple[bytes, ...]:
     return turn.entries[len(turn.entries) - (len(roles) - len(roles.rstrip("a"))) :]
 
 
+def reply_text(state: ConversationState, dialect: Dialect) -> str:
+    """What the open turn's last reply said."""
+    if state.open is None:
+        return ""
+    return "".join(message.text for message in read_entries(dialect, _last_reply(state.open)))
+
+
 def paused_text(state: ConversationState, dialect: Dialect) -> str:
     """What the open turn's last reply said, if its provider paused it; else ""."""
     turn = state.open
     if turn is None or not _is_paused(turn):
         return ""
-    return "".join(message.text for message in read_entries(dialect, _last_reply(turn)))
+    return reply_text(state, dialect)
 
 
 def _is_paused(turn: OpenTurn) -> bool:
@@ -262,9 +304,15 @@ def reject_results(state: ConversationState) -> ConversationState:
 
 
 def close_turn(
-    state: ConversationState, dialect: Dialect, *, facts: dict[str, Any] | None = None
+    state: ConversationState,
+    dialect: Dialect,
+    *,
+    facts: dict[str, Any] | None = None,
+    status: str = "truncated",
 ) -> ConversationState:
     """Close the open turn: calls without a result get a flagged one, partial text leaves the history.
+
+    `status`: how the turn ended, for who asks for it by its id.
 
     Deterministic and idempotent: the same state gives the same bytes, and a closed one stays as it is.
     The inbox waits on.
@@ -282,6 +330,8 @@ def close_turn(
     known: dict[str, Any] = {**turn.facts, **(facts or {})}
     if turn.partial:
         known["interrupted"] = turn.partial
+    if state.meta.turn:
+        known[FACT] = [id for id, _ in state.meta.turn]
     record = TurnRecord(at=turn.at, messages=turn.messages, iterations=iterations, facts=known)
     tokens = state.meta.tokens
     if not any(iteration.usage.input_tokens for iteration in iterations):
@@ -289,7 +339,7 @@ def close_turn(
         tokens += sum(len(entry) for entry in turn.entries) // 4
     closed = with_turn(replace(state, open=None), turn.entries, record)
     meta = msgspec.structs.replace(
-        state.meta,
+        finished(state.meta, status) if state.meta.turn else state.meta,
         messages=state.meta.messages + turn.messages,
         turns=state.meta.turns + (1 if turn.entries else 0),
         processed=state.meta.processed + 1,

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias, TypeVar
 import msgspec
 
 from . import inbox, journal
+from .answers import Answers
 from .backends.base import Dialect
 from .blob import BlobLimits, Codec
 from .errors import (
@@ -31,7 +32,7 @@ from .records import digest8
 from .result import CompactionReport, TurnWarning, WarningCode
 from .state import ConversationState, dump_state, hard_limits, soft_limits
 from .unsign import unsign
-from .values import Value, replace
+from .values import Value, field, replace
 
 __all__ = ["Base", "Ledger", "Plan"]
 
@@ -44,7 +45,7 @@ Base: TypeAlias = tuple[
 class Plan(Value, frozen=True, kw_only=True):
     """Everything a turn needs that is not the state: what the facade resolved from its options."""
 
-    unshown = frozenset({"blob"})
+    unshown = frozenset({"blob", "answers"})
 
     dialect: Dialect
     options: Resolved
@@ -57,6 +58,7 @@ class Plan(Value, frozen=True, kw_only=True):
     stream: bool = False
     listening: bool = False
     resume: bool = False
+    answers: Answers = field(default_factory=dict)
     preamble: tuple[Message, ...] = ()
     messages: tuple[Message, ...] = ()
     tools: tuple[Any, ...] = ()
@@ -155,12 +157,15 @@ class Ledger:
         return self._state, self._without_input, self._blob_is_that, self.report, len(self.warnings)
 
     def go_back(self, base: Base) -> None:
-        """Undo every change since `base` was taken, but what has come into the inbox since."""
+        """Undo every change since `base` was taken, but what has come into the inbox since.
+
+        What was accepted since waits again: a message that is in no turn is nowhere else.
+        """
         now = self.state
         state, self._without_input, self._blob_is_that, self.report, warnings = base
         if state is not None and state.inbox != now.inbox:
             meta = msgspec.structs.replace(state.meta, events=now.meta.events)
-            state = replace(state, inbox=now.inbox, meta=meta)
+            state = replace(state, inbox=inbox.merged(state.inbox, now.inbox), meta=meta)
         self._state = state
         del self.warnings[warnings:]
 

@@ -287,6 +287,10 @@ class ChatOptions(Value, frozen=True, kw_only=True):
         tool_concurrency: How many tools run at the same time, where they run in threads or tasks.
         tool_threads: True: sync tools run in worker threads. Default: False on Chat, True on AsyncChat.
         tool_errors: "to_model" tells the model; "raise" ends the turn after the other tools have run.
+        turn_id: The caller's id of this turn, such as a webhook's message id. The same id again, with the
+            same messages: the stored reply if the turn is finished, else the turn goes on.
+        on_pending: What a new message does on a state that waits for answers: "raise", "deny" what waits,
+            or "queue" the message until the `resume`.
         conversation_id: Part of every idempotency key; kept with the state until another one is given.
         on_event: Called with every event; what it raises is logged, never propagated.
         on_checkpoint: Called with a resumable blob after each reply and around each tool.
@@ -314,6 +318,8 @@ class ChatOptions(Value, frozen=True, kw_only=True):
     tool_concurrency: int | Unset = UNSET
     tool_threads: bool | Unset = UNSET
     tool_errors: Literal["to_model", "raise"] | Unset = UNSET
+    turn_id: str | Unset | None = UNSET
+    on_pending: Literal["raise", "deny", "queue"] | Unset = UNSET
     conversation_id: str | Unset | None = UNSET
     on_event: Callable[[Any], object] | Unset | None = UNSET
     on_checkpoint: Callable[[bytes], object] | Unset | None = UNSET
@@ -328,7 +334,7 @@ class ChatOptions(Value, frozen=True, kw_only=True):
 
 OPTION_NAMES: Final = ChatOptions.__struct_fields__
 _OPTION_SET: Final = frozenset(OPTION_NAMES)
-PER_TURN: Final = frozenset({"user", "messages", "conversation_id", "metadata"})
+PER_TURN: Final = frozenset({"user", "messages", "turn_id", "conversation_id", "metadata"})
 
 
 class Resolved(Value, frozen=True, kw_only=True):
@@ -353,6 +359,8 @@ class Resolved(Value, frozen=True, kw_only=True):
     tool_concurrency: int = 8
     tool_threads: bool = False
     tool_errors: Literal["to_model", "raise"] = "to_model"
+    turn_id: str | None = None
+    on_pending: Literal["raise", "deny", "queue"] = "raise"
     conversation_id: str | None = None
     on_event: Callable[[Any], object] | None = None
     on_checkpoint: Callable[[bytes], object] | None = None
@@ -380,7 +388,7 @@ def given_options(options: ChatOptions | None, keywords: Mapping[str, Any]) -> d
     return given
 
 
-_LATER: Final = frozenset({"turn_id", "on_pending", "output_type"})
+_LATER: Final = frozenset({"output_type"})
 
 
 def _unknown(name: str) -> str:
@@ -427,6 +435,8 @@ _CHECKS: Final[Mapping[str, _Check]] = {
     "tool_concurrency": _positive,
     "tool_threads": _flag,
     "tool_errors": _one_of("to_model", "raise"),
+    "turn_id": _or_none(_kept_text),
+    "on_pending": _one_of("raise", "deny", "queue"),
     "conversation_id": _or_none(_kept_text),
     "on_event": _or_none(_callback),
     "on_checkpoint": _or_none(_callback),

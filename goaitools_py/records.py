@@ -68,10 +68,11 @@ class Meta(Value, frozen=True, kw_only=True, omit_defaults=True):
     `created` is in milliseconds since the epoch, `updated` in milliseconds after that. `messages` and
     `turns` count the closed history; `processed` counts every turn ever closed. `total` and `usage` are
     [input, cached, cache write, output, reasoning, requests]. `tokens` estimates the closed history.
-    `systems`: there are, or were, system messages in the history. `signed`: there are blocks that the
-    provider signed over what stands before them; `unbound`: some of these do not fit what stands before
-    them now. `carry`: what goes along with each request, by name, and until when it is good (milliseconds
-    since the epoch, 0 for ever).
+    `turn`: digests of ids and messages of the unfinished turn; `ring`: of finished turns id, messages, status
+    and, once it has left the history, the reply's text. `systems`: there are, or were, system messages in
+    the history. `signed`: there are blocks that the provider signed over what stands before them;
+    `unbound`: some of these do not fit what stands before them now. `carry`: what goes along with each
+    request, by name, and until when it is good (milliseconds since the epoch, 0 for ever).
     """
 
     wire: Label
@@ -95,6 +96,11 @@ class Meta(Value, frozen=True, kw_only=True, omit_defaults=True):
     events: Annotated[tuple[Label, ...], msgspec.Meta(max_length=64)] = ()
     sticky: dict[str, Any] = field(default_factory=dict)
     cuts: Annotated[tuple[tuple[Count, Label, Count, Count], ...], msgspec.Meta(max_length=64)] = ()
+    turn: Annotated[tuple[tuple[Label, Label], ...], msgspec.Meta(max_length=64)] = ()
+    ring: Annotated[
+        tuple[tuple[Label, Label, Label, Annotated[str, msgspec.Meta(max_length=32_768)]], ...],
+        msgspec.Meta(max_length=64),
+    ] = ()
     systems: bool = False
     signed: bool = False
     unbound: bool = False
@@ -179,7 +185,8 @@ class InboxItem(Value, frozen=True, kw_only=True):
 
 
 class JournalCall(Value, frozen=True, kw_only=True):
-    """One call of the open reply. `state` is "new", "started" or "done"; a done one has its result."""
+    """One call of the open reply. `state` is "new", "waiting" (for what `reason` says), "started" or "done";
+    a done one has its result."""
 
     unshown = frozenset({"arguments", "parts"})
 
@@ -187,7 +194,8 @@ class JournalCall(Value, frozen=True, kw_only=True):
     name: str
     arguments: str
     kind: Literal["function", "custom"] = "function"
-    state: Literal["new", "started", "done"] = "new"
+    state: Literal["new", "waiting", "started", "done"] = "new"
+    reason: Literal["", "approval", "external"] = ""
     flag: ResultFlag = "ok"
     parts: tuple[Part, ...] = ()
     started: float = 0.0

@@ -8,12 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from .messages import ToolCall, ToolRecord, Usage
+from .messages import ToolRecord, Usage
 from .values import Value
 
 if TYPE_CHECKING:
     from decimal import Decimal
 
+    from .answers import PendingCall
     from .errors import StateError
 
 __all__ = ["ChatResult", "CompactionReport", "Outcome", "Status", "TurnWarning", "WarningCode"]
@@ -77,7 +78,8 @@ class ChatResult(tuple[str, bytes]):
     Attributes:
         text: The last reply's visible text.
         state: The new blob: save it, and give it to the next call.
-        status: "complete"; "truncated" or "refused" by the model; "limited" by a turn's limit.
+        status: "complete"; "awaiting_tools" if calls wait for answers; "truncated" or "refused" by the
+            model; "limited" by a turn's limit.
         finish_reason: The provider's own word.
         pending: Calls that wait for an answer from outside; empty unless `status` is "awaiting_tools".
         usage: What this turn consumed, every call included.
@@ -98,7 +100,7 @@ class ChatResult(tuple[str, bytes]):
     state: bytes = field(repr=False)
     status: Status = "complete"
     finish_reason: str = ""
-    pending: tuple[ToolCall, ...] = ()
+    pending: tuple[PendingCall, ...] = ()
     usage: Usage = field(default_factory=Usage)
     total_usage: Usage = field(default_factory=Usage)
     cost_usd: Decimal | None = None

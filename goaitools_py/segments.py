@@ -247,7 +247,9 @@ def _facts(facts: dict[str, Any]) -> dict[str, Any]:
     """The facts, if those that this release reads again are what it wrote."""
     flags = facts.get("flags", {})
     flags_are_text = isinstance(flags, dict) and all(isinstance(flag, str) for flag in flags.values())
-    if not flags_are_text or not isinstance(facts.get("interrupted", ""), str):
+    ids = facts.get("turn_ids", [])
+    ids_are_text = isinstance(ids, list) and all(isinstance(digest, str) for digest in ids)
+    if not flags_are_text or not ids_are_text or not isinstance(facts.get("interrupted", ""), str):
         raise _unreadable("the turn facts")
     return facts
 
@@ -314,7 +316,8 @@ class _CallRow(msgspec.Struct, omit_defaults=True):
     name: str
     arguments: str = ""
     kind: Literal["function", "custom"] = "function"
-    state: Literal["new", "started", "done"] = "new"
+    state: Literal["new", "waiting", "started", "done"] = "new"
+    reason: Literal["", "approval", "external"] = ""
     flag: ResultFlag = "ok"
     parts: list[_PartRow] = []
     started: Amount = 0.0
@@ -381,6 +384,7 @@ def open_segment(turn: OpenTurn) -> Segment:
                 arguments=call.arguments,
                 kind=call.kind,
                 state=call.state,
+                reason=call.reason,
                 flag=call.flag,
                 parts=[_part_row(part) for part in call.parts],
                 started=max(0.0, call.started),
@@ -401,6 +405,7 @@ def _journal_call(row: _CallRow) -> JournalCall:
         arguments=row.arguments,
         kind=row.kind,
         state=row.state,
+        reason=row.reason,
         flag=row.flag,
         parts=tuple(map(_part, row.parts)),
         started=row.started,

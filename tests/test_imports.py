@@ -47,21 +47,23 @@ ALLOWED = {
     "reading": "backends.base errors messages rawjson",
     # the turn
     "flow": "backends.base events values",
+    "answers": "tools values",
+    "turn_ids": "backends.base reading records state values",
     "inbox": "backends.base messages reading records render state values",
-    "journal": "backends.base errors messages reading records state values",
+    "journal": "answers backends.base errors messages reading records state turn_ids values",
     "unsign": "backends.base records state values",
-    "cut": "backends.base compaction reading records result state unsign values",
-    "ledger": "backends.base blob errors events flow inbox journal messages options records result state "
-    "unsign values",
+    "cut": "backends.base compaction reading records result state turn_ids unsign values",
+    "ledger": "answers backends.base blob errors events flow inbox journal messages options records result "
+    "state unsign values",
     "asking": "backends.base errors events flow journal ledger values",
-    "calling": "errors events flow journal ledger messages records tools values",
+    "calling": "answers errors events flow journal ledger messages records tools values",
     "shrink": "backends.rules compaction cut events flow ledger state",
     "engine": "asking backends.base backends.capabilities calling errors events flow inbox journal ledger "
-    "messages records result shrink state tools values",
+    "messages records result shrink state tools turn_ids values",
     # states without a turn
     "append": "backends.base blob inbox messages records state values",
     "compact": "backends.base backends.rules blob compaction cut errors records result state values",
-    "history": "backends backends.base backends.rules blob errors journal messages options "
+    "history": "answers backends backends.base backends.rules blob errors journal messages options "
     "rawjson reading records state unsign values",
     # edges: the only places that touch clocks, sockets, threads, loops, files
     "edge": "backends.base flow tools",
@@ -70,9 +72,9 @@ ALLOWED = {
     "stores": "errors",
     "sim": "",
     # what a user meets
-    "chat": "append async_edge backends backends.base blob compact edge engine events flow inbox messages "
+    "chat": "answers append async_edge backends backends.base blob compact edge engine events flow inbox messages "
     "options result tools",
-    "goaitools_py": "backends.base blob chat compaction errors events history messages options result tools",
+    "goaitools_py": "answers backends.base blob chat compaction errors events history messages options result tools",
     "testing": "backends backends.base backends.rules messages rawjson render sim values",
     "cli": "backends errors goaitools_py history messages sim stores",
     "__main__": "cli",

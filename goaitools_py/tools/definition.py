@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Generic, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
 from ..backends.base import ProviderTool, ToolSpec
 from .arguments import check_arguments, parse_arguments
@@ -55,6 +55,11 @@ class Tool(Generic[P, R]):
         timeout: Seconds one call may take; None leaves it to the chat's `tool_timeout`.
         thread: Whether a sync tool runs in a worker thread; None leaves it to the chat's `tool_threads`.
         strict: Ask the provider to hold the model to the schema, where the wire can.
+        idempotent: Running a call twice does no harm: one whose process died runs again, with the same
+            `ToolContext.idempotency_key`.
+        requires_approval: A call waits until `resume` approves it: always, or if this function of its
+            arguments (a dict) says so. One that raises says so.
+        external: `run` is never called: the result comes from outside, as a `ToolReturn` in `resume`.
     """
 
     name: str
@@ -64,6 +69,11 @@ class Tool(Generic[P, R]):
     timeout: float | None = field(default=None, kw_only=True)
     thread: bool | None = field(default=None, kw_only=True)
     strict: bool = field(default=False, kw_only=True)
+    idempotent: bool = field(default=False, kw_only=True, repr=False)
+    requires_approval: bool | Callable[[dict[str, Any]], bool] = field(
+        default=False, kw_only=True, repr=False
+    )
+    external: bool = field(default=False, kw_only=True, repr=False)
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -80,6 +90,15 @@ class Tool(Generic[P, R]):
             raise TypeError(f"run of tool {self.name!r} must be callable, not {type(self.run).__name__}")
         if self.timeout is not None and not self.timeout > 0:
             raise ValueError(f"timeout of tool {self.name!r} must be a positive number of seconds")
+        if not isinstance(self.requires_approval, bool) and not callable(self.requires_approval):
+            raise TypeError(
+                f"requires_approval of tool {self.name!r} must be True, False or a function of the arguments"
+            )
+        if self.external and self.requires_approval:
+            raise ValueError(
+                f"tool {self.name!r} cannot be external and require an approval: whoever gives its result "
+                "can deny it"
+            )
         # What functools.update_wrapper does, on a frozen object.
         names = ("__module__", "__name__", "__qualname__", "__doc__")
         worn = {name: getattr(self.run, name) for name in names if hasattr(self.run, name)}
@@ -123,6 +142,17 @@ class Tool(Generic[P, R]):
             return self._spec(self.parameters(deps))
         return self._static_spec
 
+    def waits_for(self, arguments: dict[str, Any]) -> Literal["", "approval", "external"]:
+        """What a call with these bound arguments has to wait for; "" if it may run."""
+        if self.external:
+            return "external"
+        if isinstance(self.requires_approval, bool):
+            return "approval" if self.requires_approval else ""
+        try:
+            return "approval" if self.requires_approval(dict(arguments)) else ""
+        except Exception:
+            return "approval"  # what cannot say that it is harmless is asked about
+
     def bind(self, arguments: str, deps: Any = None) -> dict[str, Any]:
         """Turn the model's arguments into the keyword arguments of `run`, as values of the annotated types.
 
@@ -164,6 +194,9 @@ def tool(
     timeout: float | None = None,
     thread: bool | None = None,
     strict: bool = False,
+    idempotent: bool = False,
+    requires_approval: bool | Callable[[dict[str, Any]], bool] = False,
+    external: bool = False,
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 
 
@@ -176,6 +209,9 @@ def tool(
     timeout: float | None = None,
     thread: bool | None = None,
     strict: bool = False,
+    idempotent: bool = False,
+    requires_approval: bool | Callable[[dict[str, Any]], bool] = False,
+    external: bool = False,
 ) -> Tool[..., Any] | Callable[[Callable[..., Any]], Tool[..., Any]]:
     """Make a tool of a function, sync or async: ``@tool``, or ``@tool(timeout=5)``.
 
@@ -189,6 +225,7 @@ def tool(
         timeout: Seconds one call may take, instead of the chat's `tool_timeout`.
         thread: Instead of the chat's `tool_threads`.
         strict: Ask the provider to hold the model to the schema, where the wire can.
+        idempotent, requires_approval, external: As for `Tool`.
 
     Raises:
         TypeError: A parameter has no annotation, or is of a kind that a model cannot fill in.
@@ -206,6 +243,9 @@ def tool(
             timeout=timeout,
             thread=thread,
             strict=strict,
+            idempotent=idempotent,
+            requires_approval=requires_approval,
+            external=external,
         )
 
     return decorate if function is None else decorate(function)

@@ -180,7 +180,7 @@ def test_every_kind_of_bytes_is_a_state(face: Any, state: bytes, kind: Any) -> N
         ({"max_iteration": 3}, TypeError, "'max_iteration'.*'max_iterations'"),
         ({"temperature": 1.0}, TypeError, r"settings=ModelSettings\(temperature"),
         ({"wholly_unknown_thing": 1}, TypeError, "the options are user, messages"),
-        ({"turn_id": "x"}, TypeError, "later release"),
+        ({"output_type": str}, TypeError, "later release"),
         ({"settings": {"temperature": 1}}, TypeError, "ModelSettings.*dict"),
         ({"max_iterations": 0}, ValueError, "max_iterations.*positive.*0"),
         ({"timeout": -1}, ValueError, "timeout.*positive.*-1"),

@@ -16,6 +16,7 @@ from goaitools_py import (
     UNBOUND,
     UNSET,
     Action,
+    Approve,
     AsyncChat,
     AsyncTurn,
     Audio,
@@ -28,6 +29,7 @@ from goaitools_py import (
     CompactionRequest,
     Compactor,
     ContextWarning,
+    Deny,
     Document,
     DropOldest,
     Event,
@@ -43,6 +45,7 @@ from goaitools_py import (
     ModelReplied,
     ModelRequested,
     ModelSettings,
+    PendingCall,
     ProviderTool,
     ReasoningDelta,
     StateAuthError,
@@ -82,6 +85,7 @@ from goaitools_py import (
     event,
     first_of,
     inspect_state,
+    pending_calls,
     read_history,
     state_from_messages,
     state_messages,
@@ -89,6 +93,7 @@ from goaitools_py import (
     tool,
     user,
 )
+from goaitools_py.answers import PendingReason
 from goaitools_py.backends import (
     AnthropicBackend,
     AsyncAnthropicBackend,
@@ -121,6 +126,9 @@ def blocking(chat: Chat, saved: bytes | bytearray | memoryview | None, options: 
     assert_type(chat.chat(user="Hello."), ChatResult)
     assert_type(chat.chat_with_state(saved, options, timeout=5.0), ChatResult)
     assert_type(chat.resume(state), ChatResult)
+    resumed = chat.resume(state, {"a": Approve({"points": 1}), "b": Deny("why"), "c": ToolReturn(3)})
+    assert_type(resumed, ChatResult)
+    assert_type(pending_calls(state)[0].reason, PendingReason)
     assert_type(chat.run_turns(None, ["Hello.", "Goodbye."]), ChatResult)
     assert_type(chat.append_to_state(state, event("It rains."), user("Hm.")), bytes)
     assert_type(chat.compact_state(state, Compactor(MessageLimit(4), KeepRecentTurns(1))), CompactionReport)
@@ -266,7 +274,7 @@ def result(result: ChatResult) -> None:
     assert_type(result.tool_log[0].call, ToolCall)
     assert_type(result.warnings, tuple[TurnWarning, ...])
     assert_type(result.compaction, CompactionReport | None)
-    assert_type(result.pending, tuple[ToolCall, ...])
+    assert_type(result.pending, tuple[PendingCall, ...])
     assert_type(result.cost_usd, Decimal | None)
     assert_type(result.context_fraction, float | None)
     assert_type(result.discarded, StateError | None)
