@@ -30,6 +30,8 @@ __all__ = ["run"]
 QUESTION = "And is my second bag still on the reservation?"
 _HISTORY = 10
 _KEY = "sk-none"
+_PATIENCE = 120.0
+"""Seconds: a busy machine must not end a measurement with a timeout."""
 _ANSWER = answer({"role": "assistant", "content": ANSWER_TEXT})
 
 Side: TypeAlias = tuple[Callable[[], Awaitable[object]], Callable[[], Awaitable[None]]]
@@ -52,7 +54,7 @@ class _Load:
 
 LOADS = (
     _Load(chats=64, seconds=0.0, turns=6, rounds=9, times_more=4.0),
-    _Load(chats=512, seconds=1.0, turns=2, rounds=5, times_more=3.5),
+    _Load(chats=512, seconds=1.0, turns=4, rounds=3, times_more=3.5),
 )
 SHORT = (
     _Load(chats=64, seconds=0.0, turns=2, rounds=1, times_more=4.0),
@@ -70,8 +72,8 @@ def run(*, short: bool = False) -> Report:
         title="Many chats at a time: turns per CPU second of the client's process",
         method=f"{_HISTORY} messages of history, {corpus().source}; a loopback server in another process "
         "answers fixed bytes after the seconds named; CPU time of this process, connections opened by a turn "
-        "before; rounds of all sides in turns; figures and ratios of the minima, medians beside them; the plain "
-        "side keeps its history as JSON",
+        "before, of which the SDK's limit keeps 100; rounds of all sides in turns; figures and ratios of the "
+        "minima, medians beside them; the plain side keeps its history as JSON",
         figures=figures,
     )
 
@@ -87,11 +89,13 @@ def _of_one_load(load: _Load, url: str) -> list[Figure]:
     figures = [
         at_least(
             load.times_more,
-            f"{load.name}: times more than create()",
-            least["plain"] / least["ours"],
+            f"{load.name}: times more than create(), {words}",
+            least["plain"] / least[name],
             "x",
-            note=f"ratio of medians {median['plain'] / median['ours']:.1f}",
+            note=f"ratio of medians {median['plain'] / median[name]:.1f}",
         )
+        for name, words in (("ours", "by default"), ("aiohttp", "over async_http_client()"))
+        if name in least
     ]
     for name, words in _WORDS.items():
         if name in median:
@@ -125,7 +129,7 @@ _WORDS = {
     "ours": "ours",
     "plain": "plain create()",
     "sdk pool": "ours, over the SDK's own pool",
-    "aiohttp": "ours, over the SDK's aiohttp client",
+    "aiohttp": "ours, http_client=async_http_client(), over aiohttp",
     "own code": "ours, without SDK and socket",
 }
 
@@ -141,15 +145,20 @@ def _sides(url: str) -> dict[str, Callable[[], Side]]:
         return lambda: made.chat_with_state(blob, user=QUESTION), backend.aclose
 
     def ours() -> Side:
-        return chat(AsyncOpenAIChatBackend(MODEL, base_url=base_url, api_key=_KEY))
+        return chat(AsyncOpenAIChatBackend(MODEL, base_url=base_url, api_key=_KEY, timeout=_PATIENCE))
 
     def over(http_client: httpx2.AsyncClient) -> Side:
-        backend = AsyncOpenAIChatBackend(MODEL, base_url=base_url, api_key=_KEY, http_client=http_client)
+        backend = AsyncOpenAIChatBackend(
+            MODEL, base_url=base_url, api_key=_KEY, http_client=http_client, timeout=_PATIENCE
+        )
         return chat(backend)[0], http_client.aclose
 
     def plain() -> Side:
         client = openai.AsyncOpenAI(
-            base_url=base_url, api_key=_KEY, http_client=openai.DefaultAsyncHttpxClient(trust_env=False)
+            base_url=base_url,
+            api_key=_KEY,
+            timeout=_PATIENCE,
+            http_client=openai.DefaultAsyncHttpxClient(trust_env=False),
         )
 
         async def turn() -> object:

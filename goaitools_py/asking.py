@@ -163,7 +163,9 @@ def _attempt(ledger: Ledger, voice: Voice, forbid_tools: bool) -> Flow[Reply]:
                         made = TextDelta if delta.kind == "text" else ReasoningDelta
                         yield Emit(made(delta.text, ledger.iteration))
                     yield from ledger.tick()
-                    if ledger.is_late and not _is_whole(decoder):
+                    if ledger.is_late:
+                        if _is_whole(decoder):
+                            break  # what is still to come, if only pings, is not waited for
                         _note_partial(ledger, decoder.partial_text)  # now: it belongs into the error
                         raise ledger.deadline_error()
                 reply = decoder.finish()

@@ -51,16 +51,14 @@ def run_calls(
     Raises:
         ToolFailedError: A tool raised `AbortTurn`, or raised and `tool_errors` is "raise".
     """
-    queue: list[tuple[int, Tool[..., Any], dict[str, Any]]] = []
+    queue: list[tuple[int, _Run]] = []
     any_waits = False
     for index, call in enumerate(_calls(ledger)):
         if call.state == "done":
             continue
         step = _step(ledger, tools, call, (answers or {}).get(call.id))
         if isinstance(step, _Run):
-            if step.arguments is not None:
-                ledger.state = journal.set_call(ledger.state, index, arguments=step.arguments)
-            queue.append((index, step.tool, step.bound))
+            queue.append((index, step))
         elif step.state == "done":
             yield from _done(ledger, index, step)
         else:
@@ -75,12 +73,12 @@ def run_calls(
     # A failed checkpoint, or the deadline: nothing more starts, and what runs is waited for all the same.
     halted: TurnError | None = None
     while queue or running:
-        while queue and not aborted and halted is None and _may_start(ledger, queue[0][1], len(running)):
-            index, tool, arguments = queue[0]
+        while queue and not aborted and halted is None and _may_start(ledger, queue[0][1].tool, len(running)):
+            index, step = queue[0]
             try:
                 yield from ledger.tick()
                 ledger.check_deadline()
-                yield from _start(ledger, index, tool, arguments)
+                yield from _start(ledger, index, step)
             except TurnError as exc:
                 halted = exc
             else:
@@ -109,7 +107,7 @@ def run_calls(
             failure = failure or outcome.exception
     if halted is not None:
         raise ledger.refresh(halted)
-    for index, *_ in (*queue, *over):
+    for index, _ in (*queue, *over):
         yield from _done(ledger, index, journal.synthetic(_calls(ledger)[index], "not_run"))
     if failure is not None:
         what = "a tool ended the turn" if aborted else f"a tool raised {type(failure).__name__}"
@@ -181,7 +179,9 @@ def _step(
 def _given_arguments(answer: Answer | None) -> str | None:
     if not isinstance(answer, Approve) or answer.arguments is None:
         return None
-    return answer.arguments if isinstance(answer.arguments, str) else json.dumps(dict(answer.arguments))
+    if isinstance(answer.arguments, str):
+        return answer.arguments
+    return json.dumps(dict(answer.arguments), allow_nan=False)
 
 
 def check_answers(ledger: Ledger, tools: Mapping[str, Tool[..., Any]], answers: Answers) -> None:
@@ -211,9 +211,17 @@ def check_answers(ledger: Ledger, tools: Mapping[str, Tool[..., Any]], answers: 
             )
         if tool.external:
             raise ValueError(f"call {id!r} is of an external tool: answer it with a ToolReturn")
-        given = _given_arguments(answer)
-        if given is not None and isinstance(_bind(ledger, tools, replace(call, arguments=given)), str):
+        if not _fits(ledger, tools, call, answer):
             raise ValueError(f"the arguments approved for call {id!r} do not fit the tool {call.name!r}")
+
+
+def _fits(ledger: Ledger, tools: Mapping[str, Tool[..., Any]], call: JournalCall, answer: Approve) -> bool:
+    """True if the call's tool takes the arguments that somebody approved for it."""
+    try:
+        given = _given_arguments(answer)
+    except (TypeError, ValueError, RecursionError):
+        return False  # what JSON cannot say
+    return given is None or not isinstance(_bind(ledger, tools, replace(call, arguments=given)), str)
 
 
 def _may_start(ledger: Ledger, tool: Tool[..., Any], running: int) -> bool:
@@ -223,11 +231,16 @@ def _may_start(ledger: Ledger, tool: Tool[..., Any], running: int) -> bool:
     return not running if inline else running < ledger.options.tool_concurrency
 
 
-def _start(ledger: Ledger, index: int, tool: Tool[..., Any], arguments: dict[str, Any]) -> Flow[None]:
-    """Journal first, then tell the edge: a call that is not in the journal has not started."""
-    call = _calls(ledger)[index]
-    ledger.state = journal.set_call(ledger.state, index, state="started", started=ledger.now.wall_ms / 1000)
-    yield from ledger.checkpoint(undo=lambda state: journal.put_call(state, index, call))
+def _start(ledger: Ledger, index: int, step: _Run) -> Flow[None]:
+    """Journal first, then tell the edge: a call that is not in the journal has not started.
+
+    Other arguments than the model's enter the journal only here: until then the call waits as it was asked.
+    """
+    before = _calls(ledger)[index]
+    call = before if step.arguments is None else replace(before, arguments=step.arguments)
+    started = replace(call, state="started", started=ledger.now.wall_ms / 1000)
+    ledger.state = journal.put_call(ledger.state, index, started)
+    yield from ledger.checkpoint(undo=lambda state: journal.put_call(state, index, before))
     if ledger.listening:
         yield Emit(ToolStarted(call.id, call.name, ledger.iteration))
     meta = ledger.state.meta
@@ -242,9 +255,10 @@ def _start(ledger: Ledger, index: int, tool: Tool[..., Any], arguments: dict[str
         iteration=ledger.iteration,
         idempotency_key=base64.b32encode(hashlib.sha256(key).digest()[:15]).decode().lower(),
     )
+    tool = step.tool
     limits = (tool.timeout if tool.timeout is not None else ledger.options.tool_timeout, ledger.left())
     timeout = min((limit for limit in limits if limit is not None), default=None)
-    yield CallTool(index=index, tool=tool, context=context, arguments=arguments, timeout=timeout)
+    yield CallTool(index=index, tool=tool, context=context, arguments=step.bound, timeout=timeout)
 
 
 def _done(ledger: Ledger, index: int, call: JournalCall, *, checkpoint: bool = True) -> Flow[None]:

@@ -50,7 +50,6 @@ __all__ = [
     "reject_results",
     "reply_text",
     "results",
-    "set_call",
     "settle",
     "synthetic",
     "tool_call",
@@ -274,13 +273,6 @@ def _carried(reply: Reply) -> dict[str, tuple[str, int]]:
         for name, (value, until) in list(reply.carried.items())[:_MAX_CARRIED]
         if len(value) <= MAX_NAME
     }
-
-
-def set_call(conversation: ConversationState, index: int, **changes: Any) -> ConversationState:
-    """The state with fields of one call of the journal changed."""
-    opened = conversation.open
-    assert opened is not None
-    return put_call(conversation, index, replace(opened.calls[index], **changes))
 
 
 def put_call(state: ConversationState, index: int, call: JournalCall) -> ConversationState:

@@ -18,6 +18,7 @@ from .base import (
     ModelRequest,
     ResponseHead,
 )
+from .http_client import async_http_client
 from .openai_backends import (
     AsyncOpenAIChatBackend,
     AsyncOpenAIResponsesBackend,
@@ -40,4 +41,5 @@ __all__ = [
     "OpenAIChatBackend",
     "OpenAIResponsesBackend",
     "ResponseHead",
+    "async_http_client",
 ]

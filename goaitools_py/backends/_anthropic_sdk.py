@@ -13,9 +13,16 @@ from typing import Any, Generic, TypeVar
 
 import anthropic
 
+from ._async_pool import ShardedClient
 from ._endpoints import endpoint_family
 from ._exchange import wire_errors
-from ._sdk_edge import AsyncSdkEdge, ClientOptions, SdkEdge, SdkErrors, refuse_options
+from ._sdk_edge import (
+    AsyncSdkEdge,
+    ClientOptions,
+    SdkEdge,
+    SdkErrors,
+    refuse_options,
+)
 from .base import ModelRequest
 
 __all__ = ["anthropic_edge", "async_anthropic_edge"]
@@ -59,9 +66,7 @@ def async_anthropic_edge(
     options: ClientOptions, *, betas: Sequence[str]
 ) -> AsyncSdkEdge[anthropic.AsyncAnthropic]:
     """As `anthropic_edge`, awaited."""
-    return AsyncSdkEdge(
-        _Anthropic(anthropic.AsyncAnthropic, anthropic.DefaultAsyncHttpxClient, betas), options
-    )
+    return AsyncSdkEdge(_Anthropic(anthropic.AsyncAnthropic, ShardedClient, betas), options)
 
 
 class _Anthropic(Generic[_Client]):

@@ -1,169 +1,132 @@
-"""Which connection a request goes over, for very many requests at a time.
+"""An async HTTP client whose cost does not grow with the number of requests at a time.
 
-Owns: the free connections, the limits on their number, who waits for one.
-Must never know: how a connection is made or what is said on it.
+Owns: over which of several connection pools a request goes. Must never know: an SDK, a provider.
 
-The pools of `httpx2` look at all connections and all requests whenever a request begins or ends. Here the
-free connections lie on a stack: one look finds the warmest, however many are open.
+A pool of `httpx2` looks at all its connections and requests whenever a request begins or ends: with 512 at a
+time that costs more than the rest of a turn. So there are many small pools, made as they are needed.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar
+import ssl
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Final
 
-import anyio
-import httpcore2
 import httpx2
 
-__all__ = ["Connection", "ConnectionStack"]
+__all__ = ["LIMITS", "TIMEOUT", "ShardedClient", "ShardedTransport"]
+
+TIMEOUT: Final = httpx2.Timeout(600, connect=5.0)
+"""Seconds. The default of both SDKs."""
+LIMITS: Final = httpx2.Limits(max_connections=1000, max_keepalive_connections=1000, keepalive_expiry=5.0)
+"""As many connections as the SDKs allow, but all of them kept for five seconds, not 100: else every burst of
+requests would begin with handshakes."""
+
+_MAX_SHARDS: Final = 32
+_BUSY: Final = 8
+"""Requests at a time from which on a further pool is made, while there are fewer than 32."""
 
 
-class Connection(Protocol):
-    """What is asked of a connection: a part of `httpcore2.AsyncConnectionInterface`."""
+class ShardedTransport(httpx2.AsyncBaseTransport):
+    """Sends each request over the least busy of up to 32 pools.
 
-    def can_handle_request(self, origin: httpcore2.Origin) -> bool:
-        """True if it leads to `origin`."""
-        ...
-
-    def has_expired(self) -> bool:
-        """True if it was free for too long, or the other side has closed it."""
-        ...
-
-    def is_idle(self) -> bool:
-        """True if another request may follow the last."""
-        ...
-
-    async def aclose(self) -> None:
-        """Close the socket."""
-        ...
-
-
-_C = TypeVar("_C", bound=Connection)
-
-
-class ConnectionStack(Generic[_C]):
-    """Connections that carry one request at a time. Those that are free are stacked, the warmest on top.
+    One request after the other stays on one pool, and so on one connection.
 
     Args:
-        make: A new connection to a server, not opened yet.
-        max_open: How many there may be; a request beyond that waits.
-        max_free: How many of them are kept while no request is on them.
+        make: A new pool.
+        max_shards: How many there may be.
     """
 
-    def __init__(self, make: Callable[[httpcore2.Origin], _C], *, max_open: int, max_free: int) -> None:
+    def __init__(self, make: Callable[[], httpx2.AsyncBaseTransport], max_shards: int = _MAX_SHARDS) -> None:
         self._make = make
-        self._max_open = max_open
-        self._max_free = max_free
-        self._open: set[_C] = set()
-        self._free: deque[_C] = deque()  # the coldest first
-        self._waiting: deque[_Waiter[_C]] = deque()
+        self._max_shards = max_shards
+        self._shards = [make()]
+        self._running = [0]
 
-    async def take(self, origin: httpcore2.Origin, timeout: float | None = None) -> _C:
-        """A connection to `origin` for the caller alone, until it is given back.
-
-        Raises:
-            httpx2.PoolTimeout: None became free within `timeout` seconds.
-            httpx2.ConnectError: All were closed by `aclose` before one became free.
-        """
-        stale: list[_C] = []
-        connection = self._find(origin, stale)
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Send a request. Its pool counts as busy until the response is closed."""
+        place = self._place()
+        self._running[place] += 1
         try:
-            await _close(stale)
+            response = await self._shards[place].handle_async_request(request)
         except BaseException:
-            if connection is not None:
-                await self.give_back(connection)
+            self._running[place] -= 1
             raise
-        return connection or await self._wait(origin, timeout)
+        stream = response.stream
+        assert isinstance(stream, httpx2.AsyncByteStream)
+        response.stream = _Counted(stream, self._running, place)
+        return response
 
-    async def give_back(self, connection: _C) -> None:
-        """The request is over. All that others count on is done before anything is awaited."""
-        stale: list[_C] = []
-        if connection in self._open and connection.is_idle():
-            self._free.append(connection)
-            if len(self._free) > self._max_free and not self._waiting:
-                stale.append(self._drop_coldest())
-        else:
-            self._open.discard(connection)
-            stale.append(connection)
-        self._serve_waiting(stale)
-        await _close(stale)
+    def _place(self) -> int:
+        least = min(self._running)
+        if least >= _BUSY and len(self._shards) < self._max_shards:
+            self._shards.append(self._make())
+            self._running.append(0)
+            return len(self._shards) - 1
+        return self._running.index(least)
 
     async def aclose(self) -> None:
-        """Close all of them. Requests that wait for one fail."""
-        closing = list(self._open)
-        self._open.clear()
-        self._free.clear()
-        while self._waiting:
-            self._waiting.popleft().woken.set()
-        await _close(closing)
-
-    def _find(self, origin: httpcore2.Origin, stale: list[_C]) -> _C | None:
-        """A free connection or a new one, None at the limit. `stale` gets what the caller is to close."""
-        free = self._free
-        while free and free[0].has_expired():
-            stale.append(self._drop_coldest())
-        for at in reversed(range(len(free))):
-            connection = free[at]
-            if connection.can_handle_request(origin):
-                del free[at]
-                if not connection.has_expired():
-                    return connection
-                self._open.discard(connection)
-                stale.append(connection)
-        if len(self._open) >= self._max_open:
-            if not free:
-                return None
-            stale.append(self._drop_coldest())  # it leads to another server
-        connection = self._make(origin)
-        self._open.add(connection)
-        return connection
-
-    def _drop_coldest(self) -> _C:
-        connection = self._free.popleft()
-        self._open.discard(connection)
-        return connection
-
-    def _serve_waiting(self, stale: list[_C]) -> None:
-        while self._waiting:
-            connection = self._find(self._waiting[0].origin, stale)
-            if connection is None:
-                return
-            waiter = self._waiting.popleft()
-            waiter.connection = connection
-            waiter.woken.set()
-
-    async def _wait(self, origin: httpcore2.Origin, timeout: float | None) -> _C:
-        waiter = _Waiter[_C](origin)
-        self._waiting.append(waiter)
-        try:
-            with anyio.fail_after(timeout):
-                await waiter.woken.wait()
-        except BaseException as error:
-            if waiter.connection is not None:  # it came in the same moment
-                await self.give_back(waiter.connection)
-            elif waiter in self._waiting:
-                self._waiting.remove(waiter)
-            if isinstance(error, TimeoutError):
-                raise httpx2.PoolTimeout("no connection became free in time") from None
-            raise
-        if waiter.connection is None:
-            raise httpx2.ConnectError("the client was closed")
-        return waiter.connection
+        """Close every pool."""
+        for shard in self._shards:
+            await shard.aclose()
 
 
-class _Waiter(Generic[_C]):
-    """A request for which there is no connection yet."""
+class _Counted(httpx2.AsyncByteStream):
+    """A response's body; its end is counted once."""
 
-    def __init__(self, origin: httpcore2.Origin) -> None:
-        self.origin = origin
-        self.woken = anyio.Event()
-        self.connection: _C | None = None
+    def __init__(self, stream: httpx2.AsyncByteStream, running: list[int], place: int) -> None:
+        self._stream = stream
+        self._running = running
+        self._place = place
+        self._is_open = True
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return aiter(self._stream)
+
+    async def aclose(self) -> None:
+        if self._is_open:
+            self._is_open = False
+            self._running[self._place] -= 1
+        await self._stream.aclose()
 
 
-async def _close(connections: list[_C]) -> None:
-    if connections:
-        with anyio.CancelScope(shield=True):
-            for connection in connections:
-                await connection.aclose()
+class ShardedClient(httpx2.AsyncClient):
+    """An `httpx2.AsyncClient` over sharded pools, with the SDKs' timeouts and limits as defaults.
+
+    Proxies, mounts and certificates are those of any `httpx2.AsyncClient`; a `transport` of the caller's is
+    used as it is. It hooks in where the SDKs' own clients for aiohttp do.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        defaults: dict[str, Any] = {"timeout": TIMEOUT, "limits": LIMITS, "follow_redirects": True}
+        super().__init__(**{**defaults, **options})
+
+    def _init_transport(self, *args: Any, **options: Any) -> httpx2.AsyncBaseTransport:
+        transport: httpx2.AsyncBaseTransport | None = options.pop("transport", None)
+        return transport or _sharded(options)
+
+    def _init_proxy_transport(
+        self, proxy: httpx2.Proxy, *args: Any, **options: Any
+    ) -> httpx2.AsyncBaseTransport:
+        return _sharded({**options, "proxy": proxy})
+
+
+def _sharded(options: dict[str, Any]) -> ShardedTransport:
+    if not isinstance(options.get("verify"), ssl.SSLContext):
+        # Made once: reading the certificates takes longer than everything else about a pool.
+        names = {"verify", "cert", "trust_env"} & options.keys()
+        options = {**options, "verify": httpx2.create_ssl_context(**{name: options[name] for name in names})}
+        options.pop("cert", None)
+    limits: httpx2.Limits = options.get("limits", LIMITS)
+    part = httpx2.Limits(
+        max_connections=_share(limits.max_connections),
+        max_keepalive_connections=_share(limits.max_keepalive_connections),
+        keepalive_expiry=limits.keepalive_expiry,
+    )
+    shards = _MAX_SHARDS if limits.max_connections is None else min(_MAX_SHARDS, limits.max_connections)
+    return ShardedTransport(lambda: httpx2.AsyncHTTPTransport(**{**options, "limits": part}), max(1, shards))
+
+
+def _share(limit: int | None) -> int | None:
+    """A pool's part of a limit, rounded up so that some are left for each."""
+    return None if limit is None else -(-limit // _MAX_SHARDS)

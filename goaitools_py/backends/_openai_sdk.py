@@ -11,8 +11,15 @@ from typing import Any, Generic, TypeVar
 
 import openai
 
+from ._async_pool import ShardedClient
 from ._endpoints import endpoint_family
-from ._sdk_edge import AsyncSdkEdge, ClientOptions, SdkEdge, SdkErrors, refuse_options
+from ._sdk_edge import (
+    AsyncSdkEdge,
+    ClientOptions,
+    SdkEdge,
+    SdkErrors,
+    refuse_options,
+)
 from .base import ModelRequest
 
 __all__ = ["async_openai_edge", "openai_edge"]
@@ -32,7 +39,7 @@ def openai_edge(options: ClientOptions, *, path: str) -> SdkEdge[openai.OpenAI]:
 
 def async_openai_edge(options: ClientOptions, *, path: str) -> AsyncSdkEdge[openai.AsyncOpenAI]:
     """As `openai_edge`, awaited."""
-    return AsyncSdkEdge(_OpenAI(openai.AsyncOpenAI, openai.DefaultAsyncHttpxClient, path), options)
+    return AsyncSdkEdge(_OpenAI(openai.AsyncOpenAI, ShardedClient, path), options)
 
 
 class _OpenAI(Generic[_Client]):

@@ -20,7 +20,6 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import httpx2
 
-from ._async_http import made_for_many
 from ._endpoints import is_plain_loopback
 from ._exchange import (
     HttpAsyncExchange,
@@ -33,7 +32,15 @@ from ._exchange import (
 )
 from .base import BackendError, ModelRequest
 
-__all__ = ["AsyncSdkEdge", "ClientOptions", "Sdk", "SdkClient", "SdkEdge", "SdkErrors", "refuse_options"]
+__all__ = [
+    "AsyncSdkEdge",
+    "ClientOptions",
+    "Sdk",
+    "SdkClient",
+    "SdkEdge",
+    "SdkErrors",
+    "refuse_options",
+]
 
 _UNREAD = {"X-Stainless-Raw-Response": "stream"}
 """The header by which both SDKs' own `with_streaming_response` asks for a response with its body unread."""
@@ -90,7 +97,7 @@ class Sdk(Protocol[_Client]):
 
     @property
     def http_class(self) -> Callable[..., Any]:
-        """The SDK's own HTTP client class, with its timeouts and limits."""
+        """What makes an HTTP client with the SDK's timeouts and limits."""
         ...
 
     @property
@@ -155,7 +162,7 @@ def _http_client(sdk: Sdk[Any], options: ClientOptions) -> httpx2.Client:
 def _async_http_client(sdk: Sdk[Any], options: ClientOptions) -> httpx2.AsyncClient:
     """As `_http_client`. What connection pool an event loop gets by default is decided here only."""
     if options.http_client is None:
-        return made_for_many(sdk.http_class(**_way_out(sdk, options)))
+        return sdk.http_class(**_way_out(sdk, options))  # type: ignore[no-any-return]
     if isinstance(options.http_client, httpx2.AsyncClient):
         return options.http_client
     from . import _transport

@@ -1,10 +1,12 @@
-"""HTTP clients for those who make their SDK clients themselves.
+"""HTTP clients for those who serve many chats at a time.
 
-Owns: the name and its explanation. Must never know: how it is done; `httpx2` is loaded when it is called.
+Owns: which async client serves many chats at a time. Must never know: a provider; nothing is loaded before
+a client is made.
 """
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -14,30 +16,40 @@ __all__ = ["async_http_client"]
 
 
 def async_http_client(**options: Any) -> httpx2.AsyncClient:
-    """Make an HTTP client for an SDK client of your own that serves many chats at a time.
+    """Make an HTTP client that serves hundreds of chats at a time.
 
-    The backends use the like of it by themselves; you need it only together with ``client=``. The pool that
-    the SDKs have by default looks at every open connection for every request: with 512 chats at a time that
-    costs more than all the rest of a turn. This one does not.
+    The pool that the SDKs have by default looks at every open connection for every request: with 512 chats
+    at a time that costs more than all the rest of a turn. If aiohttp is installed (the extra
+    ``goaitools-py[aiohttp]``), this is the SDKs' own client over aiohttp, the cheapest; else it spreads
+    requests over many small pools, as the backends do by themselves.
 
     Args:
         options: Anything that `httpx2.AsyncClient` takes, such as ``proxy``, ``verify``, ``limits`` or
-            ``timeout``. The defaults are the SDKs': 600 seconds (5 to connect), 1000 connections of which
-            100 are kept when free, redirects followed, proxies from the environment; TCP keep-alive is on.
+            ``timeout``. The defaults are the SDKs': 600 seconds (5 to connect), 1000 connections, redirects
+            followed, proxies from the environment.
 
     Returns:
-        A client that is yours to close; an SDK client closes it together with itself. It belongs to the
-        event loop in which it is used first. With ``http2=True`` or a ``transport`` of your own it is a
-        plain `httpx2.AsyncClient`.
+        A client that is yours to close, before its event loop ends; an SDK client closes it together with
+        itself. It belongs to the event loop in which it is used first.
 
     Example:
-        >>> from openai import AsyncOpenAI
         >>> from goaitools_py.backends import AsyncOpenAIChatBackend, async_http_client
-        >>> client = AsyncOpenAI(api_key="…", http_client=async_http_client())
-        >>> backend = AsyncOpenAIChatBackend("gpt-4o", client=client)
+        >>> backend = AsyncOpenAIChatBackend("gpt-4o", http_client=async_http_client())
 
-        `AsyncAnthropic(http_client=async_http_client())` works alike.
+        `AsyncOpenAI(http_client=async_http_client())`, handed in as ``client=``, works alike, and so do
+        Anthropic's.
     """
-    from ._async_http import new_client
+    try:
+        import aiohttp  # noqa: F401 - without it the SDKs' clients for it cannot be made
+    except ImportError:
+        from ._async_pool import ShardedClient
 
-    return new_client(**options)
+        return ShardedClient(**options)
+    # Both SDKs have one; take that of the SDK which is there already.
+    if "anthropic" in sys.modules and "openai" not in sys.modules:
+        import anthropic
+
+        return anthropic.DefaultAioHttpClient(**options)
+    import openai
+
+    return openai.DefaultAioHttpClient(**options)

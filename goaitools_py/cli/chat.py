@@ -11,18 +11,18 @@ import argparse
 import contextlib
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .terminal import counted, printable
 
 if TYPE_CHECKING:
-    from .. import Chat, ChatResult, Turn, TurnError
+    from .. import Chat, ChatResult, Deny, PendingCall, Turn, TurnError
     from .thread import Thread
 
 __all__ = ["Conversation", "add_to", "typed_lines"]
 
-COMMANDS = "/info  /history  /event TEXT  /resume  /quit"
+COMMANDS = "/info  /history  /event TEXT  /resume  /deny WHY  /quit"
 
 
 def add_to(commands: Any) -> None:
@@ -111,6 +111,7 @@ class Conversation:
 
     def run(self, lines: Iterable[str]) -> int:
         """Answer every line; the exit code says whether the last turn succeeded."""
+        self._say_what_is_open()
         for line in lines:
             line = line.strip()
             if line == "/quit":
@@ -125,7 +126,7 @@ class Conversation:
 
     def _take(self, turn: Turn) -> None:
         """Run a turn, show its reply as it comes, and keep its state however it ends."""
-        from ..errors import TurnError
+        from ..errors import ToolPendingError, TurnError
 
         try:
             with turn:
@@ -138,14 +139,18 @@ class Conversation:
             self._save(turn.state)
         except TurnError as error:
             self._fail(error)
+        except ToolPendingError as error:
+            self._failed = True
+            _note("Your line was not sent.")
+            _note_waiting(error.pending)
         else:
             self._finish(result)
 
-    def _resume(self) -> None:
+    def _resume(self, answers: Mapping[str, Deny] | None = None) -> None:
         from ..errors import TurnError
 
         try:
-            result = self._chat.resume(self._thread.blob)
+            result = self._chat.resume(self._thread.blob, answers)
         except ValueError:
             _note("There is nothing to resume.")
         except TurnError as error:
@@ -154,10 +159,40 @@ class Conversation:
             _show(result.text)
             self._finish(result)
 
+    def _deny(self, reason: str) -> None:
+        """Deny every call that waits, and let the model go on."""
+        from .. import Deny
+
+        waiting = [call for call in self._pending() if call.reason != "in_doubt"]
+        if waiting:
+            self._resume({call.id: Deny(reason) for call in waiting})
+        else:
+            _note("There is nothing to deny.")
+
+    def _pending(self) -> Sequence[PendingCall]:
+        from ..history import pending_calls
+
+        return pending_calls(self._thread.blob) if self._thread.blob else ()
+
+    def _say_what_is_open(self) -> None:
+        """What an earlier process left unfinished in this thread, and what can be done."""
+        if not self._thread.blob:
+            return
+        from ..history import inspect_state
+
+        match inspect_state(self._thread.blob).status:
+            case "awaiting_tools":
+                _note_waiting(self._pending())
+            case "in_progress" | "failed":
+                _note("The last turn is unfinished: /resume finishes it; a new line begins another.")
+
     def _finish(self, result: ChatResult) -> None:
-        _show("\n")
+        if result.text or result.status != "awaiting_tools":
+            _show("\n")
         self._failed = False
-        if result.status != "complete":
+        if result.status == "awaiting_tools":
+            _note_waiting(result.pending)
+        elif result.status != "complete":
             _note(f"The reply is {result.status}.")
         for warning in result.warnings:
             _note(f"Warning: {warning.message}")
@@ -205,6 +240,8 @@ class Conversation:
             self._save(self._chat.append_to_state(self._thread.blob, event(text.strip())))
         elif name == "/resume":
             self._resume()
+        elif name == "/deny":
+            self._deny(text.strip())
         elif name in ("/info", "/history"):
             self._report(name)
         else:
@@ -218,8 +255,23 @@ class Conversation:
         from .report import history_lines, info_lines
 
         blob = self._thread.blob
-        lines = info_lines(inspect_state(blob)) if name == "/info" else history_lines(read_history(blob))
+        info = inspect_state(blob)
+        if name == "/info":
+            lines = info_lines(info, self._pending())
+        else:
+            lines = history_lines(read_history(blob), open_calls=info.open_calls)
         print(*lines, sep="\n", flush=True)
+
+
+def _note_waiting(pending: Sequence[PendingCall]) -> None:
+    """Which calls keep the conversation waiting. Their tools are elsewhere: here they can only be denied."""
+    from .report import pending_lines
+
+    waiting = [call for call in pending if call.reason != "in_doubt"]
+    _note(f"This conversation waits for {counted(len(waiting), 'answer')}:")
+    for line in pending_lines(waiting):
+        _note(line)
+    _note("Its application answers with resume; /deny WHY denies, and lets the model go on.")
 
 
 def _show(text: str) -> None:

@@ -8,9 +8,11 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ..answers import PendingCall
     from ..history import StateInfo
 
 __all__ = ["add_to"]
@@ -21,7 +23,8 @@ def add_to(commands: Any) -> None:
     parser: argparse.ArgumentParser = commands.add_parser(
         "inspect",
         help="say what is in a state blob",
-        description="Say what is in a state blob: sizes, counts, tokens, status. Content only with --show.",
+        description="Say what is in a state blob: sizes, counts, tokens, status, calls that wait. "
+        "Content only with --show.",
     )
     parser.add_argument(
         "blob", nargs="?", metavar="BLOB", help="file with the blob's bytes, - for standard input"
@@ -40,22 +43,23 @@ def run(args: argparse.Namespace) -> int:
     if (args.blob is None) == (args.store is None):
         args.error("name a BLOB (a file, or - for standard input) or a --store FILE, one of them")
     from ..errors import StateError
-    from ..history import inspect_state, read_history
+    from ..history import inspect_state, pending_calls, read_history
 
     try:
         blob = _blob(args)
         info = inspect_state(blob)
+        pending = pending_calls(blob) if info.open_calls else ()
         if args.json:
-            print(_json(info, blob, show=args.show))
+            print(_json(info, pending, blob, show=args.show))
             return 0
         history = read_history(blob) if args.show else None
     except StateError as error:
         raise StateError(f"{_source(args)}: {error}") from error
     from .report import history_lines, info_lines
 
-    print(*info_lines(info), sep="\n")
+    print(*info_lines(info, pending, arguments=args.show), sep="\n")
     if history is not None:
-        print("", *history_lines(history), sep="\n")
+        print("", *history_lines(history, open_calls=info.open_calls), sep="\n")
     return 0
 
 
@@ -83,12 +87,17 @@ def _blob(args: argparse.Namespace) -> bytes:
     return stored.blob
 
 
-def _json(info: StateInfo, blob: bytes, *, show: bool) -> str:
+def _json(info: StateInfo, pending: Sequence[PendingCall], blob: bytes, *, show: bool) -> str:
     import json
 
     import msgspec
 
     facts = msgspec.to_builtins(info)
+    facts["pending"] = [
+        {"id": call.id, "name": call.name, "reason": call.reason}
+        | ({"arguments": call.arguments} if show else {})
+        for call in pending
+    ]
     if show:
         from ..history import state_messages
 

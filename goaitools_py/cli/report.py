@@ -5,7 +5,7 @@ Owns: the words and columns of `inspect`, `/info` and `/history`. Must never kno
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from .terminal import columns, counted
@@ -13,35 +13,62 @@ from .terminal import columns, counted
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from ..answers import PendingCall
     from ..history import History, StateInfo
     from ..messages import Message, Part, Usage
 
-__all__ = ["history_lines", "info_lines"]
+__all__ = ["history_lines", "info_lines", "pending_lines"]
 
 _INFO_WIDTH = 14
 _ROLE_WIDTH = 11
 _STATUS = {
-    "in_progress": "in progress: a turn was left unfinished; resume finishes it",
+    "in_progress": "unfinished: the last turn did not come to its end; resume finishes it",
     "failed": "failed: the last turn broke off; resume finishes it",
+}
+_REASONS = {
+    "approval": "waits for an approval",
+    "external": "waits for its result from outside",
+    "in_doubt": "had started and not finished; whether it took effect is unknown",
 }
 
 
-def info_lines(info: StateInfo) -> Iterator[str]:
-    """A state's facts, one to a line; nothing of what was said."""
-    for label, text in _facts(info):
+def info_lines(
+    info: StateInfo, pending: Sequence[PendingCall] = (), *, arguments: bool = False
+) -> Iterator[str]:
+    """A state's facts, one to a line; nothing of what was said, but the `arguments` of calls if asked."""
+    for label, text in _facts(info, pending, arguments):
         yield from columns(label, text, width=_INFO_WIDTH)
 
 
-def _facts(info: StateInfo) -> Iterator[tuple[str, str]]:
+def pending_lines(pending: Sequence[PendingCall]) -> Iterator[str]:
+    """A line for each call that takes an answer: name, id and why."""
+    for call in pending:
+        yield from columns("pending", _pending(call), width=_INFO_WIDTH)
+
+
+def _pending(call: PendingCall) -> str:
+    return f"{call.name} {call.id}: {_REASONS[call.reason]}"
+
+
+def _status(info: StateInfo, pending: Sequence[PendingCall]) -> str:
+    if info.status == "awaiting_tools":
+        answers = counted(sum(call.reason != "in_doubt" for call in pending), "answer")
+        return f"waits for {answers}; give them to resume"
+    return _STATUS.get(info.status, info.status)
+
+
+def _facts(info: StateInfo, pending: Sequence[PendingCall], arguments: bool) -> Iterator[tuple[str, str]]:
     endpoint = f", endpoint {info.endpoint}" if info.endpoint else ""
     yield "wire", info.wire + endpoint
     yield "model", info.model or "none has answered yet"
     yield "conversation", f"{info.conversation_id}, revision {info.revision:,}"
-    yield "status", _STATUS.get(info.status, info.status)
+    yield "status", _status(info, pending)
     yield "turns", f"{info.turns:,} in the history, {info.turns_processed:,} ever"
     yield "messages", f"{info.messages:,}, and {info.waiting_messages:,} that no model has seen"
     if info.open_calls:
         yield "open calls", f"{info.open_calls:,}"
+    for call in pending:
+        yield "pending", f"{_pending(call)}\n{call.arguments}" if arguments else _pending(call)
     yield "tokens", f"about {info.tokens:,} for the history"
     yield "last usage", _usage(info.usage)
     yield "total usage", _usage(info.total_usage)
@@ -67,10 +94,12 @@ def _time(at: datetime) -> str:
     return f"{at:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def history_lines(history: History) -> Iterator[str]:
-    """Every message, turn by turn; the waiting ones last."""
+def history_lines(history: History, *, open_calls: int = 0) -> Iterator[str]:
+    """Every message, turn by turn; the waiting ones last. With `open_calls` the last turn is unfinished."""
     for number, turn in enumerate(history.turns, 1):
-        yield f"turn {number}, {_time(turn.started_at)}"
+        is_open = open_calls and number == len(history.turns)
+        as_if = ", unfinished: shown as it would close now" if is_open else ""
+        yield f"turn {number}, {_time(turn.started_at)}{as_if}"
         for message in turn.messages:
             yield from _message(message)
     if history.waiting:

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import Chat, inspect_state, read_history
+from goaitools_py import Chat, Tool, inspect_state, read_history
 from goaitools_py.backends.base import BackendError
 from goaitools_py.backends.dialects import WIRES
 from goaitools_py.cli import main
 from goaitools_py.cli.chat import Conversation, typed_lines
 from goaitools_py.cli.thread import Thread
 from goaitools_py.stores import SQLiteStore
-from goaitools_py.testing import ScriptedBackend
+from goaitools_py.testing import Calls, ScriptedBackend
 
 NAME, SCORE = "My name is Ada.", "Ada reached Harrogate Theatre: +50 points"
 
@@ -317,6 +317,75 @@ def test_an_interrupted_reply_keeps_the_conversation(
 
     assert _said(store) == ["Hi", "Hello.", "More", "Sure."]
     assert "Cancelled" in capsys.readouterr().err
+
+
+# -------------------------------------------------------------------- what another process left open
+
+
+@pytest.fixture
+def waiting(store: SQLiteStore) -> str:
+    """The thread "ada" waits for an approval and a result; the ids of the two calls."""
+    door = Tool("open_door", "Open.", {"type": "object"}, print, requires_approval=True)
+    guard = Tool("ask_guard", "Ask.", {"type": "object"}, print, external=True)
+    calls = Calls([("open_door", {"code": 1234}), ("ask_guard", {})])
+    result = Chat(ScriptedBackend(calls), tools=[door, guard]).chat(user="Open the door.")
+    store.save("ada", result.state, expected=None)
+    return "\n".join(f"  pending       {call.name} {call.id}" for call in result.pending)
+
+
+def test_a_line_does_not_pass_by_calls_that_wait(
+    store: SQLiteStore, waiting: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A line on a conversation that waits is not sent: what waits is named, by name and id, and stays."""
+    before = store.load("ada")
+
+    assert _talk(store, ["Hello?"]) == 1
+
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "Your line was not sent.\nThis conversation waits for 2 answers:\n" in err
+    assert all(err.count(line) == 2 for line in waiting.splitlines())  # at the beginning, and now
+    assert "1234" not in err
+    assert store.load("ada") == before
+
+
+def test_a_resume_that_still_waits_says_so(
+    store: SQLiteStore, waiting: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """/resume answers nothing by itself: it asks no model, prints no empty reply, and what waits waits."""
+    assert _talk(store, ["/resume"]) == 0
+
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("waits for 2 answers") == 2
+    stored = store.load("ada")
+    assert stored is not None
+    assert inspect_state(stored.blob).status == "awaiting_tools"
+
+
+def test_calls_that_wait_can_be_denied(
+    store: SQLiteStore, waiting: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """/deny WHY denies all that waits, the model reads why, and the conversation goes on."""
+    assert _talk(store, ["/deny It is late.", "Thanks", "/deny"], "Then not.", "Bye.") == 0
+
+    out, err = capsys.readouterr()
+    assert out == "Then not.\nBye.\n"
+    assert "There is nothing to deny." in err
+    said = _said(store)
+    assert said[2:] == ["This tool call was denied: It is late."] * 2 + ["Then not.", "Thanks", "Bye."]
+
+
+def test_an_unfinished_turn_is_announced(store: SQLiteStore, capsys: pytest.CaptureFixture[str]) -> None:
+    """Who opens a thread whose last turn broke off reads how to finish it."""
+    _talk(store, ["Hi"], BackendError("down"))
+    capsys.readouterr()
+
+    assert _talk(store, ["/resume"], "Hello.") == 0
+    assert "The last turn is unfinished: /resume finishes it" in capsys.readouterr().err
+
+    assert _talk(store, []) == 0
+    assert capsys.readouterr() == ("", "")
 
 
 # --------------------------------------------------------------------------------- somebody else

@@ -10,7 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from goaitools_py import Chat, Compactor, KeepRecentTurns, MessageLimit, TurnError, event
+from goaitools_py import (
+    Chat,
+    Compactor,
+    KeepRecentTurns,
+    MessageLimit,
+    Tool,
+    TurnError,
+    event,
+    pending_calls,
+)
 from goaitools_py.backends.base import BackendError
 from goaitools_py.cli import main
 from goaitools_py.stores import SQLiteStore
@@ -119,6 +128,81 @@ def test_an_unfinished_turn_is_named(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert main(["inspect", str(path)]) == 0
 
     assert "failed: the last turn broke off; resume finishes it" in capsys.readouterr().out
+
+
+@pytest.fixture
+def waiting(tmp_path: Path) -> Path:
+    """A file with a turn of three calls: one waits for an approval, one for its result, one is done."""
+    ask = Tool("ask_guard", "Ask.", {"type": "object"}, look_around, external=True)
+    door = Tool("open_door", "Open.", {"type": "object"}, look_around, requires_approval=True)
+    calls = Calls([("open_door", {"code": 1234}), ("ask_guard", {}), ("look_around", {"place": "hall"})])
+    chat = Chat(ScriptedBackend(calls), tools=[ask, door, look_around])
+    path = tmp_path / "waiting.bin"
+    path.write_bytes(chat.chat(user="Open the door.").state)
+    return path
+
+
+def test_calls_that_wait_are_named(waiting: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The status counts the answers that a turn waits for; each call has its name, id and reason."""
+    ids = [call.id for call in pending_calls(waiting.read_bytes())]
+
+    assert main(["inspect", str(waiting)]) == 0
+
+    out = capsys.readouterr().out
+    assert "  status        waits for 2 answers; give them to resume\n" in out
+    assert f"  pending       open_door {ids[0]}: waits for an approval\n" in out
+    assert f"  pending       ask_guard {ids[1]}: waits for its result from outside\n" in out
+    assert out.count("pending") == 2
+    assert "1234" not in out
+
+
+def test_show_prints_what_a_call_was_given(waiting: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """--show adds the arguments of a call that waits, and says that its turn is unfinished."""
+    assert main(["inspect", str(waiting), "--show"]) == 0
+
+    lines = capsys.readouterr().out.splitlines()
+    pending = next(n for n, line in enumerate(lines) if "waits for an approval" in line)
+    assert lines[pending + 1].strip() == '{"code":1234}'
+    assert any(
+        line.startswith("turn 1") and line.endswith("unfinished: shown as it would close now")
+        for line in lines
+    )
+
+
+def test_json_has_the_calls_that_wait(waiting: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """--json lists them with their reasons, and their arguments with --show only."""
+    assert main(["inspect", str(waiting), "--json"]) == 0
+    unasked = json.loads(capsys.readouterr().out)["pending"]
+    assert main(["inspect", str(waiting), "--json", "--show"]) == 0
+    asked = json.loads(capsys.readouterr().out)["pending"]
+
+    assert [(call["name"], call["reason"]) for call in unasked] == [
+        ("open_door", "approval"),
+        ("ask_guard", "external"),
+    ]
+    assert all(call.keys() == {"id", "name", "reason"} for call in unasked)
+    assert [call["arguments"] for call in asked] == ['{"code":1234}', "{}"]
+
+
+def test_a_call_in_doubt_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A turn whose process died inside a tool is unfinished, and the call may have taken effect."""
+    blobs: list[bytes] = []
+
+    def die() -> None:
+        """End the process."""
+        raise KeyboardInterrupt
+
+    chat = Chat(ScriptedBackend(Calls([("die", {})])), tools=[die], on_checkpoint=blobs.append)
+    with pytest.raises(KeyboardInterrupt):
+        chat.chat(user="Hi")
+    path = tmp_path / "state.bin"
+    path.write_bytes(blobs[-1])
+
+    assert main(["inspect", str(path)]) == 0
+
+    out = capsys.readouterr().out
+    assert "  status        unfinished: the last turn did not come to its end; resume finishes it\n" in out
+    assert "had started and not finished" in out
 
 
 def test_control_characters_are_shown_not_sent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

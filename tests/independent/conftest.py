@@ -1,0 +1,95 @@
+"""Servers that this project did not write, for tests that talk to them over loopback.
+
+Owns: where they are found, and how a test gets at them. Must never know: what a test expects.
+
+aimock is the npm package that `package-lock.json` here pins; `.ci/run` installs it into `build/aimock`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from goaitools_py import ChatResult
+
+from ._aimock import Aimock, Scene
+from ._running import running
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+AIMOCK = "node_modules/@copilotkit/aimock/dist/cli.js"
+
+
+@pytest.fixture(autouse=True)
+def _no_certificates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test here speaks TLS, and reading the certificates anew for each client takes most of the time."""
+    monkeypatch.setattr(ssl.SSLContext, "load_verify_locations", lambda *_, **__: None)
+
+
+@pytest.fixture(params=["openai", "openai-responses", "anthropic"])
+def wire(request: pytest.FixtureRequest) -> str:
+    """Each test that asks for it speaks all wires."""
+    return str(request.param)
+
+
+class Run:
+    """Runs turns in one of two ways; what they leave behind is the same."""
+
+    def __init__(self, is_streamed: bool) -> None:
+        self.is_streamed = is_streamed
+
+    def __call__(self, chat: Any, state: bytes | None = None, **fields: Any) -> ChatResult:
+        if self.is_streamed:
+            return chat.start(state, **fields).result()  # type: ignore[no-any-return]
+        return chat.chat_with_state(state, **fields)  # type: ignore[no-any-return]
+
+
+@pytest.fixture(params=["unary", "streamed"])
+def run(request: pytest.FixtureRequest) -> Run:
+    """Each test that asks for it runs its turns once with `chat_with_state` and once with `start`."""
+    return Run(request.param == "streamed")
+
+
+@pytest.fixture(scope="session")
+def aimock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aimock]:
+    """aimock on a free loopback port, one for each process that runs tests."""
+    node = shutil.which("node")
+    cli = Path(os.environ.get("GOAITOOLS_AIMOCK") or ROOT / "build" / "aimock") / AIMOCK
+    if node is None or not cli.is_file():
+        pytest.skip("no aimock: `.ci/run` installs it; or say in GOAITOOLS_AIMOCK where it is installed")
+    place = tmp_path_factory.mktemp("aimock")
+    script = place / "fixtures.json"
+    script.write_text(
+        json.dumps({"fixtures": [{"match": {"context": "nobody"}, "response": {"content": "?"}}]})
+    )
+    options = ["--strict", "--journal-max", "0", "--fixture-counts-max", "0"]
+    command = [node, cli, "-h", "127.0.0.1", "-p", "0", "-f", script, *options]
+    with running(*command, log=place / "output") as port:
+        yield Aimock(port)
+
+
+@pytest.fixture
+def scene(aimock: Aimock, face: Any, wire: str) -> Iterator[Scene]:
+    """The test's own part of aimock, spoken to on the test's wire by chats of the test's colour."""
+    made = Scene(aimock, face, wire)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="session")
+def llama(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of llama.cpp's server on a free loopback port, one for each process that runs tests."""
+    program, model = os.environ.get("GOAITOOLS_LLAMA_SERVER"), os.environ.get("GOAITOOLS_LLAMA_MODEL")
+    if not program or not model:
+        pytest.skip("no llama-server: set GOAITOOLS_LLAMA_SERVER and GOAITOOLS_LLAMA_MODEL")
+    place = ["--host", "127.0.0.1", "--port", "0", "--no-ui"]
+    engine = ["-c", "65536", "-np", "2", "-t", "1", "--jinja", "--seed", "7"]
+    log = tmp_path_factory.mktemp("llama") / "output"
+    with running(program, "-m", model, *place, *engine, log=log) as port:
+        yield f"http://127.0.0.1:{port}"
