@@ -74,7 +74,12 @@ class _Failure(Exception):  # noqa: N818 - internal, becomes a TurnError
 
 
 def ask(
-    ledger: Ledger, voice: Voice, *, shrink: Callable[[], Flow[bool]], forbid_tools: bool = False
+    ledger: Ledger,
+    voice: Voice,
+    *,
+    shrink: Callable[[], Flow[bool]],
+    booked: Callable[[Reply], Reply],
+    forbid_tools: bool = False,
 ) -> Flow[Reply]:
     """Ask the model; the answer is in the open turn when this returns.
 
@@ -82,6 +87,8 @@ def ask(
         ledger: The turn's books.
         voice: What to say beside the history.
         shrink: Called when the history does not fit into the model's context; True if it fits better now.
+        booked: Called as soon as the reply is in the open turn, before anybody can look; what it returns is
+            the answer.
         forbid_tools: Let the model call none.
 
     Raises:
@@ -92,7 +99,7 @@ def ask(
     uncut: Base | None = None
     while True:
         try:
-            return (yield from _attempt(ledger, voice, forbid_tools))
+            return (yield from _attempt(ledger, voice, booked, forbid_tools))
         except _Failure as failure:
             yield from ledger.tick()
             if failure.status == _TOO_LARGE and uncut is not None:
@@ -111,7 +118,9 @@ def ask(
             yield Sleep(wait)
 
 
-def _attempt(ledger: Ledger, voice: Voice, forbid_tools: bool) -> Flow[Reply]:
+def _attempt(
+    ledger: Ledger, voice: Voice, booked: Callable[[Reply], Reply], forbid_tools: bool
+) -> Flow[Reply]:
     """Send once. Raises `_Failure`; the state is as before unless the provider took the request."""
     yield from ledger.tick()
     ledger.check_deadline()
@@ -140,16 +149,22 @@ def _attempt(ledger: Ledger, voice: Voice, forbid_tools: bool) -> Flow[Reply]:
     if ledger.listening:
         yield Emit(ModelRequested(ledger.iteration, len(request.body)))
     asked = max(0, began.wall_ms - before.meta.created)
-    shown = False
+    shown, unsaid = False, ""
+
+    def book(reply: Reply) -> Reply:
+        # Without another look at the clock: whatever comes between a reply and the books can lose it.
+        ms = round((ledger.now.monotonic - began.monotonic) * 1000)
+        return _book(ledger, reply, booked, asked=asked, ms=ms)
+
     try:
+        ledger.has_acted = True
         head = yield CallModel(request)
         if head.request_id:
             ledger.request_ids.append(head.request_id)
         ledger.state = journal.accept(ledger.state, before.inbox, dialect, at=asked)
         if not request.stream or head.headers.get("content-type", "").startswith(_NO_STREAM):
             reply = yield from _read_body(ledger)
-            if request.stream and reply.text:
-                yield Emit(TextDelta(reply.text, ledger.iteration))
+            unsaid = reply.text if request.stream else ""
         else:
             decoder = dialect.decoder()
             size = 0
@@ -169,14 +184,20 @@ def _attempt(ledger: Ledger, voice: Voice, forbid_tools: bool) -> Flow[Reply]:
                         _note_partial(ledger, decoder.partial_text)  # now: it belongs into the error
                         raise ledger.deadline_error()
                 reply = decoder.finish()
-            except BackendError:
-                # A line that breaks after the reply has ended takes nothing with it.
+            except (TurnError, AssertionError, ProtocolFault):
+                _note_partial(ledger, decoder.partial_text)
+                raise
+            except Exception:
+                # What breaks after the reply has ended takes nothing with it.
                 if not _is_whole(decoder):
                     _note_partial(ledger, decoder.partial_text)
                     raise
                 reply = decoder.finish()
             except BaseException:
-                _note_partial(ledger, decoder.partial_text)
+                if _is_whole(decoder):
+                    book(decoder.finish())  # the turn is given up, and its answer is paid for
+                else:
+                    _note_partial(ledger, decoder.partial_text)
                 raise
     except BackendError as exc:
         raise _Failure(_fault_of(ledger, exc, request.stream), exc, shown=shown) from exc
@@ -191,9 +212,10 @@ def _attempt(ledger: Ledger, voice: Voice, forbid_tools: bool) -> Flow[Reply]:
         # A backend that fails in its own way: the turn keeps its state all the same.
         fault = Fault(kind="unavailable", code=type(exc).__name__)
         raise _Failure(fault, exc, shown=shown) from exc
-    yield from ledger.tick()
-    ms = round((ledger.now.monotonic - began.monotonic) * 1000)
-    return _take(ledger, reply, asked=asked, ms=ms)
+    reply = book(reply)
+    if unsaid:
+        yield Emit(TextDelta(unsaid, ledger.iteration))
+    return reply
 
 
 def _settle(ledger: Ledger) -> None:
@@ -248,6 +270,19 @@ def _note_partial(ledger: Ledger, text: str) -> None:
     opened = ledger.state.open
     if text and opened is not None:
         ledger.state = replace(ledger.state, open=replace(opened, partial=text))
+
+
+def _book(ledger: Ledger, reply: Reply, booked: Callable[[Reply], Reply], *, asked: int, ms: int) -> Reply:
+    """Enter a complete reply into the books. What breaks in on that, such as Ctrl-C, does not lose it."""
+    state, usage, warned = ledger.state, ledger.usage, len(ledger.warnings)
+    try:
+        return booked(_take(ledger, reply, asked=asked, ms=ms))
+    except BaseException:
+        # Nothing outside the books has happened, so it can be done once more, from the beginning.
+        ledger.state, ledger.usage = state, usage
+        del ledger.warnings[warned:]
+        booked(_take(ledger, reply, asked=asked, ms=ms))
+        raise
 
 
 def _take(ledger: Ledger, reply: Reply, *, asked: int, ms: int) -> Reply:

@@ -20,7 +20,7 @@ from .ledger import Ledger
 from .messages import Text
 from .records import JournalCall
 from .tools import BadArguments, Tool, ToolContext, ToolReturn
-from .tools.results import result_parts
+from .tools.results import result_parts, text_parts
 from .values import Value, replace
 
 __all__ = ["check_answers", "refuse_calls", "run_calls"]
@@ -52,7 +52,6 @@ def run_calls(
         ToolFailedError: A tool raised `AbortTurn`, or raised and `tool_errors` is "raise".
     """
     queue: list[tuple[int, _Run]] = []
-    any_waits = False
     for index, call in enumerate(_calls(ledger)):
         if call.state == "done":
             continue
@@ -62,9 +61,8 @@ def run_calls(
         elif step.state == "done":
             yield from _done(ledger, index, step)
         else:
-            any_waits = True
             ledger.state = journal.put_call(ledger.state, index, step)
-    any_valid = bool(queue) or any_waits
+    any_valid = bool(queue)
     over = queue[MAX_CALLS_PER_REPLY if allowed is None else min(allowed, MAX_CALLS_PER_REPLY) :]
     del queue[len(queue) - len(over) :]
     running: set[int] = set()
@@ -158,7 +156,7 @@ def _step(
     """What is to be done with a call: run it, or the call as it stands then, done or waiting."""
     if isinstance(answer, Deny):
         text = f"This tool call was denied: {answer.reason}" if answer.reason else journal.SYNTHETIC["denied"]
-        return replace(call, state="done", flag="denied", parts=(Text(text),))
+        return replace(call, state="done", flag="denied", parts=text_parts(text))
     if isinstance(answer, ToolReturn):
         parts, is_error = result_parts(answer)
         return replace(call, state="done", flag="error" if is_error else "ok", parts=parts)
@@ -258,6 +256,7 @@ def _start(ledger: Ledger, index: int, step: _Run) -> Flow[None]:
     tool = step.tool
     limits = (tool.timeout if tool.timeout is not None else ledger.options.tool_timeout, ledger.left())
     timeout = min((limit for limit in limits if limit is not None), default=None)
+    ledger.has_acted = True
     yield CallTool(index=index, tool=tool, context=context, arguments=step.bound, timeout=timeout)
 
 

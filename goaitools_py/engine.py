@@ -16,6 +16,7 @@ in the turn's books (`ledger`).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final, Literal
 
 import msgspec
@@ -37,6 +38,7 @@ from .errors import (
     StateTooLargeError,
     ToolPendingError,
     TurnConflictError,
+    TurnError,
 )
 from .events import ContextWarning, ModelReplied, StateDiscarded, TurnCompleted, TurnStarted
 from .flow import Emit, Flow
@@ -100,8 +102,7 @@ class TurnEngine:
                     pending,
                 )
             if ledger.options.on_pending == "queue":
-                ledger.begin(state, closed_a_turn=False)
-                ledger.state = self._admitted(state)
+                ledger.begin(state, self._admitted(state), closed_a_turn=False)
                 return (yield from self._finish(self._plan.model or "", self._open_reply(), "awaiting_tools"))
             state = journal.deny_waiting(state)
         voice = self._admit(state)
@@ -110,8 +111,16 @@ class TurnEngine:
         if ledger.listening:
             yield Emit(TurnStarted(ledger.state.meta.id))
         check_answers(ledger, self._tools, self._plan.answers)
-        reply, status = yield from self._exchanges(voice)
-        return (yield from self._finish(voice.model, reply, status))
+        try:
+            reply, status = yield from self._exchanges(voice)
+            return (yield from self._finish(voice.model, reply, status))
+        except (TurnError, AssertionError):
+            raise
+        except Exception as exc:
+            if not ledger.has_acted:
+                raise  # the given state is as good as before
+            what = f"the turn broke off ({type(exc).__name__})"
+            raise ledger.error(TurnError, f"{what}; err.state has all of it, for resume") from exc
 
     def snapshot(self) -> bytes:
         """A complete blob of this instant; `resume` goes on from it."""
@@ -157,12 +166,12 @@ class TurnEngine:
             ledger.warn(
                 "turn_closed", "the state held an unfinished turn; it was closed, and a new one began"
             )
-        ledger.begin(state, closed_a_turn=left_open)
         if not inbox.admit(state, self._messages, dialect).inbox and state.open is None:
             raise ValueError(_nothing_to_do(resume=plan.resume, left_open=left_open))
-        state = self._admitted(state)
+        admitted = self._admitted(state)
         voice = self._voice(state.meta)
-        ledger.state = self._marked(state, voice)
+        ledger.begin(state, admitted, closed_a_turn=left_open)
+        ledger.state = self._marked(admitted, voice)
         return voice
 
     def _recognise(self, state: ConversationState) -> None:
@@ -184,7 +193,8 @@ class TurnEngine:
     def _admitted(self, state: ConversationState) -> ConversationState:
         """The state with this turn's messages, their context and its id."""
         dialect, messages = self._plan.dialect, self._messages
-        if self._ledger.options.context is not None:
+        is_redelivered = self._resumes and not self._plan.resume
+        if self._ledger.options.context is not None and not is_redelivered:
             state, found = inbox.with_new_context(state, messages, self._ledger.options.context)
             messages = tuple(found)
         state = inbox.admit(state, messages, dialect)
@@ -328,27 +338,23 @@ class TurnEngine:
                 ledger,
                 voice.after_first() if ledger.has_asked else voice,
                 shrink=lambda: shrink.shrink_for_context(ledger),
+                booked=partial(
+                    self._booked, voice, said, is_last=limit is not None, may_pause=pauses < MAX_PAUSES
+                ),
                 forbid_tools=limit is not None,
             )
+            yield from self._tell_reply(reply)
             opened = ledger.state.open
-            if said:
-                reply = replace(reply, text=said + reply.text)
-                ledger.text = reply.text
+            if opened is None:
+                if reply.stop == "pause":
+                    ledger.warn("limit_reached", f"the provider paused its reply {pauses + 1} times")
+                return reply, _status(reply, limited=limit is not None)
             said = ""
             if reply.stop == "pause" and pauses < MAX_PAUSES:
                 pauses += 1
                 said = reply.text
-                yield from self._tell_reply(reply)
                 yield from ledger.checkpoint()
                 continue
-            if opened is None or not opened.calls:
-                if reply.stop == "pause":
-                    ledger.warn("limit_reached", f"the provider paused its reply {pauses + 1} times")
-                # Closed before anybody can look: a complete answer is never asked for again.
-                status = self._close(voice, _status(reply, limited=limit is not None))
-                yield from self._tell_reply(reply)
-                return reply, status
-            yield from self._tell_reply(reply)
             if limit is not None:
                 yield from refuse_calls(ledger)
                 return reply, self._close(voice, "limited")
@@ -363,6 +369,19 @@ class TurnEngine:
                 ledger.warn(code, limit)
                 if ledger.options.on_limit == "raise":
                     raise ledger.error(LimitExceededError, f"{limit}; resume(err.state) goes on")
+
+    def _booked(self, voice: Voice, said: str, reply: Reply, *, is_last: bool, may_pause: bool) -> Reply:
+        """A reply that has just come, behind what was `said` before a pause. The turn's last one closes it,
+        before anybody can look: a complete answer is never asked for again."""
+        ledger = self._ledger
+        if said:
+            reply = replace(reply, text=said + reply.text)
+            ledger.text = reply.text
+        opened = ledger.state.open
+        pauses = reply.stop == "pause" and may_pause
+        if opened is not None and not opened.calls and not pauses:
+            self._close(voice, _status(reply, limited=is_last))
+        return reply
 
     def _tell_reply(self, reply: Reply) -> Flow[None]:
         if self._ledger.listening:

@@ -16,6 +16,7 @@ from .reading import read_entries
 from .records import InboxItem, digest8
 from .render import ContextText, with_context
 from .state import ConversationState
+from .turn_ids import FACT
 from .values import replace
 
 __all__ = ["admit", "inbox_messages", "merged", "split_preamble", "with_new_context", "without_inbox"]
@@ -81,13 +82,14 @@ def admit(state: ConversationState, messages: Sequence[Message], dialect: Dialec
 
 
 def without_inbox(state: ConversationState) -> ConversationState:
-    """The state without its waiting messages. What only they brought, event ids and context, is forgotten
-    with them, so that it is not taken for seen when the caller sends it again."""
+    """The state without its waiting messages. What only they brought, event ids, context and turn ids, is
+    forgotten with them, so that it is not taken for seen when the caller sends it again."""
     if not state.inbox:
         return state
     marks = {item.event for item in state.inbox if item.event}
     events = tuple(mark for mark in state.meta.events if mark not in marks)
-    turn = state.meta.turn if state.open is not None else ()
+    accepted = state.open.facts.get(FACT, ()) if state.open is not None else ()
+    turn = tuple(row for row in state.meta.turn if row[0] in accepted)
     meta = msgspec.structs.replace(state.meta, events=events, context="", turn=turn)
     return replace(state, inbox=(), meta=meta)
 

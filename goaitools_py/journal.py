@@ -185,14 +185,15 @@ def accept(
     """
     turn = state.open or OpenTurn(at=at)
     turn = _with_results(turn, dialect)
+    meta = state.meta
     turn = replace(
         turn,
         entries=(*turn.entries, *(item.entry for item in sent)),
         letters=turn.letters + "".join(item.letter for item in sent),
         messages=turn.messages + len(sent),
         partial="",
+        facts={**turn.facts, FACT: [id for id, _ in meta.turn]} if meta.turn else turn.facts,
     )
-    meta = state.meta
     if any(item.letter == "s" for item in sent) and not meta.systems:
         meta = msgspec.structs.replace(meta, systems=True)
     # By identity: somebody may have said the same thing once more.
@@ -322,8 +323,6 @@ def close_turn(
     known: dict[str, Any] = {**turn.facts, **(facts or {})}
     if turn.partial:
         known["interrupted"] = turn.partial
-    if state.meta.turn:
-        known[FACT] = [id for id, _ in state.meta.turn]
     record = TurnRecord(at=turn.at, messages=turn.messages, iterations=iterations, facts=known)
     tokens = state.meta.tokens
     if not any(iteration.usage.input_tokens for iteration in iterations):
@@ -331,7 +330,7 @@ def close_turn(
         tokens += sum(len(entry) for entry in turn.entries) // 4
     closed = with_turn(replace(state, open=None), turn.entries, record)
     meta = msgspec.structs.replace(
-        finished(state.meta, status) if state.meta.turn else state.meta,
+        finished(state.meta, turn.facts.get(FACT, ()), status) if state.meta.turn else state.meta,
         messages=state.meta.messages + turn.messages,
         turns=state.meta.turns + (1 if turn.entries else 0),
         processed=state.meta.processed + 1,

@@ -85,6 +85,8 @@ class Ledger:
         self.discarded: StateError | None = None
         self.cut_for_context = False
         self.has_unsigned = False
+        self.has_acted = False
+        """True once a model was asked or a tool started: from then on, nothing may be lost."""
         self._lock = threading.Lock()
         self._appended: list[Message] = []
         self._records: dict[tuple[int, int], ToolRecord] = {}
@@ -105,23 +107,27 @@ class Ledger:
     def state(self, state: ConversationState) -> None:
         self._state = state
 
-    def begin(self, state: ConversationState, *, closed_a_turn: bool) -> None:
-        """Note the state as it was given, before this turn's messages entered it.
+    def begin(self, state: ConversationState, admitted: ConversationState, *, closed_a_turn: bool) -> None:
+        """Note the state as it was given, and the one that this turn's messages have entered.
 
-        Results that an earlier process left in the journal are lines of this turn's log: if the provider
-        refuses them now, they are nowhere else.
+        Until this is done the turn has not begun: nobody sees a state that lacks the messages. Results that
+        an earlier process left in the journal are lines of this turn's log: if the provider refuses them
+        now, they are nowhere else.
         """
-        self.set_base(state)
         for index, call in enumerate(state.open.calls if state.open is not None else ()):
             if call.state == "done":
                 self.record(index, journal.tool_record(call, iteration=self.iteration))
+        self.set_base(state, now=admitted)
         self._blob_is_that = not state.inbox and not closed_a_turn and self.discarded is None
 
-    def set_base(self, state: ConversationState) -> None:
-        """Note what stays of `state` if the provider refuses all that no model has accepted yet."""
-        self._state = state
+    def set_base(self, state: ConversationState, *, now: ConversationState | None = None) -> None:
+        """Note what stays of `state` if the provider refuses all that no model has accepted yet.
+
+        `now`: the state at this instant, if it is another.
+        """
         self._without_input = inbox.without_inbox(state)
         self._blob_is_that = False
+        self._state = state if now is None else now
 
     def unsign(self, reason: str) -> None:
         """Take signed blocks out of the closed turns; those of an open one have to be dropped on the way."""
@@ -209,18 +215,22 @@ class Ledger:
             raise self.error(
                 StateSizeError, f"{exc}; what the turn has come to is in err.tool_log and err.text"
             ) from exc
+        except Exception as exc:
+            raise self._no_checkpoint("the state could not be written", exc, undo) from exc
         if wanted:
             try:
                 yield Checkpoint(blob)
             except Exception as exc:
-                name = type(exc).__name__
-                if undo is not None:
-                    self.state = undo(self.state)
-                raise self.error(
-                    CheckpointError, f"on_checkpoint raised {name}; no further tool was started"
-                ) from exc
+                raise self._no_checkpoint("on_checkpoint raised", exc, undo) from exc
         if self.listening:
             yield Emit(CheckpointReady(blob))
+
+    def _no_checkpoint(
+        self, what: str, exc: Exception, undo: Callable[[ConversationState], ConversationState] | None
+    ) -> CheckpointError:
+        if undo is not None:
+            self.state = undo(self.state)
+        return self.error(CheckpointError, f"{what} ({type(exc).__name__}); no further tool was started")
 
     @property
     def has_asked(self) -> bool:

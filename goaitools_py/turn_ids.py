@@ -9,11 +9,12 @@ when a cut takes it out of there.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 import msgspec
 
+from . import rawjson
 from .backends.base import Dialect
 from .reading import read_entries
 from .records import Meta, TurnRecord, digest8
@@ -34,13 +35,13 @@ __all__ = [
 ]
 
 FACT: Final = "turn_ids"
-"""The fact of a closed turn that lists the digests of its ids: more than one if a turn took up what an
-earlier one had said in vain."""
+"""The fact of a turn that lists the digests of the ids whose messages a model has accepted in it: more than
+one if a turn took up what an earlier one had said in vain."""
 
 _KEPT: Final = 64
 _MAX_TEXT: Final = 16 * 1024
 _MAX_TEXTS: Final = 128 * 1024
-"""Characters of one reply, and of all replies, that the ring keeps."""
+"""Bytes of one reply, and of all replies, that the ring keeps, as the JSON of a state has them."""
 
 
 class TurnKey(Value, frozen=True):
@@ -77,12 +78,15 @@ def begun(meta: Meta, key: TurnKey) -> Meta:
     return msgspec.structs.replace(meta, turn=(*meta.turn, key.row)[-_KEPT:])
 
 
-def finished(meta: Meta, status: str) -> Meta:
-    """The meta data with its unfinished turn finished; the oldest of 64 ids go."""
-    ids = {id for id, _ in meta.turn}
-    rows = tuple((id, said, status, "") for id, said in meta.turn)
+def finished(meta: Meta, ids: Collection[str], status: str) -> Meta:
+    """The meta data with the turn of these ids finished; the oldest of 64 go.
+
+    `ids`: those whose messages a model has accepted. What else waits is of a turn that is still to come.
+    """
+    rows = tuple((id, said, status, "") for id, said in meta.turn if id in ids)
+    left = tuple(row for row in meta.turn if row[0] not in ids)
     ring = (*(row for row in meta.ring if row[0] not in ids), *rows)
-    return msgspec.structs.replace(meta, turn=(), ring=ring[-_KEPT:])
+    return msgspec.structs.replace(meta, turn=left, ring=ring[-_KEPT:])
 
 
 def said_under(meta: Meta, key: TurnKey) -> str | None:
@@ -117,19 +121,38 @@ def with_texts(meta: Meta, removed: Sequence[tuple[Sequence[bytes], TurnRecord]]
     found: dict[str, str] = {}
     for entries, record in removed:
         for digest in known.intersection(record.facts.get(FACT, ())):
-            found[digest] = _reply_text(entries, record, dialect)[:_MAX_TEXT]
+            found[digest] = _within(_reply_text(entries, record, dialect), _MAX_TEXT)
     if not found:
         return meta
     ring = tuple((id, said, status, found.get(id, text)) for id, said, status, text in meta.ring)
     left = _MAX_TEXTS
     kept: list[tuple[str, str, str, str]] = []
     for id, said, status, text in reversed(ring):
-        left -= len(text)
+        left -= _size(text)
         kept.append((id, said, status, text if left >= 0 else ""))
     return msgspec.structs.replace(meta, ring=tuple(reversed(kept)))
 
 
 def _reply_text(entries: Sequence[bytes], record: TurnRecord, dialect: Dialect) -> str:
+    # The last reply, and those before it that its provider had paused. Behind it may stand results of
+    # calls that came although none was allowed, or that nobody answered before the turn was closed.
     roles = "".join(iteration.roles for iteration in record.iterations)
-    reply = entries[len(roles.rstrip("a")) :]
+    end = roles.rfind("a") + 1
+    reply = entries[len(roles[:end].rstrip("a")) : end]
     return "".join(message.text for message in read_entries(dialect, reply))
+
+
+def _size(text: str) -> int:
+    return len(rawjson.dumps(text)) - 2
+
+
+def _within(text: str, most: int) -> str:
+    """The longest beginning of a text that has at most so many bytes as JSON."""
+    text = text[:most]
+    if _size(text) <= most:
+        return text
+    low, high = 0, len(text)
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if _size(text[:middle]) <= most else (low, middle - 1)
+    return text[:low]

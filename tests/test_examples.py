@@ -44,6 +44,20 @@ SHOWS = {
         r"gone after '\[simulated\]'",
         r"resumed: \[simulated\] read_clock: ten past four \(0 tools ran again\)",
     ),
+    "crash_resume": (
+        r"asked\)\nkilled: -9\nresumed: \[simulated\] get_price: 30 charge_card: charged, says the bank\n$",
+    ),
+    "approval_bot": (
+        r"asked\)\n  \[bank\] 20 euros for order 7, .*\nMonday: awaiting_tools, \d+ bytes saved\nTuesday",
+        r"approved refund {\"euros\":300,\"order\":9}\n  \[bank\] 300 euros for order 9, .*\nTo the customer",
+        r"customer: \[simulated\] refund: 20 euros are on their way. refund: 300 euros are on their way.\n$",
+    ),
+    "webhook_bot": (
+        r"m1 -> 200 (.*) \(1 model calls\)\nm1 -> 200 \1 \(0 model calls\)\nm2 -> 503 .* \(1 model calls\)\n",
+        r"m3 -> 200 (.*Ada.*Team Red.*) \(1 model calls\)\nm2 -> 200 \1 \(0 model calls\)\n",
+        r"m2 -> 409 .* \(0 model calls\)\n",
+        r"In the state: My name is Ada. My team is Team Red. What is my name, and what is my team\?\n",
+    ),
     "metered_backend": (
         r"\[simulated\] Your name is Ada",
         r"/chat/completions \d+ bytes, 200, [\d.]+ ms\n/chat/completions \d+ bytes, 200",

@@ -48,8 +48,8 @@ ALLOWED = {
     # the turn
     "flow": "backends.base events values",
     "answers": "tools values",
-    "turn_ids": "backends.base reading records state values",
-    "inbox": "backends.base messages reading records render state values",
+    "turn_ids": "backends.base rawjson reading records state values",
+    "inbox": "backends.base messages reading records render state turn_ids values",
     "journal": "answers backends.base errors messages reading records state turn_ids values",
     "unsign": "backends.base records state values",
     "cut": "backends.base compaction reading records result state turn_ids unsign values",
@@ -72,9 +72,10 @@ ALLOWED = {
     "stores": "errors",
     "sim": "",
     # what a user meets
-    "chat": "answers append async_edge backends backends.base blob compact edge engine events flow inbox messages "
-    "options result tools",
-    "goaitools_py": "answers backends.base blob chat compaction errors events history messages options result tools",
+    "chat": "answers append async_edge backends backends.base blob compact edge engine events flow inbox "
+    "messages options result tools",
+    "goaitools_py": "answers backends.base blob chat compaction errors events history messages options "
+    "result tools",
     "testing": "backends backends.base backends.rules messages rawjson render sim values",
     "cli": "backends errors goaitools_py history messages sim stores",
     "__main__": "cli",

@@ -142,7 +142,7 @@ class Conversation:
         except ToolPendingError as error:
             self._failed = True
             _note("Your line was not sent.")
-            _note_waiting(error.pending)
+            _note_waiting(_waiting(error.pending))
         else:
             self._finish(result)
 
@@ -163,8 +163,7 @@ class Conversation:
         """Deny every call that waits, and let the model go on."""
         from .. import Deny
 
-        waiting = [call for call in self._pending() if call.reason != "in_doubt"]
-        if waiting:
+        if waiting := _waiting(self._pending()):
             self._resume({call.id: Deny(reason) for call in waiting})
         else:
             _note("There is nothing to deny.")
@@ -180,18 +179,17 @@ class Conversation:
             return
         from ..history import inspect_state
 
-        match inspect_state(self._thread.blob).status:
-            case "awaiting_tools":
-                _note_waiting(self._pending())
-            case "in_progress" | "failed":
-                _note("The last turn is unfinished: /resume finishes it; a new line begins another.")
+        if waiting := _waiting(self._pending()):
+            _note_waiting(waiting)
+        elif inspect_state(self._thread.blob).status in ("in_progress", "failed"):
+            _note("The last turn is unfinished: /resume finishes it; a new line begins another.")
 
     def _finish(self, result: ChatResult) -> None:
         if result.text or result.status != "awaiting_tools":
             _show("\n")
         self._failed = False
         if result.status == "awaiting_tools":
-            _note_waiting(result.pending)
+            _note_waiting(_waiting(result.pending))
         elif result.status != "complete":
             _note(f"The reply is {result.status}.")
         for warning in result.warnings:
@@ -263,11 +261,15 @@ class Conversation:
         print(*lines, sep="\n", flush=True)
 
 
-def _note_waiting(pending: Sequence[PendingCall]) -> None:
+def _waiting(pending: Sequence[PendingCall]) -> Sequence[PendingCall]:
+    """Those that keep a new message from being sent; calls in doubt do not."""
+    return [call for call in pending if call.reason != "in_doubt"]
+
+
+def _note_waiting(waiting: Sequence[PendingCall]) -> None:
     """Which calls keep the conversation waiting. Their tools are elsewhere: here they can only be denied."""
     from .report import pending_lines
 
-    waiting = [call for call in pending if call.reason != "in_doubt"]
     _note(f"This conversation waits for {counted(len(waiting), 'answer')}:")
     for line in pending_lines(waiting):
         _note(line)
