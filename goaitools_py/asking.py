@@ -102,7 +102,7 @@ def ask(
             return (yield from _attempt(ledger, voice, booked, forbid_tools))
         except _Failure as failure:
             yield from ledger.tick()
-            if failure.status == _TOO_LARGE and uncut is not None:
+            if uncut is not None and (failure.status == _TOO_LARGE or _blames_input(ledger, failure)):
                 ledger.go_back(uncut)  # the history was not what is too large
             base = ledger.base()
             if (failure.fault.kind == "context" or failure.status == _TOO_LARGE) and (yield from shrink()):
@@ -116,6 +116,12 @@ def ask(
                 raise _turn_error(ledger, failure) from sdk or failure.cause
             attempt += 1
             yield Sleep(wait)
+
+
+def _blames_input(ledger: Ledger, failure: _Failure) -> bool:
+    """True if the context is too small for what is new rather than for the history: that is the larger."""
+    waiting = sum(len(item.entry) for item in ledger.state.inbox)
+    return failure.fault.kind == "context" and waiting > ledger.state.history_bytes()
 
 
 def _attempt(

@@ -135,7 +135,8 @@ class TurnError(GoAIToolsError):
     """Raised after a turn began. Save `state` as you would after a success: nothing is lost.
 
     Attributes:
-        state: A valid blob; go on from it with ``chat.resume(err.state)``, or with a new message.
+        state: A valid blob, or b"" if the conversation has not begun; go on from it with
+            ``chat.resume(err.state)``, or with a new message.
         pending_input: Messages that no model accepted and that are therefore *not* in `state`.
         text: The last complete reply of the turn, if there was one.
         partial_text: Text of a reply that broke off; it is not part of the history.

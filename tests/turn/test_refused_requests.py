@@ -252,6 +252,22 @@ def test_a_history_that_is_still_too_long_is_sent_twice_at_most(face: Any, sim: 
     assert run(chat, err.state, user="Hello.").status == "complete"
 
 
+def test_a_message_that_is_too_long_costs_no_history(face: Any, sim: Any, run: Any) -> None:
+    """If what is new is larger than the history, the cut that did not help is undone."""
+    chat = face.on(sim)
+    before = long_state(chat, sim)
+    sim.push(Fault.context_length(), Fault.context_length())
+
+    with pytest.raises(ContextTooLongError) as caught:
+        run(chat, before, user="y" * 5_000)
+
+    assert len(sim.requests) == 6
+    assert caught.value.state == before
+    assert [len(m.text) for m in caught.value.pending_input] == [5_000]
+    assert "emergency_cut" not in [warning.code for warning in caught.value.warnings]
+    assert run(chat, caught.value.state, user="Hello.").status == "complete"
+
+
 def test_nothing_is_cut_against_the_callers_word(face: Any, sim: Any, run: Any) -> None:
     """`NO_COMPACTION` forbids even the emergency cut: the history is as it was."""
     chat = face.on(sim, compactor=NO_COMPACTION)
