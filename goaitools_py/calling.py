@@ -73,30 +73,33 @@ def run_calls(
     while queue or running:
         while queue and not aborted and halted is None and _may_start(ledger, queue[0][1].tool, len(running)):
             index, step = queue[0]
+            before = _calls(ledger)[index]
             try:
                 yield from ledger.tick()
                 ledger.check_deadline()
                 yield from _start(ledger, index, step)
             except TurnError as exc:
                 halted = exc
+            except Exception as exc:  # such as no thread to be had
+                ledger.state = journal.put_call(ledger.state, index, before)
+                halted = ledger.broken_off(exc)
+                halted.__cause__ = exc
             else:
                 del queue[0]
                 running.add(index)
         if not running:
             break
         done: ToolDone = yield AwaitTool()
+        try:
+            _note(ledger, done)
+        except BaseException:
+            _note(ledger, done)  # such as Ctrl-C: a result that is here already is not lost by it
+            raise
         running.discard(done.index)
         outcome = done.outcome
         ledger.actions.extend(outcome.actions)
-        call = replace(
-            _calls(ledger)[done.index],
-            state="done",
-            flag=outcome.flag,
-            parts=outcome.parts,
-            started=done.started,
-            seconds=done.seconds,
-        )
         try:
+            call = _calls(ledger)[done.index]
             yield from _done(ledger, done.index, call, checkpoint=halted is None)
         except TurnError as exc:
             halted = exc
@@ -258,6 +261,19 @@ def _start(ledger: Ledger, index: int, step: _Run) -> Flow[None]:
     timeout = min((limit for limit in limits if limit is not None), default=None)
     ledger.has_acted = True
     yield CallTool(index=index, tool=tool, context=context, arguments=step.bound, timeout=timeout)
+
+
+def _note(ledger: Ledger, done: ToolDone) -> None:
+    """Write what came of a call into the journal."""
+    call = replace(
+        _calls(ledger)[done.index],
+        state="done",
+        flag=done.outcome.flag,
+        parts=done.outcome.parts,
+        started=done.started,
+        seconds=done.seconds,
+    )
+    ledger.state = journal.put_call(ledger.state, done.index, call)
 
 
 def _done(ledger: Ledger, index: int, call: JournalCall, *, checkpoint: bool = True) -> Flow[None]:

@@ -151,7 +151,11 @@ class BlockingEdge:
         run = contextvars.copy_context().run
         # Not a pool: a tool that hangs would hold one of its places, and the next would time out unstarted.
         # A daemon, so that it does not hold up the end of the process either.
-        threading.Thread(target=run, args=(self._run, call), name="goaitools-tool", daemon=True).start()
+        try:
+            threading.Thread(target=run, args=(self._run, call), name="goaitools-tool", daemon=True).start()
+        except RuntimeError:  # the system has no more threads
+            del self._running[call]
+            raise
 
     def _run(self, call: _Started) -> None:
         try:

@@ -119,8 +119,7 @@ class TurnEngine:
         except Exception as exc:
             if not ledger.has_acted:
                 raise  # the given state is as good as before
-            what = f"the turn broke off ({type(exc).__name__})"
-            raise ledger.error(TurnError, f"{what}; err.state has all of it, for resume") from exc
+            raise ledger.broken_off(exc) from exc
 
     def snapshot(self) -> bytes:
         """A complete blob of this instant; `resume` goes on from it."""

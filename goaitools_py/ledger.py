@@ -315,6 +315,11 @@ class Ledger:
             **known,
         )
 
+    def broken_off(self, exc: Exception) -> TurnError:
+        """The error of a turn that something else than a provider or a tool broke off."""
+        name = type(exc).__name__
+        return self.error(TurnError, f"the turn broke off ({name}); err.state has all of it, for resume")
+
     def refresh(self, error: _E) -> _E:
         """The error with what has happened since it was made."""
         later = self.error(TurnError, "")

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import threading
 from typing import Any
 
 import pytest
+
+from goaitools_py import Chat, TurnError, tool
+from goaitools_py.testing import Calls, ScriptedBackend
 
 from ._fail import MODES, STEPS, WIRES, Broken, Fault, World, hooked
 
@@ -23,10 +27,43 @@ def _reference(wire: str, face: Any, hooks: Any) -> list[World]:
     return worlds
 
 
+def test_a_tool_for_which_there_is_no_thread_runs_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The result of the one that did start is kept, the others have not started, and `resume` runs them."""
+    ran: list[str] = []
+    start = threading.Thread.start
+    threads: list[threading.Thread] = []
+
+    @tool
+    def act(id: str) -> str:
+        """Do something."""
+        ran.append(id)
+        return f"R{id}"
+
+    def scarce(thread: threading.Thread) -> None:
+        threads.append(thread)
+        if len(threads) == 2:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    backend = ScriptedBackend(Calls([("act", {"id": id}) for id in "abc"]), "Done.")
+    chat = Chat(backend, tools=[act], tool_threads=True)
+    monkeypatch.setattr(threading.Thread, "start", scarce)
+
+    with pytest.raises(TurnError) as caught:
+        chat.chat(user="Do it.")
+    ran_at_once = list(ran)
+    result = chat.resume(caught.value.state)
+
+    assert isinstance(caught.value.__cause__, RuntimeError)
+    assert ran_at_once == ["a"]
+    assert sorted(ran) == ["a", "b", "c"]
+    assert [record.flag for record in result.tool_log] == ["ok", "ok", "ok"]
+
+
 @pytest.mark.parametrize("wire", WIRES)
 def test_a_call_that_fails_loses_nothing(wire: str, face: Any) -> None:
     """For every kind of call, every one of them, and every natural way to fail."""
-    stride = 1 if os.environ.get("GOAITOOLS_ALL_FAILURES") else 7
+    stride = 1 if os.environ.get("GOAITOOLS_ALL_FAILURES") else 29
     broken: list[str] = []
     count = 0
     with hooked() as hooks:
