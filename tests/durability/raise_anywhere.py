@@ -1,4 +1,8 @@
-"""Ctrl-C, a cancellation or a lack of memory at every line that a turn executes: the turn can be finished."""
+"""Ctrl-C, a cancellation or a lack of memory at every line that a turn executes: the turn can be finished.
+
+Not collected by itself, because it still finds things: an interrupt in the driver's own closing may leave a
+response open. Run it with ``pytest tests/durability/raise_anywhere.py``.
+"""
 
 from __future__ import annotations
 
