@@ -20,6 +20,7 @@ Integers in the header are big-endian; a *varint* is unsigned LEB128 in its shor
 
     plain seal =  SHA-256("goaitools/state/v1" | header | dictionary's SHA-256, if one is used | body)[:16]
                   It finds accidents. It stops nobody: who can write the blob can write the digest.
+    the others'   are drawn in the package `seal`
 
     body    =  segment(meta) segment(sealed)* [segment(hot)] [segment(inbox)] [segment(open)]
     segment =  varint kind | varint stored_len | varint raw_len | varint entries | stored_len bytes
@@ -76,9 +77,11 @@ __all__ = [
     "Segment",
     "Unbound",
     "authenticated",
+    "compression_of",
     "decode",
     "encode",
     "peek",
+    "refused",
     "segment",
 ]
 
@@ -231,8 +234,23 @@ class Codec(Protocol):
         """False where the length of a blob must not tell how well its content compresses."""
         ...
 
+    @property
+    def key_id(self) -> int:
+        """The key id in the header of what this codec seals; 0 without a key."""
+        ...
+
     def check(self, binding: Binding) -> None:
-        """Refuse a binding that this codec cannot use, before anything is done. Raises ValueError."""
+        """Refuse a binding that this codec cannot use, before anything is done.
+
+        Raises ValueError or TypeError. `None` says that the caller named none.
+        """
+        ...
+
+    def check_age(self, written_ms: int) -> None:
+        """Refuse a state that was written too long ago, in milliseconds since the epoch.
+
+        Raises `StateAuthError`. Asked once the time is known, so after `open`.
+        """
         ...
 
     def seal(self, header: bytes, body: bytes, binding: Binding) -> bytes:
@@ -257,11 +275,21 @@ def authenticated(header: bytes) -> bytes:
     return header if number is None else header + dictionary.sha256(number)
 
 
+def refused() -> StateAuthError:
+    """What every failed authentication says: whoever tries blobs learns nothing from the answers."""
+    return StateAuthError(
+        "state was refused: it is not authentic under the codec's keys and this binding, or older than "
+        "allowed; check the keyring, binding=, max_age= and min_revision=, and if they are as they should "
+        "be, treat the state as forged"
+    )
+
+
 class _Plain(Value, frozen=True):
     """A digest against accidents, for storage that is trusted."""
 
     suite: int = SUITE_PLAIN
     compresses: bool = True
+    key_id: int = 0
 
     def __repr__(self) -> str:
         return "PLAIN"
@@ -300,6 +328,9 @@ class _Plain(Value, frozen=True):
                 "a plain blob authenticates nothing, so it cannot be bound to anybody; "
                 "expected binding=None, or a signed or encrypted codec"
             )
+
+    def check_age(self, written_ms: int) -> None:
+        """A plain state has no end."""
 
 
 PLAIN: Final[Codec] = _Plain()
@@ -402,9 +433,9 @@ def encode(
 
     Raises:
         StateTooLargeError: A limit would be exceeded; `limit_name` and `limit` say which.
-        ValueError: The segments are not in order, or a plain blob was given a binding.
+        ValueError: The segments are not in order, or the binding does not suit the codec.
     """
-    compression = frames.ZSTD_DICTIONARY_1 if codec.compresses else frames.NONE
+    compression = compression_of(codec)
     segments = [_recompressed(each, compression) for each in segments]
     previous: Kind | None = None
     for each in segments:
@@ -423,6 +454,11 @@ def encode(
     blob = codec.seal(header.pack(), b"".join(_body(segments)), binding)
     _check_limit("max_blob_bytes", limits.max_blob_bytes, len(blob))
     return blob
+
+
+def compression_of(codec: Codec) -> int:
+    """The compression byte of what is written with this codec."""
+    return frames.ZSTD_DICTIONARY_1 if codec.compresses else frames.NONE
 
 
 def _recompressed(given: Segment, compression: int) -> Segment:
@@ -489,7 +525,7 @@ def decode(
         StateCorruptError: Bytes were changed or lost.
         StateTooLargeError: Beyond a limit.
         TypeError: Not bytes and not text.
-        ValueError: A plain blob was given a binding.
+        ValueError: The binding does not suit the codec: a plain one takes none, a keyed one must have one.
     """
     source = _bytes(blob)
     try:
@@ -498,7 +534,7 @@ def decode(
         _check_header(header, codec, limits)
         body = codec.open(source, binding)
         segments = tuple(_segments(body, header, limits, source))
-        if header.suite != SUITE_AES_256_GCM or header.decoded_len:
+        if header.suite != SUITE_AES_256_GCM:
             _check_decoded_len(segments, header)
     except StateError as error:
         error.blob = source
@@ -537,7 +573,7 @@ def _bytes(blob: object) -> bytes:
 _BINARY: Final = "use a binary column or file mode"
 _JSON: Final = "it is JSON, perhaps a state of the Go library goaitools, which this release cannot read"
 _DAMAGES: Final = (
-    (b"gas1.", "it is the text form, which this release cannot read; store the bytes themselves"),
+    (b"gas1.", "it is the text form; state_from_text gives its bytes"),
     (b"9UdBU", "it is base64; decode it with base64.b64decode before passing it on"),
     (b"\\xf5474153", r"it is PostgreSQL's \x form; use a bytea column, or bytes.fromhex behind the \x"),
     (b"f5474153", "it is hexadecimal; decode it with bytes.fromhex before passing it on"),

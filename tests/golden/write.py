@@ -1,0 +1,429 @@
+"""Write the frozen vectors of format 1: ``python tests/golden/write.py``. Run once; see PROVENANCE.md.
+
+`v1-good.jsonl` holds blobs that this release wrote, each feature on each wire by each codec.
+`v1-bad.jsonl` holds blobs that must be refused, each with one thing wrong, made by the tests' second writer
+(`tests/seal/_second.py`) and sealed correctly wherever the seal is not what is wrong.
+It refuses to write over a file that is there. Salts and conversation ids are random, so a second run would
+write other bytes; the keys are public and made of their names.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import struct
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parents[1]), str(HERE.parent / "seal")]
+
+import _second  # noqa: E402
+import zstandard  # noqa: E402
+
+from goaitools_py import (  # noqa: E402
+    PLAIN,
+    UNBOUND,
+    Chat,
+    Compactor,
+    Encrypted,
+    Image,
+    KeepRecentTurns,
+    Key,
+    Keyring,
+    MessageLimit,
+    ModelSettings,
+    Signed,
+    ToolError,
+    TurnError,
+    blob,
+    event,
+    read_history,
+    state_messages,
+    tool,
+)
+from goaitools_py.backends.base import BackendError  # noqa: E402
+from goaitools_py.testing import Calls, ScriptedBackend  # noqa: E402
+
+WIRES = ("openai", "openai-responses", "anthropic")
+SECRETS = {name: hashlib.sha256(f"goaitools-py golden key {name}".encode()).digest() for name in "ABC"}
+BOUND = {"tenant": "acme", "user": "Ada Lovelace é"}
+
+
+# --------------------------------------------------------------------------------------------- good
+
+
+@tool
+def look(place: str) -> str:
+    """What there is at a place."""
+    if place == "nowhere":
+        raise ToolError("There is no such place.")
+    return f"A theatre and a tea room in {place}."
+
+
+@tool(requires_approval=True)
+def pay(pounds: int) -> str:
+    """Pay for the tea."""
+    return f"Paid {pounds}."
+
+
+def _first(make: Callable[..., Chat], bound: Any) -> bytes:
+    return make("Hello, Ada.").chat(user="My name is Ada.", binding=bound).state
+
+
+def _three_turns(make: Callable[..., Chat], bound: Any) -> bytes:
+    chat = make(
+        "Hello, Ada.", 'It is 20:05.\n\t"Late".', "Ça va, 你好, 🦊, \u2028 and \\u0000.", system="Be brief."
+    )
+    state = chat.chat(
+        user="My name is Ada.", binding=bound, turn_id="hook-1", metadata={"channel": "web"}
+    ).state
+    settings = ModelSettings(max_output_tokens=200)
+    state = chat.chat_with_state(
+        state, user="What time is it?", context="20:05", settings=settings, binding=bound
+    )[1]
+    return chat.chat_with_state(state, user="Ça va, 你好, 🦊?", turn_id="hook-3", binding=bound).state
+
+
+def _tools(make: Callable[..., Chat], bound: Any) -> bytes:
+    calls = Calls([("look", {"place": "Harrogate"}), ("look", {"place": "nowhere"})], "Let me see.")
+    chat = make(calls, "A theatre.", Calls([("look", '{"place": 1e5}')]), "I do not know.", tools=[look])
+    state = chat.chat(user="What is in Harrogate?", binding=bound).state
+    return chat.chat_with_state(state, user="And there?", binding=bound).state
+
+
+def _thinking(make: Callable[..., Chat], bound: Any) -> bytes:
+    thought = Calls([], "Hello, Ada.", reasoning="She says her name.")
+    asked = Calls([("look", {"place": "Leeds"})], reasoning="I should look.")
+    chat = make(thought, asked, "A tea room.", tools=[look])
+    state = chat.chat(user="My name is Ada.", binding=bound).state
+    return chat.chat_with_state(state, user="What is in Leeds?", binding=bound).state
+
+
+def _waiting(make: Callable[..., Chat], bound: Any) -> bytes:
+    chat = make(
+        Calls([("look", {"place": "Leeds"}), ("pay", {"pounds": 5})], "One moment."), tools=[look, pay]
+    )
+    return chat.chat(user="Pay for the tea.", binding=bound).state
+
+
+def _broken_off(make: Callable[..., Chat], bound: Any) -> bytes:
+    fault = BackendError("unavailable")
+    chat = make("Hello.", Calls([("look", {"place": "Leeds"})]), fault, tools=[look])
+    state = chat.chat(user="Hello.", binding=bound).state
+    try:
+        chat.chat_with_state(state, user="What is in Leeds?", binding=bound)
+    except TurnError as error:
+        return error.state
+    raise AssertionError("the script's fault was not told")
+
+
+def _inbox(make: Callable[..., Chat], bound: Any) -> bytes:
+    chat = make("Hello.", "I see.")
+    state = chat.append_to_state(None, event("Ada entered the theatre.", id="e1"), binding=bound)
+    state = chat.chat_with_state(state, user="Hello.", binding=bound).state
+    rain = (
+        event("It rains.", topic="weather"),
+        event("It pours.", topic="weather"),
+        event("Ada: +50", id="e2"),
+    )
+    return chat.append_to_state(state, *rain, binding=bound)
+
+
+def _compacted(make: Callable[..., Chat], bound: Any) -> bytes:
+    chat = make(*[f"Answer {n}." for n in range(7)], compactor=Compactor(MessageLimit(8), KeepRecentTurns(2)))
+    return chat.run_turns(None, [f"Question {n}?" for n in range(7)], binding=bound).state
+
+
+def _picture(make: Callable[..., Chat], bound: Any) -> bytes:
+    image = Image.from_bytes(b"\x89PNG\r\n\x1a\n" + bytes(24))
+    return make("A square.").chat(user=["What is this?", image], binding=bound).state
+
+
+def _long(make: Callable[..., Chat], bound: Any) -> bytes:
+    texts = [f"{n}: " + f"the {n}th bag, and the bag after it, " * 900 for n in range(6)]
+    return make(*[f"Noted, {n}." for n in range(6)]).run_turns(None, texts, binding=bound).state
+
+
+FEATURES: dict[str, Callable[[Callable[..., Chat], Any], bytes]] = {
+    "first turn": _first,
+    "three turns": _three_turns,
+    "tools": _tools,
+    "thinking": _thinking,
+    "waiting for an approval": _waiting,
+    "broken off": _broken_off,
+    "inbox": _inbox,
+    "compacted": _compacted,
+    "picture": _picture,
+    "long": _long,
+}
+
+
+def _codecs() -> Iterator[tuple[str, Any, str, Any]]:
+    """Name, codec, key's name, binding. A ring of one key: which keys a reader has is the test's choice."""
+    yield "plain", PLAIN, "", None
+    yield "signed", Signed(Keyring(Key(SECRETS["A"]))), "A", BOUND
+    yield "encrypted", Encrypted(Keyring(Key(SECRETS["A"]))), "A", BOUND
+    yield "encrypted-client", Encrypted(Keyring(Key(SECRETS["B"])), visible_to="client"), "B", UNBOUND
+
+
+def good() -> Iterator[dict[str, Any]]:
+    for name, codec, key, bound in _codecs():
+        for wire in WIRES:
+            for feature, write in FEATURES.items():
+                if feature == "long" and (wire != "openai" or name == "encrypted-client"):
+                    continue
+
+                def make(*steps: Any, **fields: Any) -> Chat:
+                    return Chat(ScriptedBackend(*steps, wire=wire), codec=codec, **fields)  # noqa: B023
+
+                state = write(make, bound)
+                opening = {"codec": codec, "binding": bound}
+                yield {
+                    "name": f"{name}, {wire}, {feature}",
+                    "codec": name,
+                    "wire": wire,
+                    "feature": feature,
+                    "key": key,
+                    "binding": BOUND if bound is BOUND else None,
+                    "blob": base64.b64encode(state).decode(),
+                    "segments": [
+                        [int(each.kind), each.entries, each.raw_len, hashlib.sha256(each.raw()).hexdigest()]
+                        for each in blob.decode(state, **opening)
+                    ],
+                    "messages": hashlib.sha256(canonical(state_messages(state, **opening))).hexdigest(),
+                    "texts": [message.text[:60] for message in read_history(state, **opening).all_messages()],
+                }
+
+
+def canonical(value: Any) -> bytes:
+    """JSON with sorted keys, for a hash."""
+    return json.dumps(value, sort_keys=True, ensure_ascii=True, separators=(",", ":")).encode()
+
+
+# ---------------------------------------------------------------------------------------------- bad
+
+META = b'{"wire":"openai","id":"golden","rev":3,"created":1767225600000}'
+HOT = b'{"role":"user","content":"Hello."},\n{"role":"assistant","content":"Hello."}\n[[0,2,[["ua"]]]]'
+
+
+def _segment(kind: int, raw: bytes, entries: int, stored: bytes | None = None) -> bytes:
+    stored = raw if stored is None else stored
+    numbers = (kind, len(stored), len(raw), entries)
+    return b"".join(map(_second.leb128, numbers)) + stored
+
+
+_BODY = _segment(0, META, 0) + _segment(2, HOT, 2)
+_TOTAL = len(META) + len(HOT)
+_FRAME = zstandard.ZstdCompressor(write_dict_id=False).compress(b"a" * 5000)
+_NO_SIZE = zstandard.ZstdCompressor(write_content_size=False).compress(b"a" * 5000)
+_CHECKSUM = zstandard.ZstdCompressor(write_checksum=True).compress(b"a" * 5000)
+
+
+def _rle(stated: int, blocks: int) -> bytes:
+    """A frame that states a size and holds `blocks` times 128 KiB of one letter in four bytes each."""
+    body = b"".join(
+        struct.pack("<I", (2**17 << 3) | (1 << 1) | (number == blocks - 1))[:3] + b"a"
+        for number in range(blocks)
+    )
+    return b"\x28\xb5\x2f\xfd\x80\x68" + struct.pack("<I", stated) + body
+
+
+def _with_frame(frame: bytes, raw_len: int = 5000) -> bytes:
+    head = b"".join(map(_second.leb128, (2, len(frame), raw_len, 0)))
+    return _segment(0, META, 0) + head + frame
+
+
+BODIES: dict[str, tuple[bytes, str]] = {
+    "no segment": (b"", "StateCorruptError"),
+    "no meta": (_segment(2, HOT, 2), "StateCorruptError"),
+    "two metas": (_segment(0, META, 0) * 2, "StateCorruptError"),
+    "a meta with entries": (_segment(0, META, 1), "StateCorruptError"),
+    "an unknown kind": (_BODY + _segment(5, HOT, 2), "StateCorruptError"),
+    "two hot segments": (_BODY + _segment(2, HOT, 2), "StateCorruptError"),
+    "hot before sealed": (_BODY + _segment(1, HOT, 2), "StateCorruptError"),
+    "an empty segment": (_BODY + _segment(3, b"", 0), "StateCorruptError"),
+    "more stored than raw": (_BODY + _segment(3, b"a", 1, b"aa"), "StateCorruptError"),
+    "a head cut off": (_BODY + b"\x03\x05", "StateCorruptError"),
+    "a segment cut off": (_BODY[:-1], "StateCorruptError"),
+    "a byte behind": (_BODY + b"\0", "StateCorruptError"),
+    "a number too long": (b"\x80\x00" + _BODY[1:], "StateCorruptError"),
+    "a number beyond 32 bits": (b"\x00\xff\xff\xff\xff\x7f", "StateCorruptError"),
+    "too many entries": (_segment(0, META, 0) + _segment(2, HOT, 20_001), "StateTooLargeError"),
+    "not a frame": (_with_frame(b"\x1f\x8b" + _FRAME), "StateCorruptError"),
+    "a frame without a size": (_with_frame(_NO_SIZE), "StateCorruptError"),
+    "a frame with a checksum": (_with_frame(_CHECKSUM), "StateCorruptError"),
+    "two frames": (_with_frame(_FRAME + _FRAME), "StateCorruptError"),
+    "a frame cut off": (_with_frame(_FRAME[:-1]), "StateCorruptError"),
+    "a frame that lies about its size": (_with_frame(_FRAME, 5001), "StateCorruptError"),
+    "a frame of 13 bytes that declares 7 EB": (
+        _with_frame(b"\x28\xb5\x2f\xfd\xe0" + struct.pack("<Q", 7 * 10**18)),
+        "StateCorruptError",
+    ),
+    "8 KB that are 256 MB": (_with_frame(_rle(2**28, 2**11), 100_000), "StateCorruptError"),
+    "8 KB that are 256 MB and say so": (_with_frame(_rle(2**28, 2**11), 2**28), "StateTooLargeError"),
+    "more in the frame than it states": (_with_frame(_rle(100_000, 2000), 100_000), "StateCorruptError"),
+}
+
+
+def _stated(body: bytes) -> int:
+    """What the segments' heads say together; the true total where they cannot be read."""
+    total = at = 0
+    try:
+        while at < len(body):
+            numbers = []
+            for _ in range(4):
+                shift = number = 0
+                while True:
+                    number |= (body[at] & 127) << shift
+                    at, shift = at + 1, shift + 7
+                    if body[at - 1] < 128:
+                        break
+                numbers.append(number)
+            total, at = total + numbers[2], at + numbers[1]
+    except IndexError:
+        return _TOTAL
+    return total
+
+
+def _with_tag(sound: bytes, at: int) -> bytes:
+    return sound[:at] + bytes([sound[at] ^ 1]) + sound[at + 1 :]
+
+
+def bad() -> Iterator[dict[str, Any]]:
+    suites = {"plain": 0x00, "signed": 0x11, "encrypted": 0x21}
+    for name, suite in suites.items():
+        secret, bound = (SECRETS["A"], BOUND) if suite else (b"", None)
+
+        def case(what: str, given: bytes, error: str, name: str = name) -> dict[str, Any]:
+            return {
+                "name": f"{name}, {what}",
+                "codec": name,
+                "key": "A" if suites[name] else "",
+                "binding": BOUND if suites[name] else None,
+                "blob": base64.b64encode(given).decode(),
+                "error": error,
+            }
+
+        def forged(
+            body: bytes = _BODY,
+            *,
+            compression: int = 0,
+            total: int | None = None,
+            secret: bytes = secret,
+            bound: Any = bound,
+            suite: int = suite,
+            at: tuple[int, int] | None = None,
+            **more: Any,
+        ) -> bytes:
+            header = _second.header_of(suite, compression, _stated(body) if total is None else total, secret)
+            if at is not None:
+                header = header[: at[0]] + bytes([at[1]]) + header[at[0] + 1 :]
+            return _second.sealed(header, body, secret, bound, **more)
+
+        sound = forged()
+        refusal = "StateAuthError" if suite else "StateCorruptError"
+        for what, (body, error) in BODIES.items():
+            yield case(what, forged(body, compression=1), error)
+        yield case("compressed, but says it is not", forged(_with_frame(_FRAME)), "StateCorruptError")
+        yield case("empty", b"", "StateFormatError")
+        yield case("another magic", b"\x46" + sound[1:], "StateFormatError")
+        yield case("cut within the header", sound[:15], "StateCorruptError")
+        yield case("only the header", sound[:16], refusal)
+        yield case("cut within the seal", sound[:31], refusal)
+        yield case("version 0", forged(at=(4, 0)), "StateCorruptError")
+        yield case("version 2", forged(at=(4, 2)), "StateVersionError")
+        yield case("suite 12", sound[:5] + b"\x12" + sound[6:], "StateVersionError")
+        yield case("compression 3", sound[:6] + b"\x03" + sound[7:], "StateVersionError")
+        yield case("compression 80", sound[:6] + b"\x80" + sound[7:], "StateVersionError")
+        yield case("reserved byte 1", forged(at=(7, 1)), "StateVersionError")
+        for other, number in suites.items():
+            if other == name:
+                continue
+            yield case(f"says it is {other}", sound[:5] + bytes([number]) + sound[6:], "StateAuthError")
+            key = SECRETS["A"] if number else b""
+            binding = BOUND if number else None
+            yield case(f"is {other}", forged(suite=number, secret=key, bound=binding), "StateAuthError")
+        if suite == 0x21:
+            yield case("a length in the header", forged(at=(11, 5)), "StateCorruptError")
+        else:
+            yield case("one byte less in the header", forged(total=_TOTAL - 1), "StateCorruptError")
+            yield case("one byte more in the header", forged(total=_TOTAL + 1), "StateCorruptError")
+            yield case("4 GiB in the header", forged(total=2**32 - 1), "StateTooLargeError")
+        for position in (16, 31, 32, len(sound) - 1):
+            yield case(f"byte {position} flipped", _with_tag(sound, position), refusal)
+        yield case("its last byte missing", sound[:-1], refusal)
+        yield case("one byte more", sound + b"\0", refusal)
+        yield case("a zero seal", sound[:16] + bytes(32) + sound[48:], refusal)
+        if not suite:
+            yield case("a key id", forged(at=(15, 1)), "StateCorruptError")
+            continue
+        id_b = int.from_bytes(_second.key_id(SECRETS["B"]), "big").to_bytes(4, "big")
+        yield case("the key id of another key", sound[:12] + id_b + sound[16:], refusal)
+        yield case("key id 0", sound[:12] + bytes(4) + sound[16:], refusal)
+        yield case("another key", forged(secret=SECRETS["B"]), refusal)
+        renamed = _second.header_of(suite, 0, _TOTAL, SECRETS["A"])
+        yield case(
+            "another key under the right id", _second.sealed(renamed, _BODY, SECRETS["B"], BOUND), refusal
+        )
+        for what, other_binding in {
+            "another user": BOUND | {"user": "Eve"},
+            "another tenant": BOUND | {"tenant": "umbrella"},
+            "a name less": {"user": BOUND["user"]},
+            "a name more": BOUND | {"room": "1"},
+            "names and values exchanged": {value: name for name, value in BOUND.items()},
+            "the same letters cut otherwise": {"tenan": "tacme", "user": BOUND["user"]},
+            "letters in another normal form": BOUND | {"user": "Ada Lovelace e\u0301"},
+            "nobody": None,
+        }.items():
+            yield case(f"bound to {what}", forged(bound=other_binding), refusal)
+        without = _second.header_of(suite, 2, _TOTAL, SECRETS["A"])
+        whole, _second._whole = _second._whole, lambda header: header
+        yield case(
+            "the dictionary left out of the seal", _second.sealed(without, _BODY, secret, bound), refusal
+        )
+        _second._whole = whole
+        if suite == 0x11:
+            yield case("the seal cut to 16 bytes", sound[:32] + sound[48:], refusal)
+            continue
+        yield case("salt flipped", _with_tag(sound, 20), refusal)
+        yield case("commitment flipped", _with_tag(sound, 50), refusal)
+        yield case("first hidden byte flipped", _with_tag(sound, 80), refusal)
+        yield case("tag of 12 bytes", sound[:-4], refusal)
+        yield case("no tag", sound[:80], refusal)
+        another = forged()
+        yield case("the salt of another blob", sound[:16] + another[16:48] + sound[48:], refusal)
+        yield case("salt and commitment of another blob", sound[:16] + another[16:80] + sound[80:], refusal)
+        length = len(_BODY).to_bytes(4, "big")
+        for what, inner in {
+            "nothing hidden": b"",
+            "a length cut off": length[:3],
+            "a length beyond the end": (len(_BODY) + 1).to_bytes(4, "big") + _BODY,
+            "a length of 4 GiB": b"\xff\xff\xff\xff" + _BODY,
+            "256 zeros": length + _BODY + bytes(256),
+            "padding that is not zero": length + _BODY + bytes(9) + b"\1",
+        }.items():
+            yield case(what, forged(inner=inner), "StateCorruptError")
+
+
+def main() -> None:
+    """Write both files, unless they are there."""
+    provenance = HERE / "PROVENANCE.md"
+    for name, records in {"v1-good.jsonl": good, "v1-bad.jsonl": bad}.items():
+        path = HERE / name
+        if path.exists():
+            sys.exit(f"{path} is there; frozen vectors are not written again")
+        lines = [json.dumps(record, ensure_ascii=True) for record in records()]
+        path.write_text("\n".join(lines) + "\n", encoding="ascii")
+        row = f"| `{name}` | {len(lines)} | `{hashlib.sha256(path.read_bytes()).hexdigest()}` |"
+        text = provenance.read_text(encoding="utf-8")
+        provenance.write_text(re.sub(rf"^\| `{name}` .*$", row, text, flags=re.M), encoding="utf-8")
+        print(row)
+
+
+if __name__ == "__main__":
+    main()
