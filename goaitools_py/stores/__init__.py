@@ -1,6 +1,88 @@
-"""Where blobs are kept: a protocol with compare-and-swap, and a SQLite file that speaks it."""
+"""Where blobs are kept: a protocol with compare-and-swap, and stores that speak it.
 
-from .base import Store, Stored
-from .sqlite import SQLiteStore
+Each store is loaded when it is first named: naming SQLite's loads no Redis.
+"""
 
-__all__ = ["SQLiteStore", "Store", "Stored"]
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .base import (
+    AsyncDeleting,
+    AsyncLease,
+    AsyncLeasing,
+    AsyncListing,
+    AsyncStore,
+    Deleting,
+    Lease,
+    Leasing,
+    Listing,
+    Store,
+    Stored,
+    StoredKey,
+    StoredPage,
+)
+
+if TYPE_CHECKING:
+    from .callable import AsyncCallableStore, CallableStore
+    from .django import AsyncDjangoStore, DjangoStore
+    from .memory import AsyncMemoryStore, MemoryStore
+    from .redis import AsyncRedisStore, RedisStore
+    from .sqlalchemy import AsyncSQLAlchemyStore, SQLAlchemyStore
+    from .sqlite import AsyncSQLiteStore, SQLiteStore
+
+__all__ = [
+    "AsyncCallableStore",
+    "AsyncDeleting",
+    "AsyncDjangoStore",
+    "AsyncLease",
+    "AsyncLeasing",
+    "AsyncListing",
+    "AsyncMemoryStore",
+    "AsyncRedisStore",
+    "AsyncSQLAlchemyStore",
+    "AsyncSQLiteStore",
+    "AsyncStore",
+    "CallableStore",
+    "Deleting",
+    "DjangoStore",
+    "Lease",
+    "Leasing",
+    "Listing",
+    "MemoryStore",
+    "RedisStore",
+    "SQLAlchemyStore",
+    "SQLiteStore",
+    "Store",
+    "Stored",
+    "StoredKey",
+    "StoredPage",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name.endswith("CallableStore"):
+        from . import callable as two_functions
+
+        return getattr(two_functions, name)
+    if name.endswith("MemoryStore"):
+        from . import memory
+
+        return getattr(memory, name)
+    if name.endswith("SQLiteStore"):
+        from . import sqlite
+
+        return getattr(sqlite, name)
+    if name.endswith("SQLAlchemyStore"):
+        from . import sqlalchemy
+
+        return getattr(sqlalchemy, name)
+    if name.endswith("RedisStore"):
+        from . import redis
+
+        return getattr(redis, name)
+    from . import django
+
+    return getattr(django, name)

@@ -3,25 +3,30 @@
 Owns: the table, its compare-and-swap, SQLite's settings. Must never know: what is in a blob.
 
 ``synchronous=FULL``: a saved turn has been paid for, and at one small write per turn the extra sync
-costs less than the turn's own network round trip. WAL lets readers go on while a turn is saved.
-Only `save` writes: whoever opens the wrong file, or only looks, leaves it as it was.
+costs less than the turn's own network round trip. In WAL mode the usual ``NORMAL`` may forget the last
+commits when the power fails. WAL lets readers go on while a turn is saved.
+Only writing makes a table: whoever opens the wrong file, or only looks, leaves it as it was.
 """
 
 from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
-from ..errors import StateConflictError, StoreUnavailableError
-from .base import Stored
+from ..errors import StoreUnavailableError
+from . import lease_row, rules
+from .base import Stored, StoredKey, StoredPage
 
-__all__ = ["SQLiteStore"]
+__all__ = ["AsyncSQLiteStore", "SQLiteStore"]
+
+T = TypeVar("T")
 
 _TABLE = """
 CREATE TABLE IF NOT EXISTS goaitools_state (
@@ -57,50 +62,93 @@ class SQLiteStore:
 
     def load(self, key: str) -> Stored | None:
         """The blob under `key`, or None."""
+        rules.check_key(key)
         with self._lock, self._errors():
-            self._has_table = self._has_table or self._find_table()
-            if not self._has_table:
+            if not self._is_readable():
                 return None
             row = self._connection.execute(
                 "SELECT blob, version, updated_at FROM goaitools_state WHERE key = ?", (key,)
             ).fetchone()
         if row is None:
             return None
-        return Stored(
-            blob=bytes(row[0]), version=row[1], updated_at=datetime.fromtimestamp(row[2] / 1000, UTC)
-        )
+        return Stored(blob=bytes(row[0]), version=row[1], updated_at=rules.as_time(row[2]))
 
     def save(self, key: str, blob: bytes, *, expected: int | None) -> int:
         """Save if the stored version is still `expected`; None: only if nothing is stored yet."""
-        now = round(datetime.now(UTC).timestamp() * 1000)
+        rules.check_key(key)
+        now, version = rules.as_ms(datetime.now(UTC)), rules.new_version(expected)
         with self._lock, self._errors():
             if not self._has_table:
                 self._make_table()
             if expected is None:
                 changed = self._connection.execute(
-                    "INSERT INTO goaitools_state VALUES (?, 1, ?, ?) ON CONFLICT DO NOTHING", (key, now, blob)
+                    "INSERT INTO goaitools_state VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
+                    (key, version, now, blob),
                 ).rowcount
             else:
                 changed = self._connection.execute(
-                    "UPDATE goaitools_state SET blob = ?, version = version + 1, updated_at = ?"
+                    "UPDATE goaitools_state SET blob = ?, version = ?, updated_at = ?"
                     " WHERE key = ? AND version = ?",
-                    (blob, now, key, expected),
+                    (blob, version, now, key, expected),
                 ).rowcount
         if changed != 1:
-            wanted = "no stored state" if expected is None else f"version {expected}"
-            raise StateConflictError(
-                f"the store does not hold {wanted} under this key any more; load again and redo the turn"
+            raise rules.conflict(expected)
+        return version
+
+    def delete(self, key: str, *, expected: int | None = None) -> bool:
+        """Forget what is stored under `key`, with `expected` only that version; False if nothing was."""
+        rules.check_key(key)
+        with self._lock, self._errors():
+            if not self._is_readable():
+                return False
+            deleted = self._connection.execute(
+                "DELETE FROM goaitools_state WHERE key = ? AND (version = ? OR ?)",
+                (key, expected, expected is None),
+            ).rowcount
+        if not deleted and expected is not None and self.load(key) is not None:
+            raise rules.conflict(expected)
+        return deleted == 1
+
+    def list(self, prefix: str = "", *, cursor: str | None = None, limit: int = 100) -> StoredPage:
+        """A page of the keys that begin with `prefix`, in code point order."""
+        rules.check_page(prefix, limit)
+        bounds = {"key >= ?": prefix, "key < ?": rules.after_prefix(prefix), "key > ?": cursor}
+        asked = {bound: value for bound, value in bounds.items() if value is not None}
+        with self._lock, self._errors():
+            rows = (
+                self._connection.execute(
+                    "SELECT key, version, updated_at FROM goaitools_state"
+                    f" WHERE {' AND '.join(asked)} ORDER BY key LIMIT ?",
+                    (*asked.values(), limit + 1),
+                ).fetchall()
+                if self._is_readable()
+                else []
             )
-        return 1 if expected is None else expected + 1
+        keys = tuple(
+            StoredKey(key=key, version=version, updated_at=rules.as_time(at))
+            for key, version, at in rows[:limit]
+        )
+        return StoredPage(keys=keys, cursor=keys[-1].key if len(rows) > limit else None)
 
-    def _find_table(self) -> bool:
-        found = self._connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'goaitools_state'")
-        return found.fetchone() is not None
+    @contextmanager
+    def lease(self, key: str, ttl: float) -> Iterator[SQLiteLease]:
+        """Hold the lease of `key` for at most `ttl` seconds, then renew it. `LeaseHeldError`: it is taken.
 
-    def _make_table(self) -> None:
-        self._connection.execute("PRAGMA journal_mode=WAL")
-        self._connection.execute(_TABLE)
-        self._has_table = True
+        It is a row with a time, not a lock: nothing is open between the statements.
+        """
+        lease = self.make_lease(key, ttl)
+        lease.take()
+        try:
+            yield lease
+        finally:
+            lease.release()
+
+    def make_lease(self, key: str, ttl: float) -> SQLiteLease:
+        """A lease that is not yet taken, for who cannot use a ``with`` block."""
+        row = lease_row.LeaseRow(rules.check_key(key), ttl)
+        with self._lock, self._errors():
+            self._connection.execute(lease_row.TABLE)
+        return SQLiteLease(row, self._change_lease)
 
     def close(self) -> None:
         """Close the database."""
@@ -115,6 +163,23 @@ class SQLiteStore:
     ) -> None:
         self.close()
 
+    def _change_lease(self, statement: lease_row.Statement) -> bool:
+        with self._lock, self._errors():
+            return self._connection.execute(*statement).rowcount > 0
+
+    def _is_readable(self) -> bool:
+        self._has_table = self._has_table or self._find_table()
+        return self._has_table
+
+    def _find_table(self) -> bool:
+        found = self._connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'goaitools_state'")
+        return found.fetchone() is not None
+
+    def _make_table(self) -> None:
+        self._connection.execute("PRAGMA journal_mode=WAL")
+        self._connection.execute(_TABLE)
+        self._has_table = True
+
     @contextmanager
     def _errors(self) -> Iterator[None]:
         try:
@@ -123,3 +188,114 @@ class SQLiteStore:
             raise StoreUnavailableError(
                 f"SQLite could not use the store: {type(exc).__name__}: {exc}"
             ) from exc
+
+
+class SQLiteLease:
+    """A lease that is held in a SQLite table."""
+
+    def __init__(self, row: lease_row.LeaseRow, change: Callable[[lease_row.Statement], bool]) -> None:
+        self._row = row
+        self._change = change
+
+    def take(self) -> None:
+        """Begin it. `LeaseHeldError` if another one has not run out."""
+        if not self._change(self._row.take()):
+            raise rules.held()
+
+    def renew(self) -> bool:
+        """Begin the `ttl` anew. False if it ran out meanwhile."""
+        return self._change(self._row.renew())
+
+    def release(self) -> None:
+        """End it, if it is still this one."""
+        # If this fails, the lease runs out by itself; what happened while it was held matters more.
+        with suppress(StoreUnavailableError):
+            self._change(self._row.release())
+
+
+class AsyncSQLiteStore:
+    """`SQLiteStore` for async code. Its calls run on one thread of its own, and any event loop may make them.
+
+    Args:
+        path: The database file; it is made if missing. ":memory:" lives as long as the store.
+        busy_timeout: Seconds to wait for another writer before `StoreUnavailableError`.
+    """
+
+    def __init__(self, path: str | Path, *, busy_timeout: float = 10.0) -> None:
+        from concurrent.futures import ThreadPoolExecutor
+
+        self._open = partial(SQLiteStore, path, busy_timeout=busy_timeout)
+        self._store: SQLiteStore | None = None
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="goaitools-sqlite")
+        self._is_closed = False
+
+    async def load(self, key: str) -> Stored | None:
+        """The blob under `key`, or None."""
+        return await self._run(lambda store: store.load(key))
+
+    async def save(self, key: str, blob: bytes, *, expected: int | None) -> int:
+        """Save if the stored version is still `expected`; None: only if nothing is stored yet."""
+        return await self._run(lambda store: store.save(key, blob, expected=expected))
+
+    async def delete(self, key: str, *, expected: int | None = None) -> bool:
+        """Forget what is stored under `key`, with `expected` only that version; False if nothing was."""
+        return await self._run(lambda store: store.delete(key, expected=expected))
+
+    async def list(self, prefix: str = "", *, cursor: str | None = None, limit: int = 100) -> StoredPage:
+        """A page of the keys that begin with `prefix`, in code point order."""
+        return await self._run(lambda store: store.list(prefix, cursor=cursor, limit=limit))
+
+    @asynccontextmanager
+    async def lease(self, key: str, ttl: float) -> AsyncIterator[AsyncSQLiteLease]:
+        """Hold the lease of `key` for at most `ttl` seconds, then renew it. `LeaseHeldError`: it is taken.
+
+        It is a row with a time, not a lock: nothing is open between the statements.
+        """
+        lease = await self._run(lambda store: store.make_lease(key, ttl))
+        await self._run(lambda store: lease.take())
+        try:
+            yield AsyncSQLiteLease(lease, self._run)
+        finally:
+            await self._run(lambda store: lease.release())
+
+    async def aclose(self) -> None:
+        """Close the database."""
+        if not self._is_closed:
+            if self._store is not None:
+                await self._run(lambda store: store.close())
+            self._is_closed = True
+            self._thread.shutdown(wait=False)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def _run(self, call: Callable[[SQLiteStore], T]) -> T:
+        import asyncio
+
+        if self._is_closed:
+            raise StoreUnavailableError("SQLite could not use the store: it is closed; open another one")
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._call, call)
+
+    def _call(self, call: Callable[[SQLiteStore], T]) -> T:
+        if self._store is None:
+            self._store = self._open()
+        return call(self._store)
+
+
+class AsyncSQLiteLease:
+    """`SQLiteLease` for async code."""
+
+    def __init__(
+        self, lease: SQLiteLease, run: Callable[[Callable[[SQLiteStore], bool]], Awaitable[bool]]
+    ) -> None:
+        self._lease = lease
+        self._run = run
+
+    async def renew(self) -> bool:
+        """Begin the `ttl` anew. False if it ran out meanwhile."""
+        return await self._run(lambda store: self._lease.renew())

@@ -1,10 +1,11 @@
 """For tests of programs that use this package: a scripted backend, a history check, the simulator, and the
-contract that a dialect of your own has to keep."""
+contracts that a dialect or a store of your own has to keep."""
 
 from ..backends.rules import check_history
 from ..sim import SimServer
 from .dialect_contract import DialectSamples, SampleError, SampleReply, dialect_contract
 from .scripted import Calls, Raw, ScriptedBackend
+from .store_contract import store_contract
 
 __all__ = [
     "Calls",
@@ -16,4 +17,5 @@ __all__ = [
     "SimServer",
     "check_history",
     "dialect_contract",
+    "store_contract",
 ]

@@ -192,7 +192,7 @@ def _no_imitation(case: Case) -> Findings:
         yield "view() takes the user's own block for an event"
 
 
-@check("a context block is sent as it is, escaped once (render.ContextText)")
+@check("a context block is sent as it is, escaped once (render.BlockText)")
 def _context_is_kept(case: Case) -> Findings:
     (entry,) = case.dialect.entries([with_context(user("Go."), "Time: 10:20 < noon & later")])
     if not any(context_block("Time: 10:20 < noon & later") in x for x in _strings(rawjson.loads(entry))):

@@ -45,6 +45,7 @@ _SHOWN_OF_A_CHECK = 3
 def dialect_contract(dialect: Dialect, samples: DialectSamples) -> None:
     """Prove a dialect against everything that the engine counts on (`goaitools_py.backends.base`).
 
+    The two methods of `CountsTokens` are optional, and not looked at here: `Chat.count_tokens` asks for them.
     It needs no test framework and no network, is deterministic, and takes a second or two.
 
     Args:

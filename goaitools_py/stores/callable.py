@@ -1,0 +1,141 @@
+"""Two functions of your own as a store, such as columns on the user's row.
+
+Owns: what the functions take and give back, and the errors made of theirs. Must never know: what they do.
+
+::
+
+    def load(user_id: str) -> Stored | None:
+        row = db.execute("SELECT chat, chat_version, chat_at FROM users WHERE id = %s", [user_id]).fetchone()
+        if row is None or row[0] is None:
+            return None
+        return Stored(blob=row[0], version=row[1], updated_at=row[2])
+
+    def save(user_id: str, blob: bytes, expected: int | None) -> int | None:
+        row = db.execute(
+            "UPDATE users SET chat = %s, chat_version = chat_version + 1, chat_at = now() WHERE id = %s"
+            " AND CASE WHEN %s THEN chat IS NULL ELSE chat IS NOT NULL AND chat_version = %s END"
+            " RETURNING chat_version",
+            [blob, user_id, expected is None, expected],
+        ).fetchone()
+        return row[0] if row else None
+
+    store = CallableStore(load, save)
+
+To forget a conversation, set ``chat`` to NULL and leave ``chat_version``: versions must not come again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+
+from ..errors import StoreError, StoreUnavailableError
+from . import rules
+from .base import Stored
+
+__all__ = ["AsyncCallableStore", "CallableStore"]
+
+
+class CallableStore:
+    """A store made of two functions. Prove it with `goaitools_py.testing.store_contract`.
+
+    Args:
+        load: Takes a key; returns what is stored under it, or None.
+        save: Takes a key, a blob and the expected version, None for "nothing is stored yet". In one atomic
+            step it compares and saves, and returns the new version; None if it did not save, because
+            another version is stored.
+
+    What they raise becomes the cause of a `StoreUnavailableError`; a `StoreError` passes. After an exception
+    of `save` the blob is loaded once: if it is there under a new version, the save was done.
+    """
+
+    def __init__(
+        self,
+        load: Callable[[str], Stored | None],
+        save: Callable[[str, bytes, int | None], int | None],
+    ) -> None:
+        self._load = load
+        self._save = save
+
+    def load(self, key: str) -> Stored | None:
+        """What the load function gives for `key`."""
+        rules.check_key(key)
+        with _errors("load"):
+            found = self._load(key)
+        return _stored(found)
+
+    def save(self, key: str, blob: bytes, *, expected: int | None) -> int:
+        """Save with the save function."""
+        rules.check_key(key)
+        try:
+            with _errors("save"):
+                version = self._save(key, blob, expected)
+        except StoreUnavailableError as doubt:
+            return _settled(doubt, self.load(key), blob, expected)
+        return _version(version, expected)
+
+
+class AsyncCallableStore:
+    """`CallableStore` made of two async functions."""
+
+    def __init__(
+        self,
+        load: Callable[[str], Awaitable[Stored | None]],
+        save: Callable[[str, bytes, int | None], Awaitable[int | None]],
+    ) -> None:
+        self._load = load
+        self._save = save
+
+    async def load(self, key: str) -> Stored | None:
+        """What the load function gives for `key`."""
+        rules.check_key(key)
+        with _errors("load"):
+            found = await self._load(key)
+        return _stored(found)
+
+    async def save(self, key: str, blob: bytes, *, expected: int | None) -> int:
+        """Save with the save function."""
+        rules.check_key(key)
+        try:
+            with _errors("save"):
+                version = await self._save(key, blob, expected)
+        except StoreUnavailableError as doubt:
+            return _settled(doubt, await self.load(key), blob, expected)
+        return _version(version, expected)
+
+
+@contextmanager
+def _errors(name: str) -> Iterator[None]:
+    """All that the function raises is caught: a turn that was paid for must not be lost to any of it."""
+    try:
+        yield
+    except StoreError:
+        raise
+    except Exception as exc:
+        raise rules.unavailable(f"the {name} function", exc) from exc
+
+
+def _stored(found: Stored | None) -> Stored | None:
+    if found is None:
+        return None
+    if not isinstance(found, Stored):
+        raise TypeError(f"the load function gave {type(found).__name__}; it gives a Stored, or None")
+    if isinstance(found.blob, str):
+        raise TypeError("the load function gave a blob that is a str; keep it in a column of bytes")
+    return Stored(blob=bytes(found.blob), version=found.version, updated_at=found.updated_at)
+
+
+def _version(version: int | None, expected: int | None) -> int:
+    if version is None:
+        raise rules.conflict(expected)
+    if not isinstance(version, int) or isinstance(version, bool):
+        raise TypeError(
+            f"the save function gave {type(version).__name__}; it gives the new version, None for a conflict"
+        )
+    return version
+
+
+def _settled(doubt: StoreUnavailableError, stored: Stored | None, blob: bytes, expected: int | None) -> int:
+    if stored is None or stored.version == expected or stored.blob != blob:
+        raise doubt
+    return stored.version

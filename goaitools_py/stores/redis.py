@@ -1,0 +1,213 @@
+"""Blobs in Redis, over a client of redis-py: for one server, for Sentinel, for a cluster.
+
+Owns: the client, and the errors made of its. Must never know: commands, or what is in a blob.
+
+Needs the extra: ``pip install 'goaitools-py[redis]'``. Redis keeps what its configuration lets it keep:
+``appendonly yes`` with ``appendfsync always`` loses nothing that was saved, ``everysec`` up to a second,
+and without ``appendonly`` a restart loses what came after the last snapshot. A replica that takes over may
+lack the last saves; compare-and-swap then refuses those who build on them. Set ``maxmemory-policy`` so that
+keys are not evicted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from ..errors import StoreUnavailableError
+from . import rules
+from .base import Stored, StoredPage
+from .redis_keys import Command, KeySpace, LeaseKey, stored_keys
+
+if TYPE_CHECKING:
+    from redis import Redis, RedisCluster
+    from redis.asyncio import Redis as AsyncRedis
+    from redis.asyncio import RedisCluster as AsyncRedisCluster
+
+__all__ = ["AsyncRedisStore", "RedisStore"]
+
+_BYTES: dict[str, Any] = {"NEVER_DECODE": []}
+"""Blobs are bytes, also over a client that was made with ``decode_responses=True``."""
+
+
+class RedisStore:
+    """A store in Redis, for any number of threads, processes and machines.
+
+    Args:
+        client: A `redis.Redis` or `redis.RedisCluster`. It stays yours: close it when you are done.
+        ttl: Seconds after its last save until Redis forgets a conversation; None: never.
+        prefix: What all its key names begin with.
+    """
+
+    def __init__(
+        self, client: Redis | RedisCluster, *, ttl: float | None = None, prefix: str = "goaitools"
+    ) -> None:
+        self._client: Any = client
+        self._keys = KeySpace(prefix, ttl)
+
+    def load(self, key: str) -> Stored | None:
+        """The blob under `key`, or None."""
+        return self._keys.loaded(self._send(self._keys.load(key)))
+
+    def save(self, key: str, blob: bytes, *, expected: int | None) -> int:
+        """Save if the stored version is still `expected`; None: only if nothing is stored yet.
+
+        If the connection breaks after the write was sent, Redis is asked once whether it was done.
+        """
+        save = self._keys.save(key, blob, expected)
+        try:
+            return save.written(self._send(save.write()))
+        except StoreUnavailableError:
+            if not save.is_stored(self._send(save.look())):
+                raise
+        return save.version
+
+    def delete(self, key: str, *, expected: int | None = None) -> bool:
+        """Forget what is stored under `key`, with `expected` only that version; False if nothing was."""
+        return self._keys.deleted(self._send(self._keys.delete(key, expected)), expected)
+
+    def list(self, prefix: str = "", *, cursor: str | None = None, limit: int = 100) -> StoredPage:
+        """A page of the keys that begin with `prefix`, in no order.
+
+        All keys of the server are looked at, those of others too. While Redis makes room for more keys, one
+        may come twice.
+        """
+        nodes = _nodes(self._client)
+        walk = self._keys.walk(list(nodes), prefix, cursor, limit)
+        while asked := walk.ask():
+            node, command = asked
+            walk.answer(self._send(command, **nodes[node]))
+        pipeline = self._client.pipeline(transaction=False)
+        for key in walk.keys:
+            pipeline.execute_command(*self._keys.listed(key), **_BYTES)
+        with _errors():
+            answers = pipeline.execute()
+        return StoredPage(keys=stored_keys(walk.keys, answers), cursor=walk.cursor)
+
+    @contextmanager
+    def lease(self, key: str, ttl: float) -> Iterator[RedisLease]:
+        """Hold the lease of `key` for at most `ttl` seconds, then renew it. `LeaseHeldError`: it is taken."""
+        lease = self._keys.lease(key, ttl)
+        if not self._send(lease.take()):
+            raise rules.held()
+        try:
+            yield RedisLease(lease, self._send)
+        finally:
+            with suppress(StoreUnavailableError):  # then it ends by itself
+                self._send(lease.release())
+
+    def _send(self, command: Command, **where: Any) -> Any:
+        with _errors():
+            return self._client.execute_command(*command, **where, **_BYTES)
+
+
+class RedisLease:
+    """A lease that is held in Redis."""
+
+    def __init__(self, lease: LeaseKey, send: Callable[[Command], Any]) -> None:
+        self._lease = lease
+        self._send = send
+
+    def renew(self) -> bool:
+        """Begin the `ttl` anew. False if it ran out meanwhile."""
+        return bool(self._send(self._lease.renew()))
+
+
+class AsyncRedisStore:
+    """`RedisStore` over a client of `redis.asyncio`, which belongs to one event loop.
+
+    Args:
+        client: A `redis.asyncio.Redis` or `redis.asyncio.RedisCluster`. It stays yours: close it when you
+            are done.
+        ttl: Seconds after its last save until Redis forgets a conversation; None: never.
+        prefix: What all its key names begin with.
+    """
+
+    def __init__(
+        self, client: AsyncRedis | AsyncRedisCluster, *, ttl: float | None = None, prefix: str = "goaitools"
+    ) -> None:
+        self._client: Any = client
+        self._keys = KeySpace(prefix, ttl)
+
+    async def load(self, key: str) -> Stored | None:
+        """The blob under `key`, or None."""
+        return self._keys.loaded(await self._send(self._keys.load(key)))
+
+    async def save(self, key: str, blob: bytes, *, expected: int | None) -> int:
+        """Save if the stored version is still `expected`; None: only if nothing is stored yet.
+
+        If the connection breaks after the write was sent, Redis is asked once whether it was done.
+        """
+        save = self._keys.save(key, blob, expected)
+        try:
+            return save.written(await self._send(save.write()))
+        except StoreUnavailableError:
+            if not save.is_stored(await self._send(save.look())):
+                raise
+        return save.version
+
+    async def delete(self, key: str, *, expected: int | None = None) -> bool:
+        """Forget what is stored under `key`, with `expected` only that version; False if nothing was."""
+        return self._keys.deleted(await self._send(self._keys.delete(key, expected)), expected)
+
+    async def list(self, prefix: str = "", *, cursor: str | None = None, limit: int = 100) -> StoredPage:
+        """A page of the keys that begin with `prefix`, in no order; see `RedisStore.list`."""
+        with _errors():
+            await self._client.initialize()
+        nodes = _nodes(self._client)
+        walk = self._keys.walk(list(nodes), prefix, cursor, limit)
+        while asked := walk.ask():
+            node, command = asked
+            walk.answer(await self._send(command, **nodes[node]))
+        pipeline = self._client.pipeline(transaction=False)
+        for key in walk.keys:
+            pipeline.execute_command(*self._keys.listed(key), **_BYTES)
+        with _errors():
+            answers = await pipeline.execute()
+        return StoredPage(keys=stored_keys(walk.keys, answers), cursor=walk.cursor)
+
+    @asynccontextmanager
+    async def lease(self, key: str, ttl: float) -> AsyncIterator[AsyncRedisLease]:
+        """Hold the lease of `key` for at most `ttl` seconds, then renew it. `LeaseHeldError`: it is taken."""
+        lease = self._keys.lease(key, ttl)
+        if not await self._send(lease.take()):
+            raise rules.held()
+        try:
+            yield AsyncRedisLease(lease, self._send)
+        finally:
+            with suppress(StoreUnavailableError):  # then it ends by itself
+                await self._send(lease.release())
+
+    async def _send(self, command: Command, **where: Any) -> Any:
+        with _errors():
+            return await self._client.execute_command(*command, **where, **_BYTES)
+
+
+class AsyncRedisLease:
+    """`RedisLease` for async code."""
+
+    def __init__(self, lease: LeaseKey, send: Callable[[Command], Awaitable[Any]]) -> None:
+        self._lease = lease
+        self._send = send
+
+    async def renew(self) -> bool:
+        """Begin the `ttl` anew. False if it ran out meanwhile."""
+        return bool(await self._send(self._lease.renew()))
+
+
+def _nodes(client: Any) -> dict[str, dict[str, Any]]:
+    """The servers that hold keys, each with what sends a command to it."""
+    if not hasattr(client, "get_primaries"):
+        return {"": {}}
+    return {node.name: {"target_nodes": node} for node in client.get_primaries()}
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    from redis.exceptions import RedisError
+
+    try:
+        yield
+    except (RedisError, OSError) as exc:
+        raise rules.unavailable("Redis", exc) from exc

@@ -1,0 +1,235 @@
+"""Blobs in PostgreSQL, MySQL, MariaDB or SQLite, over an engine of SQLAlchemy.
+
+Owns: connections, and the errors made of the engine's. Must never know: SQL, or what is in a blob.
+
+Needs the extra: ``pip install 'goaitools-py[sqlalchemy]'``, and a driver. Make the engine with
+``pool_pre_ping=True``: otherwise the first call after the server was away finds a dead connection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import TYPE_CHECKING, TypeVar
+
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import StatementError
+
+from ..errors import StoreError, StoreUnavailableError
+from . import rules
+from .base import Stored, StoredPage
+from .sql_lease import SQLLease, lease_of
+from .sql_table import Save, StateRows
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+__all__ = ["AsyncSQLAlchemyStore", "SQLAlchemyStore"]
+
+T = TypeVar("T")
+
+_KNOWN = ("postgresql", "mysql", "mariadb", "sqlite")
+
+
+class SQLAlchemyStore:
+    """A store in a table of a database, for any number of threads, processes and machines.
+
+    Each call takes a connection out of the pool, sends one statement that is a transaction of its own, and
+    gives the connection back: none is held while a model is called. A lease on a server is the exception:
+    it has a connection of its own beside the pool, idle and in no transaction. On SQLite the engine's own
+    settings hold; `SQLiteStore` uses the same table, and sets WAL and when to sync.
+
+    Args:
+        engine: It stays yours: dispose of it when you are done.
+        table: The table's name. The first save makes it; `goaitools_py.stores.sql_table` shows its DDL.
+        schema: The table's schema; by default the connection's.
+    """
+
+    def __init__(self, engine: Engine, *, table: str = "goaitools_state", schema: str | None = None) -> None:
+        self._dialect = _known(engine)
+        self._engine = engine.execution_options(isolation_level="AUTOCOMMIT")
+        self._rows = StateRows(table, schema)
+        self._scope = f"{engine.url.database}.{schema}.{table}"
+
+    def load(self, key: str) -> Stored | None:
+        """The blob under `key`, or None."""
+        rules.check_key(key)
+        return self._run(lambda connection: self._rows.load(connection, key))
+
+    def save(self, key: str, blob: bytes, *, expected: int | None) -> int:
+        """Save if the stored version is still `expected`; None: only if nothing is stored yet.
+
+        If the connection breaks after the write was sent, the row is read once to see whether it was done.
+        """
+        save = Save(self._rows, key, blob, expected)
+        try:
+            self._run(save.write)
+        except StoreUnavailableError:
+            if not (save.was_sent and self._run(save.is_stored)):
+                raise
+        return save.version
+
+    def delete(self, key: str, *, expected: int | None = None) -> bool:
+        """Forget what is stored under `key`, with `expected` only that version; False if nothing was."""
+        rules.check_key(key)
+        return self._run(lambda connection: self._rows.delete(connection, key, expected))
+
+    def list(self, prefix: str = "", *, cursor: str | None = None, limit: int = 100) -> StoredPage:
+        """A page of the keys that begin with `prefix`, in code point order."""
+        rules.check_page(prefix, limit)
+        return self._run(lambda connection: self._rows.list(connection, prefix, cursor, limit))
+
+    @contextmanager
+    def lease(self, key: str, ttl: float) -> Iterator[SQLAlchemyLease]:
+        """Hold the lease of `key` for at most `ttl` seconds, then renew it. `LeaseHeldError`: it is taken.
+
+        On PostgreSQL (14 or newer), MySQL and MariaDB (where `ttl` is in whole seconds, rounded up) it is
+        a lock of the server that costs a connection of its own; behind a pooler that shares sessions, such
+        as PgBouncer's transaction mode, it does not work. On SQLite it is a row.
+        """
+        lease = lease_of(self._dialect, self._scope, key, ttl)
+        with _errors(self._dialect):
+            on = self._engine.connect() if lease.holds_connection else None
+        try:
+            self._run(lease.take, on)
+            try:
+                yield SQLAlchemyLease(lease, lambda step: self._run(step, on))
+            finally:
+                with suppress(StoreUnavailableError):  # then it ends by itself
+                    self._run(lease.release, on)
+        finally:
+            if on is not None:
+                on.close()
+
+    def _run(self, step: Callable[[Connection], T], on: Connection | None = None) -> T:
+        with _errors(self._dialect):
+            if on is not None:
+                return step(on)
+            with self._engine.connect() as connection:
+                return step(connection)
+
+
+class SQLAlchemyLease:
+    """A lease that is held in a database."""
+
+    def __init__(self, lease: SQLLease, run: Callable[[Callable[[Connection], bool]], bool]) -> None:
+        self._lease = lease
+        self._run = run
+
+    def renew(self) -> bool:
+        """Begin the `ttl` anew. False if it ran out meanwhile, or the server was away."""
+        try:
+            return self._run(self._lease.renew)
+        except StoreUnavailableError:
+            return False
+
+
+class AsyncSQLAlchemyStore:
+    """`SQLAlchemyStore` over an `AsyncEngine`.
+
+    Args:
+        engine: It stays yours: dispose of it when you are done. It belongs to one event loop, and so does
+            the store.
+        table: The table's name. The first save makes it; `goaitools_py.stores.sql_table` shows its DDL.
+        schema: The table's schema; by default the connection's.
+    """
+
+    def __init__(
+        self, engine: AsyncEngine, *, table: str = "goaitools_state", schema: str | None = None
+    ) -> None:
+        self._dialect = _known(engine)
+        self._engine = engine.execution_options(isolation_level="AUTOCOMMIT")
+        self._rows = StateRows(table, schema)
+        self._scope = f"{engine.url.database}.{schema}.{table}"
+
+    async def load(self, key: str) -> Stored | None:
+        """The blob under `key`, or None."""
+        rules.check_key(key)
+        return await self._run(lambda connection: self._rows.load(connection, key))
+
+    async def save(self, key: str, blob: bytes, *, expected: int | None) -> int:
+        """Save if the stored version is still `expected`; None: only if nothing is stored yet.
+
+        If the connection breaks after the write was sent, the row is read once to see whether it was done.
+        """
+        save = Save(self._rows, key, blob, expected)
+        try:
+            await self._run(save.write)
+        except StoreUnavailableError:
+            if not (save.was_sent and await self._run(save.is_stored)):
+                raise
+        return save.version
+
+    async def delete(self, key: str, *, expected: int | None = None) -> bool:
+        """Forget what is stored under `key`, with `expected` only that version; False if nothing was."""
+        rules.check_key(key)
+        return await self._run(lambda connection: self._rows.delete(connection, key, expected))
+
+    async def list(self, prefix: str = "", *, cursor: str | None = None, limit: int = 100) -> StoredPage:
+        """A page of the keys that begin with `prefix`, in code point order."""
+        rules.check_page(prefix, limit)
+        return await self._run(lambda connection: self._rows.list(connection, prefix, cursor, limit))
+
+    @asynccontextmanager
+    async def lease(self, key: str, ttl: float) -> AsyncIterator[AsyncSQLAlchemyLease]:
+        """Hold the lease of `key` for at most `ttl` seconds, then renew it; see `SQLAlchemyStore.lease`."""
+        lease = lease_of(self._dialect, self._scope, key, ttl)
+        with _errors(self._dialect):
+            on = await self._engine.connect() if lease.holds_connection else None
+        try:
+            await self._run(lease.take, on)
+            try:
+                yield AsyncSQLAlchemyLease(lease, lambda step: self._run(step, on))
+            finally:
+                with suppress(StoreUnavailableError):  # then it ends by itself
+                    await self._run(lease.release, on)
+        finally:
+            if on is not None:
+                await on.close()
+
+    async def _run(self, step: Callable[[Connection], T], on: AsyncConnection | None = None) -> T:
+        with _errors(self._dialect):
+            if on is not None:
+                return await on.run_sync(step)
+            async with self._engine.connect() as connection:
+                return await connection.run_sync(step)
+
+
+class AsyncSQLAlchemyLease:
+    """`SQLAlchemyLease` for async code."""
+
+    def __init__(
+        self, lease: SQLLease, run: Callable[[Callable[[Connection], bool]], Awaitable[bool]]
+    ) -> None:
+        self._lease = lease
+        self._run = run
+
+    async def renew(self) -> bool:
+        """Begin the `ttl` anew. False if it ran out meanwhile, or the server was away."""
+        try:
+            return await self._run(self._lease.renew)
+        except StoreUnavailableError:
+            return False
+
+
+def _known(engine: Engine | AsyncEngine) -> str:
+    name = engine.dialect.name
+    if name not in _KNOWN:
+        raise ValueError(
+            f"the engine speaks {name!r}, the store knows {', '.join(_KNOWN)}; for another database write a "
+            "store of your own, and prove it with goaitools_py.testing.store_contract"
+        )
+    return name
+
+
+@contextmanager
+def _errors(dialect: str) -> Iterator[None]:
+    """Drivers have no common class for what goes wrong while they connect, so that all is caught."""
+    try:
+        yield
+    except (StoreError, TypeError, ValueError):
+        raise
+    except Exception as exc:
+        if isinstance(exc, StatementError):
+            exc.params = None  # they are the key and the blob, and would be shown
+        raise rules.unavailable(dialect, exc) from exc

@@ -1,0 +1,207 @@
+"""What the checks of the store contract share: a store of either colour behind one blocking face.
+
+Owns: the faces, the loop of async stores, the keys that were used. Must never know: an engine.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from typing import Any, NamedTuple, TypeAlias
+
+from ..errors import StateConflictError
+from ..stores import Deleting, Leasing, Listing, Stored, StoredPage
+
+__all__ = ["Case", "Check", "Face", "Findings", "Loop", "check", "opened"]
+
+Findings: TypeAlias = Iterator[str]
+
+_ANSWER_WITHIN = 120.0
+
+
+class Check(NamedTuple):
+    """One thing that the protocol wants, and how to look for what it does not want."""
+
+    wants: str
+    run: Callable[[Case], Findings]
+
+
+def check(wants: str) -> Callable[[Callable[[Case], Findings]], Check]:
+    """Make a check of a generator that yields what came instead of what `wants` says."""
+
+    def make(run: Callable[[Case], Findings]) -> Check:
+        return Check(wants, run)
+
+    return make
+
+
+class Loop:
+    """An event loop on a thread of its own, so that checks may be written without ``await``."""
+
+    def __init__(self) -> None:
+        import asyncio
+
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="store-contract", daemon=True)
+        self._thread.start()
+
+    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """What an awaitable gives."""
+        import asyncio
+
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(_ANSWER_WITHIN)
+
+    def close(self) -> None:
+        """End the loop."""
+        self.run(self._loop.shutdown_asyncgens())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+class Face:
+    """A store, called the same way whether its methods are async or not."""
+
+    def __init__(self, store: Any, loop: Loop) -> None:
+        self._store = store
+        self._loop = loop
+        self.is_async = inspect.iscoroutinefunction(getattr(store, "load", None))
+        self.can_delete = isinstance(store, Deleting)
+        self.can_list = isinstance(store, Listing)
+        self.can_lease = isinstance(store, Leasing)
+
+    def load(self, key: str) -> Stored | None:
+        answer: Stored | None = self._call(self._store.load, key)
+        return answer
+
+    def save(self, key: str, blob: bytes, *, expected: int | None) -> int:
+        answer: int = self._call(self._store.save, key, blob, expected=expected)
+        return answer
+
+    def delete(self, key: str, **fields: Any) -> bool:
+        answer: bool = self._call(self._store.delete, key, **fields)
+        return answer
+
+    def list(self, *fields: Any, **named: Any) -> StoredPage:
+        answer: StoredPage = self._call(self._store.list, *fields, **named)
+        return answer
+
+    @contextmanager
+    def lease(self, key: str, ttl: float) -> Iterator[Callable[[], bool]]:
+        """Hold a lease; gives its `renew`."""
+        with self._entered(self._store.lease(key, ttl)) as lease:
+            yield lambda: self._call(lease.renew)
+
+    def _call(self, method: Callable[..., Any], *fields: Any, **named: Any) -> Any:
+        answer = method(*fields, **named)
+        if self.is_async:
+            return self._loop.run(_result(answer))
+        if inspect.isawaitable(answer):
+            raise TypeError(f"{method.__name__} is awaited and load is not; make all of them async, or none")
+        return answer
+
+    def _entered(self, manager: Any) -> AbstractContextManager[Any]:
+        return _awaited(manager, self._loop) if self.is_async else manager
+
+
+@contextmanager
+def _awaited(manager: Any, loop: Loop) -> Iterator[Any]:
+    entered = loop.run(manager.__aenter__())
+    try:
+        yield entered
+    except BaseException as error:
+        if not loop.run(manager.__aexit__(type(error), error, error.__traceback__)):
+            raise
+    else:
+        loop.run(manager.__aexit__(None, None, None))
+
+
+async def _result(work: Awaitable[Any]) -> Any:
+    return await work
+
+
+@contextmanager
+def opened(make_store: Callable[[], Any], loop: Loop) -> Iterator[Any]:
+    """A store as `make_store` gives it, entered if it can be."""
+    made = make_store()
+    if inspect.isawaitable(made):
+        made = loop.run(_result(made))
+    with ExitStack() as stack:
+        if hasattr(made, "__aenter__"):
+            made = stack.enter_context(_awaited(made, loop))
+        elif hasattr(made, "__enter__"):
+            made = stack.enter_context(made)
+        yield made
+
+
+class Case:
+    """What a check looks at.
+
+    Attributes:
+        store, other: Two stores over the same storage.
+        max_blob_bytes: The largest blob that has to fit.
+        lease_ttl: Seconds of a lease that is left to run out.
+    """
+
+    def __init__(
+        self, store: Face, other: Face, *, prefix: str, max_blob_bytes: int, lease_ttl: float
+    ) -> None:
+        self.store = store
+        self.other = other
+        self.prefix = prefix
+        self.max_blob_bytes = max_blob_bytes
+        self.lease_ttl = lease_ttl
+        self._used: dict[str, None] = {}
+
+    def key(self, name: str) -> str:
+        """A key that nobody else uses, and that ends with `name`."""
+        key = self.prefix + name
+        self._used[key] = None
+        return key
+
+    def forget(self) -> None:
+        """Delete what was saved, if the store can."""
+        if self.store.can_delete:
+            for key in self._used:
+                with suppress(Exception):  # a key that no store keeps, or a store that failed a check
+                    self.store.delete(key)
+
+    def append(self, face: Face, key: str, word: bytes, *, gate: threading.Barrier | None = None) -> None:
+        """Add to what is stored, again and again until nobody else was first.
+
+        With a gate, all who share it have loaded before the first of them saves.
+        """
+        for _ in range(1_000):
+            stored = face.load(key)
+            if gate is not None:
+                gate.wait(_ANSWER_WITHIN)
+                gate = None
+            try:
+                face.save(
+                    key, (stored.blob if stored else b"") + word, expected=stored.version if stored else None
+                )
+            except StateConflictError:
+                continue
+            return
+        raise RuntimeError("1,000 saves in a row were refused, each with the version just loaded")
+
+    def race(self, jobs: Sequence[Callable[[], None]]) -> list[BaseException]:
+        """Do all jobs at the same time; what they raised."""
+        raised: list[BaseException] = []
+        gate = threading.Barrier(len(jobs))
+
+        def run(job: Callable[[], None]) -> None:
+            gate.wait()
+            try:
+                job()
+            except Exception as error:
+                raised.append(error)
+
+        threads = [threading.Thread(target=run, args=(job,)) for job in jobs]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return raised

@@ -1,0 +1,302 @@
+"""The checks of the store contract on what a store may have beside `load` and `save`.
+
+Owns: what is tried with `delete`, `list` and `lease`. Must never know: an engine, a test framework.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+from functools import partial
+
+from ..errors import LeaseHeldError, StateConflictError
+from ..stores import StoredKey
+from ._contract import shown
+from ._store_case import Case, Check, Face, Findings, check
+
+__all__ = ["CHECKS"]
+
+
+# -------------------------------------------------------------------------------------------- delete
+
+
+@check("delete forgets, and says whether there was anything")
+def delete_forgets(case: Case) -> Findings:
+    if not case.store.can_delete:
+        return
+    key, kept = case.key("deleted"), case.key("deleted not")
+    case.store.save(kept, b"kept", expected=None)
+    if case.store.delete(key) is not False:
+        yield "it did not give False where nothing was stored"
+    version = case.store.save(key, b"blob", expected=None)
+    if case.other.delete(key) is not True:
+        yield "it did not give True where something was"
+    if case.store.load(key) is not None:
+        yield "the blob can still be loaded"
+    try:
+        case.store.save(key, b"late", expected=version)
+        yield "a save that named the deleted version was done"
+    except StateConflictError:
+        pass
+    if case.store.delete(key) is not False:
+        yield "it did not give False the second time"
+    if case.store.load(kept) is None:
+        yield "another key was forgotten too"
+
+
+@check("delete with expected forgets that version only")
+def delete_compares(case: Case) -> Findings:
+    if not case.store.can_delete:
+        return
+    key = case.key("delete-expected")
+    first = case.store.save(key, b"first", expected=None)
+    version = case.store.save(key, b"second", expected=first)
+    for expected in (first, version + 1, 0):
+        try:
+            case.other.delete(key, expected=expected)
+            yield f"{version} was stored, expected={expected} raised no StateConflictError"
+        except StateConflictError:
+            pass
+    stored = case.store.load(key)
+    if stored is None or stored.version != version:
+        yield "a refused delete changed what is stored"
+    elif case.store.delete(key, expected=version) is not True:
+        yield "it did not give True for the stored version"
+    if case.store.delete(key, expected=version) is not False:
+        yield "it did not give False where nothing is stored"
+
+
+@check("no version of a deleted blob comes again, so that a late save cannot replace a new conversation")
+def versions_do_not_come_again(case: Case) -> Findings:
+    if not case.store.can_delete:
+        return
+    key = case.key("reborn")
+    lives: list[list[int]] = []
+    for _ in range(3):
+        versions: list[int] = []
+        for _ in range(4):
+            versions.append(case.store.save(key, b"blob", expected=versions[-1] if versions else None))
+        lives.append(versions)
+        case.store.delete(key)
+    again = set(lives[0]) & set(lives[1]) | set(lives[1]) & set(lives[2]) | set(lives[0]) & set(lives[2])
+    if again:
+        yield f"{len(again)} versions came again, such as {min(again)}; begin with a random number"
+
+
+# ---------------------------------------------------------------------------------------------- list
+
+
+def _listed(face: Face, prefix: str, limit: int) -> tuple[list[StoredKey], list[str]]:
+    """All pages of a listing, and what is wrong with them."""
+    found: list[StoredKey] = []
+    wrong: list[str] = []
+    cursor: str | None = None
+    cursors: set[str] = set()
+    pages = 300 if limit < 100 else 5_000
+    for _ in range(pages):
+        page = face.list(prefix, cursor=cursor, limit=limit)
+        if len(page.keys) > limit:
+            wrong.append(f"a page has {len(page.keys)} keys, with limit={limit}")
+        found += page.keys
+        cursor = page.cursor
+        if cursor is None:
+            return found, wrong
+        if not isinstance(cursor, str):
+            return found, [*wrong, f"the cursor is {type(cursor).__name__}, not str"]
+        if cursor in cursors:
+            return found, [*wrong, "the same cursor came twice: it goes round in circles"]
+        cursors.add(cursor)
+    return found, [*wrong, f"after {pages} pages of {limit} there is still a cursor"]
+
+
+@check("the pages of list hold every key with the prefix, and no other")
+def list_is_complete(case: Case) -> Findings:
+    if not case.store.can_list:
+        return
+    names = [
+        *(f"list/{number:02}" for number in range(23)),
+        "list_/x", "listx/x", "LIST/x", "list%/x", "list*/x", "list[/x", "list\\/x", "list", "lis", "list/é",
+        "list/\U0010ffff", "list/\U0010ffff\U0010ffff", "list/\ud7ff",
+        "other",
+    ]  # fmt: skip
+    kept: dict[str, int] = {}
+    for name in dict.fromkeys(names):
+        kept[case.key(name)] = case.store.save(case.key(name), b"blob", expected=None)
+    for prefix in (
+        "list/",
+        "list",
+        "list_",
+        "list%",
+        "list*",
+        "list[",
+        "list\\",
+        "LIST",
+        "list/\U0010ffff",
+        "-",
+    ):
+        wanted = {key for key in kept if key.startswith(case.prefix + prefix)}
+        for limit in (1, 7, 1_000) if prefix == "list/" else (5,):
+            found, wrong = _listed(case.other, case.prefix + prefix, limit)
+            told = f"prefix {prefix!r}, limit {limit}"
+            yield from (f"{told}: {problem}" for problem in wrong)
+            keys = {entry.key for entry in found}
+            if missing := wanted - keys:
+                yield f"{told}: {len(missing)} of {len(wanted)} keys are missing"
+            if strange := keys - wanted:
+                yield f"{told}: {len(strange)} keys do not begin with the prefix"
+
+
+@check("list tells what load tells, but for the blob")
+def list_tells_the_same(case: Case) -> Findings:
+    if not case.store.can_list:
+        return
+    for name in ("a", "b"):
+        first = case.store.save(case.key(f"told/{name}"), b"1", expected=None)
+        case.store.save(case.key(f"told/{name}"), b"2", expected=first)
+    found, _ = _listed(case.store, case.key("told/"), 10)
+    if not found:
+        yield "nothing was listed"
+    for entry in found:
+        stored = case.other.load(entry.key)
+        if stored is None or (entry.version, entry.updated_at) != (stored.version, stored.updated_at):
+            yield f"list tells {shown(entry)}, load {shown(stored)}"
+
+
+@check("list without a prefix lists everything, and a deleted key is not listed")
+def list_all(case: Case) -> Findings:
+    if not case.store.can_list:
+        return
+    key = case.key("among all")
+    case.store.save(key, b"blob", expected=None)
+    if key not in {entry.key for entry in _listed(case.store, "", 500)[0]}:
+        yield "a saved key is missing"
+    if case.store.can_delete:
+        case.store.delete(key)
+        if key in {entry.key for entry in _listed(case.other, case.prefix, 500)[0]}:
+            yield "a deleted key is listed"
+
+
+# --------------------------------------------------------------------------------------------- lease
+
+
+def _is_held(face: Face, key: str, ttl: float) -> bool:
+    try:
+        with face.lease(key, ttl):
+            return False
+    except LeaseHeldError:
+        return True
+
+
+@check("while a lease is held nobody else gets it, and afterwards the next does")
+def lease_is_exclusive(case: Case) -> Findings:
+    if not case.store.can_lease:
+        return
+    key, neighbour, ttl = case.key("leased"), case.key("leased too"), 60.0
+    with case.store.lease(key, ttl) as renew:
+        for name, face in (("the same store", case.store), ("another store", case.other)):
+            if not _is_held(face, key, ttl):
+                yield f"{name} got a lease that was held"
+        if _is_held(case.other, neighbour, ttl):
+            yield "the lease of another key was refused too"
+        if renew() is not True:
+            yield "renew did not give True while the lease was held"
+        if not _is_held(case.other, key, ttl):
+            yield "after renew somebody else got it"
+    if _is_held(case.other, key, ttl):
+        yield "after the block it was still held"
+    try:
+        with case.other.lease(key, ttl):
+            raise KeyError(key)
+    except KeyError:
+        pass
+    except Exception as error:
+        yield f"the block raised KeyError, and {type(error).__name__} came out"
+    if _is_held(case.store, key, ttl):
+        yield "after an exception in the block it was still held"
+
+
+@check("of those who ask for a lease at the same time, one gets it")
+def lease_has_one_winner(case: Case) -> Findings:
+    if not case.store.can_lease:
+        return
+    key = case.key("lease-race")
+    won: list[int] = []
+    with ExitStack() as held:
+
+        def take(face: Face, number: int) -> None:
+            try:
+                held.enter_context(face.lease(key, 60.0))
+            except LeaseHeldError:
+                return
+            won.append(number)
+
+        raised = case.race([partial(take, (case.store, case.other)[n % 2], n) for n in range(6)])
+        if raised:
+            yield f"asking raised {type(raised[0]).__name__}"
+        elif len(won) != 1:
+            yield f"{len(won)} of 6 got it"
+
+
+@check("a lease keeps nobody from loading and saving")
+def lease_is_no_lock(case: Case) -> Findings:
+    if not case.store.can_lease:
+        return
+    key = case.key("leased-and-saved")
+    version: int | None = None
+    with case.store.lease(key, 60.0):
+        for face in (case.store, case.other):
+            version = face.save(key, b"blob", expected=version)
+            if (stored := case.other.load(key)) is None or stored.version != version:
+                yield "what was saved during the lease could not be loaded"
+    if (stored := case.other.load(key)) is None or stored.version != version:
+        yield "what was saved during the lease was gone after it"
+
+
+@check("a lease that is not renewed ends after ttl seconds, and then it is the next holder's alone")
+def lease_runs_out(case: Case) -> Findings:
+    if not case.store.can_lease:
+        return
+    forgotten, kept, ttl = case.key("lease-forgotten"), case.key("lease-kept"), case.lease_ttl
+    begun = time.monotonic()
+    with ExitStack() as first, ExitStack() as second:
+        renew_forgotten = first.enter_context(case.store.lease(forgotten, ttl))
+        renew_kept = first.enter_context(case.store.lease(kept, ttl))
+        while time.monotonic() < begun + ttl * 0.6:
+            time.sleep(ttl / 50)
+        is_late = time.monotonic() > begun + ttl * 0.95  # a machine too busy to tell
+        if renew_kept() is not True and not is_late:
+            yield "renew did not give True before the end"
+        renewed = time.monotonic()
+        while True:
+            try:
+                second.enter_context(case.other.lease(forgotten, 60.0))
+                break
+            except LeaseHeldError:
+                if time.monotonic() > begun + 1.0 + ttl * 6:
+                    yield f"after {time.monotonic() - begun:.1f} seconds a lease of {ttl} was still held"
+                    return
+                time.sleep(ttl / 50)
+        taken = time.monotonic()
+        if taken < begun + ttl * 0.9:
+            yield f"it ended {begun + ttl - taken:.2f} seconds early"
+        if not is_late and not _is_held(case.other, kept, 60.0) and time.monotonic() < renewed + ttl * 0.9:
+            yield "a lease that was renewed ended all the same"
+        if renew_forgotten() is not False:
+            yield "renew of a lease that ran out did not give False"
+        first.close()
+        if not _is_held(case.store, forgotten, 60.0):
+            yield "the end of the old holder's block ended the new holder's lease"
+
+
+CHECKS: tuple[Check, ...] = (
+    delete_forgets,
+    delete_compares,
+    versions_do_not_come_again,
+    list_is_complete,
+    list_tells_the_same,
+    list_all,
+    lease_is_exclusive,
+    lease_has_one_winner,
+    lease_is_no_lock,
+    lease_runs_out,
+)

@@ -1,0 +1,221 @@
+"""Where the tests keep blobs: databases and key prefixes of their own on real servers, dropped afterwards.
+
+The servers' addresses come from the environment; `GOAITOOLS_TEST_POSTGRES` and `GOAITOOLS_TEST_MARIADB` are
+URLs of SQLAlchemy, `GOAITOOLS_TEST_REDIS` is one of Redis. A store is named by a kind and a URL, so that
+another process can open the same one.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from goaitools_py.stores import (
+    AsyncCallableStore,
+    AsyncMemoryStore,
+    AsyncRedisStore,
+    AsyncSQLAlchemyStore,
+    AsyncSQLiteStore,
+    CallableStore,
+    MemoryStore,
+    RedisStore,
+    SQLAlchemyStore,
+    SQLiteStore,
+)
+
+POSTGRES = (
+    os.environ.get("GOAITOOLS_TEST_POSTGRES") or "postgresql+psycopg://postgres@127.0.0.1:5432/postgres"
+)
+MARIADB = os.environ.get("GOAITOOLS_TEST_MARIADB") or "mysql+pymysql://root@127.0.0.1:3306/"
+REDIS = os.environ.get("GOAITOOLS_TEST_REDIS") or "redis://127.0.0.1:6379/0"
+
+DRIVERS = {
+    "postgresql": "postgresql+psycopg",
+    "postgresql-async": "postgresql+psycopg",
+    "postgresql-asyncpg": "postgresql+asyncpg",
+    "mariadb": "mysql+pymysql",
+    "mariadb-async": "mysql+asyncmy",
+    "sqlalchemy-sqlite": "sqlite",
+    "sqlalchemy-sqlite-async": "sqlite+aiosqlite",
+}
+KINDS = (
+    "memory", "memory-async", "sqlite", "sqlite-async", "callable", "callable-async",
+    *DRIVERS, "redis", "redis-async", "redis-decoding",
+)  # fmt: skip
+SHARED = ("sqlite", "sqlalchemy-sqlite", "postgresql", "mariadb", "redis")
+"""The kinds that several processes can use at once, each engine once."""
+
+
+class Place(NamedTuple):
+    """A store's kind, and where it keeps its blobs."""
+
+    kind: str
+    url: str
+
+
+# ------------------------------------------------------------------------------------------ databases
+
+
+def _missing(name: str, variable: str, error: Exception) -> None:
+    pytest.skip(f"no {name} ({type(error).__name__}): start one, or set {variable}")
+
+
+@contextmanager
+def postgres_database() -> Iterator[str]:
+    """The URL of an empty PostgreSQL database."""
+    import sqlalchemy
+
+    url = sqlalchemy.make_url(POSTGRES)
+    name = f"goaitools_test_{secrets.token_hex(6)}"
+    engine = sqlalchemy.create_engine(url, isolation_level="AUTOCOMMIT", poolclass=sqlalchemy.NullPool)
+    try:
+        with engine.connect() as connection:
+            connection.execute(sqlalchemy.text(f"CREATE DATABASE {name}"))
+    except sqlalchemy.exc.OperationalError as error:
+        _missing("PostgreSQL", "GOAITOOLS_TEST_POSTGRES", error)
+    yield url.set(database=name).render_as_string(hide_password=False)
+    with engine.connect() as connection:
+        connection.execute(sqlalchemy.text(f"DROP DATABASE {name} WITH (FORCE)"))
+
+
+@contextmanager
+def mariadb_database() -> Iterator[str]:
+    """The URL of an empty MariaDB database."""
+    import sqlalchemy
+
+    url = sqlalchemy.make_url(MARIADB)
+    name = f"goaitools_test_{secrets.token_hex(6)}"
+    engine = sqlalchemy.create_engine(url, poolclass=sqlalchemy.NullPool)
+    try:
+        with engine.connect() as connection:
+            connection.execute(sqlalchemy.text(f"CREATE DATABASE {name}"))
+    except sqlalchemy.exc.OperationalError as error:
+        _missing("MariaDB", "GOAITOOLS_TEST_MARIADB", error)
+    yield url.set(database=name).render_as_string(hide_password=False)
+    with engine.connect() as connection:
+        connection.execute(sqlalchemy.text(f"DROP DATABASE {name}"))
+
+
+@contextmanager
+def redis_prefix() -> Iterator[str]:
+    """A Redis URL, with a prefix of key names behind a `#`."""
+    import redis
+
+    prefix = f"goaitools-test-{secrets.token_hex(6)}"
+    with redis.Redis.from_url(REDIS) as client:
+        try:
+            client.ping()
+        except redis.ConnectionError as error:
+            _missing("Redis", "GOAITOOLS_TEST_REDIS", error)
+        yield f"{REDIS}#{prefix}"
+        for name in client.scan_iter(f"{prefix}:*", count=1_000):
+            client.delete(name)
+
+
+@contextmanager
+def place_of(kind: str, folder: Path) -> Iterator[Place]:
+    """An empty place for a store of a kind."""
+    if kind.startswith("postgresql"):
+        with postgres_database() as url:
+            yield Place(kind, _with_driver(kind, url))
+    elif kind.startswith("mariadb"):
+        with mariadb_database() as url:
+            yield Place(kind, _with_driver(kind, url))
+    elif kind.startswith("redis"):
+        with redis_prefix() as url:
+            yield Place(kind, url)
+    elif kind.startswith("sqlalchemy-sqlite"):
+        yield Place(kind, f"{DRIVERS[kind]}:///{folder / 'states.sqlite3'}")
+    else:
+        yield Place(kind, str(folder / "states.sqlite3"))
+
+
+def _with_driver(kind: str, url: str) -> str:
+    import sqlalchemy
+
+    return sqlalchemy.make_url(url).set(drivername=DRIVERS[kind]).render_as_string(hide_password=False)
+
+
+# --------------------------------------------------------------------------------------------- stores
+
+
+@contextmanager
+def opened(place: Place) -> Iterator[Any]:
+    """A blocking store at a place, with connections of its own."""
+    if place.kind == "sqlite":
+        with SQLiteStore(place.url, busy_timeout=60.0) as store:
+            yield store
+    elif place.kind.startswith("redis"):
+        import redis
+        from redis.backoff import NoBackoff
+        from redis.retry import Retry
+
+        url, _, prefix = place.url.partition("#")
+        options = {"decode_responses": place.kind == "redis-decoding", "retry": Retry(NoBackoff(), 2)}
+        with redis.Redis.from_url(url, **options) as client:
+            yield RedisStore(client, prefix=prefix)
+    else:
+        import sqlalchemy
+
+        patience = {"timeout": 60.0} if place.url.startswith("sqlite") else {}
+        engine = sqlalchemy.create_engine(place.url, connect_args=patience)
+        try:
+            yield SQLAlchemyStore(engine)
+        finally:
+            engine.dispose()
+
+
+@asynccontextmanager
+async def async_opened(place: Place) -> AsyncIterator[Any]:
+    """An async store at a place, with connections of its own."""
+    if place.kind == "sqlite-async":
+        async with AsyncSQLiteStore(place.url, busy_timeout=60.0) as store:
+            yield store
+    elif place.kind == "redis-async":
+        import redis.asyncio
+        from redis.asyncio.retry import Retry as AsyncRetry
+        from redis.backoff import NoBackoff
+
+        url, _, prefix = place.url.partition("#")
+        async with redis.asyncio.Redis.from_url(url, retry=AsyncRetry(NoBackoff(), 2)) as client:
+            yield AsyncRedisStore(client, prefix=prefix)
+    else:
+        from sqlalchemy.ext.asyncio import create_async_engine
+
+        patience = {"timeout": 60.0} if place.url.startswith("sqlite") else {}
+        engine = create_async_engine(place.url, connect_args=patience)
+        try:
+            yield AsyncSQLAlchemyStore(engine)
+        finally:
+            await engine.dispose()
+
+
+def maker(place: Place) -> Callable[[], Any]:
+    """What `store_contract` takes, for a store of any kind."""
+    made: Any
+    match place.kind:
+        case "memory":
+            made = MemoryStore()
+        case "memory-async":
+            made = AsyncMemoryStore()
+        case "callable":
+            kept = MemoryStore()
+            made = CallableStore(
+                kept.load, lambda key, blob, expected: kept.save(key, blob, expected=expected)
+            )
+        case "callable-async":
+            akept = AsyncMemoryStore()
+            made = AsyncCallableStore(
+                akept.load, lambda key, blob, expected: akept.save(key, blob, expected=expected)
+            )
+        case kind if "async" in kind:
+            return lambda: async_opened(place)
+        case _:
+            return lambda: opened(place)
+    return lambda: made

@@ -1,0 +1,288 @@
+"""The SQLAlchemy store beyond the contract: its table, its connections, and what it takes from a server."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import traceback
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+import sqlalchemy
+from sqlalchemy import text
+from sqlalchemy.dialects import mysql, postgresql, sqlite
+from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy.schema import CreateTable
+
+from goaitools_py import StateConflictError, StoreUnavailableError
+from goaitools_py.stores import AsyncSQLAlchemyStore, SQLAlchemyStore, SQLiteStore, sql_table
+from goaitools_py.testing import store_contract
+
+from ._places import Place
+
+ON_SERVERS = ("postgresql", "mariadb")
+EACH = (*ON_SERVERS, "sqlalchemy-sqlite")
+
+
+@pytest.fixture
+def engine(place: Place) -> Iterator[sqlalchemy.Engine]:
+    """An engine with one connection: whoever holds it blocks all others, and that shows at once."""
+    made = sqlalchemy.create_engine(place.url, pool_size=1, max_overflow=0, pool_timeout=2.0)
+    yield made
+    made.dispose()
+
+
+# ------------------------------------------------------------------------------------------- the table
+
+
+def _words(ddl: str) -> list[str]:
+    return re.findall(r"[a-z0-9_]+|[(),=]", re.sub(r'[`";]', "", ddl).lower())
+
+
+@pytest.mark.parametrize(
+    ("name", "dialect"),
+    [
+        ("PostgreSQL", postgresql.dialect()),
+        ("MySQL, MariaDB", mysql.dialect()),
+        ("SQLite", sqlite.dialect()),
+    ],
+)
+def test_the_documented_table_is_the_one_that_is_made(name: str, dialect: sqlalchemy.Dialect) -> None:
+    """Who migrates by hand copies DDL from the module's docstring: it is what the first save would make."""
+    doc = sql_table.__doc__ or ""
+    written = re.search(rf"-- {name}\n(.*?;)", doc, re.DOTALL)
+    assert written is not None
+
+    made = str(CreateTable(sql_table.state_table(sqlalchemy.MetaData())).compile(dialect=dialect))
+
+    made = re.sub(r",\s*PRIMARY KEY \(\W?key\W?\)", "", made).replace("NOT NULL", "NOT NULL PRIMARY KEY", 1)
+    assert _words(written[1]) == _words(made)
+
+
+@pytest.mark.parametrize("place", EACH, indirect=True)
+def test_the_documented_table_works(place: Place, engine: sqlalchemy.Engine) -> None:
+    """A table made from the docstring serves, and the store needs no right to make one."""
+    name = {"postgresql": "PostgreSQL", "mariadb": "MySQL, MariaDB"}.get(place.kind, "SQLite")
+    written = re.search(rf"-- {name}\n(.*?;)", sql_table.__doc__ or "", re.DOTALL)
+    assert written is not None
+    with engine.begin() as connection:
+        connection.exec_driver_sql(written[1])
+
+    store = SQLAlchemyStore(engine)
+
+    version = store.save("ada", b"\x00\xff" * 40_000, expected=None)
+    stored = store.load("ada")
+    assert stored is not None
+    assert (stored.blob, stored.version) == (b"\x00\xff" * 40_000, version)
+
+
+@pytest.mark.parametrize("place", EACH, indirect=True)
+def test_looking_makes_no_table(engine: sqlalchemy.Engine) -> None:
+    """Load, list and delete leave a database as it was; the first save makes the table."""
+    store = SQLAlchemyStore(engine)
+
+    assert store.load("ada") is None
+    assert store.list().keys == ()
+    assert store.delete("ada") is False
+    with engine.connect() as connection:
+        assert sqlalchemy.inspect(connection).get_table_names() == []
+
+    store.save("ada", b"blob", expected=None)
+    with engine.connect() as connection:
+        assert sqlalchemy.inspect(connection).get_table_names() == ["goaitools_state"]
+
+
+@pytest.mark.parametrize("place", EACH, indirect=True)
+def test_a_table_of_another_name(engine: sqlalchemy.Engine) -> None:
+    """Two stores with two tables share a database and nothing else."""
+    one, other = SQLAlchemyStore(engine), SQLAlchemyStore(engine, table="chats")
+
+    one.save("ada", b"one", expected=None)
+    other.save("ada", b"other", expected=None)
+
+    stored = one.load("ada")
+    assert stored is not None
+    assert stored.blob == b"one"
+
+
+@pytest.mark.parametrize("place", ["postgresql"], indirect=True)
+def test_a_table_in_a_schema(engine: sqlalchemy.Engine) -> None:
+    """With a schema the table is made there."""
+    with engine.begin() as connection:
+        connection.execute(text("CREATE SCHEMA chats"))
+
+    store = SQLAlchemyStore(engine, schema="chats")
+    store.save("ada", b"blob", expected=None)
+
+    with engine.connect() as connection:
+        assert sqlalchemy.inspect(connection).get_table_names(schema="chats") == ["goaitools_state"]
+        assert sqlalchemy.inspect(connection).get_table_names() == []
+
+
+def test_sqlite_files_are_the_same_for_both_stores(tmp_path: Path) -> None:
+    """What `SQLiteStore` saved, a SQLAlchemy engine on the same file loads, and the other way round."""
+    path = tmp_path / "states.sqlite3"
+    engine = sqlalchemy.create_engine(f"sqlite:///{path}")
+    with SQLiteStore(path) as plain:
+        store = SQLAlchemyStore(engine)
+        version = plain.save("ada", b"1", expected=None)
+
+        newer = store.save("ada", b"2", expected=version)
+
+        assert plain.load("ada") == store.load("ada")
+        assert plain.save("ada", b"3", expected=newer) == newer + 1
+    engine.dispose()
+
+
+def test_an_unknown_database_is_refused_at_once() -> None:
+    """A database whose keys and bytes nobody looked at is not guessed at."""
+
+    class Oracle:
+        class dialect:
+            name = "oracle"
+
+    with pytest.raises(ValueError, match=r"'oracle'.*store_contract"):
+        SQLAlchemyStore(Oracle())  # type: ignore[arg-type]
+
+
+# ------------------------------------------------------------------------------------------ connections
+
+
+@pytest.mark.parametrize("place", EACH, indirect=True)
+def test_no_connection_is_held_between_calls(engine: sqlalchemy.Engine) -> None:
+    """With one connection in the pool everything works, and between calls it is free."""
+    store = SQLAlchemyStore(engine)
+
+    version = store.save("ada", b"1", expected=None)
+    store.load("ada")
+    with pytest.raises(StateConflictError):
+        store.save("ada", b"2", expected=None)
+    store.save("ada", b"2", expected=version)
+    store.list()
+
+    assert engine.pool.checkedout() == 0  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("place", EACH, indirect=True)
+def test_a_lease_takes_nothing_from_the_pool(engine: sqlalchemy.Engine) -> None:
+    """Leases are held while a model is called: they leave the pool as it is, so that saves go on."""
+    store = SQLAlchemyStore(engine)
+    version = store.save("ada", b"1", expected=None)
+
+    with ExitStack() as leases:
+        for name in ("ada", "bob", "cid"):
+            leases.enter_context(store.lease(name, 60.0))
+
+        assert store.save("ada", b"2", expected=version) == version + 1
+        assert engine.pool.checkedout() == 0  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("place", ["postgresql"], indirect=True)
+def test_a_lease_is_idle_and_in_no_transaction(place: Place, engine: sqlalchemy.Engine) -> None:
+    """A transaction that stays open during a model call would hold up vacuum and block others."""
+    asked = text(
+        "SELECT state, xact_start FROM pg_stat_activity WHERE datname = current_database()"
+        " AND pid <> pg_backend_pid()"
+    )
+    with engine.connect() as connection, store_of_another_engine(place).lease("ada", 60.0):
+        rows = connection.execute(asked).all()
+
+    assert [tuple(row) for row in rows] == [("idle", None)]
+
+
+def store_of_another_engine(place: Place) -> SQLAlchemyStore:
+    return SQLAlchemyStore(sqlalchemy.create_engine(place.url, poolclass=sqlalchemy.NullPool))
+
+
+@pytest.mark.parametrize("place", ["postgresql"], indirect=True)
+def test_a_lease_leaves_no_connection_behind(place: Place, engine: sqlalchemy.Engine) -> None:
+    """After the block its connection is closed, whether the engine is blocking or async."""
+    asked = text("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()")
+
+    with store_of_another_engine(place).lease("ada", 60.0):
+        pass
+
+    async def hold() -> None:
+        for driver in ("postgresql+asyncpg", "postgresql+psycopg"):
+            url = sqlalchemy.make_url(place.url).set(drivername=driver)
+            other = create_async_engine(url)
+            async with AsyncSQLAlchemyStore(other).lease("ada", 60.0) as lease:
+                assert await lease.renew() is True
+            await other.dispose()
+
+    asyncio.run(hold())
+    with engine.connect() as connection:
+        for _ in range(2_000):  # a server takes a moment to notice that a connection was closed
+            if connection.scalar(asked) == 1:
+                break
+        assert connection.scalar(asked) == 1
+
+
+# --------------------------------------------------------------------------------------------- servers
+
+
+@pytest.mark.parametrize("place", ["postgresql"], indirect=True)
+def test_a_serializable_database_keeps_the_contract(place: Place) -> None:
+    """Where the server undoes a statement for a rival, it is a conflict, not a fault."""
+    engine = sqlalchemy.create_engine(
+        place.url, connect_args={"options": "-c default_transaction_isolation=serializable"}
+    )
+    store = SQLAlchemyStore(engine)
+
+    store_contract(lambda: store)
+
+    engine.dispose()
+
+
+@pytest.mark.parametrize("place", EACH, indirect=True)
+def test_a_constraint_of_the_table_is_no_conflict(place: Place, engine: sqlalchemy.Engine) -> None:
+    """A row that the table itself refuses would be refused for ever: that is told, without the row."""
+    store = SQLAlchemyStore(engine)
+    version = store.save("ada", b"blob", expected=None)
+    with engine.begin() as connection:
+        if place.kind == "sqlalchemy-sqlite":
+            connection.execute(
+                text(
+                    "CREATE TRIGGER only BEFORE INSERT ON goaitools_state WHEN NEW.key <> 'ada'"
+                    " BEGIN SELECT RAISE(ABORT, 'no'); END"
+                )
+            )
+        elif place.kind == "mariadb":
+            connection.execute(text("ALTER TABLE goaitools_state ADD CHECK (`key` = 'ada')"))
+        else:
+            connection.execute(text("ALTER TABLE goaitools_state ADD CHECK (key = 'ada')"))
+
+    bob, said = "@".join(("bob", "example.org")), b"CANARY"[::-1]
+    with pytest.raises(StoreUnavailableError) as caught:
+        store.save(bob, said, expected=None)
+
+    told = "".join(traceback.format_exception(caught.value))
+    assert bob not in told
+    assert said.decode() not in told
+    assert said.hex() not in told
+    assert store.save("ada", b"more", expected=version) == version + 1
+
+
+@pytest.mark.parametrize("place", ["mariadb"], indirect=True)
+def test_an_empty_collation_trap(engine: sqlalchemy.Engine) -> None:
+    """MariaDB's own collation takes "Ada" and "ada " for "ada"; the store's column does not."""
+    with engine.connect() as connection:
+        assert connection.scalar(text("SELECT 'Ada' = 'ada ' COLLATE utf8mb4_general_ci")) == 1
+    store = SQLAlchemyStore(engine)
+
+    for key in ("ada", "Ada", "ada "):
+        store.save(key, key.encode(), expected=None)
+
+    assert [entry.key for entry in store.list().keys] == ["Ada", "ada", "ada "]
+
+
+@pytest.mark.parametrize("place", ["postgresql"], indirect=True)
+def test_a_pool_that_is_used_up_is_the_stores_error(engine: sqlalchemy.Engine) -> None:
+    """Waiting for a connection in vain is `StoreUnavailableError`; nothing was sent then."""
+    store = SQLAlchemyStore(engine)
+    with engine.connect(), pytest.raises(StoreUnavailableError) as caught:
+        store.save("ada", b"blob", expected=None)
+
+    assert isinstance(caught.value.__cause__, sqlalchemy.exc.TimeoutError)
