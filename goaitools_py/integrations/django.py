@@ -1,0 +1,141 @@
+"""States in Django: a field for a model of one's own, and an abstract model for those without one.
+
+Owns: the field, the abstract model with its plain columns for the admin. Must never know: a chat, a view,
+or how a turn runs. The stores over the model stand in `goaitools_py.stores.django` and are named here too.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from typing import Any, Final
+
+from django.db import models, router, transaction
+from django.utils import timezone
+
+from ..blob import MAGIC
+from ..errors import StateError
+from ..history import StateInfo, inspect_state
+from ..stores.django import AsyncDjangoStore, DjangoStore
+from ..stores.rules import MAX_KEY_BYTES, conflict, new_version
+from ._column import column_bytes
+
+__all__ = ["AbstractConversation", "AsyncDjangoStore", "DjangoStore", "StateField"]
+
+
+class StateField(models.BinaryField):
+    """A state in a model: bytea on PostgreSQL, LONGBLOB on MySQL and MariaDB, BLOB on SQLite.
+
+    Takes `bytes`, `bytearray`, `memoryview` or None, and gives `bytes` or None. No form edits it, and a
+    read-only field of the admin shows its size. Text is refused with an error that names the likely
+    damage; fixtures hold base64, as Django's do.
+    """
+
+    description = "State of a conversation"
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        if kwargs.setdefault("editable", False):
+            raise TypeError("a StateField cannot be editable: nobody can type a state; leave editable= out")
+        super().__init__(*args, **kwargs)
+
+    def get_prep_value(self, value: Any) -> Any:
+        """What goes to the driver."""
+        return column_bytes(super().get_prep_value(value))
+
+    def from_db_value(self, value: Any, expression: Any, connection: Any) -> bytes | None:
+        """What comes from the driver."""
+        return column_bytes(value)
+
+    def to_python(self, value: Any) -> bytes | None:
+        """Read a fixture's base64, or check a value."""
+        if isinstance(value, str):
+            try:
+                decoded = b64decode(value, validate=True)
+            except ValueError:
+                decoded = b""
+            if decoded.startswith(MAGIC):
+                return column_bytes(decoded)
+        return column_bytes(value)
+
+
+_COLLATIONS: Final = {"postgresql": "C", "sqlite": "BINARY"}
+
+
+class KeyField(models.CharField):
+    """Text that is equal only if it is the same, also on databases that would overlook case and accents."""
+
+    def db_parameters(self, connection: Any) -> Any:
+        """The column with the engine's collation by code points."""
+        given = super().db_parameters(connection)
+        if connection.vendor == "mysql":
+            binary = "utf8mb4_nopad_bin" if connection.mysql_is_mariadb else "utf8mb4_0900_bin"
+            return {**given, "collation": binary}
+        return {**given, "collation": _COLLATIONS.get(connection.vendor) or given["collation"]}
+
+
+class AbstractConversation(models.Model):
+    """A row for each conversation, with plain columns for the admin beside the state.
+
+    `status` and `total_tokens` are what `inspect_state` says of the state; empty where it cannot be read.
+    `DjangoStore` and the model's own `save` compare `version`: of two savers the second gets a
+    `StateConflictError`. `QuerySet.update` and `bulk_update` do not.
+    """
+
+    key = KeyField(max_length=MAX_KEY_BYTES, primary_key=True, editable=False)
+    blob = StateField()
+    version = models.PositiveBigIntegerField(editable=False)
+    updated_at = models.DateTimeField(default=timezone.now, editable=False, db_index=True)
+    status = models.CharField(max_length=32, blank=True, default="", editable=False)
+    total_tokens = models.PositiveBigIntegerField(null=True, editable=False)
+
+    class Meta:
+        abstract = True
+
+    def __str__(self) -> str:
+        return str(self.key)
+
+    @classmethod
+    def inspect(cls, key: str, blob: bytes) -> StateInfo:
+        """What the plain columns are filled from. Override it to give a codec and a binding."""
+        return inspect_state(blob)
+
+    @classmethod
+    def columns(cls, key: str, blob: bytes) -> dict[str, Any]:
+        """The plain columns of a state. Override it, with `super()`, to fill columns of your own."""
+        try:
+            info = cls.inspect(key, blob)
+        except StateError:
+            return {"status": "", "total_tokens": None}
+        return {"status": info.status, "total_tokens": info.total_usage.total_tokens}
+
+    def save(self, **kwargs: Any) -> None:
+        """Save the row, its plain columns filled anew, if nobody saved a newer state meanwhile.
+
+        Raises:
+            StateConflictError: Somebody did; nothing is saved.
+        """
+        fields = kwargs.get("update_fields")
+        if fields is not None and "blob" not in fields:
+            super().save(**kwargs)
+            return
+        own = {**self.columns(self.key, self.blob), "updated_at": timezone.now()}
+        for name, value in own.items():
+            setattr(self, name, value)
+        if fields is not None:
+            kwargs["update_fields"] = {*fields, *own, "version"}
+        before = self.version
+        self.version = new_version(None if self._state.adding else before)
+        using = kwargs.setdefault("using", router.db_for_write(type(self), instance=self))
+        try:
+            with transaction.atomic(using=using):
+                if not self._state.adding:
+                    self._claim(using, before)
+                super().save(**kwargs)
+        except BaseException:
+            self.version = before
+            raise
+
+    def _claim(self, using: str, before: int) -> None:
+        """Compare the version, and hold the row until the transaction ends."""
+        rows = type(self)._base_manager.using(using)
+        if rows.filter(pk=self.pk, version=before).update(version=self.version) != 1:
+            raise conflict(before)
