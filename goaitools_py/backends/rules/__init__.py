@@ -7,12 +7,12 @@ Must never know: how a history came about, how it is mended, or who sends it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from . import anthropic, openai_chat, openai_responses
-from .common import Frame
+from .common import Frame, parsed
 
-__all__ = ["WIRES", "check_history"]
+__all__ = ["WIRES", "check_entry", "check_history"]
 
 
 def check_history(
@@ -43,16 +43,34 @@ def check_history(
     Raises:
         ValueError: No rules are known for `wire`.
     """
+    return list(_rules(wire).sequence(messages, Frame(open_calls, open_end, unique_ids)))
+
+
+def check_entry(wire: str, entry: Mapping[str, Any] | bytes) -> list[str]:
+    """Say what a provider would refuse in one entry wherever it stood; an empty list means nothing.
+
+    Raises:
+        ValueError: No rules are known for `wire`.
+    """
+    return list(_rules(wire).entry(parsed(entry)))
+
+
+class _Rules(NamedTuple):
+    sequence: Callable[[Sequence[Mapping[str, Any] | bytes], Frame], Iterator[str]]
+    entry: Callable[[object], Iterator[str]]
+
+
+def _rules(wire: str) -> _Rules:
     rules = _RULES.get(wire)
     if rules is None:
         raise ValueError(f"no rules for wire {wire!r}; known wires: {', '.join(WIRES)}")
-    return list(rules(messages, Frame(open_calls, open_end, unique_ids)))
+    return rules
 
 
-_RULES: Mapping[str, Callable[[Sequence[Mapping[str, Any] | bytes], Frame], Iterator[str]]] = {
-    "openai": openai_chat.problems,
-    "openai-responses": openai_responses.problems,
-    "anthropic": anthropic.problems,
+_RULES: Mapping[str, _Rules] = {
+    "openai": _Rules(openai_chat.problems, openai_chat.entry_problems),
+    "openai-responses": _Rules(openai_responses.problems, openai_responses.entry_problems),
+    "anthropic": _Rules(anthropic.problems, anthropic.entry_problems),
 }
 
 WIRES: tuple[str, ...] = tuple(_RULES)

@@ -19,7 +19,7 @@ from typing import Any
 
 from .common import Frame, is_name, listed, parsed
 
-__all__ = ["problems"]
+__all__ = ["entry_problems", "problems"]
 
 _ROLES = ("user", "assistant", "system")
 _THINKING = ("thinking", "redacted_thinking")
@@ -36,14 +36,10 @@ def problems(messages: Iterable[Mapping[str, Any] | bytes], frame: Frame) -> Ite
         here = f"messages[{index}]"
         message = parsed(entry)
         role = message.get("role") if isinstance(message, Mapping) else None
-        if not isinstance(message, Mapping):
-            yield f"{here}: must be a JSON object"
-            continue
-        if role not in _ROLES:
-            yield f"{here}: role must be one of {', '.join(_ROLES)}"
-            continue
-        for problem in _shape(message, role):
+        for problem in entry_problems(message):
             yield f"{here}: {problem}"
+        if not isinstance(message, Mapping) or role not in _ROLES:
+            continue
         blocks = _blocks(message.get("content"))
         if role == "user":
             for problem in _answers(blocks, waiting, caller):
@@ -56,13 +52,14 @@ def problems(messages: Iterable[Mapping[str, Any] | bytes], frame: Frame) -> Ite
             waiting, hosted = set(), set()
             continue
         caller = here
-        for call_id in _ids(blocks, "tool_use"):
+        made = _ids(blocks, "tool_use")
+        for call_id in made:
             if call_id in waiting:
                 yield f"{here}: two calls have the id {call_id!r}"
             elif call_id in first_use and frame.unique_ids:
                 yield f"{here}: call id reused: {call_id!r} is a call of {first_use[call_id]} too"
             waiting.add(call_id)
-        first_use |= dict.fromkeys(waiting, here)
+        first_use |= dict.fromkeys(made, here)
         hosted |= set(_ids(blocks, *_HOSTED))
         hosted -= {block.get("tool_use_id") for block in blocks if is_name(block.get("tool_use_id"))}
     for ids, kind in ((waiting, "calls"), (hosted, "hosted calls")):
@@ -91,6 +88,17 @@ def _answers(blocks: Sequence[Mapping[str, Any]], waiting: set[str], caller: str
             yield f"answers call {call_id!r}, which the message directly before it did not make"
     if left:
         yield f"stands before the results of {caller}'s calls {listed(left)}"
+
+
+def entry_problems(message: object) -> Iterator[str]:
+    """What a server of this wire would refuse in a message wherever it stood."""
+    role = message.get("role") if isinstance(message, Mapping) else None
+    if not isinstance(message, Mapping):
+        yield "must be a JSON object"
+    elif role not in _ROLES:
+        yield f"role must be one of {', '.join(_ROLES)}"
+    else:
+        yield from _shape(message, role)
 
 
 def _shape(message: Mapping[str, Any], role: str) -> Iterator[str]:

@@ -16,7 +16,7 @@ from typing import Any
 
 from .common import Frame, is_name, listed, parsed
 
-__all__ = ["problems"]
+__all__ = ["entry_problems", "problems"]
 
 
 def problems(messages: Iterable[Mapping[str, Any] | bytes], frame: Frame) -> Iterator[str]:
@@ -32,15 +32,10 @@ def problems(messages: Iterable[Mapping[str, Any] | bytes], frame: Frame) -> Ite
         if waiting and role != "tool":
             yield f"{here}: stands before the results of {caller}'s calls {listed(waiting)}"
             waiting = set()
-        if not isinstance(message, Mapping):
-            yield f"{here}: must be a JSON object"
-            continue
-        shape = _SHAPES.get(role) if isinstance(role, str) else None
-        if shape is None:
-            yield f"{here}: role must be one of {', '.join(_SHAPES)}"
-            continue
-        for problem in shape(message):
+        for problem in entry_problems(message):
             yield f"{here}: {problem}"
+        if not isinstance(message, Mapping) or not isinstance(role, str) or role not in _SHAPES:
+            continue
         if role == "tool":
             call_id = message.get("tool_call_id")
             if not is_name(call_id):
@@ -65,6 +60,19 @@ def problems(messages: Iterable[Mapping[str, Any] | bytes], frame: Frame) -> Ite
             first_use |= dict.fromkeys(waiting, here)
     if waiting and not frame.open_end:
         yield f"the history ends before the results of {caller}'s calls {listed(waiting)}"
+
+
+def entry_problems(message: object) -> Iterator[str]:
+    """What a server of this wire would refuse in a message wherever it stood."""
+    if not isinstance(message, Mapping):
+        yield "must be a JSON object"
+        return
+    role = message.get("role")
+    shape = _SHAPES.get(role) if isinstance(role, str) else None
+    if shape is None:
+        yield f"role must be one of {', '.join(_SHAPES)}"
+    else:
+        yield from shape(message)
 
 
 def _assistant_shape(message: Mapping[str, Any]) -> Iterator[str]:

@@ -18,7 +18,7 @@ from typing import Any
 
 from .common import Frame, is_name, listed, parsed
 
-__all__ = ["problems"]
+__all__ = ["entry_problems", "problems"]
 
 _ANSWERS = {
     "function_call_output": "function_call",
@@ -53,11 +53,10 @@ def problems(messages: Iterable[Mapping[str, Any] | bytes], frame: Frame) -> Ite
         if waiting and is_over:
             yield f"{here}: stands before the results of {caller}'s calls {listed(waiting)}"
             waiting = {}
-        if not isinstance(item, Mapping) or kind is None:
-            yield f"{here}: must be a JSON object with a type or a role"
-            continue
-        for problem in _SHAPES.get(kind, _no_shape)(item):
+        for problem in entry_problems(item):
             yield f"{here}: {problem}"
+        if not isinstance(item, Mapping) or kind is None:
+            continue
         call_id = item.get("call_id")
         if not isinstance(call_id, str) or not call_id:
             pass  # a matter of its shape
@@ -86,6 +85,15 @@ def problems(messages: Iterable[Mapping[str, Any] | bytes], frame: Frame) -> Ite
         yield f"{lonely}: reasoning without the item that has to follow it"
     if waiting and not frame.open_end:
         yield f"the history ends before the results of {caller}'s calls {listed(waiting)}"
+
+
+def entry_problems(item: object) -> Iterator[str]:
+    """What a server of this wire would refuse in an item wherever it stood."""
+    kind = _kind(item) if isinstance(item, Mapping) else None
+    if not isinstance(item, Mapping) or kind is None:
+        yield "must be a JSON object with a type or a role"
+    else:
+        yield from _SHAPES.get(kind, _no_shape)(item)
 
 
 def _kind(item: Mapping[str, Any]) -> str | None:
