@@ -1,0 +1,103 @@
+"""Ends what lasts too long in blocking code: one thread for all of it.
+
+Owns: that thread, and when it rings. Must never know: what is watched, or how it is ended.
+
+The timeout of a socket counts anew for each read, and is fixed when a request begins; it cannot say "until
+noon". So whoever reads sets a `Watch`, and if its time comes before it is closed, the thread calls what ends
+the wait. The thread sleeps until the earliest time that it knows of.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Callable
+from math import inf
+
+__all__ = ["Watch"]
+
+
+class Watch:
+    """Something that must be over in time.
+
+    Args:
+        end: Called once from another thread, when the time has come. It must not wait.
+
+    Attributes:
+        has_rung: True from the moment on in which `end` is called.
+    """
+
+    __slots__ = ("at", "end", "has_rung")
+
+    def __init__(self, end: Callable[[], object]) -> None:
+        self.end = end
+        self.at = inf
+        self.has_rung = False
+
+    def set(self, seconds: float) -> None:
+        """Begin to watch, or move the time: it comes so many seconds from now."""
+        self.at = time.monotonic() + seconds
+        _dog.watch(self)
+
+    def close(self) -> None:
+        """It is over; `end` is not called after this returns."""
+        _dog.forget(self)
+
+
+class _Dog:
+    """The thread. It begins with the first watch, and stays."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition(threading.Lock())
+        self._watches: set[Watch] = set()
+        self._next = inf
+        self._thread: threading.Thread | None = None
+
+    def watch(self, watch: Watch) -> None:
+        with self._changed:
+            if watch.has_rung:
+                return
+            self._watches.add(watch)
+            if watch.at >= self._next:
+                return
+            if self._thread is None:
+                thread = threading.Thread(target=self._run, name="goaitools-watch", daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError:  # none to be had: the wait ends by its socket's own timeout
+                    return
+                self._thread = thread
+            self._next = watch.at
+            self._changed.notify()
+
+    def forget(self, watch: Watch) -> None:
+        with self._changed:
+            self._watches.discard(watch)
+
+    def _run(self) -> None:
+        with self._changed:
+            while True:
+                wait = self._next - time.monotonic()
+                if wait > 0:
+                    self._changed.wait(None if wait == inf else min(wait, threading.TIMEOUT_MAX))
+                now = time.monotonic()
+                for watch in [watch for watch in self._watches if watch.at <= now]:
+                    self._watches.discard(watch)
+                    watch.has_rung = True
+                    with contextlib.suppress(Exception):  # the others have to be watched on
+                        watch.end()
+                self._next = min((watch.at for watch in self._watches), default=inf)
+
+
+_dog = _Dog()
+
+
+def _renew() -> None:
+    global _dog
+    _dog = _Dog()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew)  # a child has none of its parent's threads, but their locks
