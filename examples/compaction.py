@@ -12,9 +12,9 @@ MODEL = os.environ.get("GOAITOOLS_MODEL", "sim")
 
 
 def first_and_recent(request: CompactionRequest) -> Sequence[TurnView]:
-    """Keep the first turn and the last two. KeepRecentTurns and DropOldest are ready to use."""
+    """Keep the first turn and the last. KeepRecentTurns, MiddleOut and others are ready to use."""
     turns = request.turns
-    return (*turns[:1], *turns[1:][-2:])
+    return (*turns[:1], *turns[1:][-1:])
 
 
 def main() -> None:

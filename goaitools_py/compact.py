@@ -1,75 +1,75 @@
 """Compacting a blob outside a turn.
 
-Owns: one pure step from blob to report. Must never know: a backend's connection.
+Owns: the flow from blob to report. Must never know: who carries its effects out.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
-import msgspec
-
-from .backends import rules
-from .backends.base import Dialect
-from .blob import Codec
-from .compaction.base import InvalidPlan, apply_compactor
-from .cut import compaction_request, cut_to
 from .errors import CompactionError
-from .records import digest8
+from .flow import Flow
+from .ledger import Ledger, Plan
+from .repair import checked
 from .result import CompactionReport
-from .state import closed_turns, dump_state, hard_limits, load_state
+from .shrink import compact
+from .state import hard_limits, load_state
 from .values import replace
+from .voice import voice_of
 
-__all__ = ["compact_blob"]
+__all__ = ["compact_flow"]
 
 
-def compact_blob(
-    blob: bytes,
-    compactor: Any,
-    dialect: Dialect,
-    *,
-    codec: Codec,
-    binding: Any,
-    dry_run: bool,
-    now_ms: int,
-) -> CompactionReport:
-    """Run the compactor whatever its trigger says. With `dry_run` the report's state is the given blob.
+def compact_flow(plan: Plan, *, dry_run: bool) -> Flow[CompactionReport]:
+    """Run the plan's compactor whatever its trigger says. With `dry_run` the report's state is the given
+    blob, and nothing is archived; a strategy that asks a model asks it all the same.
 
     Raises:
         StateError: The blob cannot be read.
-        CompactionError: The compactor raised, or kept something that no provider would take.
+        CompactionError: The compactor raised, or kept something that no provider would take. What it has
+            cost all the same is in the error's `state`.
         ValueError: There is no compactor.
     """
-    if compactor is None:
+    options = plan.options
+    if options.compactor is None:
         raise ValueError("there is no compactor: give one to compact_state, or to the chat as compactor=")
-    state = load_state(blob, wire=dialect.wire, codec=codec, binding=binding)
-    request = compaction_request(state, dialect)
-    unchanged = CompactionReport(
-        outcome="no_change",
-        messages_before=state.meta.messages,
-        messages_after=state.meta.messages,
-        bytes_before=request.history_bytes,
-        bytes_after=request.history_bytes,
-        tokens_before=request.token_count,
-        tokens_after=request.token_count,
-        state=blob,
+    plan.codec.check(options.binding)
+    if not plan.blob:
+        return CompactionReport(outcome="no_change", reason="the conversation has not begun")
+    ledger = Ledger(plan)
+    yield from ledger.tick()
+    if options.timeout is not None:
+        ledger.deadline = ledger.now.monotonic + options.timeout
+    state = load_state(
+        plan.blob,
+        wire=plan.dialect.wire,
+        codec=plan.codec,
+        binding=options.binding,
+        min_revision=options.min_revision,
     )
-    try:
-        planned = apply_compactor(compactor, request, force=True)
-    except InvalidPlan as exc:
-        raise CompactionError(f"{exc}; the state is unchanged") from exc
-    except Exception as exc:
-        raise CompactionError(f"the compactor raised {type(exc).__name__}; the state is unchanged") from exc
-    if planned is None:
-        return unchanged
-    name, kept = planned
-    cut, report = cut_to(state, request, kept, dialect, by=name, at=max(0, now_ms - state.meta.created))
-    if dialect.wire in rules.WIRES:
-        entries = [entry for turn, _ in closed_turns(cut) for entry in turn]
-        if problems := rules.check_history(dialect.wire, entries, unique_ids=False):
-            raise CompactionError(f"{name} left a history that the provider would refuse: {problems[0]}")
-    if dry_run:
-        return replace(report, state=blob)
-    meta = msgspec.structs.replace(cut.meta, rev=cut.meta.rev + 1, parent=digest8(blob[:112]))
-    new = dump_state(replace(cut, meta=meta), codec=codec, binding=binding, limits=hard_limits(codec))
-    return replace(report, state=new)
+    state, _ = checked(state, plan.dialect)
+    ledger.begin(state, state, closed_a_turn=False)
+    yield from compact(ledger, lambda: voice_of(plan, state.meta)[0], force=True, archives=not dry_run)
+    report = ledger.report
+    if report is None:
+        meta, size = state.meta, state.history_bytes()
+        report = CompactionReport(
+            outcome="no_change",
+            messages_before=meta.messages,
+            messages_after=meta.messages,
+            bytes_before=size,
+            bytes_after=size,
+            tokens_before=meta.tokens,
+            tokens_after=meta.tokens,
+        )
+    if report.outcome in ("invalid", "failed"):
+        raise CompactionError(
+            f"{report.reason}; the history is unchanged",
+            state=b"" if dry_run or ledger.state is state else _blob(ledger),
+            usage=report.usage,
+        ) from ledger.compaction_cause
+    if dry_run or (report.outcome == "no_change" and ledger.state is state):
+        return replace(report, state=plan.blob)
+    return replace(report, state=_blob(ledger))
+
+
+def _blob(ledger: Ledger) -> bytes:
+    return ledger.encode(ledger.state.meta.status, limits=hard_limits(ledger.plan.codec))

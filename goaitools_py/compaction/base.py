@@ -1,69 +1,68 @@
 """What a compaction sees and what it answers.
 
-Owns: `CompactionRequest`, `TurnView`, `Compactor` and how a compactor is run safely.
+Owns: `CompactionRequest`, `Compactor`, what a strategy may ask, and how its answer is checked.
 Must never know: how a state is encoded or how a provider speaks.
 
-A *trigger* is any callable from request to bool; a *strategy* any callable from request to the turns
-that stay (some of ``request.turns``, in order). Both read a frozen request whose parts are computed
-only when they are asked for, so that a trigger which says no costs nothing.
+A *trigger* is any callable from request to bool. A *strategy* is any callable from request to the turns
+that stay, in order: some of ``request.turns``, rewritten ones (`TurnView.with_pieces`), and notes
+(``request.note``). One that needs a model is a generator: it yields an `AskModel`, receives a
+`ModelAnswer`, and returns the turns. Both read a frozen request whose parts are computed only when they
+are asked for, so that a trigger which says no costs nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from functools import cached_property
 from typing import Any, Final, Protocol, TypeAlias
 
-from ..messages import Message, Usage
-from ..values import Value
+from ..messages import Usage
+from ..values import Value, field
+from .turns import TurnView
 
 __all__ = [
     "NO_COMPACTION",
+    "Archive",
+    "AskFailed",
+    "AskModel",
+    "AskProvider",
     "CompactionRequest",
     "Compactor",
+    "CompactorLike",
+    "InvalidPlan",
+    "Kept",
+    "ModelAnswer",
+    "NoChange",
+    "Planned",
     "Strategy",
     "Trigger",
-    "TurnView",
-    "apply_compactor",
+    "Turns",
+    "checked_turns",
     "first_of",
     "name_of",
 ]
 
 
-class TurnView(Value, frozen=True, kw_only=True):
-    """One closed turn of the history: the user's input, the model's replies, the tools' results.
-
-    `tokens` is an estimate; `entry_bytes` is exact. `position` counts from 0, oldest first.
-    """
-
-    unshown = frozenset({"entries", "read"})
-
-    position: int
-    message_count: int
-    entry_bytes: int
-    tokens: int
-    entries: tuple[bytes, ...]
-    read: Callable[[Sequence[bytes]], tuple[Message, ...]]
-
-    @property
-    def messages(self) -> tuple[Message, ...]:
-        """The turn's messages in neutral words; parsed when asked for."""
-        return self.read(self.entries)
-
-
 class CompactionRequest(Value, frozen=True, kw_only=True, dict=True):
-    """What a trigger or strategy may look at.
+    """What a trigger or strategy may look at. Counts are of all that the next request would send.
 
     Attributes:
-        message_count: Neutral messages in the history: one per role message, one per tool result.
+        message_count: Neutral messages: one per role message, one per tool result.
         turn_count: Closed turns in the history.
+        pending_count: Messages that were appended and no model has seen.
         token_count: The last request's real usage, plus an estimate of what changed since.
         history_bytes: Size of the stored entries, uncompressed.
+        most_blob_bytes: More than this `blob_bytes` cannot be; known without encoding anything.
         usage: What the last model call consumed.
+        context_window: The model's, in tokens; None if it is not known.
+        idle_seconds: How long the conversation had been silent when this turn began.
+        is_cold: True if that is longer than `ChatOptions.cold_after`: the provider's cache is gone.
         load_turns: Gives the turns; use `turns`.
+        load_blob_bytes: Gives the size of the state as a blob; use `blob_bytes`.
+        write_note: Writes a turn that is a note; use `note`.
     """
 
-    unshown = frozenset({"load_turns"})
+    unshown = frozenset({"load_turns", "load_blob_bytes", "write_note"})
 
     message_count: int
     turn_count: int
@@ -71,61 +70,204 @@ class CompactionRequest(Value, frozen=True, kw_only=True, dict=True):
     history_bytes: int
     usage: Usage
     load_turns: Callable[[], tuple[TurnView, ...]]
+    load_blob_bytes: Callable[[], int]
+    write_note: Callable[[str, str], TurnView]
+    pending_count: int = 0
+    most_blob_bytes: int = 2**63
+    context_window: int | None = None
+    idle_seconds: float = 0.0
+    is_cold: bool = False
 
     @cached_property
     def turns(self) -> tuple[TurnView, ...]:
         """The closed turns, oldest first. Parsed from the state the first time it is asked for."""
         return self.load_turns()
 
+    @cached_property
+    def blob_bytes(self) -> int:
+        """The size of the state as a blob. It is encoded for that the first time it is asked for."""
+        return self.load_blob_bytes()
 
+    def note(self, text: str, *, kind: str = "summary") -> TurnView:
+        """A turn that is a note of ours to the model, in a delimited block that no user can imitate."""
+        return self.write_note(text, kind)
+
+
+# ------------------------------------------------------------------------------ what a strategy may ask
+
+
+class AskModel(Value, frozen=True, kw_only=True):
+    """A strategy's question: what a model says to `instruction` after these turns.
+
+    Attributes:
+        turns: A leading part of ``request.turns``. They are sent as they stand, behind the preamble and the
+            tools, so that the provider has them in its cache already; to another `backend` a transcript.
+        instruction: What a user would say after them.
+        backend: Another model for this: a backend, or a name such as "openai:MODEL". None: the turn's own.
+        max_output_tokens: A limit of the answer's length.
+    """
+
+    unshown = frozenset({"turns", "instruction"})
+
+    turns: Sequence[TurnView]
+    instruction: str
+    backend: Any = None
+    max_output_tokens: int | None = None
+
+
+class AskProvider(Value, frozen=True, kw_only=True):
+    """A strategy's wish that the provider compacts these turns by its own means.
+
+    The answer is a `TurnView` that stands for them; None if the wire has no such thing.
+    """
+
+    unshown = frozenset({"turns", "instructions"})
+
+    turns: Sequence[TurnView]
+    """A leading part of ``request.turns``."""
+    instructions: str = ""
+    """What to keep, for a provider that takes such words."""
+
+
+class ModelAnswer(Value, frozen=True, kw_only=True):
+    """What a model answered. `stop` is "end", "length", "refusal" or "pause"."""
+
+    unshown = frozenset({"text"})
+
+    text: str
+    stop: str = "end"
+    usage: Usage = field(default_factory=Usage)
+    model: str = ""
+
+
+class NoChange(Value, frozen=True):
+    """What a strategy returns that finds nothing worth doing; `reason` says why, without content."""
+
+    reason: str
+
+
+class Kept(Value, frozen=True):
+    """Turns that stay, and why these are more than was asked for; `reason` is part of the report."""
+
+    turns: Sequence[TurnView]
+    reason: str = ""
+
+
+class AskFailed(Exception):  # noqa: N818 - thrown into a strategy, which may have another idea
+    """No answer came, for the reason in its text; the strategy may return turns all the same."""
+
+
+Turns: TypeAlias = Sequence[TurnView] | Kept | NoChange
 Trigger: TypeAlias = Callable[[CompactionRequest], bool]
-Strategy: TypeAlias = Callable[[CompactionRequest], Sequence[TurnView]]
+Strategy: TypeAlias = Callable[[CompactionRequest], Turns | Generator[Any, Any, Turns]]
+Archive: TypeAlias = Callable[[tuple[TurnView, ...]], object]
+
+
+# ------------------------------------------------------------------------------------------ compactors
+
+
+class Planned(Value, frozen=True, kw_only=True):
+    """What a compactor wants done: the name of what runs, the turns that stay (or a generator that will
+    return them, or another plan), and who is to have what goes."""
+
+    unshown = frozenset({"turns"})
+
+    by: str
+    turns: Turns | Generator[Any, Any, Turns]
+    archive: Archive | None = None
 
 
 class CompactorLike(Protocol):
-    """Anything with `plan`: None when there is nothing to do, else the name of what ran and what stays.
+    """Anything with `plan`: None when there is nothing to do.
 
     `force`: the provider has refused the history; the trigger is not asked.
     """
 
-    def plan(
-        self, request: CompactionRequest, *, force: bool = False
-    ) -> tuple[str, Sequence[TurnView]] | None: ...
+    def plan(self, request: CompactionRequest, *, force: bool = False) -> Planned | None: ...
 
 
 class Compactor(Value, frozen=True):
     """When `trigger` says so, keep what `strategy` keeps.
 
     ``Compactor(any_of(TokenLimit(8_000), MessageLimit(40)), KeepRecentTurns(6))``
+
+    `archive` is called with the turns that go, or are rewritten, as they were, before they do; on an
+    `AsyncChat` it may be async. If it raises, nothing goes. After a crash, or after a cut that was in vain
+    and is undone (the new message alone is too long, say), it may see the same turns again.
     """
 
     trigger: Trigger
     strategy: Strategy
+    archive: Archive | None = None
 
-    def plan(
-        self, request: CompactionRequest, *, force: bool = False
-    ) -> tuple[str, Sequence[TurnView]] | None:
-        """The turns that stay, or None if the trigger does not fire."""
+    def plan(self, request: CompactionRequest, *, force: bool = False) -> Planned | None:
+        """What stays, or None if the trigger does not fire."""
         if not force and not self.trigger(request):
             return None
-        return name_of(self.strategy), self.strategy(request)
+        return Planned(by=name_of(self.strategy), turns=self.strategy(request), archive=self.archive)
 
 
 class _FirstOf(Value, frozen=True):
     compactors: tuple[CompactorLike, ...]
 
-    def plan(
-        self, request: CompactionRequest, *, force: bool = False
-    ) -> tuple[str, Sequence[TurnView]] | None:
-        for compactor in self.compactors:
+    @property
+    def archive(self) -> Archive | None:
+        """Who is to have what goes in an emergency, which is nobody's plan."""
+        return next((found for one in self.compactors if (found := getattr(one, "archive", None))), None)
+
+    def plan(self, request: CompactionRequest, *, force: bool = False) -> Planned | None:
+        idle: Planned | None = None
+        for at, compactor in enumerate(self.compactors):
             planned = compactor.plan(request, force=force)
-            if planned is not None:
+            if planned is None:
+                continue
+            if isinstance(planned.turns, Generator):
+                others = _FirstOf(self.compactors[at + 1 :])
+                asks = _or_else(planned.turns, request, others, force)
+                return Planned(by=planned.by, turns=asks, archive=planned.archive)
+            if not _keeps_all(request, planned.turns):
                 return planned
-        return None
+            idle = idle or planned
+        return idle  # so that the reason of the first is told
+
+
+def _or_else(
+    asks: Generator[Any, Any, Any], request: CompactionRequest, others: _FirstOf, force: bool
+) -> Generator[Any, Any, Any]:
+    """What the generator returns; or what others want, if it comes to nothing, or its model is silent."""
+    failure: AskFailed | None = None
+    turns: Any = NoChange("")
+    try:
+        turns = yield from asks
+    except AskFailed as exc:
+        failure = exc
+    if failure is None and not _keeps_all(request, turns):
+        return turns
+    planned = others.plan(request, force=force)
+    if planned is not None and not _keeps_all(request, planned.turns):
+        return planned
+    if failure is not None:
+        raise failure
+    return turns
+
+
+def _keeps_all(request: CompactionRequest, turns: Any) -> bool:
+    """True if this changes nothing, so that the next compactor has its chance."""
+    if isinstance(turns, (NoChange, Planned, Generator)):
+        return isinstance(turns, NoChange)
+    kept, offered = tuple(turns.turns if isinstance(turns, Kept) else turns), request.turns
+    return len(kept) == len(offered) and all(map(_is, kept, offered))
+
+
+def _is(one: object, other: object) -> bool:
+    return one is other
 
 
 def first_of(*compactors: CompactorLike) -> CompactorLike:
-    """The first of several compactors whose trigger fires."""
+    """The first of several compactors whose trigger fires and whose strategy finds something to do.
+
+    A strategy that asks a model in vain, or gets no answer, gives way to the next one too.
+    """
     return _FirstOf(compactors)
 
 
@@ -146,32 +288,37 @@ def name_of(strategy: Any) -> str:
     return getattr(strategy, "__name__", None) or type(strategy).__name__
 
 
+# -------------------------------------------------------------------------------------- checked answers
+
+
 class InvalidPlan(Exception):  # noqa: N818 - a finding, turned into a warning or CompactionError
     """A strategy's answer that cannot be used; the text says why."""
 
 
-def apply_compactor(
-    compactor: CompactorLike, request: CompactionRequest, *, force: bool = False
-) -> tuple[str, tuple[TurnView, ...]] | None:
-    """Run a compactor and check its answer. None: nothing to do.
+def checked_turns(by: str, turns: Any, request: CompactionRequest) -> tuple[TurnView, ...] | None:
+    """The turns that a strategy wants to keep; None if they are all that there were, unchanged.
 
     Raises:
         InvalidPlan: The answer is empty, out of order, or holds turns that were not offered.
     """
-    planned = compactor.plan(request, force=force)
-    if planned is None:
-        return None
-    name, kept = planned[0], tuple(planned[1])
+    kept = tuple(turns)
     offered = request.turns
     if not kept and offered:
-        raise InvalidPlan(f"{name} kept no turn at all; a history is never emptied")
+        raise InvalidPlan(f"{by} kept no turn at all; a history is never emptied")
     last = -1
     for turn in kept:
-        if not isinstance(turn, TurnView) or not (
-            last < turn.position < len(offered) and offered[turn.position] is turn
-        ):
-            raise InvalidPlan(f"{name} must return turns of request.turns in their order, each at most once")
+        if not isinstance(turn, TurnView):
+            raise InvalidPlan(f"{by} must return turns of request.turns, not {type(turn).__name__}")
+        if turn.position == -1 and turn.note:
+            continue
+        if not last < turn.position < len(offered) or not _comes_from(turn, offered[turn.position]):
+            raise InvalidPlan(f"{by} must return turns of request.turns in their order, each at most once")
         last = turn.position
-    if len(kept) == len(offered):
+    if len(kept) == len(offered) and all(map(_is, kept, offered)):
         return None
-    return name, kept
+    return kept
+
+
+def _comes_from(turn: TurnView, offered: TurnView) -> bool:
+    """True for an offered turn, and for one that was made of it: that has its very facts."""
+    return turn is offered or turn.facts is offered.facts

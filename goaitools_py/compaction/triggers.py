@@ -1,6 +1,10 @@
 """Triggers: when a history should shrink.
 
 Owns: small callables from `CompactionRequest` to bool. Must never know: how it shrinks.
+
+A trigger is asked before every request of a turn and once after it, so it should cost little. One that is
+met far more often than its strategy finds something deep to do makes every turn begin with a new prefix,
+which no prompt cache has: cut rarely, and deeply.
 """
 
 from __future__ import annotations
@@ -8,7 +12,16 @@ from __future__ import annotations
 from ..values import Value
 from .base import CompactionRequest, Trigger
 
-__all__ = ["MessageLimit", "TokenLimit", "all_of", "any_of"]
+__all__ = [
+    "ByteLimit",
+    "ColdCache",
+    "MessageLimit",
+    "PendingLimit",
+    "TokenLimit",
+    "TurnLimit",
+    "all_of",
+    "any_of",
+]
 
 
 class MessageLimit(Value, frozen=True):
@@ -35,8 +48,58 @@ class TokenLimit(Value, frozen=True):
         return request.token_count > self.max_tokens
 
 
+class ByteLimit(Value, frozen=True):
+    """Fires if the state, encoded as a blob, has more than `max_bytes`.
+
+    It is encoded for that only where the blob before it and all that is new might be too much together.
+    """
+
+    max_bytes: int
+
+    def __post_init__(self) -> None:
+        _positive("ByteLimit", self.max_bytes)
+
+    def __call__(self, request: CompactionRequest) -> bool:
+        return request.most_blob_bytes > self.max_bytes and request.blob_bytes > self.max_bytes
+
+
+class TurnLimit(Value, frozen=True):
+    """Fires above `max_turns` closed turns: a user's input with every reply and tool result to it."""
+
+    max_turns: int
+
+    def __post_init__(self) -> None:
+        _positive("TurnLimit", self.max_turns)
+
+    def __call__(self, request: CompactionRequest) -> bool:
+        return request.turn_count > self.max_turns
+
+
+class PendingLimit(Value, frozen=True):
+    """Fires above `max_messages` messages that wait: appended or just said, and seen by no model."""
+
+    max_messages: int
+
+    def __post_init__(self) -> None:
+        _positive("PendingLimit", self.max_messages)
+
+    def __call__(self, request: CompactionRequest) -> bool:
+        return request.pending_count > self.max_messages
+
+
+class ColdCache(Value, frozen=True):
+    """Fires when the conversation was silent for longer than `ChatOptions.cold_after`.
+
+    The provider's cache is gone then, so that a cut costs nothing but what it takes away:
+    ``first_of(Compactor(all_of(ColdCache(), TokenLimit(4_000)), KeepRecentTurns(3)), usual)``.
+    """
+
+    def __call__(self, request: CompactionRequest) -> bool:
+        return request.is_cold
+
+
 def _positive(name: str, value: int) -> None:
-    if not isinstance(value, int) or value < 1:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise ValueError(f"{name} takes a positive whole number, got {value!r}")
 
 

@@ -17,11 +17,12 @@ from .anthropic_errors import NO_THREADS, NOT_FOUND, NOT_JSON, broken_thinking, 
 from .anthropic_prefix import Prefix, read_prefix
 from .anthropic_rules import BINDING_BETA, AnthropicRules
 from .body import Body, dump
+from .compacting import sealed
 from .prompt import Call, Offer, Prompt, Reply, Said
 from .refusals import Refusal
 from .response import EVENT_STREAM, JSON, Headers, Response
 from .signing import Checked, Dropped, Seal, check
-from .tokens import estimate
+from .tokens import Tokens, estimate
 from .wire import Exchange
 
 __all__ = ["AnthropicMessages"]
@@ -29,6 +30,7 @@ __all__ = ["AnthropicMessages"]
 _WORDS = re.compile(r"\s*\S+|\s+$")
 _THINKING = re.compile(rb'thinking"')
 _ARGUMENT_PIECE = 7
+_NO_LIMIT = 1_000_000
 _THOUGHT = "[simulated] A moment of thought."
 """What is thought where a request asks for thinking and the reply brings none."""
 _CONTAINER_EXPIRES = "2099-12-31T23:59:59.000000Z"
@@ -63,6 +65,7 @@ class AnthropicMessages:
 
     name: str = "anthropic"
     path: str = "/v1/messages"
+    count_path: str = "/v1/messages/count_tokens"
     root: str = ""
     request_id_header: str = "request-id"
     not_json: Refusal = NOT_JSON
@@ -114,6 +117,46 @@ class AnthropicMessages:
                 unfinished=tuple(_unfinished(values["messages"])),
             ),
         )
+
+    def count_body(self, body: Body) -> Body:
+        """A count has no output limit, and what has one is no count."""
+        values = {"max_tokens": _NO_LIMIT, **body.values}
+        if "max_tokens" in body.values:
+            values["max_tokens"] = "not permitted"
+        return Body(values, body.spans, body.headers)
+
+    def count(self, tokens: int) -> Response:
+        """Anthropic's answer to a request for a count."""
+        return Response(headers=JSON, pieces=(dump({"input_tokens": tokens}),))
+
+    compact_path: str = ""
+
+    def compacts(self, body: Body) -> bool:
+        """It is a member of an ordinary request."""
+        return body.values.get("compaction") is not None
+
+    def compaction(self, body: Body, summary: str, tokens: Tokens) -> Response:
+        """A message that holds one block; what it cost is among the iterations only."""
+        opaque = sealed(summary, body.values["messages"])
+        block = {"type": "compaction", "content": summary, "encrypted_content": opaque}
+        spent = {
+            "type": "compaction",
+            "input_tokens": tokens.prompt - tokens.cached,
+            "cache_creation_input_tokens": 0,
+            "cache_read_input_tokens": tokens.cached,
+            "output_tokens": tokens.completion,
+        }
+        answer = {
+            "id": "msg_sim_compaction",
+            "type": "message",
+            "role": "assistant",
+            "model": body.values["model"],
+            "content": [block],
+            "stop_reason": "compaction",
+            "stop_sequence": None,
+            "usage": {"input_tokens": 0, "output_tokens": 0, "iterations": [spent]},
+        }
+        return Response(headers=JSON, pieces=(dump(answer),))
 
     def answer(self, exchange: Exchange) -> Response:
         """A message, or its events, ``message_stop`` last."""
@@ -191,7 +234,9 @@ def _history(values: Mapping[str, Any]) -> Iterator[Said]:
             yield from _asked(parts)
         elif index < len(messages) - 1:  # else it is a paused reply: what was asked is still to be answered
             calls = [part for part in parts if part["type"] == "tool_use"]
-            yield Said(role="assistant", text=_text(parts), calls=tuple(_call(call) for call in calls))
+            summary = "".join(str(part["content"]) for part in parts if part["type"] == "compaction")
+            text = summary + _text(parts)
+            yield Said(role="assistant", text=text, calls=tuple(_call(call) for call in calls))
 
 
 def _asked(parts: Sequence[Mapping[str, Any]]) -> Iterator[Said]:

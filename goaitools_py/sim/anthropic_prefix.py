@@ -19,7 +19,7 @@ from typing import Any
 
 from .body import Body, dump
 
-__all__ = ["Piece", "Prefix", "block_bytes", "read_prefix"]
+__all__ = ["Piece", "Prefix", "block_bytes", "read_messages", "read_prefix"]
 
 _END = b"\x1e"
 _FREE = ("input", "input_schema")
@@ -88,7 +88,7 @@ def read_prefix(body: Body) -> Prefix:
     return Prefix(
         tools=tools + _END,
         system=system + _END,
-        pieces=tuple(_pieces(values["messages"])),
+        pieces=tuple(read_messages(values["messages"])),
         tools_marked=tools_marked,
         system_marked=system_marked,
         is_automatic=body.values.get("cache_control") is not None,
@@ -100,7 +100,8 @@ def block_bytes(role: str, block: Mapping[str, Any]) -> bytes:
     return role.encode() + b":" + dump(_bare(block)) + _END
 
 
-def _pieces(messages: Sequence[Mapping[str, Any]]) -> Iterator[Piece]:
+def read_messages(messages: Sequence[Mapping[str, Any]]) -> Iterator[Piece]:
+    """The blocks of messages, in order."""
     for index, message in enumerate(messages):
         beside = {key: message[key] for key in message if key not in ("role", "content")}
         role = message["role"] + (dump(beside).decode() if beside else "")

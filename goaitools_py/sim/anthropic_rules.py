@@ -24,6 +24,7 @@ __all__ = ["BINDING_BETA", "AnthropicRules", "check_anthropic"]
 
 BINDING_BETA = "thinking-binding-controls-2026-08-01"
 _STRICT_VERSION = "2026-10-21"
+_COMPACTING = frozenset({"compact-2026-09-04", "compact-2026-01-12"})
 _KEYS = frozenset(
     [
         "max_tokens",
@@ -219,7 +220,8 @@ class AnthropicRules:
             yield from pairing(messages)
             yield from repeated_ids(messages, everywhere=self.ids_stay_unique)
             yield from hosted_calls(messages)
-            if messages[-1]["role"] == "assistant" and not is_paused(messages[-1]):
+            ends_with_reply = messages[-1]["role"] == "assistant" and not is_paused(messages[-1])
+            if ends_with_reply and body.get("compaction") is None:
                 yield Refusal(
                     "This model does not support assistant message prefill. The conversation must end with a "
                     "user message."
@@ -263,6 +265,8 @@ class AnthropicRules:
             yield Refusal("messages.0: use the top-level 'system' parameter for the initial system prompt")
         elif first["role"] == "assistant" and not is_summary(first):
             yield Refusal('messages: first message must use the "user" role')
+        elif is_summary(first) and self.betas is not None and not _COMPACTING & self.betas:
+            yield Refusal("messages.0.content.0.type: 'compaction' blocks need their beta header")
         for index, message in enumerate(messages):
             if message["role"] != "system":
                 continue

@@ -4,7 +4,8 @@ Owns: reading a history from its beginning, every time anew. Must never know: wh
 from an earlier request: what is no longer in the history is forgotten, and that must show.
 
 Events and context are the blocks that applications inject into user messages: ``<app-event …>…</app-event>``
-and ``<app-context>…</app-context>``, their text escaped as in HTML.
+and ``<app-context>…</app-context>``, their text escaped as in HTML. A note, ``<app-note …>…</app-note>``, is
+what an application has put in the place of earlier messages; a transcript has lines that say who spoke.
 """
 
 from __future__ import annotations
@@ -22,12 +23,18 @@ SUMMARY_MARK = "Summary of"
 """Opens a summary; a message that holds it is read for facts whoever said it."""
 
 _BLOCK = re.compile(r"<app-(event|context)\b[^<>]*>([^<]*)</app-\1\s*>")
+_NOTE = re.compile(r"<app-note\b[^<>]*>([^<]*)</app-note\s*>")
+_SPOKEN_LINE = re.compile(r"^user: ", re.M)
+_EVENT_LINE = re.compile(r"^event: (.+)$", re.M)
 _END = r"(?=\s+(?:and|but)\s|[.,;!?\n]|$)"
 _FACT = re.compile(rf"\b(?:my|the (?:player|user)'s)\s+((?:\w+\s+){{0,2}}?\w+)\s+is\s+(.+?){_END}", re.I)
 _NAME = re.compile(r"(?:\b[Ii] am|\b[Ii]['’]m|\b[Cc]all me)\s+([A-Z][\w-]*(?:\s+[A-Z][\w-]*)*)")
 _GAIN = re.compile(r"(?:\b(scored|earned|won|gained|lost)\s+|([+-])\s?)(\d+)\s*(?:points?|pts)\b", re.I)
 _TOTAL = re.compile(r"\b(?:score|points)\b\D{0,12}?(-?\d+)|(-?\d+)\s*points\b", re.I)
 _SUMMARY_TOTAL = re.compile(r"Score so far: (-?\d+) points")
+_SUMMARY_COUNT = re.compile(rf"{SUMMARY_MARK} (\d+) messages")
+_SUMMARY_PLACE = re.compile(r"The place is (.+?)\.(?=\s|$)")
+_SUMMARY_EVENT = re.compile(r"\bEvent: (.+?)\.(?= Event: | Score so far: |\n|$)")
 _PLACE = re.compile(
     rf"\b(?:reached|entered|arrived (?:at|in)|went to|(?:place|location)\s*[:=])\s*(.+?)(?:(?=:)|{_END})",
     re.I,
@@ -48,8 +55,8 @@ class Facts:
 
 
 def spoken(text: str) -> str:
-    """The words of a message without its event and context blocks."""
-    return _BLOCK.sub("", text).strip()
+    """The words of a message without its event and context blocks, and without notes."""
+    return _NOTE.sub("", _BLOCK.sub("", text)).strip()
 
 
 def read_facts(history: Sequence[Said]) -> Facts:
@@ -63,14 +70,20 @@ def read_facts(history: Sequence[Said]) -> Facts:
         if said.role not in ("user", "system") and SUMMARY_MARK not in said.text:
             continue
         words = spoken(said.text)
-        messages += said.role == "user" and bool(words or said.media)
-        known |= {key.lower(): value.strip() for key, value in _FACT.findall(words)}
-        if names := _NAME.findall(words):
+        if said.role == "user" and (words or said.media):
+            messages += max(1, len(_SPOKEN_LINE.findall(words)))
+        told = "\n".join([*map(html.unescape, _NOTE.findall(said.text)), words])
+        known |= {key.lower(): value.strip() for key, value in _FACT.findall(told)}
+        if names := _NAME.findall(told):
             known["name"] = names[-1]
-        for total in _SUMMARY_TOTAL.findall(words):
-            points = int(total)
-        for kind, escaped in _BLOCK.findall(said.text):
-            block = html.unescape(escaped).strip()
+        if SUMMARY_MARK in told:
+            points = next((int(total) for total in reversed(_SUMMARY_TOTAL.findall(told))), points)
+            place = next(reversed(_SUMMARY_PLACE.findall(told)), place)
+            events += _SUMMARY_EVENT.findall(told)
+            if said.role != "assistant":
+                messages += sum(map(int, _SUMMARY_COUNT.findall(told)))
+        blocks = [(kind, html.unescape(escaped).strip()) for kind, escaped in _BLOCK.findall(said.text)]
+        for kind, block in (*blocks, *(("event", line.strip()) for line in _EVENT_LINE.findall(words))):
             place = next((found[1].strip() for found in _PLACE.finditer(block)), place)
             if kind == "event":
                 events.append(block)

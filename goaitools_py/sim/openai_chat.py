@@ -17,6 +17,7 @@ from .prompt import Call, Offer, Prompt, Said
 from .refusals import OPENAI_NOT_JSON, Refusal
 from .response import EVENT_STREAM, JSON, Headers, Response
 from .rules import openai_refusals
+from .tokens import Tokens
 from .wire import Exchange
 
 __all__ = ["OpenAIChat"]
@@ -39,6 +40,8 @@ class OpenAIChat:
 
     name: str = "openai"
     path: str = "/v1/chat/completions"
+    count_path: str = ""
+    compact_path: str = ""
     root: str = "/v1"
     request_id_header: str = "x-request-id"
     not_json: Refusal = OPENAI_NOT_JSON
@@ -68,6 +71,22 @@ class OpenAIChat:
             stream=values.get("stream") is True,
             stream_usage=isinstance(options, dict) and options.get("include_usage") is True,
         )
+
+    def count_body(self, body: Body) -> Body:
+        """This provider does not count; nobody asks."""
+        return body
+
+    def count(self, tokens: int) -> Response:
+        """Never asked for."""
+        raise NotImplementedError("Chat Completions has no endpoint that counts")
+
+    def compacts(self, body: Body) -> bool:
+        """This provider does not compact."""
+        return False
+
+    def compaction(self, body: Body, summary: str, tokens: Tokens) -> Response:
+        """Never called."""
+        raise NotImplementedError("Chat Completions has no compaction")
 
     def answer(self, exchange: Exchange) -> Response:
         """A completion, or its chunks as events, the usage chunk and ``[DONE]`` last."""

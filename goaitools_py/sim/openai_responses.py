@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from .body import Body, dump
+from .compacting import opened, sealed
 from .openai_common import CREATED, error_object, sim_model
 from .prompt import Call, Offer, Prompt, Said
 from .refusals import OPENAI_NOT_JSON, Refusal
@@ -19,7 +20,7 @@ from .response import EVENT_STREAM, JSON, Headers, Response
 from .responses_output import Item, Output, item_events
 from .responses_reasoning import Removed, as_items, encrypted, removed
 from .responses_rules import responses_refusals
-from .tokens import estimate
+from .tokens import Tokens, estimate
 from .wire import Exchange
 
 __all__ = ["OpenAIResponses"]
@@ -61,6 +62,8 @@ class OpenAIResponses:
 
     name: str = "openai-responses"
     path: str = "/v1/responses"
+    count_path: str = "/v1/responses/input_tokens"
+    compact_path: str = "/v1/responses/compact"
     root: str = "/v1"
     request_id_header: str = "x-request-id"
     not_json: Refusal = OPENAI_NOT_JSON
@@ -92,6 +95,51 @@ class OpenAIResponses:
             thinks=_thinks(values.get("reasoning")),
             kept=_Asked(values, tuple(removed(values))),
         )
+
+    def count_body(self, body: Body) -> Body:
+        """A count is asked for with members of a request, and nothing else."""
+        return body
+
+    def count(self, tokens: int) -> Response:
+        """OpenAI's answer to a request for a count."""
+        counted = {"object": "response.input_tokens", "input_tokens": tokens}
+        return Response(headers=JSON, pieces=(dump(counted),))
+
+    def compacts(self, body: Body) -> bool:
+        """It has a path of its own."""
+        return False
+
+    def compaction(self, body: Body, summary: str, tokens: Tokens) -> Response:
+        """All messages of the user, and one item that stands for everything."""
+        items = as_items(body.values)
+        content = sealed(summary, items)
+        said = [
+            {
+                "id": f"msg_sim_{at:06}",
+                "status": "completed",
+                **item,
+                "type": "message",
+                "content": _texts(item),
+            }
+            for at, item in enumerate(items)
+            if item["type"] == "message" and item["role"] == "user"
+        ]
+        made = {"id": f"cmp_sim_{len(items):06}", "type": "compaction", "encrypted_content": content}
+        usage = {
+            "input_tokens": tokens.prompt,
+            "input_tokens_details": {"cached_tokens": tokens.cached},
+            "output_tokens": tokens.completion,
+            "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": tokens.prompt + tokens.completion,
+        }
+        answer = {
+            "id": "resp_sim_compaction",
+            "created_at": CREATED,
+            "object": "response.compaction",
+            "output": [*said, made],
+            "usage": usage,
+        }
+        return Response(headers=JSON, pieces=(dump(answer),))
 
     def answer(self, exchange: Exchange) -> Response:
         """A response, or its events from ``response.created`` to the terminal one."""
@@ -176,7 +224,14 @@ def _said(item: Mapping[str, Any]) -> Said | None:
     if kind in ("function_call_output", "custom_tool_call_output"):
         text, media = _spoken(item["output"])
         return Said(role="tool", text=text, media=media, call_id=item["call_id"])
+    if kind == "compaction" and (found := opened(item["encrypted_content"])) is not None:
+        return Said(role="assistant", text=found[0])
     return None
+
+
+def _texts(item: Mapping[str, Any]) -> Any:
+    content = item["content"]
+    return [{"type": "input_text", "text": content}] if isinstance(content, str) else content
 
 
 def _spoken(content: Any) -> tuple[str, int]:

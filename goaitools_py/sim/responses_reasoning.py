@@ -25,6 +25,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from .compacting import opened
+
 __all__ = [
     "ItemId",
     "Removed",
@@ -84,7 +86,7 @@ def known_id(value: Any) -> ItemId | None:
 
 def encrypted(values: Mapping[str, Any], *, salt: int = 0) -> str:
     """The encrypted content of a reasoning item that answers this request; `salt` is a byte's value."""
-    payload = _of_model(values) + _of_prefix(_frame(values), as_items(values)) + bytes([salt])
+    payload = _of_model(values) + _of_prefix(values) + bytes([salt])
     return _MARK + base64.urlsafe_b64encode(payload + _digest(payload, size=8)).decode("ascii")
 
 
@@ -142,7 +144,19 @@ def _removed(values: Mapping[str, Any]) -> Iterator[Removed]:
                 reason = "turn_boundary"
             if reason is not None:
                 yield Removed(str(item.get("id", "")), reason)
+        hasher = _behind(hasher, values, item)
+
+
+def _behind(hasher: hashlib.blake2b, values: Mapping[str, Any], item: Mapping[str, Any]) -> hashlib.blake2b:
+    """The hasher behind one more item; a compaction stands for all that it was made of."""
+    found = opened(item.get("encrypted_content")) if item.get("type") == "compaction" else None
+    if found is None:
         hasher.update(_canonical(item))
+        return hasher
+    hasher = _frame(values)
+    for original in found[1]:
+        hasher = _behind(hasher, values, original)
+    return hasher
 
 
 def _boundary(values: Mapping[str, Any], items: Sequence[Mapping[str, Any]]) -> int:
@@ -165,9 +179,10 @@ def _of_model(values: Mapping[str, Any]) -> bytes:
     return _digest(str(values.get("model")).encode("utf-8", "replace"), size=8)
 
 
-def _of_prefix(hasher: hashlib.blake2b, items: Sequence[Mapping[str, Any]]) -> bytes:
-    for item in items:
-        hasher.update(_canonical(item))
+def _of_prefix(values: Mapping[str, Any]) -> bytes:
+    hasher = _frame(values)
+    for item in as_items(values):
+        hasher = _behind(hasher, values, item)
     return hasher.digest()
 
 

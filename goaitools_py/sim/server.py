@@ -16,12 +16,13 @@ from typing import Any, Self
 
 from .anthropic import AnthropicMessages
 from .body import Body, BodyError, dump, read_body
+from .compacting import REQUEST
 from .faults import Fault, Scripted, damage
 from .game_master import GameMaster
 from .loopback import Loopback
 from .openai_chat import OpenAIChat
 from .openai_responses import OpenAIResponses
-from .prompt import Model, Prompt, Reply
+from .prompt import Model, Prompt, Reply, Said
 from .refusals import Refusal
 from .response import JSON, Response
 from .tokens import PrefixCache, Tokens, cut, estimate, reply_tokens
@@ -176,21 +177,30 @@ class SimServer:
             headers: Names in lower case.
         """
         endpoint = path.partition("?")[0]
-        wire = next((wire for wire in _WIRES if wire.path == endpoint), None) or _by_headers(headers)
+        wire = next((wire for wire in _WIRES if endpoint in _endpoints(wire)), None)
+        wire = wire or _by_headers(headers)
+        counts = endpoint == wire.count_path
         parsed: Body | None = None
+        asked: Body | None = None
         refusals: Sequence[Refusal] = ()
-        if wire.path != endpoint or method != "POST":
+        if endpoint not in _endpoints(wire) or method != "POST":
             response = _elsewhere(wire, method, path)
         else:
             try:
                 parsed = read_body(body, headers)
-                refusals = wire.refusals(parsed)
+                asked = wire.count_body(parsed) if counts else parsed
+                refusals = wire.refusals(asked)
             except BodyError:
                 refusals = (wire.not_json,)
-            if refusals or parsed is None:
+            if refusals or asked is None:
                 response = wire.error(400, refusals[0])
+            elif counts:
+                # As this server's usage: four bytes to the token, whatever a provider would count.
+                response = wire.count(estimate(wire.prompt(asked).content))
+            elif endpoint == wire.compact_path or wire.compacts(asked):
+                response = self._compacted(wire, asked)
             else:
-                response = self._scripted(wire, wire.prompt(parsed))
+                response = self._scripted(wire, wire.prompt(asked))
         recorded = Recorded(
             method=method,
             path=path,
@@ -223,6 +233,25 @@ class SimServer:
 
         return damage(scripted, wire, prompt, answer) if isinstance(scripted, Fault) else answer()
 
+    def _compacted(self, wire: Wire, body: Body) -> Response:
+        """A scripted answer, if there is one: that is how a compaction is made to fail."""
+        with self._lock:
+            scripted = self._script.popleft() if self._script else None
+        if isinstance(scripted, Response):
+            return scripted
+        prompt = wire.prompt(body)
+        asked = replace(prompt, history=(*prompt.history, Said(role="user", text=REQUEST)), stream=False)
+
+        def answer() -> Response:
+            summary = self._model(asked)
+            cached = self._cache.count(prompt.model, prompt.content[: prompt.cacheable])
+            tokens = Tokens(
+                prompt=estimate(prompt.content), cached=cached, completion=reply_tokens(summary), written=0
+            )
+            return wire.compaction(body, summary.content, tokens)
+
+        return damage(scripted, wire, prompt, answer) if isinstance(scripted, Fault) else answer()
+
     def _written(self, wire: Wire, prompt: Prompt, reply: Reply) -> Response:
         salt = f"{self._seed}:{prompt.model}".encode("utf-8", "replace")
         key = hashlib.blake2b(prompt.content, digest_size=16, key=salt[:64]).hexdigest()
@@ -239,6 +268,10 @@ class SimServer:
             written=estimate(cacheable) - cached,
         )
         return wire.answer(Exchange(prompt=prompt, reply=reply, calls=calls, tokens=tokens, key=key))
+
+
+def _endpoints(wire: Wire) -> tuple[str, ...]:
+    return tuple(filter(None, (wire.path, wire.count_path, wire.compact_path)))
 
 
 def _call_id(key: str, index: int) -> str:

@@ -20,7 +20,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from .anthropic_prefix import Prefix, block_bytes
+from .anthropic_prefix import Prefix, block_bytes, read_messages
+from .compacting import opened
 
 __all__ = ["Broken", "Checked", "Dropped", "Seal", "check"]
 
@@ -77,8 +78,17 @@ class Seal:
         """Take note of what the reply says between its thoughts: later ones are bound to it."""
         self._messages.update(block_bytes("assistant", block))
 
-    def _read(self, content: bytes) -> None:
-        self._messages.update(content)
+    def _pass_over(self, block: Mapping[str, Any], content: bytes) -> None:
+        """Take note of a block without a signature; a compaction stands for all that it was made of."""
+        found = opened(block.get("encrypted_content")) if block.get("type") == "compaction" else None
+        if found is None:
+            self._messages.update(content)
+            return
+        for piece in read_messages(found[1]):
+            if piece.is_thinking:
+                self._follow(_signature(piece.value))
+            else:
+                self._pass_over(piece.value, piece.content)
 
     def _follow(self, signature: str) -> None:
         self._parent = _digest(signature.encode("utf-8", "replace"))
@@ -117,7 +127,7 @@ def check(model: str, prefix: Prefix, *, drop: bool) -> Checked:
     dropped: list[Dropped] = []
     for piece in prefix.pieces:
         if not piece.is_thinking:
-            seal._read(piece.content)
+            seal._pass_over(piece.value, piece.content)
             continue
         message, block, kind = piece.message, piece.block, piece.value["type"]
         changed = seal._compare(piece.value)

@@ -46,6 +46,32 @@ class Wire(Protocol):
         ...
 
     @property
+    def count_path(self) -> str:
+        """Where a count of input tokens is asked for; "" if the provider does not count."""
+        ...
+
+    def count_body(self, body: Body) -> Body:
+        """A request for a count as the request that is to be counted."""
+        ...
+
+    def count(self, tokens: int) -> Response:
+        """The answer to a request for a count."""
+        ...
+
+    @property
+    def compact_path(self) -> str:
+        """Where a compaction of the history is asked for; "" if the provider has no place for that."""
+        ...
+
+    def compacts(self, body: Body) -> bool:
+        """Whether a request to `path` asks for a compaction instead of a reply."""
+        ...
+
+    def compaction(self, body: Body, summary: str, tokens: Tokens) -> Response:
+        """The answer to a request for a compaction."""
+        ...
+
+    @property
     def root(self) -> str:
         """The part of `path` that belongs to the base URL of the provider's SDK: "/v1" or ""."""
         ...

@@ -32,7 +32,10 @@ from goaitools_py.values import replace
 
 from ._reading import roles, users
 
-ALWAYS = MessageLimit(1)
+
+def ALWAYS(request: CompactionRequest) -> bool:
+    """After every turn, and not before its request."""
+    return not request.pending_count
 
 
 def never(request: CompactionRequest) -> bool:
@@ -167,8 +170,8 @@ def test_totals_survive_a_cut(face: Any) -> None:
     assert len(inspect_state(result.state).cuts) == 3
 
 
-def test_a_context_that_was_cut_is_said_again(face: Any) -> None:
-    """The turn that carried the context may be gone, so the next one carries it, although unchanged."""
+def test_a_context_outlives_its_turn(face: Any) -> None:
+    """The turn that carried the context is gone; the next one that stays has it, once, in every request."""
     backend = ScriptedBackend(*["Noted."] * 3)
     chat = face.chat(
         backend, context="At the station.", compactor=Compactor(MessageLimit(2), KeepRecentTurns(1))
@@ -176,11 +179,8 @@ def test_a_context_that_was_cut_is_said_again(face: Any) -> None:
 
     turns(chat, 3)
 
-    assert ["At the station." in str(body["messages"][-1]) for body in backend.bodies()] == [
-        True,
-        False,
-        True,
-    ]
+    assert [str(body["messages"]).count("At the station.") for body in backend.bodies()] == [1, 1, 1]
+    assert [len(body["messages"]) for body in backend.bodies()] == [1, 3, 4]
 
 
 # ------------------------------------------------------------------------------------ compactors that fail
@@ -225,7 +225,8 @@ def test_a_failing_compactor_never_fails_the_turn(face: Any, run: Any, strategy:
     assert users(result.state) == ["Note 0", "Note 1"]
     assert [w.code for w in result.warnings] == ["compaction_failed"]
     assert "secret" not in result.warnings[0].message
-    assert result.compaction is None
+    assert result.compaction.outcome == ("failed" if strategy in (raising, no_turns) else "invalid")
+    assert result.compaction.by == strategy.__name__
     assert run(chat, result.state, user="Hello.").text == "Hello."
 
 
@@ -245,7 +246,7 @@ def test_a_cut_that_the_provider_would_refuse_is_undone(face: Any, monkeypatch: 
     result = chat.chat_with_state(before, user="Note 1", compactor=Compactor(ALWAYS, KeepRecentTurns(1)))
 
     assert users(result.state) == ["Note 0", "Note 1"]
-    assert result.compaction is None
+    assert result.compaction.outcome == "invalid"
     assert [w.code for w in result.warnings] == ["compaction_failed"]
     assert inspect_state(result.state).cuts == ()
 

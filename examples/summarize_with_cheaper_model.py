@@ -1,0 +1,42 @@
+"""Summaries by a cheaper model: what the older part said stays, for a fraction of its tokens.
+
+The summary is a note in the history, in the place of the turns that it is of. Nothing is thrown away:
+`archive` is given the turns before they go.
+"""
+
+import os
+
+from goaitools_py import Chat, Compactor, Summarize, TurnLimit, TurnView, event, read_history
+
+MODEL = os.environ.get("GOAITOOLS_MODEL", "sim")
+CHEAPER = os.environ.get("GOAITOOLS_CHEAPER_MODEL", MODEL)
+
+archived: list[str] = []
+
+
+def archive(turns: tuple[TurnView, ...]) -> None:
+    """Keep what goes; here in a list, in an application in a table."""
+    archived.extend(message.text for turn in turns for message in turn.messages)
+
+
+def main() -> None:
+    """Talk for eight turns; the older ones are summarised on the way. Then ask for what they said."""
+    summarised = Compactor(TurnLimit(5), Summarize(CHEAPER, keep_turns=2), archive=archive)
+    if MODEL.startswith("sim"):
+        print("(simulated: no language model is asked)")
+    with Chat(MODEL, system="You are the guide of a game.", compactor=summarised) as chat:
+        result = chat.chat(user="My name is Ada.")
+        state = chat.append_to_state(result.state, event("Ada reached Harrogate Theatre: +50 points"))
+        for text in (*(f"I open door {n}." for n in range(1, 7)), "What is my name, and my score?"):
+            result = chat.chat_with_state(state, user=text)
+            state = result.state
+            if (cut := result.compaction) is not None:
+                print(f"{cut.by}: {cut.outcome}, {cut.messages_before} -> {cut.messages_after} messages")
+                print(f"  for {cut.usage.total_tokens} tokens; {len(archived)} messages are in the archive")
+    print(f"note: {read_history(state).turns[0].messages[0].text}")
+    print(f"model: {result.text}")
+    print(f"{result.aside_usage.total_tokens} of {result.total_usage.total_tokens} tokens were for summaries")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+"""Anthropic's own compaction of a history: what its answer means, and where it stands.
+
+Owns: reading the block and its bill. Must never know: when a history is compacted.
+
+Asked for with the member ``compaction`` (beta ``compact-2026-09-04``), the answer is one assistant message
+that holds one block. That message goes first in later requests, in the place of what it was made of, and
+every such request names the beta.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from .. import rawjson
+from ..messages import Usage
+from ..rawjson import RawJSONError
+from ..values import replace
+from . import _anthropic_reply as reading
+from ._tolerance import count, members_of
+from .base import ProtocolFault, Reply
+
+__all__ = ["COMPACTION_BETA", "begins_compacted", "compacted", "is_boundary"]
+
+COMPACTION_BETA: Final = "compact-2026-09-04"
+
+_MARK: Final = b"compaction"
+
+
+def compacted(body: bytes) -> Reply:
+    """The message that stands for the history from now on.
+
+    Raises:
+        ProtocolFault: There is none: its content is null where the provider could not make one.
+    """
+    answer = reading.read_body(body)
+    reply = reading.reply_of(answer)
+    usage = _usage(answer.usage) or reply.usage
+    if len(reply.entries) != 1 or not _has_content(reply.entries[0]):
+        raise ProtocolFault("the answer holds no compaction of the history", usage=usage)
+    return replace(reply, usage=usage, signed=True)
+
+
+def is_boundary(entry: bytes) -> bool:
+    """True if the entry is a message with a block that stands for all before it."""
+    return _MARK in entry and any(_is_block(block) for block in _blocks(entry))
+
+
+def begins_compacted(history: Sequence[bytes]) -> bool:
+    """True if the first entry of a request's history is such a message. Nothing is read if it is a user's."""
+    first = next((piece for piece in history if piece), b"")
+    start = bytes(first[:4096])
+    if start.startswith(b'{"role":"user"') or _MARK not in start:
+        return False
+    try:
+        return is_boundary(bytes(first).partition(b",\n")[0])
+    except RawJSONError:
+        return False
+
+
+def _blocks(entry: bytes) -> list[Any]:
+    message = rawjson.view(entry)
+    content = message.get("content") if isinstance(message, dict) and message.get("role") != "user" else None
+    return content if isinstance(content, list) else []
+
+
+def _is_block(block: Any) -> bool:
+    return isinstance(block, dict) and block.get("type") == "compaction"
+
+
+def _has_content(entry: bytes) -> bool:
+    return any(
+        _is_block(block) and (block.get("content") or block.get("encrypted_content"))
+        for block in _blocks(entry)
+    )
+
+
+def _usage(raw: bytes) -> Usage | None:
+    """What the compaction consumed: it is billed among the ``iterations``, and not in the totals."""
+    total: Usage | None = None
+    try:
+        iterations = rawjson.items(members_of(raw).get("iterations", b"[]"))
+    except RawJSONError:
+        return None
+    for iteration in iterations:
+        members = members_of(iteration)
+        if members.get("type") != b'"compaction"':
+            continue
+        cached = count(members.get("cache_read_input_tokens"))
+        written = count(members.get("cache_creation_input_tokens"))
+        usage = Usage(
+            input_tokens=count(members.get("input_tokens")) + cached + written,
+            cached_input_tokens=cached,
+            cache_write_tokens=written,
+            output_tokens=count(members.get("output_tokens")),
+            requests=0 if total else 1,
+        )
+        total = usage if total is None else total + usage
+    return total

@@ -1,0 +1,81 @@
+"""A strategy that has the provider itself compact the older part of a history.
+
+Owns: which turns are given to the provider, and what is done where it has no such thing.
+Must never know: a wire's request for it.
+
+It is the only kind of compaction after which the reasoning of the turns that stay is still good: the
+provider checks what it has signed from its newest compaction on. Behind any other cut it is taken out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import Any, Literal
+
+from ..values import Value
+from .base import AskFailed, AskProvider, CompactionRequest, NoChange, Strategy, Turns
+from .strategies import check_count, recent_from
+from .summary import Summarize
+from .turns import TurnView
+
+__all__ = ["ProviderCompaction"]
+
+
+class ProviderCompaction(Value, frozen=True):
+    """Have the provider compact all but the last `keep_turns` turns into an item of its own.
+
+    OpenAI's ``/responses/compact`` and Anthropic's compaction on demand (beta ``compact-2026-09-04``). What
+    comes back is opaque, belongs to the provider, and stands in the place of the turns.
+
+    A provider may also compact by itself in the middle of a reply (OpenAI's ``context_management``,
+    Anthropic's ``compact_20260112``, both asked for with ``extra_body``). The history then holds such an item
+    already, and whole turns before it are dropped without a question.
+
+    Args:
+        keep_turns: So many turns stay word for word.
+        instructions: What the provider is told to keep, where it takes such words (Anthropic).
+        fallback: The strategy for a wire, or a server, that has no compaction, or refuses it. "summarize" is
+            ``Summarize(keep_turns=…)`` with the turn's own model; None: nothing is done.
+    """
+
+    keep_turns: int = 2
+    instructions: str = ""
+    fallback: Strategy | Literal["summarize"] | None = "summarize"
+
+    def __post_init__(self) -> None:
+        check_count("keep_turns", self.keep_turns, 1)
+
+    def __call__(self, request: CompactionRequest) -> Generator[Any, Any, Turns]:
+        turns = request.turns
+        boundary = _newest_boundary(turns)
+        if boundary > 0:
+            return turns[boundary:]
+        start = recent_from(turns, self.keep_turns)
+        older = turns[:start]
+        if not any(not turn.note for turn in older):
+            return NoChange(f"no turn is older than the last {self.keep_turns}")
+        try:
+            compacted: TurnView | None = yield AskProvider(turns=older, instructions=self.instructions)
+        except AskFailed:
+            if self.fallback is None:
+                raise
+            compacted = None
+        if compacted is not None:
+            return (compacted, *turns[start:])
+        fallback = self.fallback
+        if fallback is None:
+            return NoChange("the wire has no compaction of the provider's")
+        if fallback == "summarize":
+            fallback = Summarize(keep_turns=self.keep_turns)
+        planned = fallback(request)
+        if isinstance(planned, Generator):
+            return (yield from planned)
+        return planned
+
+
+def _newest_boundary(turns: Sequence[TurnView]) -> int:
+    """The newest turn in which the provider compacted all before it; -1 if there is none."""
+    for at in range(len(turns) - 1, -1, -1):
+        if any(b"compaction" in entry for entry in turns[at].entries) and turns[at].has_boundary:
+            return at
+    return -1

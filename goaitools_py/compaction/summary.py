@@ -1,0 +1,98 @@
+"""A strategy that has a model write what the older part of a history said.
+
+Owns: the instruction, and which answers are good enough. Must never know: how a model is asked.
+
+It asks *behind* the turns that go, as the conversation's own next request would: the provider has these in
+its prompt cache, so that they cost a tenth of what a transcript would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any, Final
+
+from ..values import Value
+from .base import AskModel, CompactionRequest, ModelAnswer, NoChange, Turns
+from .strategies import check_count, recent_from
+
+__all__ = ["INSTRUCTION", "Summarize"]
+
+INSTRUCTION: Final = """\
+Summarise the conversation above. Your summary will stand in its place: whoever goes on with the \
+conversation sees the summary and none of those messages.
+
+Keep, as exactly as it was said:
+- names, numbers, dates, places, identifiers, file names, links, quotations that matter;
+- what people are like, what they want, and what they said must or must not happen;
+- what was decided and why, what was tried and failed;
+- what events and tool results said, the newest value where one replaced another;
+- what is still open: questions without an answer, promises, tasks, the next step.
+If an earlier summary stands in the conversation, carry over all of it that still holds.
+
+Leave out greetings, repetitions and how things were worded. Add nothing, judge nothing, answer nothing, and \
+call no tool. Write in the language of the conversation, in short sentences or lists, and begin at once with \
+the content."""
+
+_LEAD: Final = "Summary of the conversation up to here, in place of its messages:\n"
+
+_UNUSABLE: Final = {
+    "length": "the summary was cut off at the output limit",
+    "refusal": "the model refused to write a summary",
+    "pause": "the model did not finish its summary",
+}
+
+
+class Summarize(Value, frozen=True):
+    """Have a model summarise all but the last `keep_turns` turns; its text stands in their place, as a note.
+
+    The summary of an earlier time is among what is summarised, and is replaced. A summary that is empty,
+    refused, cut off, or longer than what it would replace changes nothing, and the report says why.
+
+    Args:
+        backend: Another, cheaper model: a backend, or a name such as "openai:MODEL". It gets a transcript.
+            None: the turn's own model, behind the prefix that its provider has cached already.
+        keep_turns: So many turns stay word for word.
+        at_least: Ask only if so many turns would go. None: one; and where a summary stands already, as many
+            as `keep_turns`, so that it is not written anew for each of them.
+        max_output_tokens: A limit of the summary's length; None leaves it to the chat's settings.
+        instruction: What the model is told; the default says what a summary has to keep.
+    """
+
+    backend: Any = None
+    keep_turns: int = 4
+    at_least: int | None = None
+    max_output_tokens: int | None = None
+    instruction: str = INSTRUCTION
+
+    def __post_init__(self) -> None:
+        check_count("keep_turns", self.keep_turns, 1)
+        check_count("at_least", self.at_least if self.at_least is not None else 1, 1)
+        if self.max_output_tokens is not None:
+            check_count("max_output_tokens", self.max_output_tokens, 1)
+
+    def __call__(self, request: CompactionRequest) -> Generator[AskModel, ModelAnswer, Turns]:
+        turns = request.turns
+        start = recent_from(turns, self.keep_turns)
+        older = turns[:start]
+        count = sum(not turn.note for turn in older)
+        has_summary = any(turn.note == "summary" for turn in older)
+        needed = self.at_least or (self.keep_turns if has_summary else 1)
+        if count < needed:
+            return NoChange(
+                f"{count} turns are older than the last {self.keep_turns}; a summary waits for {needed}"
+            )
+        answer = yield AskModel(
+            turns=older,
+            instruction=self.instruction,
+            backend=self.backend,
+            max_output_tokens=self.max_output_tokens,
+        )
+        text = answer.text.strip()
+        if answer.stop != "end":
+            return NoChange(_UNUSABLE.get(answer.stop, f"the summary ended with {answer.stop!r}"))
+        if not text:
+            return NoChange("the summary is empty")
+        note = request.note(f"{_LEAD}{text}", kind="summary")
+        if note.entry_bytes >= (size := sum(turn.entry_bytes for turn in older)):
+            return NoChange(f"the summary takes {note.entry_bytes} bytes, and what it would replace {size}")
+        return (note, *turns[start:])
