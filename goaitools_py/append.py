@@ -15,7 +15,8 @@ from .blob import Codec
 from .inbox import admit
 from .messages import Message
 from .records import digest8
-from .state import dump_state, load_state, new_state
+from .repair import checked
+from .state import check_revision, dump_state, load_state, new_state
 from .values import replace
 
 __all__ = ["append_messages"]
@@ -28,15 +29,19 @@ def append_messages(
     *,
     codec: Codec,
     binding: Any,
+    min_revision: int | None,
     fresh_id: str,
     now_ms: int,
 ) -> bytes:
     """The blob with `messages` in its inbox. The history stays compressed; the clock is not asked again
     for a conversation that exists, so that equal input gives equal bytes."""
+    codec.check(binding)
     if blob:
-        state = load_state(blob, wire=dialect.wire, codec=codec, binding=binding)
+        state = load_state(blob, wire=dialect.wire, codec=codec, binding=binding, min_revision=min_revision)
+        state, _ = checked(state, dialect)
     else:
         state = new_state(dialect.wire, id=fresh_id, created=now_ms)
+        check_revision(state, min_revision)
     grown = admit(state, messages, dialect)
     if blob and grown.inbox == state.inbox:
         return blob

@@ -6,11 +6,20 @@ Owns: the way from the state to a reply in its open turn. Must never know: tools
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from . import journal
-from .backends.base import BackendError, Fault, ProtocolFault, Reply, RequestParts, StreamDecoder
+from .backends.base import (
+    BackendError,
+    Fault,
+    ModelRequest,
+    ProtocolFault,
+    Reply,
+    RequestParts,
+    StreamDecoder,
+)
+from .deadlines import CallTimes, Passed
 from .errors import (
     AuthenticationError,
     ContextTooLongError,
@@ -18,15 +27,18 @@ from .errors import (
     ProviderRejectedError,
     ProviderUnavailableError,
     RateLimitError,
+    StateInvalidError,
     StreamInterruptedError,
     TurnError,
 )
 from .events import ModelRequested, ReasoningDelta, TextDelta
 from .flow import CallModel, Emit, Flow, ReadChunk, Sleep
 from .ledger import Base, Ledger
-from .values import Value, field, replace
+from .repair import repaired
+from .values import replace
+from .voice import Voice
 
-__all__ = ["Voice", "ask"]
+__all__ = ["ask", "fetch", "request_parts"]
 
 MAX_REPLY_BYTES: Final = 32 * 2**20
 MAX_BACKOFF_SECONDS: Final = 8.0
@@ -40,35 +52,25 @@ _POISON: Final = frozenset({400, 413, 422, None})
 """Statuses that blame the request's content: what no model has accepted leaves the state. None: the
 provider said so inside a 200."""
 
+_BLAMES_HISTORY: Final = ("rejected", "signature")
+"""Faults whose reason may be a history that was forged, or damaged by whoever wrote it."""
+
 _NO_STREAM: Final = ("application/json", "text/html")
 """Content types of answers that are no stream, whatever was asked for: errors, and the page of a proxy."""
 
 
-class Voice(Value, frozen=True, kw_only=True):
-    """What goes with every request of a turn, beside the history."""
-
-    unshown = frozenset({"preamble", "tools", "settings"})
-
-    model: str
-    preamble: bytes = b""
-    tools: bytes = b""
-    settings: dict[str, Any] = field(default_factory=dict)
-
-    def after_first(self) -> Voice:
-        """The voice of the turn's later requests: a `tool_choice` holds for the first only."""
-        if "tool_choice" not in self.settings:
-            return self
-        return replace(self, settings={k: v for k, v in self.settings.items() if k != "tool_choice"})
-
-
 class _Failure(Exception):  # noqa: N818 - internal, becomes a TurnError
-    """One request failed: what that means, and whether a listener has seen a part of its reply."""
+    """One request failed: what that means, and whether a listener has seen a part of its reply.
 
-    def __init__(self, fault: Fault, cause: BaseException, *, shown: bool) -> None:
+    `passed`: the option whose time was up, if that is why.
+    """
+
+    def __init__(self, fault: Fault, cause: BaseException, *, shown: bool, passed: Passed = "") -> None:
         super().__init__(fault.kind)
         self.fault = fault
         self.cause = cause
         self.shown = shown
+        self.passed = passed
         self.status: int | None = getattr(cause, "status", None)
         self.request_id: str | None = getattr(cause, "request_id", None)
 
@@ -110,6 +112,8 @@ def ask(
                 continue
             if failure.fault.kind == "signature" and _unsign(ledger):
                 continue
+            if failure.fault.kind in _BLAMES_HISTORY and failure.status in _POISON and _repair(ledger):
+                continue
             wait = _wait_before_retry(ledger, failure, attempt)
             if wait is None:
                 sdk = failure.cause.__cause__ if isinstance(failure.cause, BackendError) else None
@@ -134,33 +138,18 @@ def _attempt(
     _settle(ledger)
     before, began, dialect = ledger.state, ledger.now, ledger.dialect
     ledger.partial_text = ""
-    parts = RequestParts(
-        model=voice.model,
-        history=_pieces(ledger),
-        preamble=voice.preamble,
-        tools=voice.tools,
-        settings=voice.settings,
-        stream=ledger.plan.stream,
-        cache_key=before.meta.id or None,
-        forbid_tools=forbid_tools,
-        carried={
-            name: value
-            for name, (value, until) in before.meta.carry.items()
-            if not until or until > began.wall_ms
-        },
-        has_system=before.meta.systems or any(item.letter == "s" for item in before.inbox),
-        drop_signed=before.meta.unbound,
-    )
-    request = replace(dialect.request(parts), timeout=ledger.left())
+    parts = request_parts(ledger, voice, forbid_tools=forbid_tools)
+    times = ledger.call_times(is_streamed=ledger.plan.stream)
+    request = _timed(dialect.request(parts), times, began.monotonic)
     if ledger.listening:
         yield Emit(ModelRequested(ledger.iteration, len(request.body)))
     asked = max(0, began.wall_ms - before.meta.created)
-    shown, unsaid = False, ""
+    shown, begun, unsaid = False, False, ""
 
     def book(reply: Reply) -> Reply:
         # Without another look at the clock: whatever comes between a reply and the books can lose it.
         ms = round((ledger.now.monotonic - began.monotonic) * 1000)
-        return _book(ledger, reply, booked, asked=asked, ms=ms)
+        return _book(ledger, reply, voice.model, booked, asked=asked, ms=ms)
 
     try:
         ledger.has_acted = True
@@ -169,13 +158,18 @@ def _attempt(
             ledger.request_ids.append(head.request_id)
         ledger.state = journal.accept(ledger.state, before.inbox, dialect, at=asked)
         if not request.stream or head.headers.get("content-type", "").startswith(_NO_STREAM):
-            reply = yield from _read_body(ledger)
+            begun = True
+            reply = yield from _read_body(ledger, times, book)
             unsaid = reply.text if request.stream else ""
         else:
             decoder = dialect.decoder()
             size = 0
+            next_chunk = ReadChunk(times.end(begun=False), timed=True)
             try:
-                while not decoder.is_done and (chunk := (yield ReadChunk())):
+                while not decoder.is_done:
+                    ledger.now, chunk = yield next_chunk
+                    if not chunk:
+                        break
                     size += len(chunk)
                     if size > MAX_REPLY_BYTES:
                         raise ProtocolFault(f"the reply is larger than {MAX_REPLY_BYTES} bytes")
@@ -183,12 +177,14 @@ def _attempt(
                         shown = True
                         made = TextDelta if delta.kind == "text" else ReasoningDelta
                         yield Emit(made(delta.text, ledger.iteration))
-                    yield from ledger.tick()
-                    if ledger.is_late:
+                    if not begun and (shown or getattr(decoder, "has_begun", False)):
+                        begun = True
+                        next_chunk = ReadChunk(times.end(begun=True), timed=True)
+                    if times.passed(ledger.now.monotonic, begun=begun):
                         if _is_whole(decoder):
                             break  # what is still to come, if only pings, is not waited for
-                        _note_partial(ledger, decoder.partial_text)  # now: it belongs into the error
-                        raise ledger.deadline_error()
+                        raise _out_of_time()
+                yield from ledger.tick()
                 reply = decoder.finish()
             except (TurnError, AssertionError, ProtocolFault):
                 _note_partial(ledger, decoder.partial_text)
@@ -206,7 +202,12 @@ def _attempt(
                     _note_partial(ledger, decoder.partial_text)
                 raise
     except BackendError as exc:
-        raise _Failure(_fault_of(ledger, exc, request.stream), exc, shown=shown) from exc
+        yield from ledger.tick()
+        passed = times.passed(ledger.now.monotonic, begun=begun) if exc.timed_out else ""
+        fault = _fault_of(ledger, exc, request.stream)
+        if passed:
+            fault = Fault(kind="interrupted" if shown else "unavailable", retryable=True)
+        raise _Failure(fault, exc, shown=shown, passed=passed) from exc
     except ProtocolFault as exc:
         if exc.fault.kind != "interrupted" and not shown:
             # Nothing of a reply came (but a proxy's page, say), so nothing has been accepted.
@@ -222,6 +223,71 @@ def _attempt(
     if unsaid:
         yield Emit(TextDelta(unsaid, ledger.iteration))
     return reply
+
+
+def request_parts(ledger: Ledger, voice: Voice, *, forbid_tools: bool = False) -> RequestParts:
+    """What the next request says: the history, what is open, and all that waits."""
+    state = ledger.state
+    return RequestParts(
+        model=voice.model,
+        history=_pieces(ledger),
+        preamble=voice.preamble,
+        tools=voice.tools,
+        settings=voice.settings,
+        stream=ledger.plan.stream,
+        cache_key=state.meta.id or None,
+        forbid_tools=forbid_tools,
+        carried={
+            name: value
+            for name, (value, until) in state.meta.carry.items()
+            if not until or until > ledger.now.wall_ms
+        },
+        has_system=state.meta.systems or any(item.letter == "s" for item in state.inbox),
+        drop_signed=state.meta.unbound,
+    )
+
+
+def fetch(ledger: Ledger, request: ModelRequest) -> Flow[bytes]:
+    """Post a request that asks no model, such as for a count; its answer's body.
+
+    Raises:
+        TurnError: There is none; the error's state is the ledger's.
+    """
+    attempt = 0
+    while True:
+        try:
+            return (yield from _fetched(ledger, replace(request, timeout=ledger.left())))
+        except BackendError as exc:
+            yield from ledger.tick()
+            failure = _Failure(_fault_of(ledger, exc, False), exc, shown=False)
+            wait = _wait_before_retry(ledger, failure, attempt)
+            if wait is None:
+                raise _turn_error(ledger, failure) from exc.__cause__ or exc
+            attempt += 1
+            yield Sleep(wait)
+
+
+def _fetched(ledger: Ledger, request: ModelRequest) -> Flow[bytes]:
+    yield from ledger.tick()
+    ledger.check_deadline()
+    yield CallModel(request)
+    chunks: list[bytes] = []
+    while chunk := (yield ReadChunk(ledger.deadline)):
+        chunks.append(chunk)
+        if sum(map(len, chunks)) > MAX_REPLY_BYTES:
+            raise BackendError(f"the answer is larger than {MAX_REPLY_BYTES} bytes", kind="protocol")
+    return b"".join(chunks)
+
+
+def _timed(request: ModelRequest, times: CallTimes, now: float) -> ModelRequest:
+    """The request with its times: the whole answer's, and the headers' if they have less."""
+    whole, head = times.left(now, begun=True), times.left(now, begun=False)
+    return replace(request, timeout=whole, head_timeout=None if head == whole else head)
+
+
+def _out_of_time() -> BackendError:
+    """A reply went on, if only with pings, until its time was up."""
+    return BackendError("the reply took too long", kind="interrupted", timed_out=True)
 
 
 def _settle(ledger: Ledger) -> None:
@@ -251,22 +317,43 @@ def _pieces(ledger: Ledger) -> list[Any]:
     return pieces
 
 
-def _read_body(ledger: Ledger) -> Flow[Reply]:
+def _read_body(ledger: Ledger, times: CallTimes, book: Callable[[Reply], Reply]) -> Flow[Reply]:
     chunks: list[bytes] = []
     size = 0
-    while chunk := (yield ReadChunk()):
-        chunks.append(chunk)
-        size += len(chunk)
-        if size > MAX_REPLY_BYTES:
-            raise ProtocolFault(f"the reply is larger than {MAX_REPLY_BYTES} bytes")
-        yield from ledger.tick()
-        if ledger.is_late:
-            break
+    late: BackendError | None = None
+    next_chunk = ReadChunk(times.end(begun=True))
+    try:
+        while chunk := (yield next_chunk):
+            chunks.append(chunk)
+            size += len(chunk)
+            if size > MAX_REPLY_BYTES:
+                raise ProtocolFault(f"the reply is larger than {MAX_REPLY_BYTES} bytes")
+            yield from ledger.tick()
+            if times.passed(ledger.now.monotonic, begun=True):
+                late = _out_of_time()
+                break
+    except BackendError as exc:
+        if not exc.timed_out:
+            raise
+        late = exc
+    except (TurnError, AssertionError, ProtocolFault):
+        raise
+    except BaseException as exc:
+        # As with a stream: what breaks in after the reply has ended takes nothing with it.
+        try:
+            reply = ledger.dialect.reply(b"".join(chunks))
+        except ProtocolFault:
+            raise exc from None
+        if isinstance(exc, Exception):
+            return reply
+        book(reply)
+        raise
     body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
     try:
         return ledger.dialect.reply(body)
     except ProtocolFault:
-        ledger.check_deadline()  # an answer that came whole at the last moment is paid for, and kept
+        if late is not None:  # an answer that came whole at the last moment is paid for, and kept
+            raise late from late.__cause__
         raise
 
 
@@ -278,20 +365,22 @@ def _note_partial(ledger: Ledger, text: str) -> None:
         ledger.state = replace(ledger.state, open=replace(opened, partial=text))
 
 
-def _book(ledger: Ledger, reply: Reply, booked: Callable[[Reply], Reply], *, asked: int, ms: int) -> Reply:
+def _book(
+    ledger: Ledger, reply: Reply, model: str, booked: Callable[[Reply], Reply], *, asked: int, ms: int
+) -> Reply:
     """Enter a complete reply into the books. What breaks in on that, such as Ctrl-C, does not lose it."""
-    state, usage, warned = ledger.state, ledger.usage, len(ledger.warnings)
+    state, usage, bill, warned = ledger.state, ledger.usage, ledger.bill, len(ledger.warnings)
     try:
-        return booked(_take(ledger, reply, asked=asked, ms=ms))
+        return booked(_take(ledger, reply, model, asked=asked, ms=ms))
     except BaseException:
         # Nothing outside the books has happened, so it can be done once more, from the beginning.
-        ledger.state, ledger.usage = state, usage
+        ledger.state, ledger.usage, ledger.bill = state, usage, bill
         del ledger.warnings[warned:]
-        booked(_take(ledger, reply, asked=asked, ms=ms))
+        booked(_take(ledger, reply, model, asked=asked, ms=ms))
         raise
 
 
-def _take(ledger: Ledger, reply: Reply, *, asked: int, ms: int) -> Reply:
+def _take(ledger: Ledger, reply: Reply, model: str, *, asked: int, ms: int) -> Reply:
     """Put a complete reply into the open turn. Calls that may not run are cut out of what is stored."""
     kept = reply
     if reply.calls and not reply.run_calls:
@@ -304,9 +393,11 @@ def _take(ledger: Ledger, reply: Reply, *, asked: int, ms: int) -> Reply:
         ledger.warn(
             "input_dropped", f"the provider left {len(reply.dropped)} parts of the history out ({reasons})"
         )
-    ledger.usage = ledger.usage + reply.usage
+    ledger.book(reply.usage, asked=model, answered=reply.model)
     ledger.text = reply.text or ledger.text
-    ledger.state = journal.add_reply(ledger.state, kept, asked=asked, ms=ms)
+    ledger.state = journal.add_reply(
+        ledger.state, kept, ledger.dialect, asked=asked, ms=ms, counter=ledger.options.token_counter
+    )
     return kept
 
 
@@ -318,6 +409,24 @@ def _unsign(ledger: Ledger) -> bool:
     ledger.has_unsigned = True
     ledger.unsign("the provider refused the history's signed thinking")
     ledger.set_base(ledger.state)  # whatever comes next: the refused blocks do not come back
+    return True
+
+
+def _repair(ledger: Ledger) -> bool:
+    """The provider refuses the request: mend the closed history if that is why, looked at once in a turn.
+    False if it is not."""
+    if ledger.has_repaired:
+        return False
+    ledger.has_repaired = True
+    given = ledger.state
+    try:
+        state, log = repaired(given, ledger.dialect)
+    except StateInvalidError:
+        return False
+    if not log:
+        return False
+    ledger.set_base(state)  # whatever comes next: what was refused does not come back
+    ledger.tell_repaired(given, state, log)
     return True
 
 
@@ -417,11 +526,22 @@ _ERRORS: Final[dict[str, tuple[type[TurnError], str, str]]] = {
 }
 
 
+_WAITED: Final[Mapping[str, str]] = {
+    "call_timeout": "the model's reply did not end within",
+    "first_delta_timeout": "the model's reply did not begin within",
+}
+"""What did not come in the time that an option gives."""
+
+
 def _turn_error(ledger: Ledger, failure: _Failure) -> TurnError:
     if ledger.is_late:
         return ledger.deadline_error()
     fault = failure.fault
     cls, reason, advice = _ERRORS[fault.kind]
+    if failure.passed in _WAITED:
+        seconds = getattr(ledger.options, failure.passed)
+        reason = f"{_WAITED[failure.passed]} {failure.passed}={seconds:g} s"
+        advice = f"resume(err.state) asks again; a larger {failure.passed} leaves the model more time"
     known = (
         f"status {failure.status}" if failure.status else "",
         f"code {fault.code!r}" if fault.code else "",

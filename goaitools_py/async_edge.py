@@ -14,18 +14,21 @@ import math
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, TypeVar
 
-from .backends.base import AsyncBackend, AsyncExchange
+from .backends.base import AsyncBackend, AsyncExchange, BackendError, ModelRequest, ResponseHead
+from .deadlines import SHORTEST_WAIT
 from .flow import (
     AwaitTool,
     CallModel,
     CallTool,
-    Checkpoint,
     Clock,
     Effect,
     Interrupted,
+    Invoke,
     Moment,
+    OpenBackend,
     ReadChunk,
     Sleep,
     ToolDone,
@@ -38,6 +41,8 @@ __all__ = ["AwaitingEdge"]
 GRACE_SECONDS: Final = 0.1
 """How long the end of a turn waits for cancelled tools to tidy up. Those that do not stop are left."""
 
+_T = TypeVar("_T")
+
 _left: Final[set[asyncio.Task[Any]]] = set()
 """Cancelled tools that nobody waits for: the loop itself holds tasks weakly."""
 
@@ -49,13 +54,14 @@ class AwaitingEdge:
         self,
         backend: AsyncBackend,
         *,
-        on_checkpoint: Callable[[bytes], object] | None = None,
+        named: Callable[[str], AsyncBackend] | None = None,
         threads: bool = True,
     ) -> None:
         self._backend = backend
-        self._on_checkpoint = on_checkpoint
+        self._named = named
         self._threads = threads
         self._exchange: AsyncExchange | None = None
+        self._alarm = _Alarm()
         self._running: dict[asyncio.Task[ToolDone], tuple[CallTool, float, float]] = {}
         self._cancelled: set[asyncio.Task[ToolDone]] = set()
         self._performer: asyncio.Task[Any] | None = None
@@ -65,7 +71,7 @@ class AwaitingEdge:
     async def perform(self, effect: Effect) -> Any:
         """Carry one effect out and return its answer."""
         if type(effect) is Clock:
-            return Moment(time.time_ns() // 1_000_000, time.monotonic())
+            return _now()
         performer = asyncio.current_task()
         asked_before = performer.cancelling() if performer is not None else 0
         self._performer = performer
@@ -107,33 +113,78 @@ class AwaitingEdge:
     async def _sleep(self, effect: Sleep) -> None:
         await asyncio.sleep(effect.seconds)
 
-    async def _checkpoint(self, effect: Checkpoint) -> None:
-        if self._on_checkpoint is not None:
-            answer = self._on_checkpoint(effect.blob)
-            if inspect.isawaitable(answer):
-                await answer
+    async def _invoke(self, effect: Invoke) -> object:
+        answer = effect.function(*effect.args)
+        return await answer if inspect.isawaitable(answer) else answer
+
+    async def _open_backend(self, effect: OpenBackend) -> AsyncBackend:
+        backend = effect.backend
+        if isinstance(backend, str) and self._named is not None:
+            return self._named(backend)
+        if not hasattr(backend, "asend"):
+            raise TypeError(f"an AsyncChat needs a backend with asend(), not {type(backend).__name__}")
+        return backend  # type: ignore[no-any-return]
 
     async def _call_model(self, effect: CallModel) -> Any:
         await self._close_exchange()
-        self._exchange = await self._backend.asend(effect.request)
+        request = effect.request
+        opening = partial(self._open, effect.backend or self._backend, request)
+        seconds = request.timeout if request.head_timeout is None else request.head_timeout
+        if seconds is None:
+            return await opening()
+        try:
+            return await self._until(time.monotonic() + seconds, opening)
+        except _TimeUp:
+            raise BackendError("no answer in time", timed_out=True) from None
+
+    async def _open(self, backend: AsyncBackend, request: ModelRequest) -> ResponseHead:
+        self._exchange = await backend.asend(request)  # entered at once: whatever comes next finds it open
         return self._exchange.head
 
-    async def _read_chunk(self, _: ReadChunk) -> bytes:
-        if self._exchange is None:
-            return b""
-        chunk = await self._exchange.read()
-        if not chunk:
-            await self._close_exchange()
-        return chunk
+    async def _read_chunk(self, effect: ReadChunk) -> bytes | tuple[Moment, bytes]:
+        now = _now() if effect.timed else None
+        exchange, chunk = self._exchange, b""
+        if exchange is not None:
+            try:
+                if effect.until is None:
+                    chunk = await exchange.read()
+                else:
+                    chunk = await self._until(effect.until, exchange.read)
+            except _TimeUp:
+                raise BackendError("the answer stalled", kind="interrupted", timed_out=True) from None
+            if not chunk:
+                await self._close_exchange()
+        return chunk if now is None else (now, chunk)
+
+    async def _until(self, end: float, call: Callable[[], Awaitable[_T]]) -> _T:
+        """Await a call; `_TimeUp` once the time has come."""
+        alarm = self._alarm
+        alarm.on(end)
+        try:
+            return await call()
+        except asyncio.CancelledError:
+            if alarm.has_cancelled():
+                raise _TimeUp from None
+            raise
+        finally:
+            alarm.off()
 
     async def _close_exchange(self) -> None:
-        exchange, self._exchange = self._exchange, None
-        if exchange is not None:
-            await exchange.aclose()
+        exchange = self._exchange
+        try:
+            self._exchange = None
+            self._alarm.close()
+            if exchange is not None:
+                await exchange.aclose()
+        except BaseException:  # such as a cancellation: what it kept from its end is done once more
+            self._alarm.close()
+            if exchange is not None:
+                await exchange.aclose()
+            raise
 
     async def _call_tool(self, effect: CallTool) -> None:
-        task = asyncio.create_task(self._run(effect))
-        self._running[task] = (effect, time.time(), time.monotonic())
+        # In one statement: a task that an exit kept from being entered here would run on unseen.
+        self._running[asyncio.create_task(self._run(effect))] = (effect, time.time(), time.monotonic())
 
     async def _run(self, effect: CallTool) -> ToolDone:
         started, began = time.time(), time.monotonic()
@@ -171,12 +222,72 @@ class AwaitingEdge:
         return first, None if limit == math.inf else max(0.0, limit - time.monotonic())
 
     def _leave(self, task: asyncio.Task[ToolDone]) -> None:
-        """Cancel a running call and wait for it no longer."""
-        del self._running[task]
-        self._cancelled.add(task)
+        """Cancel a running call and wait for it no longer. Interrupted, it may be done again."""
+        task.cancel()
         _left.add(task)
         task.add_done_callback(_forget)
-        task.cancel()
+        self._cancelled.add(task)
+        del self._running[task]
+
+
+def _now() -> Moment:
+    return Moment(time.time_ns() // 1_000_000, time.monotonic())
+
+
+class _TimeUp(Exception):  # noqa: N818 - a signal inside this module
+    """A wait lasted too long."""
+
+
+class _Alarm:
+    """Cancels a task's wait when its time has come, as `asyncio.timeout` does, which costs ten times as much:
+    here all waits that end at the same time share a timer."""
+
+    __slots__ = ("_asked_before", "_end", "_has_rung", "_task", "_timer")
+
+    def __init__(self) -> None:
+        self._end = math.inf
+        self._timer: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[Any] | None = None
+        self._asked_before = 0
+        self._has_rung = False
+
+    def on(self, end: float) -> None:
+        """This task begins to wait."""
+        task = self._task = asyncio.current_task()
+        self._asked_before = task.cancelling() if task is not None else 0
+        if end != self._end or self._timer is None:
+            if self._timer is not None:
+                self._timer.cancel()
+            seconds = max(SHORTEST_WAIT, end - time.monotonic())
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._ring)
+            self._end = end
+
+    def _ring(self) -> None:
+        self._timer = None
+        if self._task is not None:
+            self._has_rung = True
+            self._task.cancel()
+
+    def has_cancelled(self) -> bool:
+        """True if a cancellation is from here, and nobody else has asked for it too."""
+        if not self._has_rung or self._task is None:
+            return False
+        self._has_rung = False
+        return self._task.uncancel() <= self._asked_before
+
+    def off(self) -> None:
+        """The wait is over."""
+        task, self._task = self._task, None
+        if self._has_rung and task is not None:
+            self._has_rung = False
+            task.uncancel()
+
+    def close(self) -> None:
+        """No wait follows soon: let go of the timer."""
+        self._task = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
 
 def _forget(task: asyncio.Task[ToolDone]) -> None:
@@ -202,7 +313,8 @@ _PERFORM: Final[Mapping[type, Callable[[AwaitingEdge, Any], Awaitable[Any]]]] = 
     CallTool: AwaitingEdge._call_tool,
     AwaitTool: AwaitingEdge._await_tool,
     Sleep: AwaitingEdge._sleep,
-    Checkpoint: AwaitingEdge._checkpoint,
+    Invoke: AwaitingEdge._invoke,
+    OpenBackend: AwaitingEdge._open_backend,
 }
 
 

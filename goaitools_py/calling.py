@@ -52,16 +52,20 @@ def run_calls(
         ToolFailedError: A tool raised `AbortTurn`, or raised and `tool_errors` is "raise".
     """
     queue: list[tuple[int, _Run]] = []
+    settled: list[tuple[int, JournalCall]] = []
     for index, call in enumerate(_calls(ledger)):
         if call.state == "done":
             continue
         step = _step(ledger, tools, call, (answers or {}).get(call.id))
         if isinstance(step, _Run):
             queue.append((index, step))
-        elif step.state == "done":
-            yield from _done(ledger, index, step)
-        else:
-            ledger.state = journal.put_call(ledger.state, index, step)
+            continue
+        ledger.state = journal.put_call(ledger.state, index, step)
+        if step.state == "done":
+            settled.append((index, step))
+    # Told and kept only now: whoever goes on from there has every answer that was given.
+    for index, step in settled:
+        yield from _done(ledger, index, step)
     any_valid = bool(queue)
     over = queue[MAX_CALLS_PER_REPLY if allowed is None else min(allowed, MAX_CALLS_PER_REPLY) :]
     del queue[len(queue) - len(over) :]

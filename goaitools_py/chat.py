@@ -11,8 +11,9 @@ import os
 import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from functools import partial
 from types import TracebackType
-from typing import Any, Generic, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeAlias, TypeVar
 
 from . import blob as blobs
 from .answers import Answers
@@ -20,22 +21,28 @@ from .append import append_messages
 from .backends.base import AsyncBackend, Backend, Dialect
 from .backends.by_name import backend_from_name
 from .blob import PLAIN, Codec
-from .compact import compact_blob
+from .compact import compact_flow
+from .counting import count_flow
 from .edge import BlockingEdge, refuse_async_callback
 from .engine import Plan, TurnEngine
 from .events import Event, TextDelta
-from .flow import AsyncDriver, AsyncEdge, Driver
+from .flow import AsyncDriver, BusyError, Driver, Flow
 from .inbox import split_preamble
 from .messages import Audio, Document, Image, Message, Text, user
-from .options import ChatOptions, Resolved, check_defaults, check_options, given_options, resolve
+from .options import ChatOptions, Resolved, check_defaults, given_options, resolve
 from .result import ChatResult, CompactionReport
 from .tools import as_tools, refuse_async
+
+if TYPE_CHECKING:
+    from .conversation import AsyncConversation, Conversation, Gate, Save
+    from .stores.base import AsyncStore, Store
 
 __all__ = ["AsyncChat", "AsyncTurn", "Chat", "State", "Turn"]
 
 State: TypeAlias = bytes | bytearray | memoryview | None
 
 _B = TypeVar("_B", Backend, AsyncBackend)
+_T = TypeVar("_T")
 
 
 class _Facade(ABC, Generic[_B]):
@@ -53,6 +60,7 @@ class _Facade(ABC, Generic[_B]):
         **default_fields: Any,
     ) -> None:
         self._backend: _B = self._named(backend) if isinstance(backend, str) else self._checked(backend)
+        self._beside: dict[str, _B] = {}
         self._codec = codec
         given = given_options(defaults, default_fields)
         check_defaults(given)
@@ -80,13 +88,16 @@ class _Facade(ABC, Generic[_B]):
             )
         return backend
 
-    def append_to_state(self, state: State, *messages: Message, binding: Any = None) -> bytes:
+    def append_to_state(
+        self, state: State, *messages: Message, binding: Any = None, min_revision: int | None = None
+    ) -> bytes:
         """Put messages or events into a state without asking a model. Pure: no I/O, no connection.
 
         Args:
             state: The conversation's blob, or None for a new one.
             messages: What to add. It waits, unseen, until the next turn takes it to the model.
-            binding: For sealed codecs: what the blob belongs to.
+            binding: For sealed codecs: what the blob belongs to; None takes the chat's default.
+            min_revision: Refuse a state that is older than this.
 
         Returns:
             The new blob. Nothing to add, or only seen event ids: the given bytes.
@@ -94,27 +105,73 @@ class _Facade(ABC, Generic[_B]):
         Raises:
             StateError: The state cannot be read; it is never overwritten.
         """
+        return self._append(state, messages, binding, _fresh_id(), min_revision=min_revision)
+
+    def _append(
+        self,
+        state: State,
+        messages: Sequence[Message],
+        binding: Any,
+        fresh_id: str,
+        *,
+        min_revision: int | None = None,
+    ) -> bytes:
         return append_messages(
             _state_bytes(state),
             [_message(message) for message in messages],
             self._dialect,
             codec=self._codec,
-            binding=binding,
-            fresh_id=_fresh_id(),
+            binding=self._bound(binding),
+            min_revision=min_revision,
+            fresh_id=fresh_id,
             now_ms=time.time_ns() // 1_000_000,
         )
 
-    def _compact(self, state: State, compactor: Any, dry_run: bool, binding: Any) -> CompactionReport:
-        check_options({"compactor": compactor})
-        return compact_blob(
-            _state_bytes(state),
-            compactor if compactor is not None else self._defaults.get("compactor"),
-            self._dialect,
-            codec=self._codec,
-            binding=binding,
-            dry_run=dry_run,
-            now_ms=time.time_ns() // 1_000_000,
+    @abstractmethod
+    def _open(self, work: Any, options: Resolved, steps: Callable[[Any], Any]) -> Any:
+        """The handle of a turn."""
+
+    @abstractmethod
+    def _drive(self, flow: Flow[Any], *, threads: bool = ...) -> Any:
+        """The driver of a flow."""
+
+    def _thread(
+        self, store: Any, key: str, *, save: Save, binding: Any, **settings: Any
+    ) -> tuple[Any, Any, Save]:
+        """What a kept conversation is made of."""
+        from .conversation import Ports, settings_of
+
+        ports = Ports(
+            plan=self._plan,
+            drive=self._drive,
+            open=self._open,
+            append=self._append,
+            compact=self._compaction,
         )
+        made = settings_of(
+            store,
+            key,
+            is_async=self._is_async,
+            codec=self._codec,
+            dialect=self._dialect,
+            binding=self._bound(binding),
+            **settings,
+        )
+        return ports, made, save
+
+    def _bound(self, binding: Any) -> Any:
+        return self._defaults.get("binding") if binding is None else binding
+
+    def _compaction(
+        self, state: State, compactor: Any, dry_run: bool, binding: Any, min_revision: int | None
+    ) -> Flow[CompactionReport]:
+        given = {"compactor": compactor, "binding": binding, "min_revision": min_revision}
+        fields = {name: value for name, value in given.items() if value is not None}
+        return compact_flow(self._plan(state, None, fields), dry_run=dry_run)
+
+    def _named_beside(self, name: str) -> _B:
+        """A backend that a strategy names; it is kept as long as the chat's own."""
+        return self._beside.setdefault(name, self._named(name))
 
     def _usable_tools(self, tools: Sequence[Any] | None) -> tuple[Any, ...]:
         found = as_tools(tools or ())
@@ -122,23 +179,23 @@ class _Facade(ABC, Generic[_B]):
             refuse_async(found)
         return found
 
-    def _engine(
+    def _plan(
         self,
         state: State,
         options: ChatOptions | None,
         fields: Mapping[str, Any],
         *,
-        stream: bool,
+        stream: bool = False,
         resume: bool = False,
         answers: Answers | None = None,
-    ) -> tuple[TurnEngine, Resolved]:
-        """Merge the options and make the turn; nothing is called yet."""
+    ) -> Plan:
+        """Merge the options; nothing is called yet."""
         given = given_options(options, fields)
         resolved = resolve(self._defaults, given)
         listening = stream or resolved.on_event is not None
         preamble, messages = split_preamble(resolved.system, _new_messages(resolved))
         backend = self._backend
-        plan = Plan(
+        return Plan(
             dialect=backend.dialect,
             options=resolved,
             codec=self._codec,
@@ -155,7 +212,6 @@ class _Facade(ABC, Generic[_B]):
             messages=messages,
             tools=self._usable_tools(resolved.tools) if "tools" in given else self._default_tools,
         )
-        return TurnEngine(plan), resolved
 
 
 def _fresh_id() -> str:
@@ -236,10 +292,18 @@ async def _notify_async(on_event: Callable[[Any], object], event: Event) -> None
 # --------------------------------------------------------------------------------------------- turns
 
 
+class _Work(Protocol):
+    """What a handle is of: a turn, or one that is kept in a store."""
+
+    def snapshot(self) -> bytes: ...
+
+    def append(self, *messages: Message) -> None: ...
+
+
 class _Handle:
     """What both turn handles share: the state at this instant, and the result once there is one."""
 
-    _engine: TurnEngine
+    _engine: _Work
     _steps: Driver[ChatResult] | AsyncDriver[ChatResult]
 
     @property
@@ -271,10 +335,10 @@ class Turn(_Handle):
     ``with chat.start(state, user="…") as turn: for event in turn: …`` then ``turn.result()``.
     """
 
-    def __init__(self, engine: TurnEngine, edge: BlockingEdge, on_event: Any = None) -> None:
+    def __init__(self, engine: _Work, steps: Driver[ChatResult], on_event: Any = None) -> None:
         refuse_async_callback("on_event", on_event)
         self._engine = engine
-        self._steps: Driver[ChatResult] = Driver(engine.run(), edge)
+        self._steps: Driver[ChatResult] = steps
         self._on_event = on_event
 
     def __enter__(self) -> Self:
@@ -302,8 +366,14 @@ class Turn(_Handle):
 
         Raises what the turn raised, also when it is asked again; RuntimeError if it was given up.
         """
-        for _ in self:
-            pass
+        try:
+            for _ in self:
+                pass
+        except BusyError:
+            raise
+        except BaseException:  # such as an exit out of `on_event`
+            self.cancel()
+            raise
         return self._finished()
 
     def cancel(self) -> None:
@@ -313,16 +383,15 @@ class Turn(_Handle):
         once if it waits for more of a reply or for tools in worker threads, else when what it waits for
         (the reply's beginning, a retry's pause, a tool of its own thread) is there.
         """
-        if not self._steps.done:
-            self._steps.close()
+        self._steps.close()
 
 
 class AsyncTurn(_Handle):
     """As `Turn`, with ``async with``, ``async for`` and awaited `result` and `cancel`."""
 
-    def __init__(self, engine: TurnEngine, edge: AsyncEdge, on_event: Any = None) -> None:
+    def __init__(self, engine: _Work, steps: AsyncDriver[ChatResult], on_event: Any = None) -> None:
         self._engine = engine
-        self._steps: AsyncDriver[ChatResult] = AsyncDriver(engine.run(), edge)
+        self._steps: AsyncDriver[ChatResult] = steps
         self._on_event = on_event
 
     async def __aenter__(self) -> Self:
@@ -347,9 +416,15 @@ class AsyncTurn(_Handle):
 
     async def result(self) -> ChatResult:
         """As `Turn.result`, awaited."""
-        while (event := await self._steps.step()) is not None:
-            if self._on_event is not None:
-                await _notify_async(self._on_event, event)
+        try:
+            while (event := await self._steps.step()) is not None:
+                if self._on_event is not None:
+                    await _notify_async(self._on_event, event)
+        except BusyError:
+            raise
+        except BaseException:  # such as a cancellation in `on_event`
+            await self.cancel()
+            raise
         return self._finished()
 
     async def cancel(self) -> None:
@@ -358,8 +433,7 @@ class AsyncTurn(_Handle):
         Any task of the loop may call this: a reader in another task sees the end of its iteration, at
         once, and the response and the running tools are closed when this returns.
         """
-        if not self._steps.done:
-            await self._steps.aclose()
+        await self._steps.aclose()
 
 
 # --------------------------------------------------------------------------------------------- chats
@@ -445,17 +519,88 @@ class Chat(_Facade[Backend]):
         return result
 
     def compact_state(
-        self, state: State, compactor: Any = None, /, *, dry_run: bool = False, binding: Any = None
+        self,
+        state: State,
+        compactor: Any = None,
+        /,
+        *,
+        dry_run: bool = False,
+        binding: Any = None,
+        min_revision: int | None = None,
     ) -> CompactionReport:
         """Compact now, outside a turn; the trigger is not asked. The report's `state` is the new blob.
 
         Raises `CompactionError` if the compactor fails; the given state is as it was.
         """
-        return self._compact(state, compactor, dry_run, binding)
+        steps = self._drive(self._compaction(state, compactor, dry_run, binding, min_revision))
+        while steps.step() is not None:
+            pass
+        assert steps.result is not None
+        return steps.result
+
+    def count_tokens(self, state: State, options: ChatOptions | None = None, /, **fields: Any) -> int:
+        """Ask the provider how many input tokens the next request has. No model answers, nothing changes.
+
+        For an estimate without a request see `inspect_state` and `estimate_tokens`.
+
+        Args:
+            state: The conversation's blob; None or empty for a new one.
+            options: As for a turn: ``user=…``, ``system=…``, ``tools=…``.
+
+        Raises:
+            ValueError: The wire has no endpoint that counts (Chat Completions), or there is nothing to count.
+            TurnError: The provider did not answer.
+            StateError: The state cannot be read.
+        """
+        steps = self._drive(count_flow(self._plan(state, options, fields)))
+        while steps.step() is not None:
+            pass
+        assert steps.result is not None
+        return steps.result
+
+    def conversation(
+        self,
+        store: Store,
+        key: str,
+        *,
+        save: Save = "turn",
+        gate: Gate = "queue",
+        concurrent_turns: bool = False,
+        binding: Any = None,
+        lease_ttl: float = 30.0,
+    ) -> Conversation:
+        """A conversation that is kept in a store; nothing is loaded yet, and making one costs nothing.
+
+        Args:
+            store: See `goaitools_py.stores`.
+            key: The conversation's key there, such as a user's id; it becomes its `conversation_id`.
+            save: "turn" saves at the end of each turn, however it ends. "checkpoint" saves also what was said
+                before the first request, each reply, and before and after each tool: a process that is
+                killed loses nothing.
+            gate: What a turn does while another one runs on this key, if the store has leases: "queue" waits
+                for as long as its `timeout`, "reject" raises `TurnInProgressError` at once.
+            concurrent_turns: Put a turn behind one that somebody else had meanwhile, instead of raising
+                `StateConflictError`; the model has answered it without knowing the other.
+            binding: For sealed codecs: what the conversation belongs to; None takes the chat's default.
+            lease_ttl: Seconds until the lease of a process that died is free again.
+        """
+        from .conversation import Conversation
+
+        made = self._thread(
+            store,
+            key,
+            save=save,
+            gate=gate,
+            concurrent_turns=concurrent_turns,
+            binding=binding,
+            lease_ttl=lease_ttl,
+        )
+        return Conversation(*made)
 
     def close(self) -> None:
         """Close the connections that this chat opened."""
-        self._backend.close()
+        for backend in (self._backend, *self._beside.values()):
+            backend.close()
 
     def __enter__(self) -> Self:
         return self
@@ -475,11 +620,17 @@ class Chat(_Facade[Backend]):
         resume: bool = False,
         answers: Answers | None = None,
     ) -> Turn:
-        engine, resolved = self._engine(state, options, fields, stream=stream, resume=resume, answers=answers)
-        edge = BlockingEdge(
-            self._backend, on_checkpoint=resolved.on_checkpoint, threads=resolved.tool_threads
-        )
-        return Turn(engine, edge, resolved.on_event)
+        plan = self._plan(state, options, fields, stream=stream, resume=resume, answers=answers)
+        engine = TurnEngine(plan)
+        return self._open(engine, plan.options, lambda drive: drive(engine.run()))
+
+    def _open(self, work: _Work, options: Resolved, steps: Callable[[Any], Any]) -> Turn:
+        """The handle of a turn, from what is run and from what drives it."""
+        refuse_async_callback("on_checkpoint", options.on_checkpoint)
+        return Turn(work, steps(partial(self._drive, threads=options.tool_threads)), options.on_event)
+
+    def _drive(self, flow: Flow[_T], *, threads: bool = False) -> Driver[_T]:
+        return Driver(flow, BlockingEdge(self._backend, named=self._named_beside, threads=threads))
 
 
 class AsyncChat(_Facade[AsyncBackend]):
@@ -531,14 +682,59 @@ class AsyncChat(_Facade[AsyncBackend]):
         return result
 
     async def compact_state(
-        self, state: State, compactor: Any = None, /, *, dry_run: bool = False, binding: Any = None
+        self,
+        state: State,
+        compactor: Any = None,
+        /,
+        *,
+        dry_run: bool = False,
+        binding: Any = None,
+        min_revision: int | None = None,
     ) -> CompactionReport:
         """As `Chat.compact_state`, awaited."""
-        return self._compact(state, compactor, dry_run, binding)
+        steps = self._drive(self._compaction(state, compactor, dry_run, binding, min_revision))
+        while await steps.step() is not None:
+            pass
+        assert steps.result is not None
+        return steps.result
+
+    async def count_tokens(self, state: State, options: ChatOptions | None = None, /, **fields: Any) -> int:
+        """As `Chat.count_tokens`, awaited."""
+        steps = self._drive(count_flow(self._plan(state, options, fields)))
+        while await steps.step() is not None:
+            pass
+        assert steps.result is not None
+        return steps.result
+
+    def conversation(
+        self,
+        store: AsyncStore,
+        key: str,
+        *,
+        save: Save = "turn",
+        gate: Gate = "queue",
+        concurrent_turns: bool = False,
+        binding: Any = None,
+        lease_ttl: float = 30.0,
+    ) -> AsyncConversation:
+        """As `Chat.conversation`, on an async store; not awaited, its methods are."""
+        from .conversation import AsyncConversation
+
+        made = self._thread(
+            store,
+            key,
+            save=save,
+            gate=gate,
+            concurrent_turns=concurrent_turns,
+            binding=binding,
+            lease_ttl=lease_ttl,
+        )
+        return AsyncConversation(*made)
 
     async def aclose(self) -> None:
         """Close the connections that this chat opened."""
-        await self._backend.aclose()
+        for backend in (self._backend, *self._beside.values()):
+            await backend.aclose()
 
     async def __aenter__(self) -> Self:
         return self
@@ -558,13 +754,18 @@ class AsyncChat(_Facade[AsyncBackend]):
         resume: bool = False,
         answers: Answers | None = None,
     ) -> AsyncTurn:
+        plan = self._plan(state, options, fields, stream=stream, resume=resume, answers=answers)
+        engine = TurnEngine(plan)
+        return self._open(engine, plan.options, lambda drive: drive(engine.run()))
+
+    def _open(self, work: _Work, options: Resolved, steps: Callable[[Any], Any]) -> AsyncTurn:
+        """As `Chat._open`."""
+        return AsyncTurn(work, steps(partial(self._drive, threads=options.tool_threads)), options.on_event)
+
+    def _drive(self, flow: Flow[_T], *, threads: bool = True) -> AsyncDriver[_T]:
         from .async_edge import AwaitingEdge
 
-        engine, resolved = self._engine(state, options, fields, stream=stream, resume=resume, answers=answers)
-        edge = AwaitingEdge(
-            self._backend, on_checkpoint=resolved.on_checkpoint, threads=resolved.tool_threads
-        )
-        return AsyncTurn(engine, edge, resolved.on_event)
+        return AsyncDriver(flow, AwaitingEdge(self._backend, named=self._named_beside, threads=threads))
 
 
 def _some_texts(texts: Sequence[str]) -> Sequence[str]:

@@ -15,21 +15,24 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from .backends.base import Backend, Exchange
+from .backends.base import Backend, BackendError, Exchange
+from .deadlines import SHORTEST_WAIT
 from .flow import (
     AwaitTool,
     CallModel,
     CallTool,
-    Checkpoint,
     Clock,
     Effect,
     Interrupted,
+    Invoke,
     Moment,
+    OpenBackend,
     ReadChunk,
     Sleep,
     ToolDone,
 )
 from .tools.call import Outcome, run_call, timed_out
+from .watch import Watch
 
 __all__ = ["BlockingEdge", "refuse_async_callback"]
 
@@ -76,14 +79,15 @@ class BlockingEdge:
         self,
         backend: Backend,
         *,
-        on_checkpoint: Callable[[bytes], object] | None = None,
+        named: Callable[[str], Backend] | None = None,
         threads: bool = False,
     ) -> None:
-        refuse_async_callback("on_checkpoint", on_checkpoint)
         self._backend = backend
-        self._on_checkpoint = on_checkpoint
+        self._named = named
         self._threads = threads
         self._exchange: Exchange | None = None
+        self._watch: Watch | None = None
+        self._watched = math.inf
         self._inline: deque[CallTool] = deque()
         self._finished: queue.SimpleQueue[tuple[_Started, ToolDone | BaseException] | None]
         self._finished = queue.SimpleQueue()
@@ -109,37 +113,76 @@ class BlockingEdge:
         self._close_exchange()
 
     def _clock(self, _: Clock) -> Moment:
-        return Moment(time.time_ns() // 1_000_000, time.monotonic())
+        return _now()
 
     def _sleep(self, effect: Sleep) -> None:
         time.sleep(effect.seconds)
 
-    def _checkpoint(self, effect: Checkpoint) -> None:
-        if self._on_checkpoint is None:
-            return
-        answer = self._on_checkpoint(effect.blob)
+    def _invoke(self, effect: Invoke) -> object:
+        answer = effect.function(*effect.args)
         if inspect.isawaitable(answer):
             if inspect.iscoroutine(answer):
                 answer.close()  # or Python warns that it was never awaited
-            raise TypeError("on_checkpoint is async, and a Chat runs no event loop: use AsyncChat")
+            raise TypeError("the function is async, and a Chat runs no event loop: use AsyncChat")
+        return answer
+
+    def _open_backend(self, effect: OpenBackend) -> Backend:
+        backend = effect.backend
+        if isinstance(backend, str) and self._named is not None:
+            return self._named(backend)
+        if not hasattr(backend, "send"):
+            raise TypeError(f"a Chat needs a backend with send(), not {type(backend).__name__}")
+        return backend  # type: ignore[no-any-return]
 
     def _call_model(self, effect: CallModel) -> Any:
         self._close_exchange()
-        self._exchange = self._backend.send(effect.request)
+        self._exchange = (effect.backend or self._backend).send(effect.request)
         return self._exchange.head
 
-    def _read_chunk(self, _: ReadChunk) -> bytes:
-        if self._exchange is None:
-            return b""
-        chunk = self._exchange.read()
-        if not chunk:
-            self._close_exchange()
+    def _read_chunk(self, effect: ReadChunk) -> bytes | tuple[Moment, bytes]:
+        now = _now() if effect.timed else None
+        exchange, chunk = self._exchange, b""
+        if exchange is not None:
+            if effect.until is None and self._watch is None:
+                chunk = exchange.read()
+            else:
+                chunk = self._read_until(exchange, math.inf if effect.until is None else effect.until)
+            if not chunk:
+                self._close_exchange()
+        return chunk if now is None else (now, chunk)
+
+    def _read_until(self, exchange: Exchange, end: float) -> bytes:
+        """The next bytes, or BackendError once the time has come, also if it came between two reads. An
+        exchange that cannot be interrupted has only its own limits."""
+        watch = self._watch
+        if watch is None:
+            interrupt = getattr(exchange, "interrupt", None)
+            if interrupt is None:
+                return exchange.read()
+            watch = self._watch = Watch(interrupt)
+            self._watched = math.inf
+        if end != self._watched:
+            watch.set(max(SHORTEST_WAIT, end - time.monotonic()))
+            self._watched = end
+        cause: Exception | None = None
+        try:
+            chunk = exchange.read()
+        except Exception as exc:
+            if not watch.has_rung:
+                raise
+            chunk, cause = b"", exc
+        if watch.has_rung and not chunk:
+            raise BackendError("the answer stalled", kind="interrupted", timed_out=True) from cause
         return chunk
 
     def _close_exchange(self) -> None:
-        exchange, self._exchange = self._exchange, None
-        if exchange is not None:
-            exchange.close()
+        watch, exchange = self._watch, self._exchange
+        try:
+            self._watch = self._exchange = None
+            _close_both(watch, exchange)
+        except BaseException:  # such as Ctrl-C: what it kept from its end is done once more
+            _close_both(watch, exchange)
+            raise
 
     def _call_tool(self, effect: CallTool) -> None:
         threads = self._threads if effect.tool.thread is None else effect.tool.thread
@@ -187,6 +230,19 @@ class BlockingEdge:
             return done
 
 
+def _now() -> Moment:
+    return Moment(time.time_ns() // 1_000_000, time.monotonic())
+
+
+def _close_both(watch: Watch | None, exchange: Exchange | None) -> None:
+    try:
+        if watch is not None:
+            watch.close()
+    finally:
+        if exchange is not None:
+            exchange.close()
+
+
 # Functions rather than an instance's bound methods: those would tie a knot that only the collector undoes.
 _PERFORM: Final[Mapping[type, Callable[[BlockingEdge, Any], Any]]] = {
     Clock: BlockingEdge._clock,
@@ -195,5 +251,6 @@ _PERFORM: Final[Mapping[type, Callable[[BlockingEdge, Any], Any]]] = {
     CallTool: BlockingEdge._call_tool,
     AwaitTool: BlockingEdge._await_tool,
     Sleep: BlockingEdge._sleep,
-    Checkpoint: BlockingEdge._checkpoint,
+    Invoke: BlockingEdge._invoke,
+    OpenBackend: BlockingEdge._open_backend,
 }

@@ -21,9 +21,9 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from . import inbox, journal, shrink, turn_ids
-from .asking import Voice, ask
-from .backends.base import Reply, ToolSpec
+from . import inbox, journal, meter, shrink, turn_ids
+from .asking import ask
+from .backends.base import Reply
 from .backends.capabilities import capabilities
 from .calling import check_answers, refuse_calls, run_calls
 from .errors import (
@@ -44,11 +44,12 @@ from .events import ContextWarning, ModelReplied, StateDiscarded, TurnCompleted,
 from .flow import Emit, Flow
 from .ledger import Ledger, Plan
 from .messages import Message
-from .records import Meta, digest8, usage_of
+from .records import dollars_of, usage_of
+from .repair import checked
 from .result import ChatResult, Status, WarningCode
-from .state import ConversationState, load_state, new_state, soft_limits
-from .tools import Tool
+from .state import ConversationState, check_revision, load_state, new_state, soft_limits
 from .values import replace
+from .voice import STICKY, Tools, Voice, voice_of
 
 __all__ = ["Plan", "TurnEngine"]
 
@@ -56,13 +57,6 @@ INVALID_REPLIES_IN_A_ROW: Final = 3
 MAX_PAUSES: Final = 8
 """How often a reply that the provider paused is asked to go on."""
 
-APPROACHING: Final = 0.7
-AT_LIMIT: Final = 0.9
-"""Parts of the model's context window from which on a `ContextWarning` is told to the listeners."""
-
-_STICKY: Final = frozenset(
-    {"reasoning_effort", "thinking_budget_tokens", "max_output_tokens", "temperature", "top_p", "seed"}
-)
 _NOT_STORED: Final = frozenset({"extra_body", "extra_headers"})
 _UNREADABLE: Final = (StateFormatError, StateCorruptError, StateProviderError, StateInvalidError)
 """What `on_bad_state=None` answers with a fresh conversation; a newer or an unauthentic blob raises."""
@@ -74,7 +68,7 @@ class TurnEngine:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._ledger = Ledger(plan)
-        self._tools: dict[str, Tool[..., Any]] = {}
+        self._tools: Tools = {}
         self._resumes = plan.resume
         self._messages = plan.messages
         self._key: turn_ids.TurnKey | None = None
@@ -103,17 +97,17 @@ class TurnEngine:
                 )
             if ledger.options.on_pending == "queue":
                 ledger.begin(state, self._admitted(state), closed_a_turn=False)
-                return (yield from self._finish(self._plan.model or "", self._open_reply(), "awaiting_tools"))
+                return (yield from self._finish(None, self._open_reply(), "awaiting_tools"))
             state = journal.deny_waiting(state)
         voice = self._admit(state)
-        self._check_budget()
+        self._check_budget(voice.model)
         yield from self._check_size()
         if ledger.listening:
             yield Emit(TurnStarted(ledger.state.meta.id))
         check_answers(ledger, self._tools, self._plan.answers)
         try:
             reply, status = yield from self._exchanges(voice)
-            return (yield from self._finish(voice.model, reply, status))
+            return (yield from self._finish(voice, reply, status))
         except (TurnError, AssertionError):
             raise
         except Exception as exc:
@@ -124,6 +118,21 @@ class TurnEngine:
     def snapshot(self) -> bytes:
         """A complete blob of this instant; `resume` goes on from it."""
         return self._result.state if self._result is not None else self._ledger.snapshot()
+
+    @property
+    def discarded(self) -> StateError | None:
+        """Why the given state could not be read, if a fresh conversation was begun."""
+        return self._ledger.discarded
+
+    @property
+    def has_acted(self) -> bool:
+        """True once a model was asked or a tool started."""
+        return self._ledger.has_acted
+
+    @property
+    def is_over(self) -> bool:
+        """True once there is a result."""
+        return self._result is not None
 
     def append(self, *messages: Message) -> None:
         """Put messages into the inbox of the running turn; its next model call takes them along.
@@ -142,11 +151,18 @@ class TurnEngine:
         identity = ledger.options.conversation_id or plan.fresh_id
         fresh = new_state(wire, id=identity, created=ledger.now.wall_ms)
         if not plan.blob:
+            check_revision(fresh, ledger.options.min_revision)
             return fresh
         try:
-            state = load_state(plan.blob, wire=wire, codec=plan.codec, binding=ledger.options.binding)
+            state = load_state(
+                plan.blob,
+                wire=wire,
+                codec=plan.codec,
+                binding=ledger.options.binding,
+                min_revision=ledger.options.min_revision,
+            )
             journal.check_journal(state, plan.dialect)
-            return state
+            return self._checked(state)
         except StateError as exc:
             exc.blob = exc.blob or plan.blob
             policy = ledger.options.on_bad_state
@@ -156,19 +172,28 @@ class TurnEngine:
             ledger.warn("state_discarded", f"the given state could not be used, a fresh one began: {exc}")
             return fresh
 
+    def _checked(self, state: ConversationState) -> ConversationState:
+        """The state with a closed history that the provider takes. Nothing is read if its writer saw to
+        that; else what had to be mended is a warning."""
+        sound, log = checked(state, self._plan.dialect)
+        if log:
+            self._ledger.tell_repaired(state, sound, log)
+        return sound
+
     def _admit(self, state: ConversationState) -> Voice:
         """Close what an earlier turn left open, take the new messages in, and note what changed."""
         plan, ledger, dialect = self._plan, self._ledger, self._plan.dialect
         left_open = state.open is not None and not self._resumes
         if left_open:
-            state = journal.close_turn(state, dialect)
+            state = self._checked(journal.close_turn(state, dialect))
             ledger.warn(
                 "turn_closed", "the state held an unfinished turn; it was closed, and a new one began"
             )
         if not inbox.admit(state, self._messages, dialect).inbox and state.open is None:
             raise ValueError(_nothing_to_do(resume=plan.resume, left_open=left_open))
         admitted = self._admitted(state)
-        voice = self._voice(state.meta)
+        voice, self._tools = voice_of(plan, state.meta)
+        ledger.context_window = plan.context_window or capabilities(voice.model).context_window
         ledger.begin(state, admitted, closed_a_turn=left_open)
         ledger.state = self._marked(admitted, voice)
         return voice
@@ -211,6 +236,9 @@ class TurnEngine:
             status=status,
             finish_reason=stored.finish_reason,
             total_usage=usage_of(state.meta.total),
+            aside_usage=usage_of(state.meta.aside),
+            total_cost_usd=dollars_of(state.meta),
+            context_used=state.meta.tokens,
             duplicate=True,
             model=state.meta.model,
         )
@@ -226,38 +254,14 @@ class TurnEngine:
             entries=(), text=journal.reply_text(self._ledger.state, self._plan.dialect), finish_reason=word
         )
 
-    def _voice(self, meta: Meta) -> Voice:
-        """Settings, preamble and tools as they go on the wire."""
-        plan, options = self._plan, self._ledger.options
-        kept = {name: value for name, value in meta.sticky.items() if name in _STICKY}
-        given = {**kept, **options.settings} if options.sticky_settings else options.settings
-        settings = {name: value for name, value in given.items() if value is not None}
-        model = settings.pop("model", None) or plan.model
-        if not model:
-            raise ValueError(
-                "no model was named: use Chat('openai:MODEL'), a backend's model=, or ModelSettings(model=…)"
-            )
-        specs = [tool.spec(options.deps) if isinstance(tool, Tool) else tool for tool in plan.tools]
-        for tool, spec in zip(plan.tools, specs, strict=True):
-            if isinstance(tool, Tool) and isinstance(spec, ToolSpec):
-                self._tools[spec.name] = tool
-        return Voice(
-            model=model,
-            preamble=plan.dialect.preamble(plan.preamble) if plan.preamble else b"",
-            tools=plan.dialect.tools(specs) if specs else b"",
-            settings=settings,
-        )
-
     def _marked(self, state: ConversationState, voice: Voice) -> ConversationState:
         """The state with digests of what is not stored. A difference to the last request is a warning, and
         the end of thinking that was signed over the old prefix."""
         ledger, meta = self._ledger, state.meta
         marks = {
             "id": ledger.options.conversation_id or meta.id,
-            "model": voice.model,
             "family": self._plan.dialect.family,
-            "preamble": digest8(voice.preamble) if voice.preamble else "",
-            "tools": digest8(voice.tools) if voice.tools else "",
+            **voice.marks,
         }
         changed: list[str] = []
         if meta.model and (meta.processed or state.open is not None):
@@ -267,24 +271,46 @@ class TurnEngine:
                 ledger.warn("preamble_missing", "earlier turns had a preamble, this one has none")
             else:
                 ledger.warn(*_CHANGES[name])
-        own = {k: v for k, v in ledger.options.settings.items() if k in _STICKY}
+        own = {k: v for k, v in ledger.options.settings.items() if k in STICKY}
         sticky = {k: v for k, v in {**meta.sticky, **own}.items() if v is not None}
-        ledger.state = replace(state, meta=msgspec.structs.replace(meta, **marks, sticky=sticky))
+        counted = meter.unanchored(meta) if changed else meta
+        ledger.state = replace(state, meta=msgspec.structs.replace(counted, **marks, sticky=sticky))
         if meta.signed and (changed or (meta.unbound and state.open is None)):
             reason = f"the {' and '.join(changed)} changed" if changed else "what stands before it changed"
             ledger.unsign(reason)
         return ledger.state
 
-    def _check_budget(self) -> None:
-        limits = self._ledger.options.limits
-        most = limits.conversation_max_tokens if limits is not None else None
-        spent = usage_of(self._ledger.state.meta.total).total_tokens
+    def _check_budget(self, model: str) -> None:
+        """Raise `BudgetExceededError` before anything is paid for that the conversation must not cost."""
+        ledger = self._ledger
+        limits = ledger.options.limits
+        if limits is None:
+            return
+        meta = ledger.state.meta
+        spent, most = usage_of(meta.total).total_tokens, limits.conversation_max_tokens
         if most is not None and spent >= most:
-            raise self._ledger.error(
-                BudgetExceededError,
-                f"this conversation has used {spent} tokens of its {most}; nothing was sent",
-                drop_input=True,
+            raise self._over_budget(f"this conversation has used {spent} tokens of its {most}")
+        if not limits.limits_cost:
+            return
+        if not ledger.knows_price(model):
+            raise self._over_budget(
+                "there is a limit on costs, and no price is known for the model: pass prices=, install "
+                "goaitools-py[prices], or leave the limit out"
             )
+        dollars = limits.conversation_max_cost_usd
+        if dollars is None:
+            return
+        cost = dollars_of(meta)
+        if cost is None:
+            raise self._over_budget(
+                "there is a limit on the conversation's cost, and what it has cost so far is not known: some "
+                "calls were made without prices="
+            )
+        if cost >= dollars:
+            raise self._over_budget(f"this conversation has cost {cost} US dollars of its {dollars}")
+
+    def _over_budget(self, text: str) -> BudgetExceededError:
+        return self._ledger.error(BudgetExceededError, f"{text}; nothing was sent", drop_input=True)
 
     def _check_size(self) -> Flow[None]:
         """Make sure, before anything is paid for, that the new state will fit."""
@@ -333,10 +359,11 @@ class TurnEngine:
             if journal.is_waiting(ledger.state):
                 return self._open_reply(), "awaiting_tools"
         while True:
+            yield from shrink.compact_before_request(ledger, lambda: voice)
             reply = yield from ask(
                 ledger,
                 voice.after_first() if ledger.has_asked else voice,
-                shrink=lambda: shrink.shrink_for_context(ledger),
+                shrink=lambda: shrink.shrink_for_context(ledger, lambda: voice),
                 booked=partial(
                     self._booked, voice, said, is_last=limit is not None, may_pause=pauses < MAX_PAUSES
                 ),
@@ -410,6 +437,15 @@ class TurnEngine:
         most = options.limits.max_tokens if options.limits is not None else None
         if most is not None and ledger.usage.total_tokens >= most:
             return "limit_reached", f"max_tokens={most} of this turn are spent"
+        dollars = options.limits.max_cost_usd if options.limits is not None else None
+        cost = ledger.bill.cost_usd if dollars is not None else None
+        if dollars is not None and cost is None:
+            raise ledger.error(
+                BudgetExceededError,
+                f"max_cost_usd={dollars}, and what a call of this turn cost is not known; it is in err.usage",
+            )
+        if dollars is not None and cost is not None and cost >= dollars:
+            return "limit_reached", f"max_cost_usd={dollars} of this turn are spent"
         if self._calls_left() == 0:
             return "limit_reached", "max_tool_calls of this turn are spent"
         return None
@@ -423,19 +459,40 @@ class TurnEngine:
 
     # ------------------------------------------------------------------------------------------ the end
 
-    def _finish(self, model: str, reply: Reply, status: Status) -> Flow[ChatResult]:
+    def _passed_mark(self, window: int) -> ContextWarning | None:
+        """Warn once for each mark of the context window that the history has grown beyond; the state keeps
+        which. A history that has shrunk below a mark is told of again."""
+        ledger = self._ledger
+        marks, meta = ledger.options.context_marks, ledger.state.meta
+        passed = sum(meta.tokens >= mark * window for mark in marks)
+        if passed == meta.warned:
+            return None
+        ledger.state = replace(ledger.state, meta=msgspec.structs.replace(meta, warned=passed))
+        if passed < meta.warned:
+            return None
+        ledger.warn(
+            "context_mark",
+            f"the history takes about {meta.tokens} of the model's {window} tokens, which is beyond the mark "
+            f"of {marks[passed - 1]:.0%}; a compactor would shrink it",
+        )
+        level: Literal["approaching", "at_limit"] = "at_limit" if passed == len(marks) else "approaching"
+        return ContextWarning(level, meta.tokens, window)
+
+    def _finish(self, voice: Voice | None, reply: Reply, status: Status) -> Flow[ChatResult]:
         """Compact and encode. A paid reply is always encoded. A turn that waits is not compacted."""
         ledger = self._ledger
         waits = status == "awaiting_tools"
-        if not waits:
-            yield from shrink.compact(ledger)
+        if voice is not None and not waits:
+            yield from shrink.compact(ledger, lambda: voice)
+        window = ledger.context_window
+        if window and (warning := self._passed_mark(window)) and ledger.listening:
+            yield Emit(warning)
         blob = yield from self._fit("awaiting_tools" if waits else "complete")
         if isinstance(blob, StateTooLargeError):
             raise ledger.error(
                 StateSizeError, f"{blob}; the reply is in err.text, the whole turn in err.state"
             ) from blob
         meta = ledger.state.meta
-        window = self._plan.context_window or capabilities(model).context_window
         self._result = ChatResult(
             text=reply.text,
             state=blob,
@@ -444,19 +501,22 @@ class TurnEngine:
             pending=journal.pending(ledger.state) if waits else (),
             usage=ledger.usage,
             total_usage=usage_of(meta.total),
+            aside_usage=usage_of(meta.aside),
+            total_cost_usd=dollars_of(meta),
             iterations=ledger.iteration,
             actions=tuple(ledger.actions),
             tool_log=ledger.tool_log,
             compaction=ledger.report,
+            context_used=meta.tokens,
             context_fraction=meta.tokens / window if window else None,
             warnings=tuple(ledger.warnings),
             discarded=ledger.discarded,
-            model=reply.model or model,
+            model=reply.model or (voice.model if voice is not None else meta.model),
             request_ids=tuple(ledger.request_ids),
+            bill=ledger.bill,
         )
+        yield from ledger.checkpoint(blob)
         if ledger.listening:
-            if window and (level := _context_level(meta.tokens / window)):
-                yield Emit(ContextWarning(level, meta.tokens, window))
             yield Emit(TurnCompleted(self._result))
         return self._result
 
@@ -475,12 +535,6 @@ def _status(reply: Reply, *, limited: bool) -> Status:
     if reply.stop == "refusal":
         return "refused"
     return "limited" if limited or reply.stop == "pause" else "complete"
-
-
-def _context_level(fraction: float) -> Literal["approaching", "at_limit"] | None:
-    if fraction >= AT_LIMIT:
-        return "at_limit"
-    return "approaching" if fraction >= APPROACHING else None
 
 
 _CHANGES: Final[Mapping[str, tuple[WarningCode, str]]] = {

@@ -23,6 +23,7 @@ Owns: the classes and what each carries. Must never know: how any of them came a
     ├── CompactionError
     └── StoreError
         ├── StateConflictError
+        ├── LeaseHeldError
         └── StoreUnavailableError
 
 Raised by your own tools: `ToolError` (text for the model) and `AbortTurn` (end the turn).
@@ -47,6 +48,7 @@ __all__ = [
     "ContextTooLongError",
     "DeadlineExceededError",
     "GoAIToolsError",
+    "LeaseHeldError",
     "LimitExceededError",
     "ProviderProtocolError",
     "ProviderRejectedError",
@@ -103,7 +105,8 @@ class StateCorruptError(StateError):
 
 
 class StateAuthError(StateError):
-    """A keyed codec refused the blob: wrong key, wrong binding, tampered, expired. One text for all."""
+    """A keyed codec refused the blob: wrong key, wrong binding, tampered, too old. One text for all of these;
+    only a blob of another suite than the codec's is told apart, which its header shows to everybody."""
 
 
 class StateTooLargeError(StateError):
@@ -149,7 +152,12 @@ class TurnError(GoAIToolsError):
             is that of a fresh conversation.
         status_code: The provider's HTTP status, or None.
         request_id: The provider's request id, or None.
+        unsaved: Of a turn in a store: why `state` is not in it, or None if it is.
+        base: Of a turn in a store that is not in it: what the turn began from.
     """
+
+    unsaved: Exception | None = None
+    base: bytes = b""
 
     def __init__(
         self,
@@ -240,7 +248,7 @@ class CheckpointError(TurnError):
 
 
 class StoreCommitError(TurnError):
-    """The turn is complete, but the store did not take it; save `state` yourself."""
+    """The turn is complete, but the store did not take it: `Conversation.commit` tries again."""
 
 
 class ToolPendingError(GoAIToolsError):
@@ -264,7 +272,22 @@ class TurnInProgressError(GoAIToolsError):
 
 
 class CompactionError(GoAIToolsError):
-    """A compactor failed in `compact_state`; inside a turn this is a warning instead."""
+    """A compactor failed in `compact_state`; inside a turn this is a warning instead.
+
+    Attributes:
+        state: The conversation as it was, but with what the compactor's own model calls consumed on its
+            books; b"" if there were none, or it was a dry run.
+        usage: What they consumed.
+    """
+
+    def __init__(self, message: str, *, state: bytes = b"", usage: Usage | None = None) -> None:
+        super().__init__(message)
+        if usage is None:
+            from .messages import Usage
+
+            usage = Usage()
+        self.state = state
+        self.usage = usage
 
 
 # ------------------------------------------------------------------------------------------ stores
@@ -275,7 +298,23 @@ class StoreError(GoAIToolsError):
 
 
 class StateConflictError(StoreError):
-    """Somebody else saved a newer version first."""
+    """Somebody else saved a newer version first.
+
+    Attributes:
+        state: The conversation with the turn that could not be saved, if a turn it was; nothing is lost.
+        text: That turn's reply.
+        base: What the turn began from.
+    """
+
+    def __init__(self, message: str, *, state: bytes = b"", text: str = "", base: bytes = b"") -> None:
+        super().__init__(message)
+        self.state = state
+        self.text = text
+        self.base = base
+
+
+class LeaseHeldError(StoreError):
+    """Somebody else holds the lease of this key."""
 
 
 class StoreUnavailableError(StoreError):

@@ -7,7 +7,7 @@ A flow is a generator. It yields effects and is resumed with their answers; a fa
 at the same place, so its ``finally`` blocks run::
 
     head = yield CallModel(request)     # ResponseHead, or BackendError
-    chunk = yield ReadChunk()           # bytes, b"" at the end
+    chunk = yield ReadChunk()           # bytes, b"" at the end, or BackendError
     yield Emit(event)                   # handed to whoever iterates the turn
 
 `Driver` and `AsyncDriver` differ in their awaits, and in how a step is ended from beside: from another
@@ -16,8 +16,7 @@ thread here, from another task there. Everything else about a turn is written in
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 from .backends.base import ModelRequest
@@ -28,9 +27,9 @@ __all__ = [
     "AsyncDriver",
     "AsyncEdge",
     "AwaitTool",
+    "BusyError",
     "CallModel",
     "CallTool",
-    "Checkpoint",
     "Clock",
     "Driver",
     "Edge",
@@ -38,7 +37,9 @@ __all__ = [
     "Emit",
     "Flow",
     "Interrupted",
+    "Invoke",
     "Moment",
+    "OpenBackend",
     "ReadChunk",
     "Sleep",
     "ToolDone",
@@ -48,13 +49,43 @@ ResultT = TypeVar("ResultT")
 
 
 class CallModel(Value, frozen=True):
-    """Post a request; the answer is a `ResponseHead`. A response still open is closed first."""
+    """Post a request; the answer is a `ResponseHead`. A response still open is closed first.
+
+    `backend`: one that `OpenBackend` answered with; None is the turn's own.
+    """
 
     request: ModelRequest
+    backend: Any = None
+
+
+class OpenBackend(Value, frozen=True):
+    """Ask for a backend beside the turn's own; the answer has its `dialect`, `model` and `max_retries`.
+
+    `backend`: the thing itself, or a name such as "openai:MODEL".
+    """
+
+    backend: Any
+
+
+class Invoke(Value, frozen=True):
+    """Call a function of the caller's; what it returns is awaited if it can be, and is the answer."""
+
+    unshown = frozenset({"args"})
+
+    function: Callable[..., object]
+    args: tuple[Any, ...] = ()
 
 
 class ReadChunk(Value, frozen=True):
-    """The next bytes of the open response; b"" at its end, which also closes it."""
+    """The next bytes of the open response; b"" at its end, which also closes it.
+
+    `until`: when the wait ends with a `BackendError` that says ``timed_out``, on the clock of
+    `Moment.monotonic` and however the bytes come in; None without a limit.
+    `timed`: True for a pair as the answer, the `Moment` before the read and the bytes: `Clock`, but cheaper.
+    """
+
+    until: float | None = None
+    timed: bool = False
 
 
 class CallTool(Value, frozen=True, kw_only=True):
@@ -108,15 +139,7 @@ class Emit(Value, frozen=True):
     event: Event
 
 
-class Checkpoint(Value, frozen=True):
-    """Hand a complete, resumable blob to `on_checkpoint`."""
-
-    unshown = frozenset({"blob"})
-
-    blob: bytes
-
-
-Effect: TypeAlias = CallModel | ReadChunk | CallTool | AwaitTool | Sleep | Clock | Emit | Checkpoint
+Effect: TypeAlias = CallModel | OpenBackend | Invoke | ReadChunk | CallTool | AwaitTool | Sleep | Clock | Emit
 Flow: TypeAlias = Generator[Effect, Any, ResultT]
 
 
@@ -151,8 +174,33 @@ class AsyncEdge(Protocol):
 _BUSY: Final = "the turn is being iterated in another thread or task already; one reader at a time"
 
 
+class BusyError(RuntimeError):
+    """Raised by a step while another one runs; the turn goes on in that."""
+
+
+class _Seat:
+    """Room for one reader. Each act is one operation on a dict, and undone only by whose it is: so an exit
+    such as Ctrl-C leaves no reader behind that nobody can send away."""
+
+    __slots__ = ("_held",)
+
+    def __init__(self) -> None:
+        self._held: dict[str, object] = {}
+
+    def take(self, reader: object) -> bool:
+        """True if the seat is the reader's now, or was already."""
+        return self._held.setdefault("by", reader) is reader
+
+    def leave(self, reader: object) -> None:
+        if self._held.get("by") is reader:
+            self._held.clear()
+
+
 class _Steps(Generic[ResultT]):
     """What both drivers share: resuming the flow, and how it ended.
+
+    An exception out of a step ends the flow, wherever it came. What ends is closed; where an exit such as
+    Ctrl-C, or a lack of memory, breaks in on the closing, it is done once more before the exception goes on.
 
     Attributes:
         done: True once the flow has ended, whichever way.
@@ -160,11 +208,13 @@ class _Steps(Generic[ResultT]):
         error: What it raised; an exit or a cancellation is none of its errors.
     """
 
-    __slots__ = ("_flow", "_is_stopping", "done", "error", "result")
+    __slots__ = ("_flow", "_is_closed", "_is_stopping", "_seat", "done", "error", "result")
 
     def __init__(self, flow: Flow[ResultT]) -> None:
         self._flow = flow
+        self._seat = _Seat()
         self._is_stopping = False
+        self._is_closed = False
         self.done = False
         self.result: ResultT | None = None
         self.error: Exception | None = None
@@ -201,106 +251,149 @@ class _Steps(Generic[ResultT]):
 class Driver(_Steps[ResultT]):
     """Runs a flow in plain code, one event at a time."""
 
-    __slots__ = ("_busy", "_edge")
+    __slots__ = ("_edge",)
 
     def __init__(self, flow: Flow[ResultT], edge: Edge) -> None:
         super().__init__(flow)
         self._edge = edge
-        self._busy = threading.Lock()
 
     def step(self) -> Event | None:
         """Run to the next event; None once the flow has ended (see `result`).
 
-        Raises RuntimeError while another thread, or a caller further up, is in a step.
+        Raises BusyError while another thread, or a caller further up, is in a step.
         """
-        if not self._busy.acquire(blocking=False):
-            if self._is_stopping:
-                return None
-            raise RuntimeError(_BUSY)
+        reader = object()
         try:
-            return None if self.done else self._run()
-        finally:
-            self._busy.release()
+            if not self._seat.take(reader):
+                if self._is_stopping:
+                    return None
+                raise BusyError(_BUSY)
+            event = None if self.done else self._run()
+            if self.done:
+                self._end()
+            self._seat.leave(reader)
             if self._is_stopping:  # said so too late for this step to see it
                 self.close()
+            return event
+        except BaseException:
+            if self._seat.take(reader):
+                self._is_stopping = True
+                try:
+                    self._end()
+                finally:
+                    self._seat.leave(reader)
+            raise
 
     def _run(self) -> Event | None:
         answer: Any = None
         failure: BaseException | None = None
-        try:
-            while (effect := self._resume(answer, failure)) is not None:
-                if type(effect) is Emit:
-                    return effect.event
-                answer = failure = None
-                try:
-                    answer = self._edge.perform(effect)
-                except BaseException as exc:
-                    failure = exc
-            return None
-        finally:
-            if self.done:
-                self._edge.close()
+        while (effect := self._resume(answer, failure)) is not None:
+            if type(effect) is Emit:
+                return effect.event
+            answer = failure = None
+            try:
+                answer = self._edge.perform(effect)
+            except BaseException as exc:
+                failure = exc
+        return None
 
     def close(self) -> None:
         """Give the flow up where it stands; while a step runs, that step does so as soon as it can."""
         self._is_stopping = True
-        if not self._busy.acquire(blocking=False):
+        closer = object()
+        try:
+            self._close(closer)
+        except BaseException:
+            self._close(closer)
+            raise
+
+    def _close(self, closer: object) -> None:
+        if not self._seat.take(closer):
             self._edge.interrupt()
             return
         try:
-            if not self.done:
-                try:
-                    self._give_up()
-                finally:
-                    self._edge.close()
+            self._end()
         finally:
-            self._busy.release()
+            self._seat.leave(closer)
+
+    def _end(self) -> None:
+        """Give up a flow that has not ended, and close the edge. Whoever holds the seat may do so again."""
+        if self._is_closed:
+            return
+        try:
+            self._give_up()
+        finally:
+            self._edge.close()
+            self._is_closed = True
 
 
 class AsyncDriver(_Steps[ResultT]):
     """Runs a flow on an event loop, one event at a time."""
 
-    __slots__ = ("_edge", "_is_busy")
+    __slots__ = ("_edge",)
 
     def __init__(self, flow: Flow[ResultT], edge: AsyncEdge) -> None:
         super().__init__(flow)
         self._edge = edge
-        self._is_busy = False
 
     async def step(self) -> Event | None:
         """As `Driver.step`, awaited."""
-        if self._is_busy:
-            raise RuntimeError(_BUSY)
-        self._is_busy = True
+        reader = object()
         try:
-            return None if self.done else await self._run()
-        finally:
-            self._is_busy = False
+            if not self._seat.take(reader):
+                raise BusyError(_BUSY)
+            event = None if self.done else await self._run()
+            if self.done:
+                await self._end()
+            self._seat.leave(reader)
+            return event
+        except BaseException:
+            if self._seat.take(reader):
+                self._is_stopping = True
+                try:
+                    await self._end()
+                finally:
+                    self._seat.leave(reader)
+            raise
 
     async def _run(self) -> Event | None:
         answer: Any = None
         failure: BaseException | None = None
-        try:
-            while (effect := self._resume(answer, failure)) is not None:
-                if type(effect) is Emit:
-                    return effect.event
-                answer = failure = None
-                try:
-                    answer = await self._edge.perform(effect)
-                except BaseException as exc:
-                    failure = exc
-            return None
-        finally:
-            if self.done:
-                await self._edge.aclose()
+        while (effect := self._resume(answer, failure)) is not None:
+            if type(effect) is Emit:
+                return effect.event
+            answer = failure = None
+            try:
+                answer = await self._edge.perform(effect)
+            except BaseException as exc:
+                failure = exc
+        return None
 
     async def aclose(self) -> None:
         """As `Driver.close`, awaited: a step that another task runs has ended when this returns."""
         self._is_stopping = True
-        if self._is_busy:
+        closer = object()
+        try:
+            await self._aclose(closer)
+        except BaseException:
+            await self._aclose(closer)
+            raise
+
+    async def _aclose(self, closer: object) -> None:
+        if not self._seat.take(closer):
             await self._edge.interrupt()
-        elif not self.done:
-            try:
-                self._give_up()
-            finally:
-                await self._edge.aclose()
+            return
+        try:
+            await self._end()
+        finally:
+            self._seat.leave(closer)
+
+    async def _end(self) -> None:
+        """As `Driver._end`, awaited."""
+        if self._is_closed:
+            return
+        try:
+            self._give_up()
+        finally:
+            await self._edge.aclose()
+            self._is_closed = True

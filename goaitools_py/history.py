@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from itertools import islice
 from typing import Any
 
@@ -18,16 +20,20 @@ from . import journal, rawjson
 from .answers import PendingCall
 from .backends import rules
 from .backends.base import Dialect
-from .backends.dialects import WIRES, dialect_of
+from .backends.capabilities import capabilities
+from .backends.dialects import dialect_of
 from .blob import PLAIN, Codec
-from .errors import StateInvalidError, StateProviderError
+from .errors import StateInvalidError
+from .mending import Mended, mended
 from .messages import Message, ToolCall, Usage
 from .options import check_options
 from .reading import parse_entries, read_entries
-from .records import Iteration, TurnRecord, usage_of
+from .records import Iteration, TurnRecord, dollars_of, usage_of, with_cut
+from .repair import checked, noted
 from .state import ConversationState, closed_turns, dump_state, load_state, new_state, rebuild
-from .unsign import is_signed
+from .unsign import Turn, is_signed, unsigned_turns
 from .values import Value, replace
+from .wires import dialect_for
 
 __all__ = [
     "History",
@@ -43,10 +49,13 @@ __all__ = [
 
 
 class StateInfo(Value, frozen=True, kw_only=True):
-    """What a blob says of itself. Sizes are in bytes; `tokens` estimates the history as the model sees it.
+    """What a blob says of itself. Sizes are in bytes; `tokens` is what the next request holds before anything
+    new is said, by the last real usage and an estimate of what came since.
 
     `status`: "complete"; "awaiting_tools" if calls wait for answers, see `pending_calls`; "in_progress" and
     "failed" for a turn that `resume` can finish.
+    `aside_usage`: the part of `total_usage` that went into summaries and the like. `total_cost_usd`: see
+    `ChatResult.total_cost_usd`. `context_window`: that of the model, in tokens, if its name is known.
     `cuts`: (when, by what, turns removed, messages removed), the newest last.
     """
 
@@ -71,7 +80,15 @@ class StateInfo(Value, frozen=True, kw_only=True):
     format_version: int
     has_preamble: bool
     has_tools: bool
+    aside_usage: Usage = Usage()
+    total_cost_usd: Decimal | None = None
+    context_window: int | None = None
     cuts: tuple[tuple[datetime, str, int, int], ...] = ()
+
+    @property
+    def context_fraction(self) -> float | None:
+        """The part of the model's context window in use; None if the window is not known."""
+        return self.tokens / self.context_window if self.context_window else None
 
 
 class HistoryIteration(Value, frozen=True, kw_only=True):
@@ -127,30 +144,19 @@ def _when(created: int, ms: int) -> datetime:
         raise StateInvalidError("the state holds a time that no calendar has") from exc
 
 
-def _load(blob: Any, codec: Codec, binding: Any) -> ConversationState:
-    return load_state(blob, codec=codec, binding=binding)
-
-
-def _dialect(state: ConversationState, dialect: Dialect | None) -> Dialect:
-    wire = state.meta.wire
-    if dialect is not None and dialect.wire == wire:
-        return dialect
-    if dialect is not None or wire not in WIRES:
-        known = dialect.wire if dialect is not None else ", ".join(WIRES)
-        raise StateProviderError(
-            f"the state's entries are of the wire {wire[:40]!r}, and what is here reads {known}; pass the "
-            "dialect= that wrote them",
-            expected=known,
-            found=wire,
-        )
-    return dialect_of(wire)
+def _load(blob: Any, codec: Codec, binding: Any, min_revision: int | None) -> ConversationState:
+    return load_state(blob, codec=codec, binding=binding, min_revision=min_revision)
 
 
 def inspect_state(
-    blob: bytes | bytearray | memoryview, *, codec: Codec = PLAIN, binding: Any = None
+    blob: bytes | bytearray | memoryview,
+    *,
+    codec: Codec = PLAIN,
+    binding: Any = None,
+    min_revision: int | None = None,
 ) -> StateInfo:
     """Say what is in a blob, of any wire, without reading its history."""
-    state = _load(blob, codec, binding)
+    state = _load(blob, codec, binding, min_revision)
     meta = state.meta
     opened = state.open
     return StateInfo(
@@ -175,16 +181,23 @@ def inspect_state(
         format_version=blobs.peek(blob).version,
         has_preamble=bool(meta.preamble),
         has_tools=bool(meta.tools),
+        aside_usage=usage_of(meta.aside),
+        total_cost_usd=dollars_of(meta),
+        context_window=capabilities(meta.model).context_window if meta.model else None,
         cuts=tuple((_when(meta.created, at), by, turns, count) for at, by, turns, count in meta.cuts),
     )
 
 
 def pending_calls(
-    blob: bytes | bytearray | memoryview, *, codec: Codec = PLAIN, binding: Any = None
+    blob: bytes | bytearray | memoryview,
+    *,
+    codec: Codec = PLAIN,
+    binding: Any = None,
+    min_revision: int | None = None,
 ) -> tuple[PendingCall, ...]:
     """The calls that `resume` takes answers for, of a blob of any wire: those that wait for an approval or
     for a result from outside, and those that had started when their process died."""
-    return journal.pending(_load(blob, codec, binding))
+    return journal.pending(_load(blob, codec, binding, min_revision))
 
 
 def read_history(
@@ -192,15 +205,16 @@ def read_history(
     *,
     codec: Codec = PLAIN,
     binding: Any = None,
+    min_revision: int | None = None,
     dialect: Dialect | None = None,
 ) -> History:
     """Read the whole conversation in neutral words. An unfinished turn is shown as it would close.
 
     `dialect`: that of a wire which is not built in.
     """
-    state = _load(blob, codec, binding)
-    dialect = _dialect(state, dialect)
-    state = journal.close_turn(state, dialect)
+    state = _load(blob, codec, binding, min_revision)
+    dialect = dialect_for(state.meta.wire, dialect)
+    state, _ = checked(journal.close_turn(state, dialect), dialect)
     turns = tuple(
         _turn(entries, record, state.meta.created, dialect) for entries, record in closed_turns(state)
     )
@@ -231,14 +245,16 @@ def state_messages(
     *,
     codec: Codec = PLAIN,
     binding: Any = None,
+    min_revision: int | None = None,
     dialect: Dialect | None = None,
 ) -> list[Any]:
     """The conversation in the provider's own JSON shape, waiting messages last; the door out.
 
     `dialect`: that of a wire which is not built in.
     """
-    state = _load(blob, codec, binding)
-    state = journal.close_turn(state, _dialect(state, dialect))
+    state = _load(blob, codec, binding, min_revision)
+    dialect = dialect_for(state.meta.wire, dialect)
+    state, _ = checked(journal.close_turn(state, dialect), dialect)
     entries = [entry for turn, _ in closed_turns(state) for entry in turn]
     entries.extend(item.entry for item in state.inbox)
     return parse_entries(entries)
@@ -256,11 +272,16 @@ def state_from_messages(
     codec: Codec = PLAIN,
     binding: Any = None,
     dialect: Dialect | None = None,
+    repair: bool = False,
 ) -> bytes:
     """Make a state of messages in the provider's own JSON shape; the door in.
 
     A turn begins at each user message that follows an answer. Leading system messages are preamble and
     are refused: pass them as ``system=`` with each call. `dialect`: that of a wire which is not built in.
+
+    `repair`: mend what the provider would refuse, such as calls without results. What was done is in the
+    facts of each turn ("repaired", by kind) and in the state's cuts; results that had to be put in are
+    flagged "unknown".
 
     Raises:
         ValueError: The wire is unknown, a leading system message, or the provider would refuse the history.
@@ -270,16 +291,26 @@ def state_from_messages(
         raise ValueError(f"the dialect is of the wire {dialect.wire!r}, not {wire!r}")
     check_options({"conversation_id": conversation_id or None})
     entries = [rawjson.dumps(message) for message in messages]
+    found = _mended(entries, dialect) if repair else None
+    if found is not None:
+        entries = [one.entry for one in found.entries]
     views = [dialect.view([entry]) for entry in entries]
     if views and views[0] and views[0][0].role == "system":
         raise ValueError("the messages begin with a system message: it is not stored; pass it as system=")
     problems = rules.check_history(wire, entries, unique_ids=False) if wire in rules.WIRES else []
     if problems:
         raise ValueError(f"the provider would refuse this history: {problems[0]}")
-    turns = _split_turns(entries, views, dialect)
-    state = rebuild(new_state(wire, id=conversation_id, created=created_ms), turns)
+    turns: Sequence[Turn] = _split_turns(entries, views, dialect)
+    state = new_state(wire, id=conversation_id, created=created_ms)
+    cuts = state.meta.cuts
+    if found is not None and found.log:
+        turns = [turn for turn in unsigned_turns(noted(turns, found), dialect) if turn[0]]
+        entries = [entry for own, _ in turns for entry in own]
+        cuts = with_cut(state.meta, 0, "repaired", 0, max(0, len(messages) - len(entries)))
+    state = rebuild(state, turns)
     meta = msgspec.structs.replace(
         state.meta,
+        cuts=cuts,
         rev=1,
         messages=sum(record.messages for _, record in turns),
         turns=len(turns),
@@ -288,6 +319,12 @@ def state_from_messages(
         signed=is_signed(entries, dialect),
     )
     return dump_state(replace(state, meta=meta), codec=codec, binding=binding)
+
+
+def _mended(entries: Sequence[bytes], dialect: Dialect) -> Mended:
+    with suppress(StateInvalidError):
+        return mended(entries, dialect)
+    raise ValueError("the provider would refuse this history, and it cannot be repaired")
 
 
 def _split_turns(

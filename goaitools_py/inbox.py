@@ -14,7 +14,7 @@ from .backends.base import Dialect
 from .messages import Message
 from .reading import read_entries
 from .records import InboxItem, digest8
-from .render import ContextText, with_context
+from .render import is_context, with_context
 from .state import ConversationState
 from .turn_ids import FACT
 from .values import replace
@@ -113,7 +113,7 @@ def inbox_messages(state: ConversationState, dialect: Dialect) -> tuple[Message,
 def _bare(message: Message) -> Message:
     """The message without the context that an earlier try put in front of it."""
     parts = message.parts
-    return replace(message, parts=parts[1:]) if isinstance(parts[0], ContextText) else message
+    return replace(message, parts=parts[1:]) if is_context(parts[0]) else message
 
 
 def with_new_context(

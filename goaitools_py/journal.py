@@ -18,6 +18,7 @@ from .answers import PendingCall
 from .backends.base import Dialect, Reply
 from .errors import StateInvalidError
 from .messages import ResultFlag, Text, ToolCall, ToolRecord, ToolResult
+from .meter import booked, with_unanswered
 from .reading import read_entries
 from .records import (
     MAX_NAME,
@@ -31,6 +32,7 @@ from .records import (
     usage_row,
 )
 from .state import ConversationState, with_turn
+from .tokens import TokenCounter
 from .turn_ids import FACT, finished
 from .values import replace
 
@@ -226,13 +228,23 @@ def _with_results(turn: OpenTurn, dialect: Dialect) -> OpenTurn:
     )
 
 
-def add_reply(state: ConversationState, reply: Reply, *, asked: int, ms: int) -> ConversationState:
+def add_reply(
+    state: ConversationState,
+    reply: Reply,
+    dialect: Dialect,
+    *,
+    asked: int,
+    ms: int,
+    counter: TokenCounter | None = None,
+) -> ConversationState:
     """The open turn with a complete reply at its end; its calls, if they may run, enter the journal.
 
     `asked`: when the request was sent, in milliseconds after the conversation began; `ms`: until the reply.
+    `counter`: the caller's own, for what no usage has counted yet.
     """
     turn = state.open
     assert turn is not None
+    sent = turn.entries[len(turn.entries) - len(turn.letters) :]
     iteration = Iteration(
         roles=turn.letters + "a" * len(reply.entries),
         finish_reason=reply.finish_reason,
@@ -253,12 +265,10 @@ def add_reply(state: ConversationState, reply: Reply, *, asked: int, ms: int) ->
         calls=calls,
         partial="",
     )
-    used = reply.usage.input_tokens + reply.usage.output_tokens
     meta = msgspec.structs.replace(
-        state.meta,
+        booked(state.meta, sent, reply, dialect, counter),
         total=usage_row(usage_of(state.meta.total) + reply.usage),
         usage=usage_row(reply.usage),
-        tokens=used or state.meta.tokens,
         signed=state.meta.signed or reply.signed,
         carry={**state.meta.carry, **_carried(reply)} if reply.carried else state.meta.carry,
     )
@@ -324,17 +334,14 @@ def close_turn(
     if turn.partial:
         known["interrupted"] = turn.partial
     record = TurnRecord(at=turn.at, messages=turn.messages, iterations=iterations, facts=known)
-    tokens = state.meta.tokens
-    if not any(iteration.usage.input_tokens for iteration in iterations):
-        # A server that does not count: what was added is estimated, four bytes to the token.
-        tokens += sum(len(entry) for entry in turn.entries) // 4
+    unanswered = turn.entries[len(turn.entries) - len(turn.letters) :]
+    counted = with_unanswered(state.meta, unanswered, dialect)
     closed = with_turn(replace(state, open=None), turn.entries, record)
     meta = msgspec.structs.replace(
-        finished(state.meta, turn.facts.get(FACT, ()), status) if state.meta.turn else state.meta,
+        finished(counted, turn.facts.get(FACT, ()), status) if counted.turn else counted,
         messages=state.meta.messages + turn.messages,
         turns=state.meta.turns + (1 if turn.entries else 0),
         processed=state.meta.processed + 1,
-        tokens=tokens,
     )
     return replace(closed, meta=meta)
 

@@ -7,7 +7,8 @@ Must never know: in which order a turn does things.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
 from typing import Any, TypeAlias, TypeVar
 
 import msgspec
@@ -16,6 +17,7 @@ from . import inbox, journal
 from .answers import Answers
 from .backends.base import Dialect
 from .blob import BlobLimits, Codec
+from .deadlines import CallTimes
 from .errors import (
     CheckpointError,
     DeadlineExceededError,
@@ -25,11 +27,12 @@ from .errors import (
     TurnError,
 )
 from .events import CheckpointReady
-from .flow import Checkpoint, Clock, Emit, Flow, Moment
+from .flow import Clock, Emit, Flow, Invoke, Moment
 from .messages import Message, ToolRecord, Usage
 from .options import Resolved
-from .records import digest8
-from .result import CompactionReport, TurnWarning, WarningCode
+from .prices import Charge, Prices, genai_price, nano_dollars, priced
+from .records import Meta, digest8, usage_of, usage_row, with_cost
+from .result import Bill, CompactionReport, TurnWarning, WarningCode
 from .state import ConversationState, dump_state, hard_limits, soft_limits
 from .unsign import unsign
 from .values import Value, field, replace
@@ -76,6 +79,10 @@ class Ledger:
         self.deadline: float | None = None
         self.iteration = 0
         self.usage = Usage()
+        limits = plan.options.limits
+        asks_prices = limits is not None and limits.limits_cost
+        self.prices = plan.options.prices or (genai_price if asks_prices else None)
+        self.bill = Bill(booked=() if self.prices is not None else None)
         self.text = ""
         self.partial_text = ""
         self.actions: list[Any] = []
@@ -84,7 +91,15 @@ class Ledger:
         self.report: CompactionReport | None = None
         self.discarded: StateError | None = None
         self.cut_for_context = False
+        self.has_compacted = False
+        """True once the compactor's trigger fired in this turn."""
+        self.compaction_cause: Exception | None = None
+        self.context_window = plan.context_window
+        self.idle_seconds = 0.0
+        self.given: ConversationState | None = None
         self.has_unsigned = False
+        self.has_repaired = False
+        """True once the history was searched for what a provider might refuse, found or not."""
         self.has_acted = False
         """True once a model was asked or a tool started: from then on, nothing may be lost."""
         self._lock = threading.Lock()
@@ -117,6 +132,10 @@ class Ledger:
         for index, call in enumerate(state.open.calls if state.open is not None else ()):
             if call.state == "done":
                 self.record(index, journal.tool_record(call, iteration=self.iteration))
+        self.given = state
+        meta = state.meta
+        if meta.processed or state.open is not None:
+            self.idle_seconds = max(0.0, (self.now.wall_ms - meta.created - meta.updated) / 1000)
         self.set_base(state, now=admitted)
         self._blob_is_that = not state.inbox and not closed_a_turn and self.discarded is None
 
@@ -134,16 +153,107 @@ class Ledger:
         self.state = unsign(self.state, self.dialect, at=self.at_ms)
         self.tell_unsigned(reason)
 
-    def tell_unsigned(self, reason: str) -> None:
-        """Warn that signed blocks of closed turns are gone, and what that means for an open one."""
+    def tell_repaired(self, given: ConversationState, now: ConversationState, log: Mapping[str, int]) -> None:
+        """Warn that the closed history was mended, and what was done how often."""
+        done = ", ".join(f"{kind}: {count}" for kind, count in log.items())
+        self.warn(
+            "history_repaired",
+            f"the provider would have refused the stored history; it was repaired ({done})",
+        )
+        if given.meta.signed:
+            self.tell_unsigned("earlier turns were repaired", now)
+
+    def tell_unsigned(self, reason: str, state: ConversationState | None = None) -> None:
+        """Warn that signed blocks of closed turns are gone, and what that means for an open one.
+
+        `state`: the conversation, if the turn has not begun.
+        """
         self.warn(
             "thinking_removed", f"{reason}: the thinking of earlier turns was taken out of the stored history"
         )
-        if self.state.meta.unbound:
+        if (state or self.state).meta.unbound:
             self.warn(
                 "thinking_unbound",
                 f"{reason}: the provider is asked to drop the running turn's thinking where it does not fit",
             )
+
+    def book(self, usage: Usage, *, asked: str, answered: str = "", dialect: Dialect | None = None) -> None:
+        """Add a model call to the turn's usage and bill, and its cost to the conversation's.
+
+        Args:
+            usage: What the call consumed.
+            asked: The model's name in the request; "" if it is not known, and then its price is not either.
+            answered: The model's name in the reply.
+            dialect: The dialect of another backend than the turn's own.
+        """
+        self.usage = self.usage + usage
+        dialect = dialect or self.dialect
+        charge = Charge(
+            model=answered or asked,
+            usage=usage,
+            wire=dialect.wire,
+            family=dialect.family,
+            at_ms=self.now.wall_ms,
+        )
+        charges, booked = (*self.bill.charges, (asked, charge)), self.bill.booked
+        cost = None
+        if self.prices is not None:
+            cost = self._price_of(self.prices, charge, asked)
+            booked = (*(booked or ()), cost)
+        self.bill = Bill(charges=charges, booked=booked)
+        meta = self.state.meta
+        self.state = replace(self.state, meta=with_cost(meta, None if cost is None else nano_dollars(cost)))
+
+    def _price_of(self, prices: Prices, charge: Charge, asked: str) -> Decimal | None:
+        try:
+            found = priced(prices, charge, asked)
+            if found is not None and found >= 0:
+                return found
+        except Exception as exc:  # the reply is paid for; only its price is not known
+            why = f"prices raised {type(exc).__name__}"
+        else:
+            why = "prices does not know the model"
+        if not any(warning.code == "price_unknown" for warning in self.warnings):
+            self.warn("price_unknown", f"what a model call cost is unknown: {why}")
+        return None
+
+    def knows_price(self, model: str) -> bool:
+        """True if there is a price for the model, as far as its name tells."""
+        trial = Charge(
+            model=model,
+            usage=Usage(input_tokens=1_000, output_tokens=1_000, requests=1),
+            wire=self.dialect.wire,
+            family=self.dialect.family,
+            at_ms=self.now.wall_ms,
+        )
+        return self.prices is not None and self.prices(trial) is not None
+
+    def book_aside(self, usage: Usage, *, asked: str, answered: str, dialect: Dialect) -> None:
+        """Add what was consumed beside the conversation, such as for a summary, to the totals; see `book`.
+
+        What breaks in on that, such as Ctrl-C, does not lose it.
+        """
+        before, warned = (self._state, self.usage, self.bill), len(self.warnings)
+        try:
+            self._book_aside(usage, asked, answered, dialect)
+        except BaseException:
+            self._state, self.usage, self.bill = before
+            del self.warnings[warned:]
+            self._book_aside(usage, asked, answered, dialect)
+            raise
+
+    def _book_aside(self, usage: Usage, asked: str, answered: str, dialect: Dialect) -> None:
+        self.book(usage, asked=asked, answered=answered, dialect=dialect)
+        meta = self.state.meta
+        total, aside = usage_of(meta.total) + usage, usage_of(meta.aside) + usage
+        meta = msgspec.structs.replace(meta, total=usage_row(total), aside=usage_row(aside))
+        self.state = replace(self.state, meta=meta)
+
+    @property
+    def is_cold(self) -> bool:
+        """True if the conversation had been silent for so long that no provider's cache has it any more."""
+        after = self.options.cold_after
+        return after is not None and self.idle_seconds > after
 
     def append(self, messages: Sequence[Message]) -> None:
         """Take messages in from any thread; they enter the inbox before the next request."""
@@ -163,7 +273,7 @@ class Ledger:
         return self._state, self._without_input, self._blob_is_that, self.report, len(self.warnings)
 
     def go_back(self, base: Base) -> None:
-        """Undo every change since `base` was taken, but what has come into the inbox since.
+        """Undo every change since `base` was taken, but what came into the inbox and what was spent.
 
         What was accepted since waits again: a message that is in no turn is nowhere else.
         """
@@ -172,8 +282,8 @@ class Ledger:
         if state is not None and state.inbox != now.inbox:
             meta = msgspec.structs.replace(state.meta, events=now.meta.events)
             state = replace(state, inbox=inbox.merged(state.inbox, now.inbox), meta=meta)
-        self._state = state
-        del self.warnings[warnings:]
+        self._state = _with_spent(state, now.meta) if state is not None else None
+        self.warnings[warnings:] = [one for one in self.warnings[warnings:] if one.code == "price_unknown"]
 
     def encode(self, status: str, *, limits: BlobLimits | None = None) -> bytes:
         """The state as a blob, one revision after the given one. Soft limits unless others are named."""
@@ -197,29 +307,38 @@ class Ledger:
         """A complete blob of this instant; the given one before the turn has begun."""
         if self._state is None:
             return self.plan.blob
-        return self.encode("in_progress", limits=hard_limits(self.plan.codec))
+        return self.encode(self._stands("in_progress"), limits=hard_limits(self.plan.codec))
+
+    def _stands(self, unfinished: str) -> str:
+        """The status of the state: complete if no message of it waits for a reply."""
+        return unfinished if self.state.open is not None or self.state.inbox else "complete"
 
     def checkpoint(
-        self, *, undo: Callable[[ConversationState], ConversationState] | None = None
+        self,
+        result: bytes = b"",
+        *,
+        undo: Callable[[ConversationState], ConversationState] | None = None,
     ) -> Flow[None]:
         """Hand a resumable blob to whoever wants one; nothing goes on if `on_checkpoint` fails.
 
-        `undo`: takes back what the blob announced, and what does not happen if nobody kept it.
+        Args:
+            result: The turn's last blob, if it is over; else one is made of this instant.
+            undo: Takes back what the blob announced, and what does not happen if nobody kept it.
         """
-        wanted = self.options.on_checkpoint is not None
-        if not wanted and not self.listening:
+        keep = self.options.on_checkpoint
+        if keep is None and not self.listening:
             return
         try:
-            blob = self.snapshot()
+            blob = result or self.snapshot()
         except StateTooLargeError as exc:
             raise self.error(
                 StateSizeError, f"{exc}; what the turn has come to is in err.tool_log and err.text"
             ) from exc
         except Exception as exc:
             raise self._no_checkpoint("the state could not be written", exc, undo) from exc
-        if wanted:
+        if keep is not None:
             try:
-                yield Checkpoint(blob)
+                yield Invoke(keep, (blob,))
             except Exception as exc:
                 raise self._no_checkpoint("on_checkpoint raised", exc, undo) from exc
         if self.listening:
@@ -230,7 +349,7 @@ class Ledger:
     ) -> CheckpointError:
         if undo is not None:
             self.state = undo(self.state)
-        return self.error(CheckpointError, f"{what} ({type(exc).__name__}); no further tool was started")
+        return self.error(CheckpointError, f"{what} ({type(exc).__name__}); nothing more was started")
 
     @property
     def has_asked(self) -> bool:
@@ -251,6 +370,16 @@ class Ledger:
     def left(self) -> float | None:
         """Seconds until the deadline, None without one; never quite 0, which some clients take for none."""
         return None if self.deadline is None else max(0.001, self.deadline - self.now.monotonic)
+
+    def call_times(self, *, is_streamed: bool) -> CallTimes:
+        """When a model call that begins now has to be over. Only a stream has a first delta."""
+        options = self.options
+        return CallTimes.begin(
+            self.now.monotonic,
+            turn=self.deadline,
+            call=options.call_timeout,
+            first=options.first_delta_timeout if is_streamed else None,
+        )
 
     @property
     def is_late(self) -> bool:
@@ -298,7 +427,7 @@ class Ledger:
             blob = self.plan.blob
         else:
             try:
-                blob = self.encode("failed", limits=hard_limits(self.plan.codec))
+                blob = self.encode(self._stands("failed"), limits=hard_limits(self.plan.codec))
             except StateTooLargeError:
                 # Nobody could read it again. The turn is in the error's other fields, its input too.
                 blob, pending = self.plan.blob, self.plan.messages
@@ -335,7 +464,15 @@ class Ledger:
         state = self.state
         pending = inbox.inbox_messages(state, self.dialect)
         if state.open is None and self._without_input is not None:
-            self.state = self._without_input
+            self.state = _with_spent(self._without_input, state.meta)
         else:
             self.state = inbox.without_inbox(state)
         return pending
+
+
+def _with_spent(state: ConversationState, meta: Meta) -> ConversationState:
+    """An earlier state with all that has been spent by now; the very object if nothing was since."""
+    known = {name: getattr(meta, name) for name in ("total", "aside", "cost")}
+    if all(getattr(state.meta, name) == row for name, row in known.items()):
+        return state
+    return replace(state, meta=msgspec.structs.replace(state.meta, **known))

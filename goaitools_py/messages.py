@@ -313,6 +313,11 @@ class Usage(Value, frozen=True, kw_only=True):
         """Input and output together."""
         return self.input_tokens + self.output_tokens
 
+    @property
+    def uncached_input_tokens(self) -> int:
+        """Input that was not read from the provider's prompt cache; what was written to it is a part."""
+        return max(0, self.input_tokens - self.cached_input_tokens)
+
     def __add__(self, other: Usage) -> Usage:
         return Usage(**{name: getattr(self, name) + getattr(other, name) for name in _USAGE_FIELDS})
 

@@ -11,10 +11,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final, Literal, TypeAlias, TypeVar
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 
 from .messages import Message, Part
 from .values import Value, field
+
+if TYPE_CHECKING:
+    from .prices import Prices
+    from .tokens import TokenCounter
 
 __all__ = ["UNSET", "ChatOptions", "Limits", "ModelSettings", "Resolved", "Unset"]
 
@@ -166,6 +171,26 @@ def _compactor(name: str, value: Any) -> None:
         raise _not(name, value, "a Compactor", "pass Compactor(trigger, strategy)")
 
 
+def _counter(name: str, value: Any) -> None:
+    if isinstance(value, type) or not callable(getattr(value, "count", None)):
+        raise _not(name, value, "a TokenCounter", "pass an object with count(message) -> int")
+
+
+def _marks(name: str, value: Any) -> None:
+    _list(name, value)
+    for mark in value:
+        _finite(f"each of {name}", mark)
+    if any(not 0 < mark <= 1 for mark in value) or list(value) != sorted(set(value)):
+        raise ValueError(f"{name} must be rising parts of the context window, such as (0.7, 0.9)")
+
+
+def _dollars(name: str, value: Any) -> None:
+    if not isinstance(value, Decimal):
+        _finite(name, value)
+    if not math.isfinite(value) or not value > 0:
+        raise ValueError(f"{name} must be a positive number of US dollars, got {value}")
+
+
 def _or_none(check: _Check) -> _Check:
     def check_unless_none(name: str, value: Any) -> None:
         if value is not None:
@@ -247,19 +272,30 @@ _SETTING_CHECKS: Final[Mapping[str, _Check]] = {
 class Limits(Value, frozen=True, kw_only=True):
     """Ceilings for one turn and for the conversation's whole life. Tokens are input plus output.
 
+    Costs are in US dollars, by the chat's `prices`, or by genai-prices where the extra ``[prices]`` is
+    installed. With a ceiling on costs, a price that nobody knows is a `BudgetExceededError` before the first
+    call; so is a conversation with earlier calls of unknown price, if its whole life has the ceiling.
+
     Raises:
-        TypeError: A ceiling is neither an int nor None.
-        ValueError: A ceiling is below 1.
+        TypeError: A ceiling is neither a number nor None; one on calls or tokens is not whole.
+        ValueError: A ceiling on calls or tokens is below 1, one on costs is not above 0.
     """
 
     max_tool_calls: int | None = None
     max_tokens: int | None = None
     conversation_max_tokens: int | None = None
+    max_cost_usd: Decimal | float | None = None
+    conversation_max_cost_usd: Decimal | float | None = None
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
             if (value := getattr(self, name)) is not None:
-                _positive(name, value)
+                (_dollars if name.endswith("_usd") else _positive)(name, value)
+
+    @property
+    def limits_cost(self) -> bool:
+        """True if there is a ceiling on costs."""
+        return self.max_cost_usd is not None or self.conversation_max_cost_usd is not None
 
 
 class ChatOptions(Value, frozen=True, kw_only=True):
@@ -279,10 +315,24 @@ class ChatOptions(Value, frozen=True, kw_only=True):
         settings: `ModelSettings`, merged field by field.
         sticky_settings: True: reasoning, output limit and sampling of earlier turns hold until overridden.
         compactor: When and how the history shrinks. None: only when the provider or a limit refuses it.
+        cold_after: Seconds of silence after which the provider's prompt cache is taken for gone. After such
+            a pause a turn's first request sets no cache marks, which cost and would not be read, and
+            `CompactionRequest.is_cold` is true. None: never.
+        token_counter: A `TokenCounter` for what no usage has counted yet. None: `TokenEstimate`. What it
+            says is calibrated against the real usages of the conversation all the same.
+        context_marks: Parts of the model's context window; the first turn to end beyond one says so, with a
+            `ContextWarning` and in the result's warnings.
+        prices: What model calls cost: a function from `Charge` to Decimal, or to None for what it does not
+            know. It keeps the conversation's total. None: `ChatResult.cost_usd` asks genai-prices, if that
+            is installed, and no total is kept.
         max_iterations: Model calls with tools in one turn.
         limits: `Limits` for the turn and the conversation.
         on_limit: At a turn's limit: "answer" asks once more without tools, "raise" raises.
         timeout: Seconds for the whole turn, None for no deadline.
+        call_timeout: Seconds for one model call, its body included. A call that takes longer is tried again
+            like one that failed, while the turn has time and nothing of the reply was shown.
+        first_delta_timeout: Seconds until a streamed reply has begun, with text, reasoning or a call; pings
+            do not count. What takes longer is tried again. A reply that is not streamed has no first delta.
         tool_timeout: Seconds for one tool call.
         tool_concurrency: How many tools run at the same time, where they run in threads or tasks.
         tool_threads: True: sync tools run in worker threads. Default: False on Chat, True on AsyncChat.
@@ -293,9 +343,12 @@ class ChatOptions(Value, frozen=True, kw_only=True):
             or "queue" the message until the `resume`.
         conversation_id: Part of every idempotency key; kept with the state until another one is given.
         on_event: Called with every event; what it raises is logged, never propagated.
-        on_checkpoint: Called with a resumable blob after each reply and around each tool.
+        on_checkpoint: Called with a resumable blob after each reply and around each tool; the last one is the
+            result's.
         on_bad_state: "fresh", "raise" or None (damaged or foreign: fresh; newer or unauthentic: raise).
-        binding: For sealed codecs: what the blob belongs to.
+        binding: For sealed codecs: what the blob belongs to, such as ``{"user": "ada"}``, or `UNBOUND`.
+        min_revision: Refuse a state older than this (`StateInfo.revision` of what was saved last), and none
+            at all; a fresh conversation has revision 1 after its first turn.
         metadata: Stored with the turn.
     """
 
@@ -310,10 +363,16 @@ class ChatOptions(Value, frozen=True, kw_only=True):
     settings: ModelSettings | Unset | None = UNSET
     sticky_settings: bool | Unset = UNSET
     compactor: Any = UNSET
+    cold_after: float | Unset | None = UNSET
+    token_counter: TokenCounter | Unset | None = UNSET
+    context_marks: Sequence[float] | Unset = UNSET
+    prices: Prices | Unset | None = UNSET
     max_iterations: int | Unset = UNSET
     limits: Limits | Unset | None = UNSET
     on_limit: Literal["answer", "raise"] | Unset = UNSET
     timeout: float | Unset | None = UNSET
+    call_timeout: float | Unset | None = UNSET
+    first_delta_timeout: float | Unset | None = UNSET
     tool_timeout: float | Unset | None = UNSET
     tool_concurrency: int | Unset = UNSET
     tool_threads: bool | Unset = UNSET
@@ -326,6 +385,7 @@ class ChatOptions(Value, frozen=True, kw_only=True):
     on_bad_state: Literal["fresh", "raise"] | Unset | None = UNSET
     binding: Any = UNSET
     metadata: Mapping[str, str] | Unset | None = UNSET
+    min_revision: int | Unset | None = UNSET
 
     def given(self) -> dict[str, Any]:
         """The options that were given, None included."""
@@ -334,7 +394,7 @@ class ChatOptions(Value, frozen=True, kw_only=True):
 
 OPTION_NAMES: Final = ChatOptions.__struct_fields__
 _OPTION_SET: Final = frozenset(OPTION_NAMES)
-PER_TURN: Final = frozenset({"user", "messages", "turn_id", "conversation_id", "metadata"})
+PER_TURN: Final = frozenset({"user", "messages", "turn_id", "conversation_id", "metadata", "min_revision"})
 
 
 class Resolved(Value, frozen=True, kw_only=True):
@@ -351,10 +411,16 @@ class Resolved(Value, frozen=True, kw_only=True):
     settings: dict[str, Any] = field(default_factory=dict)
     sticky_settings: bool = False
     compactor: Any = None
+    cold_after: float | None = None
+    token_counter: TokenCounter | None = None
+    context_marks: Sequence[float] = (0.7, 0.9)
+    prices: Prices | None = None
     max_iterations: int = 10
     limits: Limits | None = None
     on_limit: Literal["answer", "raise"] = "answer"
     timeout: float | None = 300.0
+    call_timeout: float | None = None
+    first_delta_timeout: float | None = None
     tool_timeout: float | None = 60.0
     tool_concurrency: int = 8
     tool_threads: bool = False
@@ -367,6 +433,7 @@ class Resolved(Value, frozen=True, kw_only=True):
     on_bad_state: Literal["fresh", "raise"] | None = None
     binding: Any = None
     metadata: Mapping[str, str] | None = None
+    min_revision: int | None = None
 
 
 def given_options(options: ChatOptions | None, keywords: Mapping[str, Any]) -> dict[str, Any]:
@@ -427,10 +494,16 @@ _CHECKS: Final[Mapping[str, _Check]] = {
     "settings": _or_none(_is_settings),
     "sticky_settings": _flag,
     "compactor": _or_none(_compactor),
+    "cold_after": _or_none(_seconds),
+    "token_counter": _or_none(_counter),
+    "context_marks": _marks,
+    "prices": _or_none(_callback),
     "max_iterations": _positive,
     "limits": _or_none(_is_limits),
     "on_limit": _one_of("answer", "raise"),
     "timeout": _or_none(_seconds),
+    "call_timeout": _or_none(_seconds),
+    "first_delta_timeout": _or_none(_seconds),
     "tool_timeout": _or_none(_seconds),
     "tool_concurrency": _positive,
     "tool_threads": _flag,
@@ -442,6 +515,7 @@ _CHECKS: Final[Mapping[str, _Check]] = {
     "on_checkpoint": _or_none(_callback),
     "on_bad_state": _one_of("fresh", "raise", None),
     "metadata": _or_none(_text_map),
+    "min_revision": _or_none(_whole),
 }
 """`user` is checked where it becomes a message; `deps` and `binding` may be anything."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -19,6 +20,7 @@ from .values import Value, field
 __all__ = [
     "MAX_COUNT",
     "MAX_NAME",
+    "RULES_VERSION",
     "Amount",
     "Count",
     "InboxItem",
@@ -31,8 +33,10 @@ __all__ = [
     "TurnRecord",
     "bounded",
     "digest8",
+    "dollars_of",
     "usage_of",
     "usage_row",
+    "with_cost",
     "with_cut",
 ]
 
@@ -41,6 +45,10 @@ MAX_COUNT: Final = 2**53
 """The largest stored number: all that every JSON reader takes for a whole one."""
 
 MAX_NAME: Final = 256
+
+RULES_VERSION: Final = 1
+"""Goes up when the rules for histories become stricter, or a writer's mistake is found: states that an
+earlier one wrote are then checked, and repaired, once."""
 
 # Bounds that msgspec enforces when a state is read, and that writing keeps by itself.
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)]
@@ -67,12 +75,18 @@ class Meta(Value, frozen=True, kw_only=True, omit_defaults=True):
 
     `created` is in milliseconds since the epoch, `updated` in milliseconds after that. `messages` and
     `turns` count the closed history; `processed` counts every turn ever closed. `total` and `usage` are
-    [input, cached, cache write, output, reasoning, requests]. `tokens` estimates the closed history.
+    [input, cached, cache write, output, reasoning, requests]; `aside` is the part of `total` that summaries
+    and the like consumed. `tokens` is what the next request holds before anything new is said; `gauge`:
+    [that number as the last usage had it, reasoning in it that leaves with the turn, tokens estimated for
+    the newest messages, what they really were, tokens around the history]. `cost`: [billionths of a US
+    dollar that the calls of known price cost, calls of unknown price]. `warned`: the mark of the context
+    window that was told of.
     `turn`: digests of ids and messages of the unfinished turn; `ring`: of finished turns id, messages, status
     and, once it has left the history, the reply's text. `systems`: there are, or were, system messages in
     the history. `signed`: there are blocks that the provider signed over what stands before them;
     `unbound`: some of these do not fit what stands before them now. `carry`: what goes along with each
     request, by name, and until when it is good (milliseconds since the epoch, 0 for ever).
+    `rules`: the version of the rules under which the closed history was last known to be valid, 0 for none.
     """
 
     wire: Label
@@ -107,6 +121,11 @@ class Meta(Value, frozen=True, kw_only=True, omit_defaults=True):
     carry: Annotated[dict[Label, tuple[Name, Count]], msgspec.Meta(max_length=16)] = field(
         default_factory=dict
     )
+    aside: _Row = ()
+    gauge: _Row = ()
+    cost: _Row = ()
+    warned: Count = 0
+    rules: Count = 0
 
 
 _CUTS_KEPT: Final = 16
@@ -115,8 +134,30 @@ _CUTS_KEPT: Final = 16
 def with_cut(
     meta: Meta, at: int, by: str, turns: int, messages: int
 ) -> tuple[tuple[int, str, int, int], ...]:
-    """The journal of cuts with one more row; the oldest go."""
-    return (*meta.cuts, (at, by[:64], turns, messages))[-_CUTS_KEPT:]
+    """The journal of cuts with one more row; the oldest go, but never the newest that took something away:
+    a rewind must not go back beyond that."""
+    rows = (*meta.cuts, (at, by[:64], turns, messages))
+    kept = rows[-_CUTS_KEPT:]
+    if any(row[2] or row[3] for row in kept):
+        return kept
+    newest = [row for row in rows if row[2] or row[3]][-1:]
+    return (*newest, *kept[len(newest) :])
+
+
+def with_cost(meta: Meta, nano: int | None) -> Meta:
+    """The meta with the cost of one more model call, in billionths of a dollar; None if it is unknown."""
+    known, unknown = (*meta.cost, 0, 0)[:2]
+    if not meta.cost and meta.total:
+        unknown = 1  # calls of before anybody kept costs
+    known, unknown = (known, unknown + 1) if nano is None else (known + nano, unknown)
+    return msgspec.structs.replace(meta, cost=(bounded(known), bounded(unknown)))
+
+
+def dollars_of(meta: Meta) -> Decimal | None:
+    """What the conversation cost in its life, in US dollars; None if a part is unknown."""
+    if not meta.cost:
+        return None if meta.total else Decimal(0)
+    return Decimal(meta.cost[0]).scaleb(-9) if not meta.cost[1] else None
 
 
 def usage_row(usage: Usage) -> tuple[int, ...]:

@@ -8,11 +8,12 @@ Owns: the delimiters, what escapes them, and reading them back. Must never know:
     Ada reached Harrogate Theatre: +50 points    12:04, the station, 250 points
     </app-event>                                 </app-context>
 
-    <app-system>
-    From now on the hall is dark
-    </app-system>
+    <app-system>                                 <app-note kind="summary">
+    From now on the hall is dark                 Ada found the key and gave it to Tom
+    </app-system>                                </app-note>
 
-The last one stands for a system message in the middle of a conversation, where a model knows no such role.
+The third stands for a system message in the middle of a conversation, where a model knows no such role; the
+last one for what a compaction has put in the place of earlier messages.
 Text inside a block has ``&``, ``<`` and ``>`` escaped, so a block ends where it seems to end. Text of a
 user cannot open or close one, because the ``<`` of every such delimiter in it is escaped; all else that
 a user wrote stays as it is.
@@ -26,12 +27,15 @@ from .messages import Message, Text
 from .values import Value, replace
 
 __all__ = [
-    "ContextText",
+    "BlockText",
     "Event",
     "context_block",
     "event_block",
+    "is_context",
+    "note_message",
     "plain",
     "read_event",
+    "read_note",
     "read_system",
     "read_text",
     "system_block",
@@ -39,10 +43,11 @@ __all__ = [
     "with_context",
 ]
 
-_DELIMITER = re.compile(r"<(?=/?app-(?:event|context|system))", re.IGNORECASE)
+_DELIMITER = re.compile(r"<(?=/?app-(?:event|context|note|system))", re.IGNORECASE)
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 _EVENT = re.compile(r'<app-event(?: topic="([^"<]*)")?(?: id="([^"<]*)")?>\n([^<]*)\n</app-event>')
 _CONTEXT = re.compile(r"<app-context>\n[^<]*\n</app-context>")
+_NOTE = re.compile(r'<app-note kind="([a-z-]+)">\n([^<]*)\n</app-note>')
 _SYSTEM = re.compile(r"<app-system>\n([^<]*)\n</app-system>")
 
 # "&" first when writing and last when reading back, so that neither touches the other's work.
@@ -50,8 +55,8 @@ _ESCAPES = (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"))
 _ATTRIBUTE_ESCAPES = (*_ESCAPES, ('"', "&quot;"), ("\n", "&#10;"), ("\r", "&#13;"))
 
 
-class ContextText(Text, frozen=True):
-    """A text part that *is* a context block: already escaped, never escaped again."""
+class BlockText(Text, frozen=True):
+    """A text part that *is* a context block or a note: already escaped, never escaped again."""
 
 
 class Event(Value, frozen=True, kw_only=True):
@@ -94,6 +99,15 @@ def system_block(text: str) -> str:
     return f"<app-system>\n{_escape(text, _ESCAPES)}\n</app-system>"
 
 
+def note_message(text: str, kind: str) -> Message:
+    """A message that tells the model of what is not in the history any more.
+
+    `kind` says what the note is, in lower-case letters and hyphens.
+    """
+    block = f'<app-note kind="{kind}">\n{_escape(text, _ESCAPES)}\n</app-note>'
+    return Message(role="user", parts=(BlockText(block),))
+
+
 def user_text(text: str) -> str:
     """Text of a user, unable to imitate a block: in ``<app-event`` and its like ``<`` becomes ``&lt;``.
 
@@ -105,7 +119,7 @@ def user_text(text: str) -> str:
 
 def with_context(message: Message, context: str) -> Message:
     """The message with a context block as its first part."""
-    return replace(message, parts=(ContextText(context_block(context)), *message.parts))
+    return replace(message, parts=(BlockText(context_block(context)), *message.parts))
 
 
 def read_event(text: str) -> Event | None:
@@ -127,9 +141,20 @@ def read_system(text: str) -> str | None:
     return None if found is None else _unescape(found[1], _ESCAPES)
 
 
+def read_note(text: str) -> str | None:
+    """What a note says, or None if the text is not exactly one."""
+    found = _NOTE.fullmatch(text)
+    return None if found is None else _unescape(found[2], _ESCAPES)
+
+
+def is_context(part: object) -> bool:
+    """True for a part that is a context block."""
+    return isinstance(part, BlockText) and _CONTEXT.fullmatch(part.text) is not None
+
+
 def read_text(text: str) -> Text:
-    """A user's stored text as a part: a `ContextText` if it is exactly one context block."""
-    return ContextText(text) if _CONTEXT.fullmatch(text) else Text(text)
+    """A user's stored text as a part: a `BlockText` if it is exactly one context block or note."""
+    return BlockText(text) if _CONTEXT.fullmatch(text) or _NOTE.fullmatch(text) else Text(text)
 
 
 def _escape(text: str, escapes: tuple[tuple[str, str], ...]) -> str:

@@ -6,23 +6,26 @@ Owns: the frozen result values. Must never know: how they came about.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from decimal import Decimal
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from .messages import ToolRecord, Usage
+from .prices import Charge, genai_price, priced, total
 from .values import Value
 
 if TYPE_CHECKING:
-    from decimal import Decimal
-
     from .answers import PendingCall
     from .errors import StateError
 
-__all__ = ["ChatResult", "CompactionReport", "Outcome", "Status", "TurnWarning", "WarningCode"]
+__all__ = ["Bill", "ChatResult", "CompactionReport", "Outcome", "Status", "TurnWarning", "WarningCode"]
 
 Status = Literal["complete", "awaiting_tools", "truncated", "refused", "limited"]
 
 WarningCode = Literal[
     "state_discarded",  # the given blob could not be read; a fresh conversation began
+    "state_moved",  # the unreadable blob was moved aside in the store; under which key
+    "history_repaired",  # the stored history was one that no provider takes; what was done, by kind
     "turn_closed",  # an unfinished earlier turn was closed with flagged results
     "preamble_missing",  # earlier turns had a system preamble, this call has none
     "preamble_changed",  # the preamble differs from the last turn's: prompt caches start over
@@ -37,10 +40,12 @@ WarningCode = Literal[
     "invalid_tool_calls",  # three replies in a row held only calls that cannot run
     "limit_reached",
     "compaction_failed",
+    "price_unknown",  # a price list was given, and does not know what a model call cost
+    "context_mark",  # the history has grown beyond a mark of the model's context window
     "emergency_cut",  # the provider or a size limit refused the history, and old turns were dropped
 ]
 
-Outcome = Literal["compacted", "not_needed", "no_change", "invalid", "failed"]
+Outcome = Literal["compacted", "no_change", "invalid", "failed"]
 
 
 class TurnWarning(Value, frozen=True):
@@ -51,17 +56,30 @@ class TurnWarning(Value, frozen=True):
 
 
 class CompactionReport(Value, frozen=True, kw_only=True):
-    """What a compaction did. Counts of messages are neutral ones; bytes are of the stored entries.
+    """What a compaction did. Counts of messages are neutral ones; bytes are of the stored entries, tokens
+    are estimates of the closed history.
 
-    `state` is set by `compact_state` only; `removed_turns` counts from the oldest.
+    Attributes:
+        outcome: "compacted"; "no_change": there was nothing to do, or the result would have been no better;
+            "invalid": the compactor's answer could not be used; "failed": it raised, or its model did not
+            answer. In all but the first the history is as it was.
+        by: The strategy's name.
+        reason: Why nothing was done, or less than was asked for, without content.
+        removed_turns: Turns that are gone.
+        rewritten_turns: Turns of which parts were replaced.
+        usage: What the strategy's own model calls consumed; part of the turn's usage.
+        state: Set by `compact_state` only.
     """
 
     unshown = frozenset({"state"})
 
     outcome: Outcome
     by: str = ""
+    reason: str = ""
     removed_turns: int = 0
+    rewritten_turns: int = 0
     removed_messages: int = 0
+    usage: Usage = Usage()
     messages_before: int = 0
     messages_after: int = 0
     bytes_before: int = 0
@@ -69,6 +87,20 @@ class CompactionReport(Value, frozen=True, kw_only=True):
     tokens_before: int = 0
     tokens_after: int = 0
     state: bytes = b""
+
+
+class Bill(Value, frozen=True, kw_only=True):
+    """A turn's model calls, each with the model that was asked for, and what they cost if that was booked."""
+
+    charges: tuple[tuple[str, Charge], ...] = ()
+    booked: tuple[Decimal | None, ...] | None = None
+
+    @property
+    def cost_usd(self) -> Decimal | None:
+        """What they cost together; None if one of them is unknown."""
+        if self.booked is not None:
+            return total(self.booked)
+        return total(priced(genai_price, charge, asked) for asked, charge in self.charges)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -84,11 +116,14 @@ class ChatResult(tuple[str, bytes]):
         pending: Calls that wait for an answer from outside; empty unless `status` is "awaiting_tools".
         usage: What this turn consumed, every call included.
         total_usage: What the conversation has consumed in its whole life, across compactions.
-        cost_usd: What this turn cost; None means unknown, and without a price list it always is.
+        aside_usage: The part of `total_usage` that went into summaries and the like.
+        total_cost_usd: What the conversation has cost in its whole life, if each call's price was known when
+            it was made: that is kept with `prices=` or a limit on costs only. None means unknown.
         iterations: Model calls of this turn.
         actions: What tools logged with ``ctx.log_action``.
         tool_log: Every tool call with its result, in order.
         compaction: Set if the history was compacted.
+        context_used: Tokens that the next request holds before anything new is said.
         context_fraction: Part of the model's context window in use, None if the window is unknown.
         discarded: The error that made the given state unreadable, if a fresh one was begun.
         duplicate: True if this is the stored reply of an earlier, identical turn.
@@ -103,17 +138,28 @@ class ChatResult(tuple[str, bytes]):
     pending: tuple[PendingCall, ...] = ()
     usage: Usage = field(default_factory=Usage)
     total_usage: Usage = field(default_factory=Usage)
-    cost_usd: Decimal | None = None
+    aside_usage: Usage = field(default_factory=Usage)
+    total_cost_usd: Decimal | None = None
     iterations: int = 0
     actions: tuple[Any, ...] = field(default=(), repr=False)
     tool_log: tuple[ToolRecord, ...] = ()
     compaction: CompactionReport | None = None
+    context_used: int = 0
     context_fraction: float | None = None
     warnings: tuple[TurnWarning, ...] = ()
     discarded: StateError | None = field(default=None, repr=False)
     duplicate: bool = False
     model: str = ""
     request_ids: tuple[str, ...] = ()
+    bill: Bill = field(default_factory=Bill, repr=False)
+
+    @cached_property
+    def cost_usd(self) -> Decimal | None:
+        """What this turn cost, every call included; None means unknown.
+
+        Without `prices=` this asks genai-prices when it is read, if the extra ``[prices]`` is installed.
+        """
+        return self.bill.cost_usd
 
     def __new__(cls, *, text: str, state: bytes, **_: Any) -> ChatResult:
         return tuple.__new__(cls, (text, state))

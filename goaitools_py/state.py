@@ -14,9 +14,9 @@ from typing import Any
 import msgspec
 
 from . import blob as blobs
-from .blob import PLAIN, BlobLimits, Codec, Kind, Segment
-from .errors import StateProviderError
-from .records import InboxItem, Meta, OpenTurn, TurnRecord
+from .blob import PLAIN, BlobLimits, Codec, Kind, Segment, refused
+from .errors import StateAuthError, StateProviderError
+from .records import RULES_VERSION, InboxItem, Meta, OpenTurn, TurnRecord
 from .segments import (
     JOIN,
     columns_of,
@@ -36,6 +36,7 @@ from .values import Value, field, replace
 
 __all__ = [
     "ConversationState",
+    "check_revision",
     "closed_turns",
     "dump_state",
     "hard_limits",
@@ -79,7 +80,7 @@ class ConversationState(Value, frozen=True, kw_only=True):
 
 def new_state(wire: str, *, id: str, created: int) -> ConversationState:
     """An empty conversation. `created` is in milliseconds since the epoch."""
-    return ConversationState(meta=Meta(wire=wire, id=id, created=created))
+    return ConversationState(meta=Meta(wire=wire, id=id, created=created, rules=RULES_VERSION))
 
 
 def with_turn(state: ConversationState, entries: Sequence[bytes], record: TurnRecord) -> ConversationState:
@@ -171,15 +172,23 @@ def load_state(
     wire: str | None = None,
     codec: Codec = PLAIN,
     binding: Any = None,
+    min_revision: int | None = None,
     limits: BlobLimits | None = None,
 ) -> ConversationState:
     """Decode a blob, up to the hard limits unless others are given.
 
-    With `wire`, a state of another wire raises `StateProviderError`.
+    With `wire`, a state of another wire raises `StateProviderError`. A state that the codec finds too old,
+    or whose revision is below `min_revision`, raises `StateAuthError`.
     The closed history stays compressed until it is sent; the inbox and the open turn are read.
     """
     segments = blobs.decode(blob, codec=codec, binding=binding, limits=limits or hard_limits(codec))
     meta, extras = meta_of(segments[0])
+    try:
+        codec.check_age(meta.created + meta.updated)
+        _check_revision(meta, min_revision)
+    except StateAuthError as error:
+        error.blob = bytes(blob)
+        raise
     if wire is not None and meta.wire != wire:
         raise StateProviderError(
             f"state was written by {meta.wire!r}, this chat uses {wire!r}; use a chat on {meta.wire!r}, "
@@ -204,3 +213,16 @@ def load_state(
     return ConversationState(
         meta=meta, extras=extras, sealed=tuple(sealed), hot=hot, inbox=inbox, open=opened
     )
+
+
+def check_revision(state: ConversationState, min_revision: int | None) -> None:
+    """Refuse a state that is older than one that is known to exist; a new one has revision 0.
+
+    Raises `StateAuthError`.
+    """
+    _check_revision(state.meta, min_revision)
+
+
+def _check_revision(meta: Meta, min_revision: int | None) -> None:
+    if min_revision is not None and meta.rev < min_revision:
+        raise refused()

@@ -29,6 +29,7 @@ __all__ = [
     "finished",
     "is_finished",
     "key_of",
+    "reply_of",
     "said_under",
     "stored_reply",
     "with_texts",
@@ -108,7 +109,7 @@ def stored_reply(state: ConversationState, key: TurnKey, dialect: Dialect) -> St
     for entries, record in reversed(closed_turns(state)):
         if key.id in record.facts.get(FACT, ()):
             return StoredReply(
-                text=_reply_text(entries, record, dialect),
+                text=row[3] or _reply_text(entries, record, dialect),  # as it was, if it was rewritten
                 status=row[2],
                 finish_reason=record.iterations[-1].finish_reason if record.iterations else "",
             )
@@ -116,7 +117,7 @@ def stored_reply(state: ConversationState, key: TurnKey, dialect: Dialect) -> St
 
 
 def with_texts(meta: Meta, removed: Sequence[tuple[Sequence[bytes], TurnRecord]], dialect: Dialect) -> Meta:
-    """The meta data with the replies of turns that are about to leave the history."""
+    """The meta data with the replies of turns that are about to leave the history, or to be rewritten."""
     known = {row[0] for row in meta.ring}
     found: dict[str, str] = {}
     for entries, record in removed:
@@ -124,7 +125,7 @@ def with_texts(meta: Meta, removed: Sequence[tuple[Sequence[bytes], TurnRecord]]
             found[digest] = _within(_reply_text(entries, record, dialect), _MAX_TEXT)
     if not found:
         return meta
-    ring = tuple((id, said, status, found.get(id, text)) for id, said, status, text in meta.ring)
+    ring = tuple((id, said, status, text or found.get(id, "")) for id, said, status, text in meta.ring)
     left = _MAX_TEXTS
     kept: list[tuple[str, str, str, str]] = []
     for id, said, status, text in reversed(ring):
@@ -133,13 +134,17 @@ def with_texts(meta: Meta, removed: Sequence[tuple[Sequence[bytes], TurnRecord]]
     return msgspec.structs.replace(meta, ring=tuple(reversed(kept)))
 
 
-def _reply_text(entries: Sequence[bytes], record: TurnRecord, dialect: Dialect) -> str:
-    # The last reply, and those before it that its provider had paused. Behind it may stand results of
-    # calls that came although none was allowed, or that nobody answered before the turn was closed.
+def reply_of(entries: Sequence[bytes], record: TurnRecord) -> Sequence[bytes]:
+    """The last reply of a turn, and those before it that its provider had paused."""
+    # Behind it may stand results of calls that came although none was allowed, or that nobody answered
+    # before the turn was closed.
     roles = "".join(iteration.roles for iteration in record.iterations)
     end = roles.rfind("a") + 1
-    reply = entries[len(roles[:end].rstrip("a")) : end]
-    return "".join(message.text for message in read_entries(dialect, reply))
+    return entries[len(roles[:end].rstrip("a")) : end]
+
+
+def _reply_text(entries: Sequence[bytes], record: TurnRecord, dialect: Dialect) -> str:
+    return "".join(message.text for message in read_entries(dialect, reply_of(entries, record)))
 
 
 def _size(text: str) -> int:

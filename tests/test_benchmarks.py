@@ -49,6 +49,37 @@ def test_a_chat_holds_none_of_its_conversations() -> None:
     assert not _missed(figures)
 
 
+def test_the_next_request_is_known_within_three_per_cent() -> None:
+    """On every wire the mean error of its predicted input tokens, against recorded usages, is below 3 %."""
+    figures = _figures("tokens")
+
+    measured = {name: figure for name, figure in figures.items() if name.endswith(": words and tools")}
+    assert [figure["target"] for figure in measured.values()] == [3.0] * 3
+    assert all(int(figure["note"].split()[0]) > 100 for figure in measured.values())
+    assert not _missed(figures)
+
+
+def test_the_recommended_compactor_costs_as_little_as_promised() -> None:
+    """By the model of the prompt caches: 35 % of no compaction in a long chat, 60 % with tools, and a quarter
+    of what a window costs that slides with every turn and holds as much."""
+    figures = _figures("compaction")
+
+    aims = sorted(figure["target"] for figure in figures.values() if figure["target"] is not None)
+    assert aims == [4.0] * 3 + [35.0] + [60.0] * 3
+    assert not _missed(figures)
+
+
+def test_facts_are_kept_as_far_as_they_are_sent() -> None:
+    """All are known if all is kept, next to none from the last turn alone; a summary keeps what a cut of the
+    same depth loses, and collapsed tool exchanges lose nothing."""
+    figures = _figures("facts")
+
+    shares = {name.partition(" (")[0]: figure["value"] for name, figure in figures.items()}
+    assert shares["keep everything"] == shares["collapse tool exchanges"] == 100
+    assert shares["drop everything but the last turn"] < 10
+    assert shares["drop oldest, to 25 %"] + 20 < shares["summarise, keep 2 turns"] < 100
+
+
 def test_the_import_loads_no_provider_sdk() -> None:
     """`import goaitools_py` in a fresh process leaves both provider SDKs unloaded."""
     figures = _figures("imports")
@@ -56,7 +87,7 @@ def test_the_import_loads_no_provider_sdk() -> None:
     assert figures["provider SDKs that it loads"]["value"] == 0
 
 
-@pytest.mark.parametrize("name", ["codec", "sse", "whole_turn"])
+@pytest.mark.parametrize("name", ["codec", "seal", "sse", "first_delta", "whole_turn"])
 def test_a_timed_benchmark_runs_and_reports(name: str) -> None:
     """Every figure of a timed benchmark is a positive number; whether it is good enough is not asked here."""
     figures = _figures(name)

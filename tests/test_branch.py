@@ -137,6 +137,37 @@ def test_a_rewind_ends_at_the_newest_cut(wire: str) -> None:
         rewind_state(later, 4)
 
 
+def test_many_rewinds_do_not_hide_the_cut(wire: str) -> None:
+    """The journal of cuts is bounded; the newest cut that took turns away stays in it all the same."""
+    compactor = Compactor(MessageLimit(6), KeepRecentTurns(2))
+    chat = Chat(ScriptedBackend(*["Noted."] * 24, wire=wire))
+    state = chat.compact_state(noted(wire, 4), compactor).state
+    for _ in range(20):
+        state = rewind_state(chat.chat_with_state(state, user="Note 4").state)
+
+    with pytest.raises(ValueError, match="since the newest cut"):
+        rewind_state(state)
+
+
+def test_a_queued_message_is_still_known_by_its_id(wire: str) -> None:
+    """The turn that waited goes, a message that was queued behind it stays; delivered again, it stays one."""
+
+    @tool(external=True)
+    def ask() -> str:
+        """Ask somebody."""
+        raise AssertionError
+
+    backend = ScriptedBackend("Noted.", Calls([("ask", "{}")]), "Hello.", wire=wire)
+    chat = Chat(backend, tools=[ask])
+    state = chat.run_turns(None, ["Note 0", "Ask."]).state
+    state = chat.chat_with_state(state, user="Hello?", turn_id="q", on_pending="queue").state
+
+    result = chat.chat_with_state(rewind_state(state), user="Hello?", turn_id="q")
+
+    assert said(result.state) == ["Note 0", "Noted.", "Hello?", "Hello."]
+    assert chat.chat_with_state(result.state, user="Hello?", turn_id="q").duplicate
+
+
 @pytest.mark.parametrize("turns", [0, -1, 1.5, "1"])
 def test_a_rewind_needs_a_number_of_turns(turns: Any) -> None:
     """Anything else is the caller's mistake."""

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import importlib.util
+import json
 import os
 import re
 import runpy
+import sqlite3
+import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
-from goaitools_py import inspect_state
+from goaitools_py import inspect_state, read_history
 from goaitools_py.sim import Fault
 from goaitools_py.stores import SQLiteStore
 from goaitools_py.testing import SimServer
@@ -34,10 +40,37 @@ SHOWS = {
         r"add_points\(.*\) -> ok: Blue has 50 points now",
         r"\* Blue got 5 points",
     ),
+    "cookie_session": (
+        r"\[simulated\] Your name is Ada\. Your team is Red\.",
+        r"the cookie has 1\d\d\d bytes, and 'Ada' is in it: False",
+        r"Mallory's session with Ada's cookie: refused",
+    ),
+    "game_client_carries_state": (
+        r"\[simulated\] Your name is Ada\. The score is 50 points\.",
+        r"a state that is changed, from ada: refused",
+        r"a state that is Ada's, from bob: refused",
+        r"a state that is old, from ada: refused",
+    ),
     "append_event": (r"4 events, 2 of them wait", r"\[simulated\] The score is 50 points.*Harrogate Theatre"),
     "compaction": (
-        r"first_and_recent: 10 -> 6 messages",
+        r"first_and_recent: 8 -> 4 messages",
         r"What is my name\?.*\[simulated\] Your name is Ada",
+    ),
+    "compaction_policies": (
+        r"keep everything .*\[simulated\] Your name is Ada",
+        r"the last 3 turns .*\[simulated\] I do not know your name",
+        r"the beginning and the end .*\[simulated\] Your name is Ada",
+        r"a summary .*\[simulated\] Your name is Ada",
+        r"a ladder .*\[simulated\] Your name is Ada",
+    ),
+    "summarize_with_cheaper_model": (
+        r"Summarize: compacted, 13 -> 5 messages\n  for \d+ tokens; 9 messages are in the archive\n",
+        r"note: <app-note kind=\"summary\">\n.*\n\[simulated\] Summary of 4 messages\. The player's name is",
+        r"model: \[simulated\] Your name is Ada\. The score is 50 points\.\n\d+ of \d+ tokens",
+    ),
+    "budget_guard": (
+        r"asked\)\n\d+: 7\d% full, \$0\.\d+; compacted\n",
+        r"(\d+): the money is spent; 1 message is kept\n\1: with more of it, complete\n$",
     ),
     "streaming": (
         r"<read_clock: ok> \[simulated\]\| read_clock:\| ten\|",
@@ -58,9 +91,18 @@ SHOWS = {
         r"m2 -> 409 .* \(0 model calls\)\n",
         r"In the state: My name is Ada. My team is Team Red. What is my name, and what is my team\?\n",
     ),
+    "redis_bot": (
+        r"200 \[simulated\] Noted: your name is Ada",
+        r"200 \(again\) (\[simulated\] get_score: 30 The score is 50 points.)\n200 \1\n",
+        r"200 \[simulated\] Your name is Ada\. \(3 turns\)\n$",
+    ),
     "metered_backend": (
         r"\[simulated\] Your name is Ada",
         r"/chat/completions \d+ bytes, 200, [\d.]+ ms\n/chat/completions \d+ bytes, 200",
+    ),
+    "django_field": (
+        r"Noted: your name is Ada.*\n\(somebody was faster; say it again\)\n",
+        r"\[simulated\] Your name is Ada. The score is 1 points.\n<state of \d+ bytes>: complete\n$",
     ),
     "custom_backend": (
         r"\[fake\] Red has 30 points",
@@ -69,6 +111,22 @@ SHOWS = {
         r"the dialect keeps the contract",
     ),
 }
+
+OWN_PROCESS = {"django_field"}
+"""Django is set up once in a process, and other tests do so too."""
+
+
+def in_a_process(file: Path) -> str:
+    """What an example prints in a process of its own, where warnings are errors."""
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", str(file)],
+        env=os.environ | {"PYTHONPATH": str(EXAMPLES.parent)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
 
 
 @pytest.fixture(autouse=True)
@@ -86,9 +144,12 @@ def _offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_an_example_shows_its_idea(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """An example runs offline, says that it is simulated, prints what it is about, and leaves no file."""
     file = EXAMPLES / f"{name}.py"
-    runpy.run_path(str(file if file.exists() else file.with_suffix("")), run_name="__main__")
+    if name in OWN_PROCESS:
+        printed = in_a_process(file)
+    else:
+        runpy.run_path(str(file if file.exists() else file.with_suffix("")), run_name="__main__")
+        printed = capsys.readouterr().out
 
-    printed = capsys.readouterr().out
     assert "(simulated: no language model is asked)" in printed
     for line in SHOWS[name]:
         assert re.search(line, printed), f"nothing like {line!r} in:\n{printed}"
@@ -102,7 +163,7 @@ def test_an_example_is_small(file: Path) -> None:
 
     assert len(text.splitlines()) < 60
     assert ast.get_docstring(ast.parse(text))
-    assert file.stem in {*SHOWS, "fastapi_app"}
+    assert file.stem in {*SHOWS, "fastapi_app", "fastapi_sqlalchemy"}
 
 
 def test_a_whole_wire_is_small_too() -> None:
@@ -119,21 +180,22 @@ def test_a_whole_wire_is_small_too() -> None:
 # -------------------------------------------------------------------------------------- the web service
 
 
+def load_example(name: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """An example as a module, loaded anew."""
+    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, name, module)
+    spec.loader.exec_module(module)
+    return module
+
+
 @pytest.fixture
 def load_app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Any]:
     """Loads the service anew, as a restarted process would; its store is in the test's folder."""
     monkeypatch.setenv("GOAITOOLS_STORE", str(tmp_path / "users.db"))
-
-    def load() -> Any:
-        spec = importlib.util.spec_from_file_location("fastapi_app", EXAMPLES / "fastapi_app.py")
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        monkeypatch.setitem(sys.modules, "fastapi_app", module)
-        spec.loader.exec_module(module)
-        return module.app
-
-    return load
+    return lambda: load_example("fastapi_app", monkeypatch).app
 
 
 def test_the_service_remembers_each_user_across_a_restart(load_app: Callable[[], Any]) -> None:
@@ -172,3 +234,102 @@ def test_the_service_saves_the_state_of_a_failed_turn(
     assert saved is not None
     assert inspect_state(saved.blob).status == "failed"
     assert again.json() == {"text": "[simulated] Your name is Ada.", "simulated": False}
+
+
+# ------------------------------------------------------------------------------- the service that streams
+
+
+@pytest.fixture
+def load_streaming(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Any]:
+    """Loads the streaming service anew; its database is in the test's folder."""
+    monkeypatch.setenv("DATABASE_URL", f"sqlite+aiosqlite:///{tmp_path / 'users.db'}")
+    return lambda: load_example("fastapi_sqlalchemy", monkeypatch).app
+
+
+@pytest.fixture
+def _provider(sim: SimServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The streaming service asks a provider of the test's."""
+    monkeypatch.setenv("GOAITOOLS_MODEL", "openai:any")
+    monkeypatch.setenv("OPENAI_BASE_URL", sim.base_url)
+    monkeypatch.setenv("OPENAI_API_KEY", "sim")
+
+
+def streamed(client: TestClient, user: str, text: str) -> tuple[list[str], str]:
+    """The names of a reply's events, and its text."""
+    body = client.post(f"/chat/{user}", params={"text": text}).text
+    events = re.findall(r"^event: (.+)$", body, re.M)
+    return events, "".join(map(json.loads, re.findall(r"^event: text\ndata: (.+)$", body, re.M)))
+
+
+def state_in(database: Path, user: str) -> bytes:
+    """The state in a user's row."""
+    with closing(sqlite3.connect(database)) as db:
+        (state,) = db.execute("SELECT state FROM user WHERE name = ?", [user]).fetchone()
+    return bytes(state)
+
+
+def test_a_streamed_reply_is_remembered_across_a_restart(load_streaming: Callable[[], Any]) -> None:
+    """The reply comes in pieces, and a restarted service answers from the column."""
+    with TestClient(load_streaming()) as client:
+        told, _ = streamed(client, "a", "My name is Ada.")
+    with TestClient(load_streaming()) as client:
+        events, text = streamed(client, "a", "What is my name?")
+
+    assert told.count("text") > 1
+    assert events == ["text"] * (len(events) - 1) + ["done"]
+    assert text == "[simulated] Your name is Ada."
+
+
+@pytest.mark.usefixtures("_provider")
+def test_a_failed_stream_is_saved_too(
+    load_streaming: Callable[[], Any], sim: SimServer, tmp_path: Path
+) -> None:
+    """A provider that is down is an event; what the user said is in the column, and answered later."""
+    sim.push(*[Fault.rate_limit(retry_after=0.001)] * 3)
+
+    with TestClient(load_streaming()) as client:
+        failed, _ = streamed(client, "ada", "My name is Ada.")
+        between = inspect_state(state_in(tmp_path / "users.db", "ada"))
+        _, text = streamed(client, "ada", "What is my name?")
+
+    assert failed == ["failed"]
+    assert between.status in ("failed", "in_progress")
+    assert text == "[simulated] Your name is Ada."
+
+
+@pytest.mark.usefixtures("_provider")
+def test_a_stream_that_nobody_hears_is_saved_too(
+    load_streaming: Callable[[], Any], sim: SimServer, tmp_path: Path
+) -> None:
+    """When the listener goes away while the model thinks, what there is of the turn is in the column."""
+    sim.push(Fault.hold(threading.Event(), after=4))
+    app = load_streaming()
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.3"},
+        "http_version": "1.1",
+        "method": "POST",
+        "path": "/chat/ada",
+        "query_string": b"text=My+name+is+Ada.",
+        "headers": [],
+    }
+
+    async def run() -> bytes:
+        gone = asyncio.Event()
+
+        async def receive() -> dict[str, Any]:
+            await gone.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: dict[str, Any]) -> None:
+            if message.get("body"):
+                gone.set()
+
+        async with app.router.lifespan_context(app):
+            await app(scope, receive, send)
+            return state_in(tmp_path / "users.db", "ada")
+
+    state = asyncio.run(run())
+
+    assert "My name is Ada." in [message.text for message in read_history(state).all_messages()]
+    assert inspect_state(state).status != "complete"

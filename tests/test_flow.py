@@ -244,6 +244,34 @@ def test_the_edge_is_closed_where_a_finally_block_fails(drive: Drive) -> None:
     assert drive.edge.closed == 1
 
 
+@pytest.mark.parametrize("steps", [1, 3], ids=["given up", "ended"])
+def test_a_closing_that_is_broken_into_is_done_once_more(
+    drive: Drive, steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C reaches the caller, and the connection is closed all the same."""
+
+    def close(edge: Edge) -> None:
+        edge.closed += 1
+        if edge.closed == 1:
+            raise KeyboardInterrupt
+
+    async def aclose(edge: Edge) -> None:
+        close(edge)
+
+    monkeypatch.setattr(Edge, "close", close)
+    monkeypatch.setattr(AsyncEdge, "aclose", aclose)
+    drive.start(toy([]))
+    for _ in range(steps - 1):
+        drive.step()
+
+    with pytest.raises(KeyboardInterrupt):
+        drive.step() if steps == 3 else drive.give_up()
+
+    assert drive.edge.closed == 2
+    assert drive.driver.done
+    assert drive.step() is None
+
+
 # -------------------------------------------------------------------------------- ended from beside
 
 

@@ -1,4 +1,4 @@
-"""The README is run, not believed."""
+"""The README and the pages beside it are run, not believed."""
 
 from __future__ import annotations
 
@@ -6,15 +6,26 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from goaitools_py import Chat
 
+from .stores._places import postgres_database
+
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-PYTHON = re.findall(r"^```python\n(.*?)^```$", README, re.M | re.S)
+PAGES = sorted((ROOT / "docs").glob("*.md"))
+
+
+def python_blocks(text: str) -> list[str]:
+    """The fenced blocks of Python in a page."""
+    return re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S)
+
+
+PYTHON = python_blocks(README)
 
 
 def printed_lines(code: str) -> list[str]:
@@ -84,6 +95,51 @@ def test_every_other_block_does_what_it_says(
     assert sum(map(len, printed)) > 8
 
 
+@pytest.fixture
+def private_postgres() -> Iterator[str]:
+    """The URL of an empty PostgreSQL database, as drivers write it."""
+    with postgres_database() as url:
+        yield url.replace("postgresql+psycopg:", "postgresql:")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_page_of_the_docs_does_what_it_says(
+    page: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """The blocks of a page run in order, as one program, and print the lines of their ``#>`` comments.
+
+    A page that reads ``POSTGRES_URL`` is given a server's.
+    """
+    text = page.read_text(encoding="utf-8")
+    blocks = python_blocks(text)
+    env = offline() | {"PYTHONPATH": str(ROOT)}
+    if "POSTGRES_URL" in text:
+        env["POSTGRES_URL"] = request.getfixturevalue("private_postgres")
+    end = "-- end of block --"
+    (tmp_path / "page.py").write_text(f"\nprint({end!r})\n".join([*blocks, ""]), encoding="utf-8")
+
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", "page.py"],
+        cwd=tmp_path,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+    assert ran.returncode == 0, ran.stderr
+    printed = [block.strip().splitlines() for block in ran.stdout.split(end)[:-1]]
+    assert printed == [printed_lines(code) for code in blocks]
+
+
+def test_a_recipe_is_short() -> None:
+    """No block of the pages has more than twenty-five lines of code."""
+    for page in PAGES:
+        for code in python_blocks(page.read_text(encoding="utf-8")):
+            lines = [line for line in code.splitlines() if line.strip() and not line.startswith("#>")]
+            assert len(lines) <= 25, f"{page.name}: {lines[0]}"
+
+
 @pytest.mark.parametrize("heading", ["Run", "Test"])
 def test_a_section_is_one_line_of_shell(heading: str) -> None:
     """`## Run` and `## Test` hold exactly one fenced block each: shell, of one line."""
@@ -96,10 +152,11 @@ def test_a_section_is_one_line_of_shell(heading: str) -> None:
 
 def test_links_lead_somewhere() -> None:
     """Every relative link names a file of the repository."""
-    links = re.findall(r"\]\((?!https?:|#)([^)]+)\)", README)
+    for page in (ROOT / "README.md", *PAGES):
+        links = re.findall(r"\]\((?!https?:|#)([^)#]+)[^)]*\)", page.read_text(encoding="utf-8"))
 
-    assert links
-    assert [link for link in links if not (ROOT / link).exists()] == []
+        assert links
+        assert [link for link in links if not (page.parent / link).exists()] == []
 
 
 def test_the_map_names_what_there_is() -> None:

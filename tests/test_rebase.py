@@ -10,6 +10,9 @@ import pytest
 from goaitools_py import (
     PLAIN,
     Chat,
+    Compactor,
+    MessageLimit,
+    MiddleOut,
     StateConflictError,
     TurnError,
     assistant,
@@ -110,6 +113,21 @@ def test_two_turns_are_a_conflict(wire: str, base: bytes) -> None:
 
     with pytest.raises(StateConflictError, match="concurrent_turns"):
         rebase_state(mine, base=base, theirs=theirs)
+
+
+def test_the_same_turn_is_not_put_behind_itself(wire: str, base: bytes) -> None:
+    """Not if theirs is mine or grew from mine, nor if a cut of mine left old turns beside new ones."""
+    one = chat(wire, *["Noted."] * 4)
+    mine = one.chat_with_state(base, user="Me?").state
+    grown = one.append_to_state(mine, event("Goal!"))
+    old = one.run_turns(base, ["Note 1", "Note 2", "Note 3"]).state
+    cut = one.compact_state(old, Compactor(MessageLimit(1), MiddleOut(first=2, last=1, note=""))).state
+
+    assert rebase_state(mine, base=base, theirs=mine, concurrent_turns=True) == mine
+    with pytest.raises(StateConflictError, match="same turn"):
+        rebase_state(mine, base=base, theirs=grown, concurrent_turns=True)
+    with pytest.raises(StateConflictError, match="same turn"):
+        rebase_state(cut, base=base, theirs=mine, concurrent_turns=True)
 
 
 def test_two_turns_one_behind_the_other(wire: str, base: bytes) -> None:

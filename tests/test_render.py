@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from goaitools_py.messages import Text, user
 from goaitools_py.render import (
-    ContextText,
+    BlockText,
     Event,
     context_block,
     event_block,
@@ -124,7 +124,7 @@ def test_context_is_the_first_part_of_a_message() -> None:
     with_place = with_context(message, "the <station>")
 
     assert with_place.parts == (
-        ContextText("<app-context>\nthe &lt;station&gt;\n</app-context>"),
+        BlockText("<app-context>\nthe &lt;station&gt;\n</app-context>"),
         Text("where am I?"),
     )
     assert message.parts == (Text("where am I?"),)
@@ -132,7 +132,7 @@ def test_context_is_the_first_part_of_a_message() -> None:
 
 def test_a_stored_context_block_reads_back_as_context() -> None:
     """Only a text that is exactly one block is one; a user's is not."""
-    assert type(read_text(context_block("here"))) is ContextText
+    assert type(read_text(context_block("here"))) is BlockText
     assert type(read_text(context_block("here") + " ")) is Text
     assert type(read_text(user_text(context_block("here")))) is Text
 

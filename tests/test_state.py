@@ -494,4 +494,4 @@ def test_meta_is_small() -> None:
     """Everything that is not given is left out of the meta."""
     raw = blobs.decode(dump_state(conversation(1)))[0].raw()
 
-    assert msgspec.json.decode(raw).keys() <= {"wire", "id", "created"}
+    assert msgspec.json.decode(raw).keys() <= {"wire", "id", "created", "rules"}

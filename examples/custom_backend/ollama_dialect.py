@@ -19,7 +19,7 @@ from goaitools_py.backends.base import (
     RequestParts,
     ToolSpec,
 )
-from goaitools_py.render import ContextText, event_block, plain, read_event, user_text
+from goaitools_py.render import BlockText, event_block, plain, read_event, user_text
 from goaitools_py.values import replace
 
 OPTIONS = {"temperature": "temperature", "top_p": "top_p", "seed": "seed", "stop": "stop"}
@@ -176,7 +176,7 @@ def _content(message: Message) -> str:
     for part in message.parts:
         if not isinstance(part, Text):
             raise ValueError("the 'ollama' wire of this example takes text only")
-        is_written_by_user = message.role == "user" and not isinstance(part, ContextText)
+        is_written_by_user = message.role == "user" and not isinstance(part, BlockText)
         texts.append(user_text(part.text) if is_written_by_user else plain(part.text))
     return "\n".join(texts)
 

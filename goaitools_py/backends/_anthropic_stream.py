@@ -115,6 +115,11 @@ class AnthropicDecoder:
         return deltas
 
     @property
+    def has_begun(self) -> bool:
+        """Whether anything of the reply has come: text, or a block of any other kind."""
+        return any(block.type != b'"text"' or block.text() for block in self._blocks.values())
+
+    @property
     def is_done(self) -> bool:
         """Whether ``message_stop`` was read; nothing after it matters."""
         return self._is_done

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from .. import rawjson
 from ..messages import Audio, Document, Image, Message, Part, Text, ToolCall
-from ..render import ContextText, event_block, plain, system_block, user_text
+from ..render import BlockText, event_block, plain, system_block, user_text
 from ._openai_request import placeholder
 from .base import ToolSpec
 
@@ -91,7 +91,7 @@ def _block(part: Part, write: Callable[[str], str]) -> dict[str, Any]:
     if why := _why_not(part):
         raise ValueError(why)
     match part:
-        case ContextText():
+        case BlockText():
             return text(part.text)
         case Text():
             return text(write(part.text))

@@ -23,6 +23,7 @@ __all__ = [
     "body_of",
     "bounded_timeout",
     "is_timeout",
+    "let_body_take",
     "status_errors",
     "wire_errors",
 ]
@@ -70,18 +71,30 @@ def _either(name: str) -> tuple[type[Any], ...]:
     return tuple(getattr(module, name) for module in modules if module is not None)
 
 
-def bounded_timeout(own: float | httpx2.Timeout | None, seconds: float) -> httpx2.Timeout:
+def bounded_timeout(own: float | httpx2.Timeout | None, seconds: float | None) -> httpx2.Timeout:
     """The client's own timeouts, none of them longer than `seconds`.
 
     Args:
         own: A number of seconds, None for no limit, or a `Timeout` of either httpx generation.
-        seconds: What is left of the turn's deadline.
+        seconds: What is left for the call, or None without a limit.
     """
-    left = max(seconds, _SHORTEST_WAIT)
     limits = httpx2.Timeout(own) if own is None or isinstance(own, (int, float)) else own
+    if seconds is None:
+        return httpx2.Timeout(**limits.as_dict())
+    left = max(seconds, _SHORTEST_WAIT)
     return httpx2.Timeout(
         **{phase: left if limit is None else min(limit, left) for phase, limit in limits.as_dict().items()}
     )
+
+
+def let_body_take(response: httpx2.Response, timeout: httpx2.Timeout) -> None:
+    """Set how long each read of a body may wait that nobody has read from yet.
+
+    A transport looks this up twice, for the headers and for the body, which may have more time.
+    """
+    limits = response.request.extensions.get("timeout")
+    if isinstance(limits, dict):
+        limits["read"] = timeout.read
 
 
 def _head(response: httpx2.Response, request_id_header: str) -> ResponseHead:

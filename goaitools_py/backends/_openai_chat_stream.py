@@ -154,6 +154,11 @@ class ChatDecoder:
         return deltas
 
     @property
+    def has_begun(self) -> bool:
+        """Whether anything of the reply has come: text, reasoning, a piece of a call."""
+        return self._has_begun
+
+    @property
     def is_done(self) -> bool:
         """Whether ``[DONE]`` was read; nothing after it matters."""
         return self._is_done

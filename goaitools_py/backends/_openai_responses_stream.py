@@ -98,6 +98,11 @@ class ResponsesDecoder:
         return deltas
 
     @property
+    def has_begun(self) -> bool:
+        """Whether anything of the reply has come: text, reasoning, a piece of a call, a whole item."""
+        return self._has_begun
+
+    @property
     def is_done(self) -> bool:
         """Whether a terminal event was read; nothing after it matters."""
         return self._answer is not None

@@ -27,6 +27,7 @@ from ._exchange import (
     body_of,
     bounded_timeout,
     is_timeout,
+    let_body_take,
     status_errors,
     wire_errors,
 )
@@ -181,12 +182,14 @@ def _way_out(sdk: Sdk[Any], options: ClientOptions) -> dict[str, Any]:
 # ------------------------------------------------------------------------------------------- one post
 
 
-def _post_arguments(sdk: Sdk[_Client], client: _Client, request: ModelRequest) -> dict[str, Any]:
+def _post_arguments(
+    sdk: Sdk[_Client], client: _Client, request: ModelRequest, timeout: float | None
+) -> dict[str, Any]:
     accept = {"Accept": "text/event-stream"} if request.stream else {}
     headers = {"Content-Type": "application/json", **accept, **sdk.headers(client, request), **_UNREAD}
     options: dict[str, Any] = {"headers": headers, "max_retries": 0}
-    if request.timeout is not None:
-        options["timeout"] = bounded_timeout(client.timeout, request.timeout)
+    if timeout is not None:
+        options["timeout"] = bounded_timeout(client.timeout, timeout)
     return {"path": request.path, "content": request.body, "cast_to": httpx2.Response, "options": options}
 
 
@@ -262,8 +265,13 @@ class SdkEdge(Generic[_Client]):
 
     def send(self, request: ModelRequest) -> HttpExchange:
         """Post a request; return once 2xx headers are there. Raises `BackendError`."""
-        with _findings(self._sdk, self._client):
-            response = self._client.post(**_post_arguments(self._sdk, self._client, request))
+        client, whole, head = self._client, request.timeout, request.head_timeout
+        with _findings(self._sdk, client):
+            response = client.post(
+                **_post_arguments(self._sdk, client, request, whole if head is None else head)
+            )
+        if head is not None:
+            let_body_take(response, bounded_timeout(client.timeout, whole))
         return HttpExchange(response, self._sdk.errors.request_id)
 
     def close(self) -> None:
@@ -291,10 +299,13 @@ class AsyncSdkEdge(Generic[_Client]):
         self.family = sdk.family(first)
 
     async def asend(self, request: ModelRequest) -> HttpAsyncExchange:
-        """Post a request; return once 2xx headers are there. Raises `BackendError`."""
+        """Post a request; return once 2xx headers are there. Raises `BackendError`.
+
+        That the headers come in time is left to whoever awaits this.
+        """
         client = self._shared or self._of_this_loop()
         with _findings(self._sdk, client):
-            response = await client.post(**_post_arguments(self._sdk, client, request))
+            response = await client.post(**_post_arguments(self._sdk, client, request, request.timeout))
         return HttpAsyncExchange(response, self._sdk.errors.request_id)
 
     async def aclose(self) -> None:

@@ -20,13 +20,16 @@ from typing import Any, ClassVar, Final
 from .. import rawjson
 from ..messages import Message, ToolResult
 from ..render import plain
-from ..values import Value
+from ..values import Value, replace
+from . import _anthropic_compaction as compaction
 from . import _anthropic_reply as reading
 from . import _anthropic_written as writing
+from ._anthropic_compaction import COMPACTION_BETA
 from ._anthropic_message import read_entry
 from ._anthropic_reply import FIRST_PARTY
 from ._anthropic_sent import marked, marked_last, opened, placed
 from ._anthropic_stream import AnthropicDecoder
+from ._counting import count_of, cut_down
 from ._faults import http_fault
 from ._openai_request import body_of, tool_list
 from .base import Fault, ModelRequest, ProviderTool, Reply, RequestParts, StreamDecoder, ToolSpec
@@ -43,6 +46,11 @@ _OLD: Final = "2023-06-01"
 
 _BETAS: Final = "anthropic-beta"
 _BINDING_BETA: Final = "thinking-binding-controls-2026-08-01"
+
+_COUNTED: Final = frozenset(
+    {"model", "messages", "system", "tools", "tool_choice", "thinking", "output_config", "cache_control"}
+)
+"""What `count_tokens` takes (anthropic 2.12, types/message_count_tokens_params.py)."""
 
 _MERGED: Final = frozenset({"thinking", "output_config"})
 """Members of which `extra_body` and settings may each give a part."""
@@ -155,7 +163,10 @@ class AnthropicDialect(Value, frozen=True):
         history = parts.history
         if parts.has_system:
             history = placed(history, natively=is_own and known.takes_system_messages)
-        history = opened(history)
+        if compaction.begins_compacted(history):
+            _add_beta(headers, COMPACTION_BETA)
+        else:
+            history = opened(history)
         if mark is not None:
             history = self._mark(members, history, rawjson.dumps(mark))
         return ModelRequest(
@@ -205,6 +216,36 @@ class AnthropicDialect(Value, frozen=True):
             if name == "system" or b'"defer_loading":true' not in members[name]:  # the API refuses both
                 members[name] = marked_last(members[name], mark)
         return history
+
+    def count_request(self, parts: RequestParts) -> ModelRequest:
+        """Ask how many input tokens a request has; see `CountsTokens`."""
+        return cut_down(self.request(parts), "/v1/messages/count_tokens", _COUNTED)
+
+    def counted(self, body: bytes) -> int:
+        """The number in the answer. Raises `ProtocolFault`."""
+        return count_of(body)
+
+    def compaction_request(self, parts: RequestParts, instructions: str) -> ModelRequest:
+        """Ask for a compaction of the history; see `CompactsHistory`.
+
+        It takes neither stop sequences nor a forced tool, and no other editing of the context. A compatible
+        server that does not know the member refuses it, or answers as ever: `compacted` tells.
+        """
+        settings = {key: v for key, v in parts.settings.items() if key not in ("stop", "tool_choice")}
+        wish = {"type": "summarize"} | ({"instructions": instructions} if instructions else {})
+        extra = {**settings.get("extra_body", {}), "compaction": wish, "context_management": None}
+        headers = dict(settings.get("extra_headers", {}))
+        _add_beta(headers, COMPACTION_BETA)
+        settings |= {"extra_body": extra, "extra_headers": headers}
+        return self.request(replace(parts, settings=settings, stream=False, forbid_tools=False))
+
+    def compacted(self, body: bytes) -> Reply:
+        """The message that stands for the history from now on. Raises `ProtocolFault`."""
+        return compaction.compacted(body)
+
+    def is_boundary(self, entry: bytes) -> bool:
+        """True if the entry is a message with a block that stands for all before it."""
+        return compaction.is_boundary(entry)
 
     # ------------------------------------------------------------------------------------ reading
 

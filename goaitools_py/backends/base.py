@@ -22,6 +22,8 @@ __all__ = [
     "AsyncExchange",
     "Backend",
     "BackendError",
+    "CompactsHistory",
+    "CountsTokens",
     "Delta",
     "Dialect",
     "Exchange",
@@ -93,7 +95,12 @@ class RequestParts(Value, frozen=True, kw_only=True):
 
 
 class ModelRequest(Value, frozen=True, kw_only=True):
-    """A finished request. `timeout` is what is left of the turn's deadline in seconds, None without one."""
+    """A finished request.
+
+    Attributes:
+        timeout: Seconds that the whole answer may take from now on, None without a limit.
+        head_timeout: Seconds until its headers have to be there, if that is less than `timeout`.
+    """
 
     unshown = frozenset({"body", "headers"})
 
@@ -102,6 +109,7 @@ class ModelRequest(Value, frozen=True, kw_only=True):
     headers: Mapping[str, str] = {}
     stream: bool = False
     timeout: float | None = None
+    head_timeout: float | None = None
 
 
 # ---------------------------------------------------------------------------------------- responses
@@ -175,12 +183,14 @@ class Fault(Value, frozen=True, kw_only=True):
 class ProtocolFault(Exception):  # noqa: N818
     """A dialect's finding: a 2xx body that is not a reply, or an error inside a stream.
 
-    Its text must not quote the body. `fault` says what it means for the turn.
+    Its text must not quote the body. `fault` says what it means for the turn; `usage` what the answer has
+    consumed all the same, if it says so.
     """
 
-    def __init__(self, message: str, fault: Fault | None = None) -> None:
+    def __init__(self, message: str, fault: Fault | None = None, *, usage: Usage | None = None) -> None:
         super().__init__(message)
         self.fault = fault or Fault(kind="protocol", retryable=True)
+        self.usage = usage
 
 
 class BackendError(Exception):
@@ -211,7 +221,11 @@ class BackendError(Exception):
 
 
 class StreamDecoder(Protocol):
-    """Turns the chunks of one event stream into deltas and, at its end, into the reply."""
+    """Turns the chunks of one event stream into deltas and, at its end, into the reply.
+
+    It may also have a property ``has_begun``: True once anything of the reply has come, a piece of a call
+    too. Without one, a reply begins with its first delta.
+    """
 
     def feed(self, chunk: bytes) -> list[Delta]:
         """Take the next bytes, however they were cut; return what became readable.
@@ -319,11 +333,46 @@ class Dialect(Protocol):
         ...
 
 
+@runtime_checkable
+class CountsTokens(Protocol):
+    """What a dialect may have beside the methods of `Dialect`, if its provider counts on request."""
+
+    def count_request(self, parts: RequestParts) -> ModelRequest:
+        """The request that asks how many input tokens a request of these parts has."""
+        ...
+
+    def counted(self, body: bytes) -> int:
+        """The number in the answer. Raises `ProtocolFault`."""
+        ...
+
+
+@runtime_checkable
+class CompactsHistory(Protocol):
+    """What a dialect may have beside the methods of `Dialect`, if its provider compacts histories."""
+
+    def compaction_request(self, parts: RequestParts, instructions: str) -> ModelRequest:
+        """The request that asks the provider to compact this history.
+
+        `instructions`: what to keep, "" for the provider's own idea; ignored where it takes none.
+        """
+        ...
+
+    def compacted(self, body: bytes) -> Reply:
+        """The answer: `entries` stand in the place of the history from now on. Raises `ProtocolFault`, with
+        the `usage` of an answer that holds no compaction."""
+        ...
+
+    def is_boundary(self, entry: bytes) -> bool:
+        """True if a stored entry is, or holds, what the provider has made of all that stood before it."""
+        ...
+
+
 class Exchange(Protocol):
     """One open response: read it chunk by chunk, then close it.
 
-    It may also have an ``interrupt()``, which another thread calls to end a `read` that waits. Without
-    one, a turn that another thread gives up ends with the next chunk.
+    It may also have an ``interrupt()``, which another thread calls to end a `read` that waits; it does not
+    wait itself. Without one, a turn that another thread gives up, or whose time is up, ends with the next
+    chunk, or when `read` itself gives up waiting.
     """
 
     @property
@@ -333,7 +382,9 @@ class Exchange(Protocol):
         """The next bytes, b"" at the end. Raises `BackendError` (kind "interrupted")."""
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Let go of the connection. Called again if an exit such as Ctrl-C came in its middle."""
+        ...
 
 
 class AsyncExchange(Protocol):

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final
 
 from .. import rawjson
 from ..messages import Audio, Document, Image, Message, Part, Text, ToolCall, ToolResult
-from ..render import ContextText, event_block, plain, user_text
+from ..render import BlockText, event_block, plain, user_text
 from ..values import Value
 from . import _openai_chat_reply as reading
 from . import _openai_request as writing
@@ -241,7 +241,7 @@ def _user_content(parts: Iterable[Part]) -> str | list[dict[str, Any]]:
 
 def _part(part: Part) -> dict[str, Any]:
     match part:
-        case ContextText():
+        case BlockText():
             return {"type": "text", "text": part.text}
         case Text():
             return {"type": "text", "text": user_text(part.text)}

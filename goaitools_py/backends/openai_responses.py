@@ -15,16 +15,26 @@ from typing import Any, ClassVar, Final
 
 from .. import rawjson
 from ..messages import Audio, Document, Image, Message, Part, Text, ToolCall, ToolResult
-from ..render import ContextText, event_block, plain, user_text
+from ..render import BlockText, event_block, plain, user_text
 from ..values import Value, replace
 from . import _openai_request as writing
 from . import _openai_responses_reply as reading
 from . import _openai_responses_units as units
+from ._counting import count_of, cut_down
 from ._faults import http_fault
 from ._openai_answer import FIRST_PARTY
 from ._openai_responses_item import CALLS, read_entries
 from ._openai_responses_stream import ResponsesDecoder
-from .base import Fault, ModelRequest, ProviderTool, Reply, RequestParts, StreamDecoder, ToolSpec
+from .base import (
+    Fault,
+    ModelRequest,
+    ProtocolFault,
+    ProviderTool,
+    Reply,
+    RequestParts,
+    StreamDecoder,
+    ToolSpec,
+)
 
 __all__ = ["OpenAIResponsesDialect"]
 
@@ -32,6 +42,23 @@ _SETTINGS: Final = frozenset({"max_output_tokens", "temperature", "top_p", "prom
 """Settings whose value goes to the wire as it is, under the name that `ModelSettings` gives them."""
 
 _INCLUDE: Final = "reasoning.encrypted_content"
+
+_COUNTED: Final = frozenset(
+    {"model", "input", "instructions", "tools", "tool_choice", "parallel_tool_calls", "reasoning", "text"}
+)
+"""What `input_tokens` takes (openai 3.54, types/responses/input_token_count_params.py)."""
+
+_COMPACTED: Final = frozenset(
+    {
+        "model",
+        "input",
+        "prompt_cache_key",
+        "prompt_cache_options",
+        "prompt_cache_retention",
+        "service_tier",
+    }
+)
+"""What `compact` takes (openai 3.54, types/responses/response_compact_params.py)."""
 
 _HARMLESS: Final[Mapping[str, tuple[Any, ...]]] = {
     "input": (),
@@ -183,6 +210,38 @@ class OpenAIResponsesDialect(Value, frozen=True):
             values["tool_choice"] = "none"
         return values
 
+    def count_request(self, parts: RequestParts) -> ModelRequest:
+        """Ask how many input tokens a request has; see `CountsTokens`."""
+        return cut_down(self.request(parts), "/responses/input_tokens", _COUNTED)
+
+    def counted(self, body: bytes) -> int:
+        """The number in the answer. Raises `ProtocolFault`."""
+        return count_of(body)
+
+    def compaction_request(self, parts: RequestParts, instructions: str) -> ModelRequest:
+        """Ask for a compaction of the history; see `CompactsHistory`.
+
+        The endpoint's `instructions` replace a system prompt and do not say what to keep: none are sent.
+        """
+        request = self.request(replace(parts, stream=False, forbid_tools=False))
+        return cut_down(request, "/responses/compact", _COMPACTED)
+
+    def compacted(self, body: bytes) -> Reply:
+        """The items that stand for the history from now on: the user's messages, and what the provider made
+        of the rest. The preamble is not stored, if it is among them. Raises `ProtocolFault`."""
+        reply = self.reply(body)
+        entries = tuple(entry for entry in reply.entries if read_entries([entry])[0].role != "system")
+        if not entries or not self.is_boundary(entries[-1]):
+            raise ProtocolFault("the answer holds no compaction of the history", usage=reply.usage)
+        return replace(reply, entries=entries, signed=True)
+
+    def is_boundary(self, entry: bytes) -> bool:
+        """True for the item that the provider has made of all that stood before it."""
+        if b'"compaction"' not in entry:
+            return False
+        item = rawjson.view(entry)
+        return isinstance(item, dict) and item.get("type") == "compaction"
+
     # ------------------------------------------------------------------------------------ reading
 
     def reply(self, body: bytes) -> Reply:
@@ -273,7 +332,7 @@ def _content(parts: Sequence[Part]) -> str | list[dict[str, Any]]:
 
 def _part(part: Part) -> dict[str, Any]:
     match part:
-        case ContextText():
+        case BlockText():
             return {"type": "input_text", "text": part.text}
         case Text():
             return {"type": "input_text", "text": user_text(part.text)}

@@ -28,7 +28,7 @@ from goaitools_py.messages import (
     user,
 )
 from goaitools_py.rawjson import RawJSONError
-from goaitools_py.render import ContextText, context_block, with_context
+from goaitools_py.render import BlockText, context_block, with_context
 
 OPENAI = OpenAIChatDialect()
 OTHER = OpenAIChatDialect("llm.example.org")
@@ -230,7 +230,7 @@ def test_a_preamble_is_system_messages() -> None:
         user(Document.from_bytes(b"%PDF", name="a.pdf"), Audio.from_bytes(b"RIFF")),
         user(Audio.from_bytes(b"ID3", "audio/mpeg")),
         with_context(user("hello"), "noon & <later>"),
-        Message(role="user", parts=(ContextText(context_block("noon")),)),
+        Message(role="user", parts=(BlockText(context_block("noon")),)),
         system("Be brief."),
         assistant("Welcome."),
         event("Ada > Bob", topic='"q" & <r>', id="7"),

@@ -33,7 +33,7 @@ ASKED = "What is my name?"
 KNOWN = "Your name is Ada."
 RED = Reply.calls(("get_score", '{"team":"Red"}'))
 
-SHORT_SECONDS = 0.2
+SHORT_SECONDS = 0.3
 """What a chat without patience waits for a byte, and a turn without patience for the faulty answer."""
 LONG_SECONDS = 300.0
 

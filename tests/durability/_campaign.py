@@ -138,9 +138,17 @@ class Campaign:
     """Conversations of one wire and colour, and the kills that they survive."""
 
     def __init__(
-        self, folder: Path, child: Child, *, wire: str, is_async: bool, seed: str, checkpoints: bool = True
+        self,
+        folder: Path,
+        child: Child,
+        *,
+        wire: str,
+        is_async: bool,
+        seed: str,
+        checkpoints: bool = True,
+        kept: bool = False,
     ) -> None:
-        self.wire, self.is_async, self.checkpoints = wire, is_async, checkpoints
+        self.wire, self.is_async, self.checkpoints, self.kept = wire, is_async, checkpoints, kept
         self.folder, self.child, self.random = folder, child, random.Random(seed)
         self.seconds_per_turn = 0.05
         self.kills: Counter[str] = Counter()
@@ -191,6 +199,7 @@ class Conversation:
             "wire": campaign.wire,
             "is_async": campaign.is_async,
             "checkpoints": campaign.checkpoints,
+            "kept": campaign.kept,
             "texts": self.texts,
             "by_id": not campaign.checkpoints or self.random.random() < 0.5,
             "threads": self.random.random() < (0.5 if campaign.is_async else 0.3),

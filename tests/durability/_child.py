@@ -306,10 +306,82 @@ class Conversation:
                 return
 
 
+class KeptConversation:
+    """One life of the process with `chat.conversation`, which saves every checkpoint."""
+
+    def __init__(self, job: dict[str, Any], report: Reporter) -> None:
+        self._job = job
+        self._runner = asyncio.Runner() if job["is_async"] else None
+        store = ReportingStore(SQLiteStore(job["db"]), report)
+        fields: dict[str, Any] = {
+            "tools": [charge, book, ship_async if job["is_async"] else ship],
+            "deps": Shop(job["effects"], report),
+            "system": "You run a shop.",
+            "tool_threads": job["threads"],
+            "settings": ModelSettings(**SETTINGS[job["wire"]]),
+        }
+        if job["stream"]:
+            fields["on_event"] = lambda _: None
+        chat: Any = (AsyncChat if job["is_async"] else Chat)(Provider(job, report), **fields)
+        kept = AwaitedStore(store) if job["is_async"] else store
+        self._conversation: Any = chat.conversation(kept, KEY, save="checkpoint")
+
+    def _do(self, method: str, *args: Any, **fields: Any) -> Any:
+        answer = getattr(self._conversation, method)(*args, **fields)
+        return answer if self._runner is None else self._runner.run(answer)
+
+    def go_on(self) -> None:
+        """Finish what is unfinished, and say what was not said yet."""
+        if answers := self._job["answers"]:
+            given = {id: Approve() if text is None else ToolReturn(text) for id, text in answers.items()}
+            self._do("resume", given)
+        texts = self._job["texts"]
+        if self._job["by_id"]:
+            for text in texts:
+                self._do("send", text, turn_id=text)
+            return
+        while True:
+            info = self._do("info")
+            if info is not None and info.state.status == "in_progress":
+                self._do("resume")
+            elif info is None or info.state.turns_processed < len(texts):
+                self._do("send", texts[info.state.turns_processed if info is not None else 0])
+            else:
+                return
+
+
+class ReportingStore:
+    """A store without leases, which tells when it saves: a killed holder's lease would only cost time."""
+
+    def __init__(self, store: SQLiteStore, report: Reporter) -> None:
+        self.load = store.load
+        self._store, self._report = store, report
+
+    def save(self, key: str, blob: bytes, *, expected: int | None) -> int:
+        what = " a result" if self._report.has_results else ""
+        self._report(f"saving{what}")
+        version = self._store.save(key, blob, expected=expected)
+        self._report(f"saved{what}")
+        return version
+
+
+class AwaitedStore:
+    """The same for async code."""
+
+    def __init__(self, store: ReportingStore) -> None:
+        self._store = store
+
+    async def load(self, key: str) -> Any:
+        return self._store.load(key)
+
+    async def save(self, key: str, blob: bytes, *, expected: int | None) -> int:
+        return self._store.save(key, blob, expected=expected)
+
+
 def live(job: dict[str, Any]) -> None:
     """One life, from the row on."""
     report = Reporter(job["hold"])
-    conversation = Conversation(job, report)
+    conversation = (KeptConversation if job["kept"] else Conversation)(job, report)
     report("begun", pid=os.getpid())
     conversation.go_on()
 
@@ -320,8 +392,9 @@ def warm_up() -> None:
     job |= {"hold": None, "answers": {}, "attempt": 0, "texts": [text_of(0, 0)], "stream": False}
     with tempfile.TemporaryDirectory() as folder:
         for wire in SETTINGS:
-            files = {name: f"{folder}/{wire}.{name}" for name in ("db", "effects", "requests")}
-            live({**job, **files, "wire": wire})
+            for kept in (False, True):
+                files = {name: f"{folder}/{wire}.{kept}.{name}" for name in ("db", "effects", "requests")}
+                live({**job, **files, "wire": wire, "kept": kept})
 
 
 def serve() -> None:

@@ -284,6 +284,7 @@ class _Codec:
     suite = PLAIN.suite
     compresses = PLAIN.compresses
     check = staticmethod(PLAIN.check)
+    check_age = staticmethod(PLAIN.check_age)
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -437,7 +438,7 @@ class World:
         self.driver: Any = None
         """The task that drives the turn."""
         self.may_lose: frozenset[str] = frozenset()
-        """What a turn that is broken off at the worst moment cannot keep: "reply", "result", "exchange"."""
+        """What a turn that is broken off at the worst moment cannot keep: "reply", "result"."""
         self.broken: list[str] = []
         self.in_doubt: set[str] = set()
         """Effects whose result the journal had not yet when the turn was broken off."""
@@ -672,14 +673,18 @@ class World:
 
         async def go() -> Any:
             self.driver = asyncio.current_task()
+            result = None
             try:
                 async with turn:
                     if step.is_streamed:
                         async for seen in turn:
                             self._look(turn, step, seen)
-                    return await turn.result()
+                    result = await turn.result()
             except BaseException as exc:  # not through the loop, which makes others of some
                 failure.append(exc)
+            for task in asyncio.all_tasks() - {self.driver}:
+                require(task.cancelling(), "a tool's task keeps running")
+            return result
 
         done: ChatResult = self.face.run(go())
         if failure:
@@ -701,9 +706,7 @@ class World:
             if thread.name == "goaitools-tool":
                 thread.join(5)
                 require(not thread.is_alive(), "a tool's thread keeps running")
-        if "exchange" not in self.may_lose:
-            require(not self.open_exchanges, f"an exchange stays open after {type(exc).__name__}")
-        self.open_exchanges.clear()
+        require(not self.open_exchanges, f"an exchange stays open after {type(exc).__name__}")
 
     def _again(self, chat: Any, step: Step, first: ChatResult | None) -> None:
         """The same id once more: the stored reply, and nothing is called."""

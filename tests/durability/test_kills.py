@@ -66,6 +66,21 @@ def test_nothing_is_lost_or_done_twice(folder: Path, wire: str, is_async: bool) 
 
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_kept_conversation_loses_nothing_either(folder: Path, wire: str, is_async: bool) -> None:
+    """The same kills, and `chat.conversation(…, save="checkpoint")` instead of a loop of one's own."""
+    seed = f"{SEED}/{wire}/{is_async}/kept"
+    with Child(folder) as child:
+        campaign = Campaign(folder, child, wire=wire, is_async=is_async, seed=seed, kept=True)
+        campaign.run(-(-KILLS // (6 * len(WIRES))))
+
+    print(shown(campaign))
+    assert campaign.problems == []
+    assert campaign.kills["inside a tool"] > 0
+    assert campaign.kills["after a tool"] > 0
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
 def test_without_checkpoints_effects_happen_twice(folder: Path, is_async: bool) -> None:
     """The same loop that only saves results repeats what it did: the kills would show it."""
     with Child(folder) as child:

@@ -140,6 +140,34 @@ def test_attachments_are_counted() -> None:
     assert "I received 2 attachments." in reply.content
 
 
+def test_a_note_is_read_for_facts_and_is_no_message() -> None:
+    """A summary in a note, also one of a summary, keeps facts, place, events, points and the count."""
+    first = (
+        '<app-note kind="summary">\n[simulated] Summary of 4 messages. '
+        "The player's name is Ada. The place is the Old Mill. "
+        "Event: Ada reached the Old Mill: +50 points. Score so far: 50 points.\n</app-note>"
+    )
+
+    summary = ask(user(first), user("My colour is green."), user("Please summarise this.")).content
+    again = f'<app-note kind="summary">\n{summary}\n</app-note>'
+    reply = ask(user(again), user("What is my name, my colour, my score, where am I, and what happened?"))
+
+    assert "Summary of 6 messages." in summary
+    for known in ("name is Ada", "colour is green", "50 points", "at the Old Mill", "+50 points"):
+        assert known in reply.content
+
+
+def test_a_transcript_is_read_line_by_line() -> None:
+    """What another model said of a conversation counts its lines, and takes its events for events."""
+    told = "user: My name is Ada.\n\nassistant: Noted.\n\nevent: Tom scored 7 points\n\nuser: Go on."
+
+    summary = ask(user(f"{told}\n\nSummarise the conversation.")).content
+
+    assert "Summary of 2 messages." in summary
+    assert "name is Ada" in summary
+    assert "Score so far: 7 points." in summary
+
+
 def test_a_summary_carries_the_facts_over() -> None:
     """What a summary says is known when the summary stands in place of the history."""
     history = [

@@ -31,7 +31,7 @@ def flags(blob: bytes) -> dict[str, str]:
 
 
 def test_a_checkpoint_surrounds_each_tool(face: Any, sim: Any, run: Any, scores: Any) -> None:
-    """One after the model's reply, one before and one after each tool; each is a valid history."""
+    """One after each reply, one before and one after each tool; each is a valid history."""
     kept: list[tuple[bytes, int]] = []
     chat = face.on(
         sim,
@@ -43,10 +43,10 @@ def test_a_checkpoint_surrounds_each_tool(face: Any, sim: Any, run: Any, scores:
 
     run(chat, user="The scores?")
 
-    assert [runs for _, runs in kept] == [0, 0, 1, 1, 2]
-    assert [inspect_state(blob).open_calls for blob, _ in kept] == [2, 2, 1, 1, 0]
+    assert [runs for _, runs in kept] == [0, 0, 1, 1, 2, 2]
+    assert [inspect_state(blob).open_calls for blob, _ in kept] == [2, 2, 1, 1, 0, 0]
+    assert [inspect_state(blob).status for blob, _ in kept] == [*["in_progress"] * 5, "complete"]
     for blob, _ in kept:
-        assert inspect_state(blob).status == "in_progress"
         assert check_history(sim.wire, state_messages(blob)) == []
 
 
@@ -84,7 +84,7 @@ def test_checkpoints_are_events_of_a_listener_too(face: Any, sim: Any, scores: A
     events = list(chat.start(None, user="The scores?", on_checkpoint=kept.append))
 
     assert [e.blob for e in events if isinstance(e, CheckpointReady)] == kept
-    assert len(kept) == 5
+    assert len(kept) == 6
 
 
 @pytest.mark.parametrize(
@@ -121,6 +121,36 @@ def test_no_tool_starts_behind_a_failed_checkpoint(
     assert sim.problems == []
 
 
+def test_the_last_reply_is_kept_before_anybody_has_it(face: Any, sim: Any, run: Any, scores: Any) -> None:
+    """The last checkpoint is the result's state: an answer that was paid for is never only in the air."""
+    kept: list[bytes] = []
+    chat = face.on(sim, tools=[scores.get_score])
+    sim.push(Reply.text("Hello."))
+
+    result = run(chat, user="Hello?", on_checkpoint=kept.append)
+
+    assert kept == [result.state]
+    with pytest.raises(ValueError, match="nothing to resume"):
+        chat.resume(kept[0])
+
+
+def test_a_last_checkpoint_that_fails_loses_no_answer(face: Any, sim: Any, run: Any) -> None:
+    """The error has the answer, and a state that is complete."""
+
+    def keep(blob: bytes) -> None:
+        raise OSError("a secret path")
+
+    chat = face.on(sim)
+    sim.push(Reply.text("Hello."))
+
+    with pytest.raises(CheckpointError) as caught:
+        run(chat, user="Hello?", on_checkpoint=keep)
+
+    assert caught.value.text == "Hello."
+    assert inspect_state(caught.value.state).status == "complete"
+    assert roles(caught.value.state) == ["user", "assistant"]
+
+
 def test_an_async_checkpoint_is_awaited_or_refused(face: Any, sim: Any, scores: Any) -> None:
     """`AsyncChat` awaits it; a `Chat` cannot, and must not pretend that anything was kept."""
     kept: list[bytes] = []
@@ -133,7 +163,7 @@ def test_an_async_checkpoint_is_awaited_or_refused(face: Any, sim: Any, scores: 
 
     if face.is_async:
         chat.chat(user="The scores?", on_checkpoint=keep)
-        assert len(kept) == 5
+        assert len(kept) == 6
     else:
         with pytest.raises(TypeError, match="AsyncChat"):
             chat.chat(user="The scores?", on_checkpoint=keep)
@@ -152,7 +182,7 @@ def test_a_checkpoint_is_independent_of_its_chat(face: Any, sim: Any, scores: An
     chat.chat(user="The scores?", on_checkpoint=kept.append)
 
     backend = ScriptedBackend("Seven each.", wire=sim.wire)
-    result = Chat(backend, tools=[scores.get_score]).resume(kept[-1])
+    result = Chat(backend, tools=[scores.get_score]).resume(kept[-2])
 
     assert result.text == "Seven each."
     assert roles_sent(backend.requests[0]) == ["user", "assistant", "tool", "tool"]

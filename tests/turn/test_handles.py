@@ -162,6 +162,50 @@ def test_the_response_is_closed_when_cancel_returns() -> None:
     assert asyncio.run(go()) == (1, "ended")
 
 
+def test_the_response_is_closed_behind_an_exit_of_an_observer(face: Any) -> None:
+    """Ctrl-C while `on_event` runs leaves a plain call, and nothing stays open behind it."""
+    closed: list[bool] = []
+
+    class Open:
+        head = ResponseHead(status=200)
+
+        def read(self) -> bytes:
+            return b'data: {"choices":[{"index":0,"delta":{"role":"assistant","content":"Hm."}}]}\n\n'
+
+        def close(self) -> None:
+            closed.append(True)
+
+    class AsyncOpen(Open):
+        async def read(self) -> bytes:  # type: ignore[override]
+            return Open.read(self)
+
+        async def aclose(self) -> None:
+            self.close()
+
+    class Backend(ScriptedBackend):
+        def send(self, request: Any) -> Any:
+            return Open()
+
+        async def asend(self, request: Any) -> Any:
+            return AsyncOpen()
+
+    def leave(happened: Any) -> None:
+        if isinstance(happened, TextDelta):
+            raise KeyboardInterrupt
+
+    def ask() -> None:
+        with pytest.raises(KeyboardInterrupt):
+            Chat(Backend()).chat(user="Hello.", on_event=leave)
+
+    async def ask_async() -> None:
+        with pytest.raises(KeyboardInterrupt):
+            await AsyncChat(Backend()).chat(user="Hello.", on_event=leave)
+
+    face.run(ask_async()) if face.is_async else ask()
+
+    assert closed
+
+
 @pytest.mark.parametrize("is_turn_first", [True, False])
 def test_a_readers_own_cancellation_is_not_swallowed(is_turn_first: bool) -> None:
     """Cancelled itself in the same instant as its turn, a task ends as cancelled."""

@@ -206,7 +206,7 @@ def stopped_in_a_tool_loop(face: Any, sim: Any, scores: Any, **fields: Any) -> b
     before = chat.chat_with_state(None, user="My name is Ada.", **fields).state
     kept.clear()
     chat.chat_with_state(before, user="Call get_score for team Red.", **fields)
-    return kept[-1]
+    return kept[-2]
 
 
 @pytest.mark.parametrize("wire", ["anthropic"])

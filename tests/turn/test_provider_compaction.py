@@ -12,11 +12,13 @@ import pytest
 
 from goaitools_py import (
     CompactionError,
+    CompactionRequest,
     Compactor,
     KeepRecentTurns,
     MessageLimit,
     ModelSettings,
     ProviderCompaction,
+    Summarize,
     inspect_state,
     read_history,
     state_messages,
@@ -175,6 +177,42 @@ def test_a_compaction_outlives_another_cut(face: Any, sim: Any, wire: str) -> No
     after = chat.chat_with_state(cut.state, user="Note 6", system="You are a librarian.")
 
     assert check_history(sim.wire, state_messages(after.state)) == []
+    assert sim.problems == []
+
+
+@pytest.mark.parametrize("wire", NATIVE)
+def test_a_note_of_that_name_is_none(face: Any, sim: Any, wire: str) -> None:
+    """Thinking stays only behind what the provider has made, not behind anybody's note of that kind."""
+    chat = talking(face, sim)
+
+    def pretend(request: CompactionRequest) -> Any:
+        return (request.note("Much was said.", kind="compacted"), *request.turns[-2:])
+
+    report = chat.compact_state(noted(chat), Compactor(MessageLimit(1), pretend))
+    chat.chat_with_state(report.state, user="Note 5")
+
+    assert signed(sim) == 0
+    assert sim.problems == []
+
+
+@pytest.mark.parametrize(
+    "strategy", [Summarize(keep_turns=2), ProviderCompaction(keep_turns=2, fallback=None)]
+)
+@pytest.mark.parametrize("wire", ["anthropic"])
+def test_outside_a_turn_the_preamble_may_be_another(face: Any, sim: Any, strategy: Any, wire: str) -> None:
+    """A chat that does not know the turns' preamble asks all the same: thinking that was signed over it is
+    not checked for that one request."""
+    model = ModelSettings(model="claude-opus-5-5", thinking_budget_tokens=1024)
+    chat = face.on(sim, settings=model)
+    state = None
+    for note in NOTES:
+        state = chat.chat_with_state(state, user=note, system="You are a game guide.").state
+
+    report = chat.compact_state(state, Compactor(MessageLimit(1), strategy))
+    after = chat.chat_with_state(report.state, user="Note 5", system="You are a game guide.")
+
+    assert report.outcome == "compacted"
+    assert codes(after) == []
     assert sim.problems == []
 
 

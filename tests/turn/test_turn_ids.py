@@ -10,6 +10,7 @@ from goaitools_py import (
     Approve,
     CheckpointError,
     Compactor,
+    ContextWindow,
     DeadlineExceededError,
     Image,
     KeepRecentTurns,
@@ -174,6 +175,24 @@ def test_a_reply_outlives_its_turn(face: Any, wire: str, run: Any) -> None:
         result = again(desk, by_hand, user=said, turn_id=turn_id)
         assert (result.text, result.duplicate, result.status) == (text, True, "complete")
         assert result.state == by_hand
+
+
+def test_a_reply_outlives_a_rewriting_of_its_turn(face: Any, wire: str) -> None:
+    """Of the turn its system message stays, and so does its id; what it had answered is told again."""
+    chat = face.chat(ScriptedBackend("First.", *["Noted."] * 3, wire=wire))
+    asked = [user("Hello?"), system("Be terse.")]
+    state = chat.chat(messages=asked, turn_id="m1").state
+    state = chat.run_turns(state, ["Note 0", "Note 1", "Note 2"]).state
+    window = ContextWindow(max_messages=4, min_recent_turns=1)
+
+    once = chat.compact_state(state, window).state
+    twice = chat.compact_state(once, CUT).state
+
+    assert "First." not in str(state_messages(once))
+    assert "terse" in str(state_messages(once))
+    for blob in (once, twice):
+        result = chat.chat_with_state(blob, messages=asked, turn_id="m1")
+        assert (result.text, result.duplicate) == ("First.", True)
 
 
 def test_an_emergency_cut_keeps_the_reply(face: Any, sim: Any, wire: str) -> None:

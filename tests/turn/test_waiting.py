@@ -471,7 +471,7 @@ def test_a_waiting_state_is_only_bytes(face: Any, wire: str) -> None:
 def test_a_waiting_state_is_not_compacted(face: Any, wire: str, run: Any) -> None:
     """The compactor is asked again when the turn is over."""
     desk = Desk(face, wire)
-    compactor = Compactor(MessageLimit(3), KeepRecentTurns(1))
+    compactor = Compactor(lambda request: not request.pending_count, KeepRecentTurns(1))
     desk.script("One.", "Two.", [pay(5)], "Paid.")
     before = desk.chat().run_turns(None, ["First.", "Second."]).state
 
@@ -548,7 +548,25 @@ def test_no_stored_state_holds_an_approval(face: Any, wire: str) -> None:
         [(second, "approval", 2)],
         [(second, "in_doubt", 20)],
         [],
+        [],
     ]
+
+
+def test_every_answer_that_ends_a_call_is_kept_at_once(face: Any, wire: str) -> None:
+    """The first checkpoint, and a turn that it breaks off, have all denials and results that were given."""
+    desk = Desk(face, wire)
+    waiting = desk.waiting(pay(1), clerk("Who?"))
+    first, second = ids(waiting)
+
+    def keep(_: bytes) -> None:
+        raise OSError("disk full")
+
+    with pytest.raises(CheckpointError) as caught:
+        desk.chat(on_checkpoint=keep).resume(waiting.state, {first: Deny(), second: ToolReturn("Ada.")})
+
+    assert pending_calls(caught.value.state) == ()
+    assert results(caught.value.state)[1] == "Ada."
+    desk.check(caught.value.state)
 
 
 @pytest.mark.parametrize(
@@ -796,9 +814,9 @@ def test_checkpoints_surround_an_approved_call(face: Any, wire: str) -> None:
         waiting.state, {ids(waiting)[0]: Approve()}
     )
 
-    assert [runs for _, runs in kept] == [1, 2]
-    assert [inspect_state(blob).open_calls for blob, _ in kept] == [1, 0]
-    assert [[c.reason for c in pending_calls(blob)] for blob, _ in kept] == [["in_doubt"], []]
+    assert [runs for _, runs in kept] == [1, 2, 2]
+    assert [inspect_state(blob).open_calls for blob, _ in kept] == [1, 0, 0]
+    assert [[c.reason for c in pending_calls(blob)] for blob, _ in kept] == [["in_doubt"], [], []]
     desk.check(*(blob for blob, _ in kept))
 
 

@@ -144,7 +144,7 @@ def test_a_checkpoint_stands_behind_each_pause(face: Any, sim: Any) -> None:
 
     result = searching(face, sim).resume(kept[0])
 
-    assert len(kept) == 1
+    assert len(kept) == 2
     assert result.text == "Let me search. Nothing was found."
     assert sim.problems == []
 

@@ -5,10 +5,16 @@ A function here is a promise. If a signature changes so that callers' code would
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, Literal, assert_type
+
+from redis import Redis
+from redis.asyncio import Redis as AsyncRedis
+from sqlalchemy import Dialect, Engine
+from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.types import TypeDecorator
 
 from goaitools_py import (
     NO_COMPACTION,
@@ -17,21 +23,34 @@ from goaitools_py import (
     UNSET,
     Action,
     Approve,
+    AskModel,
+    AskProvider,
     AsyncChat,
+    AsyncConversation,
     AsyncTurn,
     Audio,
+    ByteLimit,
+    Charge,
     Chat,
     ChatOptions,
     ChatResult,
     CheckpointReady,
+    ClearToolResults,
+    ColdCache,
+    CollapseToolExchanges,
     Compacted,
     CompactionReport,
     CompactionRequest,
     Compactor,
     ContextWarning,
+    ContextWindow,
+    Conversation,
+    ConversationInfo,
     Deny,
     Document,
+    DropMedia,
     DropOldest,
+    Encrypted,
     Event,
     GoAIToolsError,
     History,
@@ -39,15 +58,25 @@ from goaitools_py import (
     HistoryTurn,
     Image,
     KeepRecentTurns,
+    Key,
+    Keyring,
+    LeaseHeldError,
     Limits,
     Message,
     MessageLimit,
+    MiddleOut,
+    ModelAnswer,
     ModelReplied,
     ModelRequested,
     ModelSettings,
+    NoChange,
     PendingCall,
+    PendingLimit,
+    Prices,
+    ProviderCompaction,
     ProviderTool,
     ReasoningDelta,
+    Signed,
     StateAuthError,
     StateConflictError,
     StateCorruptError,
@@ -59,9 +88,14 @@ from goaitools_py import (
     StateProviderError,
     StateTooLargeError,
     StateVersionError,
+    StoreCommitError,
     StoreError,
+    Summarize,
     Text,
     TextDelta,
+    TiktokenCounter,
+    TokenCounter,
+    TokenEstimate,
     TokenLimit,
     Tool,
     ToolCall,
@@ -75,6 +109,7 @@ from goaitools_py import (
     Turn,
     TurnCompleted,
     TurnError,
+    TurnLimit,
     TurnStarted,
     TurnView,
     TurnWarning,
@@ -82,13 +117,21 @@ from goaitools_py import (
     all_of,
     any_of,
     assistant,
+    estimate_tokens,
     event,
     first_of,
+    fork_state,
+    genai_price,
     inspect_state,
     pending_calls,
     read_history,
+    rebase_state,
+    rewind_state,
+    rewrap,
     state_from_messages,
+    state_from_text,
     state_messages,
+    state_to_text,
     system,
     tool,
     user,
@@ -108,8 +151,33 @@ from goaitools_py.backends import (
     OpenAIResponsesBackend,
     ResponseHead,
 )
-from goaitools_py.stores import SQLiteStore, Store, Stored
-from goaitools_py.testing import ScriptedBackend, SimServer, check_history
+from goaitools_py.integrations.sqlalchemy import StateType
+from goaitools_py.stores import (
+    AsyncCallableStore,
+    AsyncDeleting,
+    AsyncLease,
+    AsyncLeasing,
+    AsyncListing,
+    AsyncMemoryStore,
+    AsyncRedisStore,
+    AsyncSQLAlchemyStore,
+    AsyncSQLiteStore,
+    AsyncStore,
+    CallableStore,
+    Deleting,
+    Lease,
+    Leasing,
+    Listing,
+    MemoryStore,
+    RedisStore,
+    SQLAlchemyStore,
+    SQLiteStore,
+    Store,
+    Stored,
+    StoredKey,
+    StoredPage,
+)
+from goaitools_py.testing import ScriptedBackend, SimServer, check_history, store_contract
 
 
 class Game:
@@ -144,6 +212,48 @@ def blocking(chat: Chat, saved: bytes | bytearray | memoryview | None, options: 
     chat.close()
 
 
+def kept(chat: Chat, store: Store, options: ChatOptions) -> None:
+    thread = chat.conversation(store, "ada", save="checkpoint", gate="reject", binding={"user": "ada"})
+    assert_type(thread, Conversation)
+    assert_type(thread.send("Hello.", options, turn_id="m-1"), ChatResult)
+    text, state = thread.send(user="Hello.")
+    assert_type((text, state), tuple[str, bytes])
+    assert_type(thread.resume({"a": Approve()}), ChatResult)
+    with thread.start("Hello.") as turn:
+        assert_type(turn, Turn)
+    thread.append(event("It rains."), user("Hm."))
+    assert_type(thread.compact(Compactor(MessageLimit(4), KeepRecentTurns(1))), CompactionReport)
+    assert_type(thread.history(), History)
+    assert_type(thread.pending(), tuple[PendingCall, ...])
+    info = thread.info()
+    if info is not None:
+        assert_type(info, ConversationInfo)
+        assert_type((info.key, info.version, info.saved_at), tuple[str, int, datetime])
+        assert_type((info.state, info.metadata), tuple[StateInfo, Mapping[str, str]])
+    assert_type(thread.fork("bob"), Conversation)
+    thread.rewind(2)
+    thread.reset()
+    try:
+        thread.send("Hello.")
+    except StoreCommitError as error:
+        assert_type(thread.commit(error), bytes)
+    except StateConflictError as error:
+        assert_type((error.state, error.text), tuple[bytes, str])
+    except TurnError as error:
+        assert_type(error.unsaved, Exception | None)
+
+
+async def kept_awaited(chat: AsyncChat, store: AsyncStore) -> None:
+    thread = chat.conversation(store, "ada")
+    assert_type(thread, AsyncConversation)
+    assert_type(await thread.send("Hello."), ChatResult)
+    async with thread.start("Hello.") as turn:
+        assert_type(turn, AsyncTurn)
+    await thread.append(event("It rains."))
+    assert_type(await thread.info(), ConversationInfo | None)
+    assert_type(await thread.fork("bob"), AsyncConversation)
+
+
 async def awaited(chat: AsyncChat, saved: bytes | None, options: ChatOptions) -> None:
     text, state = await chat.chat_with_state(saved, user="Hello.")
     assert_type(text, str)
@@ -167,6 +277,8 @@ async def awaited(chat: AsyncChat, saved: bytes | None, options: ChatOptions) ->
 def made(backend: Backend, other: AsyncBackend, options: ChatOptions) -> None:
     Chat("openai:MODEL")
     Chat(backend, options, codec=PLAIN, system="You are a guide.")
+    Chat(backend, codec=Signed(Keyring(Key.generate())), binding=UNBOUND)
+    AsyncChat(other, codec=Encrypted(Keyring(Key.generate()), visible_to="client", max_age=3600))
     Chat(OpenAIChatBackend("MODEL", base_url="http://127.0.0.1:1/v1", api_key="KEY"))
     AsyncChat(other, tools=[one])
     AsyncChat(AsyncOpenAIChatBackend("MODEL", context_window=128_000))
@@ -195,9 +307,14 @@ def options(saved: list[bytes]) -> ChatOptions:
         settings=ModelSettings(model="MODEL", temperature=0.2, stop=["END"], extra_body={"k": 1}),
         sticky_settings=True,
         compactor=NO_COMPACTION,
-        limits=Limits(max_tool_calls=3, max_tokens=1_000, conversation_max_tokens=10_000),
+        limits=Limits(max_tool_calls=3, max_tokens=1_000, conversation_max_tokens=10_000, max_cost_usd=0.5),
+        token_counter=TokenEstimate("anthropic"),
+        context_marks=(0.5, 0.8),
+        prices=genai_price,
         on_limit="raise",
         timeout=None,
+        call_timeout=60,
+        first_delta_timeout=10.0,
         tool_errors="to_model",
         on_event=seen,
         on_checkpoint=saved.append,
@@ -256,9 +373,52 @@ def is_long(request: CompactionRequest) -> bool:
     return request.message_count > 10 and request.token_count > 100
 
 
+def asking(request: CompactionRequest) -> Generator[AskModel, ModelAnswer, Sequence[TurnView] | NoChange]:
+    older = request.turns[:-2]
+    answer = yield AskModel(turns=older, instruction="Which door is open?", backend="openai:MODEL")
+    assert_type(answer.text, str)
+    return (request.note(answer.text), *request.turns[-2:]) if answer.text else NoChange("nothing was said")
+
+
+def keep(turns: tuple[TurnView, ...]) -> None: ...
+
+
+async def keep_later(turns: tuple[TurnView, ...]) -> None: ...
+
+
 def compactors() -> None:
     deep = Compactor(all_of(TokenLimit(8_000), is_long), DropOldest(target_tokens=4_000))
     first_of(deep, Compactor(any_of(MessageLimit(40), is_long), newest), NO_COMPACTION)
+    Compactor(any_of(ByteLimit(60_000), TurnLimit(40)), MiddleOut(first=1, last=4), archive=keep)
+    Compactor(all_of(ColdCache(), PendingLimit(3)), asking, archive=keep_later)
+    Compactor(TokenLimit(30_000), ClearToolResults(keep=3))
+    Compactor(TokenLimit(30_000), CollapseToolExchanges(keep_turns=2))
+    Compactor(TokenLimit(30_000), DropMedia(after_turns=2))
+    Compactor(TokenLimit(60_000), Summarize(keep_turns=4))
+    Compactor(TokenLimit(60_000), Summarize("openai:MODEL", keep_turns=4))
+    Compactor(TokenLimit(60_000), ProviderCompaction(keep_turns=2, instructions="Keep names.", fallback=None))
+    assert_type(AskProvider(turns=()).instructions, str)
+    windows = ContextWindow(max_tokens=8_000, max_messages=40, min_recent_turns=3, strategy="middle_out")
+    first_of(windows, ContextWindow(max_messages=100, preserve_system=False, strategy=newest))
+
+
+# --------------------------------------------------------------------------------------- tokens and costs
+
+
+def my_price(charge: Charge) -> Decimal | None:
+    return Decimal(charge.usage.input_tokens) / 1_000_000 if charge.model == "MODEL" else None
+
+
+async def accounts(blob: bytes, chat: Chat, aside: AsyncChat) -> None:
+    counter: TokenCounter = TokenEstimate()
+    counter = TiktokenCounter("gpt-4o")
+    prices: Prices = my_price
+    prices = genai_price
+    assert_type(counter.count(user("Hello.")), int)
+    assert_type(prices(Charge(model="MODEL")), Decimal | None)
+    assert_type(estimate_tokens(blob, codec=PLAIN, binding=None), int)
+    assert_type(chat.count_tokens(blob, user="Hello."), int)
+    assert_type(await aside.count_tokens(None, user="Hello."), int)
 
 
 # ------------------------------------------------------------------------------ what a turn gives back
@@ -276,6 +436,10 @@ def result(result: ChatResult) -> None:
     assert_type(result.compaction, CompactionReport | None)
     assert_type(result.pending, tuple[PendingCall, ...])
     assert_type(result.cost_usd, Decimal | None)
+    assert_type(result.total_cost_usd, Decimal | None)
+    assert_type(result.aside_usage, Usage)
+    assert_type(result.usage.uncached_input_tokens, int)
+    assert_type(result.context_used, int)
     assert_type(result.context_fraction, float | None)
     assert_type(result.discarded, StateError | None)
     assert_type(result.request_ids, tuple[str, ...])
@@ -332,7 +496,7 @@ STATE_ERRORS: tuple[type[StateError], ...] = (
     StateTooLargeError,
     StateVersionError,
 )
-STORE_ERRORS: tuple[type[StoreError], ...] = (StateConflictError,)
+STORE_ERRORS: tuple[type[StoreError], ...] = (LeaseHeldError, StateConflictError)
 
 
 # ------------------------------------------------------------------------------- states without a model
@@ -351,6 +515,7 @@ def states(blob: bytes) -> None:
     assert_type(history.all_messages(), tuple[Message, ...])
     assert_type(state_messages(blob), list[Any])
     assert_type(state_from_messages("openai", [{"role": "user", "content": "Hello."}]), bytes)
+    assert_type(state_from_messages("anthropic", [], repair=True), bytes)
 
 
 def parts(message: Message, result: ToolResult) -> None:
@@ -361,11 +526,90 @@ def parts(message: Message, result: ToolResult) -> None:
     user(1)  # type: ignore[arg-type]
 
 
+def sealed(chat: Chat, secret: str, saved: bytes) -> None:
+    key = Key.from_text(secret)
+    assert_type(key.to_text(), str)
+    assert_type(key.id, int)
+    ring = Keyring(Key.generate(), key)
+    assert_type(ring.primary, Key)
+    codec, binding = Encrypted(ring), {"user": "ada"}
+    assert_type(rewrap(saved, codec, binding=binding), bytes)
+    assert_type(rewrap(saved, PLAIN, to=Signed(ring, max_age=60.0), to_binding=UNBOUND), bytes)
+    assert_type(rebase_state(saved, base=None, theirs=saved), bytes)
+    assert_type(rewind_state(saved, 2), bytes)
+    assert_type(fork_state(saved, conversation_id="b"), bytes)
+    assert_type(state_to_text(saved), str)
+    assert_type(state_from_text("gas1.AA"), bytes)
+    chat.chat_with_state(saved, user="Hello.", binding=binding, min_revision=3)
+    chat.append_to_state(saved, event("It rains."), binding=binding, min_revision=3)
+    inspect_state(saved, codec=codec, binding=binding, min_revision=3)
+    Encrypted(ring, visible_to="everybody")  # type: ignore[arg-type]
+    Signed(key)  # type: ignore[arg-type]
+
+
 def stores(path: str) -> Store:
     store = SQLiteStore(path)
     assert_type(store.load("ada"), Stored | None)
     assert_type(store.save("ada", b"", expected=None), int)
     return store
+
+
+def every_store(path: str, engine: Engine, client: Redis) -> tuple[Store, ...]:
+    return (
+        MemoryStore(),
+        SQLiteStore(path),
+        SQLAlchemyStore(engine, table="chats", schema=None),
+        RedisStore(client, ttl=3600.0, prefix="chats"),
+        CallableStore(lambda key: None, lambda key, blob, expected: None),
+    )
+
+
+def every_async_store(
+    path: str,
+    engine: AsyncEngine,
+    client: AsyncRedis,
+    load: Callable[[str], Awaitable[Stored | None]],
+    save: Callable[[str, bytes, int | None], Awaitable[int | None]],
+) -> tuple[AsyncStore, ...]:
+    return (
+        AsyncMemoryStore(),
+        AsyncSQLiteStore(path),
+        AsyncSQLAlchemyStore(engine),
+        AsyncRedisStore(client),
+        AsyncCallableStore(load, save),
+    )
+
+
+def what_stores_may_do(store: Store) -> None:
+    if isinstance(store, Deleting):
+        assert_type(store.delete("ada", expected=1), bool)
+    if isinstance(store, Listing):
+        page = store.list("a", cursor=None, limit=10)
+        assert_type(page, StoredPage)
+        assert_type(page.keys, tuple[StoredKey, ...])
+    if isinstance(store, Leasing):
+        with store.lease("ada", 60.0) as lease:
+            assert_type(lease, Lease)
+            assert_type(lease.renew(), bool)
+    stores_of_our_own: tuple[Leasing, Leasing] = (MemoryStore(), SQLiteStore(":memory:"))
+    store_contract(lambda: stores_of_our_own[0], max_blob_bytes=1_000, lease_ttl=0.5)
+
+
+async def what_async_stores_may_do(store: AsyncStore) -> None:
+    if isinstance(store, AsyncDeleting):
+        assert_type(await store.delete("ada"), bool)
+    if isinstance(store, AsyncListing):
+        assert_type(await store.list("a"), StoredPage)
+    if isinstance(store, AsyncLeasing):
+        async with store.lease("ada", 60.0) as lease:
+            assert_type(lease, AsyncLease)
+            assert_type(await lease.renew(), bool)
+
+
+def columns(blob: bytes, dialect: Dialect) -> TypeDecorator[bytes]:
+    column = StateType()
+    assert_type(column.process_bind_param(blob, dialect), bytes | None)
+    return column
 
 
 async def backends(one: Backend, other: AsyncBackend, request: ModelRequest) -> None:

@@ -1,0 +1,60 @@
+"""A bot on Redis: a message that is delivered to two workers at once is answered once.
+
+`GOAITOOLS_STORE` names a Redis (redis://…) or a SQLite file; the default is a Redis on this machine, and if
+there is none, a store in memory. The model is simulated.
+"""
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from uuid import uuid4
+
+import redis
+
+from goaitools_py import Chat, Conversation, GoAIToolsError, ToolContext, event, tool
+from goaitools_py.stores import MemoryStore, RedisStore, SQLiteStore, Store
+
+
+@tool
+def get_score(ctx: ToolContext[dict[str, int]], team: str) -> int:
+    """Current score of one team."""
+    return ctx.deps[team]
+
+
+def open_store() -> Store:
+    """The store that is named, or that is there."""
+    named = os.environ.get("GOAITOOLS_STORE", "redis://127.0.0.1:6379/0")
+    if not named.startswith("redis"):
+        return SQLiteStore(named)
+    client = redis.Redis.from_url(named)
+    try:
+        client.ping()
+    except redis.ConnectionError:
+        print("(no Redis here: a store in memory, which forgets everything)")
+        return MemoryStore()
+    return RedisStore(client, ttl=3600, prefix="bot")  # forgotten an hour after the last message
+
+
+def webhook(conversation: Conversation, message_id: str, text: str) -> str:
+    """Answer one delivery; the platform delivers again what gets no 2xx, to any worker."""
+    try:
+        result = conversation.send(text, turn_id=message_id, deps={"Team Red": 30})
+        return f"200 {'(again) ' if result.duplicate else ''}{result.text}"
+    except GoAIToolsError as error:  # nothing is lost: what was said is stored, with its id
+        return f"503 {type(error).__name__}"
+
+
+def main() -> None:
+    """Two workers get the same deliveries of one player."""
+    print("(simulated: no language model is asked)")
+    with Chat("sim", system="You are a game guide.", tools=[get_score]) as chat:
+        ada = chat.conversation(open_store(), f"player-{uuid4()}", save="checkpoint")
+        print(webhook(ada, "m1", "My name is Ada."))
+        ada.append(event("Ada reached Harrogate Theatre: +50 points"))
+        with ThreadPoolExecutor(2) as workers:  # as two processes would, on two machines
+            twice = ([ada] * 2, ["m2"] * 2, ["What is the score of Team Red?"] * 2)
+            print(*sorted(workers.map(webhook, *twice)), sep="\n")
+        print(webhook(ada, "m3", "What is my name?"), f"({len(ada.history().turns)} turns)")
+
+
+if __name__ == "__main__":
+    main()
