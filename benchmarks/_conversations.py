@@ -16,14 +16,14 @@ from typing import Any, TypeAlias
 
 import zstandard
 
-__all__ = ["JSON", "ROOT", "Corpus", "Turn", "compact", "corpus"]
+__all__ = ["JSON", "ROOT", "Corpus", "Turn", "compact", "corpus", "data", "records", "turns_of"]
 
 JSON: TypeAlias = Mapping[str, Any]
 Turn: TypeAlias = tuple[JSON, ...]
 """A user message, any number of tool calls with their results, and an answer without calls."""
 
 ROOT = Path(__file__).resolve().parent.parent
-_FILE = "conversations/tau-airline-gpt4o.jsonl.zst"
+_FILE = "tau-airline-gpt4o"
 
 
 def compact(value: object) -> bytes:
@@ -59,26 +59,38 @@ class Corpus:
         raise AssertionError("unreachable")
 
 
+def data() -> Path:
+    """Where recorded traffic and conversations are, if they are anywhere."""
+    return Path(os.environ.get("GOAITOOLS_TEST_DATA") or ROOT.parent / "shared" / "data")
+
+
 @cache
 def corpus() -> Corpus:
     """Tau-bench's airline conversations where they are, else self-made ones; `source` says which."""
-    data = Path(os.environ.get("GOAITOOLS_TEST_DATA") or ROOT.parent / "shared" / "data")
-    path = data / _FILE
-    return _recorded(path) if path.is_file() else _self_made()
+    found = records(_FILE)
+    return _recorded(found) if found else _self_made()
 
 
-def _recorded(path: Path) -> Corpus:
+@cache
+def records(name: str) -> tuple[JSON, ...]:
+    """Every conversation of one file of the data directory; none where it is absent."""
+    path = data() / "conversations" / f"{name}.jsonl.zst"
+    if not path.is_file():
+        return ()
     with path.open("rb") as file, zstandard.ZstdDecompressor().stream_reader(file) as reader:
-        records = [json.loads(line) for line in reader.read().splitlines()]
+        return tuple(json.loads(line) for line in reader.read().splitlines())
+
+
+def _recorded(found: Sequence[JSON]) -> Corpus:
     return Corpus(
         source="tau-bench airline, gpt-4o",
-        conversations=tuple(tuple(_turns(record["messages"])) for record in records),
-        system=records[0]["messages"][0]["content"],
-        tools=tuple(records[0]["tools"]),
+        conversations=tuple(tuple(turns_of(record["messages"])) for record in found),
+        system=found[0]["messages"][0]["content"],
+        tools=tuple(found[0]["tools"]),
     )
 
 
-def _turns(messages: Sequence[JSON]) -> Iterator[Turn]:
+def turns_of(messages: Sequence[JSON]) -> Iterator[Turn]:
     """Cut after each answer without calls; what follows the last one was never answered."""
     turn: list[JSON] = []
     for message in messages:

@@ -23,7 +23,20 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # measure this checkout, whatever else is installed
 
-NAMES = ("imports", "blob_size", "codec", "sse", "whole_turn", "many", "memory")
+NAMES = (
+    "imports",
+    "blob_size",
+    "codec",
+    "seal",
+    "sse",
+    "first_delta",
+    "whole_turn",
+    "many",
+    "memory",
+    "tokens",
+    "compaction",
+    "facts",
+)
 
 
 def main(arguments: list[str] | None = None) -> int:
