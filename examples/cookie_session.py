@@ -34,7 +34,7 @@ def answer(cookies: str, session: str, text: str) -> tuple[str, str]:
     state = state_from_text(jar["chat"].value) if "chat" in jar else None
     result = chat.chat_with_state(state, user=text, binding={"session": session})
     cookie = SimpleCookie({"chat": state_to_text(result.state)})
-    cookie["chat"].update({"httponly": True, "secure": True, "samesite": "Lax"})
+    cookie["chat"].update({"httponly": "1", "secure": "1", "samesite": "Lax"})
     return result.text, cookie["chat"].OutputString()
 
 

@@ -6,7 +6,6 @@ there is none, a store in memory. The model is simulated.
 
 import os
 from concurrent.futures import ThreadPoolExecutor
-from uuid import uuid4
 
 import redis
 
@@ -47,12 +46,12 @@ def main() -> None:
     """Two workers get the same deliveries of one player."""
     print("(simulated: no language model is asked)")
     with Chat("sim", system="You are a game guide.", tools=[get_score]) as chat:
-        ada = chat.conversation(open_store(), f"player-{uuid4()}", save="checkpoint")
+        ada = chat.conversation(open_store(), f"player-{os.urandom(4).hex()}", save="checkpoint")
         print(webhook(ada, "m1", "My name is Ada."))
         ada.append(event("Ada reached Harrogate Theatre: +50 points"))
         with ThreadPoolExecutor(2) as workers:  # as two processes would, on two machines
-            twice = ([ada] * 2, ["m2"] * 2, ["What is the score of Team Red?"] * 2)
-            print(*sorted(workers.map(webhook, *twice)), sep="\n")
+            said = workers.map(webhook, [ada] * 2, ["m2"] * 2, ["What is the score of Team Red?"] * 2)
+            print(*sorted(said), sep="\n")
         print(webhook(ada, "m3", "What is my name?"), f"({len(ada.history().turns)} turns)")
 
 

@@ -243,6 +243,7 @@ def request_parts(ledger: Ledger, voice: Voice, *, forbid_tools: bool = False) -
             if not until or until > ledger.now.wall_ms
         },
         has_system=state.meta.systems or any(item.letter == "s" for item in state.inbox),
+        cache_marks=ledger.has_acted or not ledger.is_cold,
         drop_signed=state.meta.unbound,
     )
 

@@ -1,14 +1,18 @@
 """Keeps a lease alive beside the turn that it is for.
 
-Owns: a thread, or a timer and its task, for each lease that is held. Must never know: a store's engine, or
-what a turn does.
+Owns: a thread, or a timer and its task, for each lease that is held for long. Must never know: a store's
+engine, or what a turn does.
 
 A lease that cannot be renewed is let go of: that nothing is lost or doubled does not rest on it.
 """
 
 from __future__ import annotations
 
+import math
+import os
 import threading
+import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -26,33 +30,89 @@ MAX_SECONDS: Final = 24 * 3600.0
 
 
 class Renewal:
-    """Renews a lease from a thread between `start` and `end`; either may be called twice, or not at all."""
+    """Renews a lease from a thread between `start` and `end`; either may be called twice, or not at all.
+
+    A turn that ends before the first renewal is due costs no thread.
+    """
 
     def __init__(self, lease: Lease, ttl: float) -> None:
         self._lease = lease
-        self._pause = ttl / RENEWALS
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="goaitools-lease", daemon=True)
+        self._thread: threading.Thread | None = None
+        self.pause = ttl / RENEWALS
 
     def start(self) -> None:
         """Begin."""
+        _alarm.add(self)
+
+    def is_due(self) -> None:
+        """Renew from now on."""
+        self._thread = threading.Thread(target=self._run, name="goaitools-lease", daemon=True)
         self._thread.start()
 
     def end(self) -> None:
         """Stop; no renewal is under way when this returns."""
         self._over.set()
-        if self._thread.is_alive():
+        _alarm.remove(self)
+        if self._thread is not None and self._thread.is_alive():
             self._thread.join()
 
     def _run(self) -> None:
-        for _ in range(int(MAX_SECONDS / self._pause)):
-            if self._over.wait(self._pause):
-                return
+        for _ in range(int(MAX_SECONDS / self.pause)):
             try:
-                if not self._lease.renew():
+                if self._over.is_set() or not self._lease.renew():
                     return
             except Exception:  # the store is away; the next one may still be in time
-                continue
+                pass
+            if self._over.wait(self.pause):
+                return
+
+
+class _Alarm:
+    """One thread that waits for all leases of the process, until the first renewal of each is due."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._due: dict[Renewal, float] = {}
+        self._wakes_at = math.inf
+        self._has_thread = False
+
+    def add(self, renewal: Renewal) -> None:
+        with self._changed:
+            due = self._due[renewal] = time.monotonic() + renewal.pause
+            if not self._has_thread:
+                threading.Thread(target=self._run, name="goaitools-leases", daemon=True).start()
+                self._has_thread = True
+            elif due < self._wakes_at:
+                self._changed.notify()
+
+    def remove(self, renewal: Renewal) -> None:
+        with self._changed:
+            self._due.pop(renewal, None)
+
+    def _run(self) -> None:
+        with self._changed:
+            while True:
+                now = time.monotonic()
+                for renewal in [one for one, due in self._due.items() if due <= now]:
+                    del self._due[renewal]
+                    with suppress(RuntimeError):  # the system has no more threads: the lease runs out
+                        renewal.is_due()
+                self._wakes_at = min(self._due.values(), default=math.inf)
+                self._changed.wait(None if self._wakes_at == math.inf else max(0.0, self._wakes_at - now))
+
+
+_alarm = _Alarm()
+
+
+def _begin_anew() -> None:
+    """A fork has none of its parent's threads, and its lock may be held by one of them."""
+    global _alarm
+    _alarm = _Alarm()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_anew)
 
 
 class AsyncRenewal:

@@ -202,6 +202,8 @@ class Ledger:
             booked = (*(booked or ()), cost)
         self.bill = Bill(charges=charges, booked=booked)
         meta = self.state.meta
+        if self.prices is None and not meta.cost:
+            return  # nobody has kept costs so far
         self.state = replace(self.state, meta=with_cost(meta, None if cost is None else nano_dollars(cost)))
 
     def _price_of(self, prices: Prices, charge: Charge, asked: str) -> Decimal | None:

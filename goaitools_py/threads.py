@@ -167,17 +167,17 @@ class KeptTurn:
             answer = failure = None
             if type(effect) is Emit and type(effect.event) is TurnCompleted:
                 continue  # it is, once it is saved
-            is_checkpoint = type(effect) is Invoke and effect.function is _keep
-            if self._is_first(engine, effect, is_checkpoint=is_checkpoint):
+            kept = effect.args if type(effect) is Invoke and effect.function is _keep else None
+            if self._is_first(engine, effect, is_checkpoint=kept is not None):
                 try:
                     yield from self._before_first_call(engine)
                 except BaseException:
                     flow.close()
                     raise
-                self._has_called = not is_checkpoint
+                self._has_called = kept is None
             try:
-                if is_checkpoint:
-                    yield from self._checkpoint(engine, *effect.args)
+                if kept is not None:
+                    yield from self._checkpoint(engine, *kept)
                 else:
                     answer = yield effect
             except BaseException as exc:

@@ -155,7 +155,7 @@ def test_links_lead_somewhere() -> None:
     for page in (ROOT / "README.md", *PAGES):
         links = re.findall(r"\]\((?!https?:|#)([^)#]+)[^)]*\)", page.read_text(encoding="utf-8"))
 
-        assert links
+        assert links or page.parent != ROOT
         assert [link for link in links if not (page.parent / link).exists()] == []
 
 

@@ -158,7 +158,7 @@ class AnthropicDialect(Value, frozen=True):
             "system": parts.preamble,
             "messages": b"",
         }
-        mark = values.pop("cache_control", _EPHEMERAL)
+        mark = values.pop("cache_control", _EPHEMERAL if parts.cache_marks else None)
         members |= {key: b"" if value is None else rawjson.dumps(value) for key, value in values.items()}
         history = parts.history
         if parts.has_system:

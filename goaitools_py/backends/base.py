@@ -89,6 +89,8 @@ class RequestParts(Value, frozen=True, kw_only=True):
     """What earlier replies asked to be sent along (`Reply.carried`), as far as it is still good."""
     has_system: bool = True
     """False: no entry of the history is a system message, so nobody has to look for one."""
+    cache_marks: bool = True
+    """False: no marks for a prompt cache that nobody will read in time."""
     drop_signed: bool = False
     """Some signed blocks of the history do not fit what stands before them now: ask the provider to drop
     such blocks rather than to refuse the request, where the wire has a word for that."""

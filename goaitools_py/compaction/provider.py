@@ -16,7 +16,7 @@ from ..values import Value
 from .base import AskFailed, AskProvider, CompactionRequest, NoChange, Strategy, Turns
 from .strategies import check_count, recent_from
 from .summary import Summarize
-from .turns import TurnView
+from .turns import COMPACTED, TurnView
 
 __all__ = ["ProviderCompaction"]
 
@@ -33,17 +33,22 @@ class ProviderCompaction(Value, frozen=True):
 
     Args:
         keep_turns: So many turns stay word for word.
+        at_least: Ask only if so many turns would go that are not compacted yet. None: one the first time, and
+            then as many as `keep_turns`, at least 4. OpenAI's compaction keeps what the user said, so that a
+            history of long questions hardly shrinks, and would be compacted again in every turn.
         instructions: What the provider is told to keep, where it takes such words (Anthropic).
         fallback: The strategy for a wire, or a server, that has no compaction, or refuses it. "summarize" is
             ``Summarize(keep_turns=…)`` with the turn's own model; None: nothing is done.
     """
 
     keep_turns: int = 2
+    at_least: int | None = None
     instructions: str = ""
     fallback: Strategy | Literal["summarize"] | None = "summarize"
 
     def __post_init__(self) -> None:
         check_count("keep_turns", self.keep_turns, 1)
+        check_count("at_least", self.at_least if self.at_least is not None else 1, 1)
 
     def __call__(self, request: CompactionRequest) -> Generator[Any, Any, Turns]:
         turns = request.turns
@@ -52,8 +57,13 @@ class ProviderCompaction(Value, frozen=True):
             return turns[boundary:]
         start = recent_from(turns, self.keep_turns)
         older = turns[:start]
-        if not any(not turn.note for turn in older):
-            return NoChange(f"no turn is older than the last {self.keep_turns}")
+        count = sum(not turn.note for turn in older)
+        has_one = any(turn.note == COMPACTED for turn in older)
+        needed = self.at_least or (max(self.keep_turns, 4) if has_one else 1)
+        if count < needed:
+            return NoChange(
+                f"{count} turns are older than the last {self.keep_turns}; a compaction waits for {needed}"
+            )
         try:
             compacted: TurnView | None = yield AskProvider(turns=older, instructions=self.instructions)
         except AskFailed:

@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 
 from ..values import Value
 from .base import CompactionRequest, Kept, NoChange, Turns
-from .turns import TurnView
+from .turns import COMPACTED, TurnView
 
 __all__ = [
     "DropOldest",
@@ -140,8 +140,8 @@ def _first_to(turns: Sequence[TurnView], count: int) -> int:
 
 
 def newest_summary(turns: Sequence[TurnView]) -> tuple[TurnView, ...]:
-    """The newest summary among these, if there is one."""
-    return next(((turn,) for turn in reversed(turns) if turn.note == "summary"), ())
+    """The newest summary among these, ours or the provider's own, if there is one."""
+    return next(((turn,) for turn in reversed(turns) if turn.note in ("summary", COMPACTED)), ())
 
 
 def gap_between(request: CompactionRequest, head: int, tail: int, note: str) -> Turns:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -200,3 +201,35 @@ def test_an_async_lease_is_renewed_while_the_turn_runs() -> None:
     asyncio.run(main())
 
     assert lost.count == 1
+
+
+def test_a_short_turn_starts_no_thread(leasing: LeasingStore) -> None:
+    """One thread waits for all leases; a turn that ends before its first renewal has none of its own."""
+    begun: list[str] = []
+
+    def answer(_: Any) -> str:
+        begun.extend(thread.name for thread in threading.enumerate())
+        return "Hello."
+
+    Chat(ScriptedBackend(answer)).conversation(leasing, "ada").send("Hello?")
+
+    assert "goaitools-lease" not in begun
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_fork_renews_its_own_leases(leasing: LeasingStore) -> None:
+    """The parent's waiting thread does not exist in it."""
+    Chat(ScriptedBackend("Hello.")).conversation(leasing, "ada").send("Hello?")
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            renewals = Renewals()
+            renewal = leases.Renewal(renewals, 0.01)
+            renewal.start()
+            status = 0 if renewals.was_twice.wait(30) else 1
+            renewal.end()
+        finally:
+            os._exit(status)
+
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -115,7 +115,7 @@ def test_compacted_again(face: Any, sim: Any, wire: str) -> None:
     compactor = Compactor(MessageLimit(1), ProviderCompaction(keep_turns=1))
 
     first = chat.compact_state(noted(chat), compactor)
-    later = chat.run_turns(first.state, ["Note 5", "Note 6"]).state
+    later = chat.run_turns(first.state, [f"Note {n}" + TALK for n in range(5, 10)]).state
     second = chat.compact_state(later, compactor)
     after = chat.chat_with_state(second.state, user="What is my name?")
 
@@ -242,3 +242,35 @@ def test_the_request_is_the_endpoints_own(face: Any, sim: Any, wire: str) -> Non
     assert set(asked.parsed) <= {"model", "input", "prompt_cache_key"}
     assert asked.parsed["input"][0]["role"] in ("developer", "system")
     assert asked.parsed["input"][1]["content"] == NOTES[0]
+
+
+@pytest.mark.parametrize("wire", NATIVE)
+def test_it_is_not_asked_again_for_every_turn(face: Any, sim: Any, wire: str) -> None:
+    """OpenAI's compaction keeps what the user said: without a wait it would be made anew each turn."""
+    chat = talking(face, sim)
+    compactor = Compactor(MessageLimit(1), ProviderCompaction(keep_turns=1))
+    state = chat.compact_state(noted(chat), compactor).state
+    later = chat.run_turns(state, ["Note 5", "Note 6"]).state
+
+    waits = chat.compact_state(later, compactor)
+    at_once = chat.compact_state(
+        later, Compactor(MessageLimit(1), ProviderCompaction(keep_turns=1, at_least=1))
+    )
+
+    assert (waits.outcome, waits.usage.requests) == ("no_change", 0)
+    assert "waits for 4" in waits.reason
+    assert at_once.outcome == "compacted"
+
+
+@pytest.mark.parametrize("wire", ["anthropic"])
+@pytest.mark.parametrize(("cold_after", "marked"), [(None, True), (3600.0, True), (1e-9, False)])
+def test_a_cold_conversation_sets_no_marks(
+    face: Any, sim: Any, wire: str, cold_after: float | None, marked: bool
+) -> None:
+    """After a silence that no cache outlives, the first request of a turn pays for none."""
+    chat = talking(face, sim)
+    state = chat.chat(user="My name is Ada.").state
+
+    chat.chat_with_state(state, user="What is my name?", cold_after=cold_after)
+
+    assert (b"cache_control" in sim.requests[-1].body) == marked
