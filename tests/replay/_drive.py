@@ -299,7 +299,8 @@ def _call(
     """Make one call of the chat as the recorded client would have made it."""
 
     def pause(blob: bytes) -> None:
-        if len(sent) == len(calls.asks) and not inspect_state(blob).open_calls:
+        info = inspect_state(blob)
+        if len(sent) == len(calls.asks) and info.status == "in_progress" and not info.open_calls:
             raise _Pause
 
     first = calls.asks[0]
