@@ -25,7 +25,7 @@ def python_blocks(text: str) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S)
 
 
-PYTHON = python_blocks(README)
+WEBHOOK, HELLO, *OTHERS = python_blocks(README)
 
 
 def printed_lines(code: str) -> list[str]:
@@ -46,9 +46,39 @@ def offline() -> dict[str, str]:
     }
 
 
+def test_the_webhook_answers_each_message_once(tmp_path: Path) -> None:
+    """Each delivery comes to a new process: what was answered is answered the same again, and tools run."""
+    (tmp_path / "bot.py").write_text(f"{WEBHOOK}\nimport sys\nprint(*webhook(*sys.argv[1:]))\n", "utf-8")
+
+    def deliver(message_id: str, text: str) -> str:
+        return subprocess.run(
+            [sys.executable, "bot.py", "ada", message_id, text],
+            cwd=tmp_path,
+            env=offline() | {"PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        ).stdout
+
+    first = deliver("m1", "My name is Ada.")
+    again = deliver("m1", "My name is Ada.")
+    later = deliver("m2", "What is my name, and what is the score of Team Red?")
+
+    assert first.startswith("200 [simulated] Noted: your name is Ada.")
+    assert again == first
+    assert "Your name is Ada." in later
+    assert "30" in later
+
+
+def test_the_webhook_is_fifteen_lines() -> None:
+    """As its heading says."""
+    assert sum(bool(line.strip()) for line in WEBHOOK.splitlines()) == 15
+
+
 def test_the_first_conversation_survives_a_restart(tmp_path: Path) -> None:
-    """Two processes run the first block one after the other, and the second knows what the first was told."""
-    (tmp_path / "hello.py").write_text(PYTHON[0], encoding="utf-8")
+    """Two processes run the block one after the other, and the second knows what the first was told."""
+    (tmp_path / "hello.py").write_text(HELLO, encoding="utf-8")
 
     said = [
         subprocess.run(
@@ -69,7 +99,7 @@ def test_the_first_conversation_survives_a_restart(tmp_path: Path) -> None:
 
 def test_the_first_conversation_is_short() -> None:
     """A conversation that survives a restart takes at most twelve lines."""
-    assert len(PYTHON[0].splitlines()) <= 12
+    assert len(HELLO.splitlines()) <= 12
 
 
 def test_every_other_block_does_what_it_says(
@@ -83,7 +113,7 @@ def test_every_other_block_does_what_it_says(
     printed = []
 
     try:
-        for code in PYTHON[1:]:
+        for code in OTHERS:
             exec(compile(code, "README.md", "exec", dont_inherit=True), names)
             printed.append(capsys.readouterr().out.splitlines())
     finally:
@@ -91,7 +121,7 @@ def test_every_other_block_does_what_it_says(
             if isinstance(value, Chat):
                 value.close()
 
-    assert printed == [printed_lines(code) for code in PYTHON[1:]]
+    assert printed == [printed_lines(code) for code in OTHERS]
     assert sum(map(len, printed)) > 8
 
 
