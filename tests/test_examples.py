@@ -261,6 +261,12 @@ def streamed(client: TestClient, user: str, text: str) -> tuple[list[str], str]:
     return events, "".join(map(json.loads, re.findall(r"^event: text\ndata: (.+)$", body, re.M)))
 
 
+def has_row(database: Path, user: str) -> bool:
+    """Whether there is a row of this user."""
+    with closing(sqlite3.connect(database)) as db:
+        return db.execute("SELECT 1 FROM user WHERE name = ?", [user]).fetchone() is not None
+
+
 def state_in(database: Path, user: str) -> bytes:
     """The state in a user's row."""
     with closing(sqlite3.connect(database)) as db:
@@ -327,6 +333,10 @@ def test_a_stream_that_nobody_hears_is_saved_too(
 
         async with app.router.lifespan_context(app):
             await app(scope, receive, send)
+            for _ in range(400):  # the service may still be saving when its last word is sent
+                if has_row(tmp_path / "users.db", "ada"):
+                    break
+                await asyncio.sleep(0.01)
             return state_in(tmp_path / "users.db", "ada")
 
     state = asyncio.run(run())

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import UTC, datetime
@@ -48,6 +49,7 @@ class SQLiteStore:
 
     def __init__(self, path: str | Path, *, busy_timeout: float = 10.0) -> None:
         self._path = str(path)
+        self._busy_timeout = busy_timeout
         self._lock = threading.Lock()
         with self._errors():
             self._connection = sqlite3.connect(
@@ -176,9 +178,21 @@ class SQLiteStore:
         return found.fetchone() is not None
 
     def _make_table(self) -> None:
-        self._connection.execute("PRAGMA journal_mode=WAL")
+        self._write_ahead()
         self._connection.execute(_TABLE)
         self._has_table = True
+
+    def _write_ahead(self) -> None:
+        """Switch the file to WAL. Of all statements this one does not wait by itself for another writer."""
+        until = time.monotonic() + self._busy_timeout
+        while True:
+            try:
+                self._connection.execute("PRAGMA journal_mode=WAL")
+                return
+            except sqlite3.OperationalError as exc:
+                if exc.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() >= until:
+                    raise
+            time.sleep(0.005)
 
     @contextmanager
     def _errors(self) -> Iterator[None]:

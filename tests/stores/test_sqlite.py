@@ -195,13 +195,17 @@ async def _in_use(path: Path) -> None:
 
 def test_an_async_store_may_be_used_by_several_loops(tmp_path: Path) -> None:
     """It belongs to no event loop: its calls run on a thread of its own."""
+    before = set(threading.enumerate())
     store = AsyncSQLiteStore(tmp_path / "states.sqlite3")
 
     version = asyncio.run(store.save("ada", b"blob", expected=None))
     assert asyncio.run(store.save("ada", b"more", expected=version)) == version + 1
 
     asyncio.run(store.aclose())
-    assert [t.name for t in threading.enumerate() if t.name.startswith("goaitools-sqlite")] == []
+    for thread in set(threading.enumerate()) - before:  # it ends by itself, and nobody waits for that
+        thread.join(10.0)
+    left = set(threading.enumerate()) - before
+    assert [thread.name for thread in left if thread.name.startswith("goaitools-sqlite")] == []
 
 
 def test_an_async_store_opens_its_file_at_the_first_call(tmp_path: Path) -> None:
