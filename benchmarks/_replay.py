@@ -23,9 +23,10 @@ import msgspec
 from _conversations import JSON, Turn
 from _prompt_cache import PRICE_LISTS, Paid, Part, PriceList, PromptCache, p95
 
-from goaitools_py import Chat, Tool, ToolContext, edge, user
+from goaitools_py import Chat, Tool, ToolContext, user
 from goaitools_py.backends.base import ModelRequest
 from goaitools_py.compaction.summary import INSTRUCTION
+from goaitools_py.edges import sync_edge as edge
 from goaitools_py.testing import ScriptedBackend
 from goaitools_py.testing import _anthropic_wire as anthropic
 from goaitools_py.testing import _responses_wire as responses

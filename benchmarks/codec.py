@@ -17,8 +17,8 @@ from _timing import interleaved
 from goaitools_py import state_from_messages
 from goaitools_py.backends.base import RequestParts
 from goaitools_py.backends.dialects import dialect_of
-from goaitools_py.records import Iteration, TurnRecord
-from goaitools_py.state import dump_state, load_state, with_turn
+from goaitools_py.state.records import Iteration, TurnRecord
+from goaitools_py.state.state import dump_state, load_state, with_turn
 
 __all__ = ["run"]
 

@@ -13,8 +13,8 @@ from _report import Figure, Report, info
 from _timing import interleaved
 
 from goaitools_py import PLAIN, Encrypted, Key, Keyring, Signed, state_from_messages
-from goaitools_py.records import Iteration, TurnRecord
-from goaitools_py.state import dump_state, load_state, with_turn
+from goaitools_py.state.records import Iteration, TurnRecord
+from goaitools_py.state.state import dump_state, load_state, with_turn
 
 __all__ = ["run"]
 

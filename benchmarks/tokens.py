@@ -17,8 +17,8 @@ from _recorded import FILES, Kind, Step, steps
 from _report import Figure, Report, at_most, info
 
 from goaitools_py.backends.dialects import dialect_of
-from goaitools_py.meter import booked, count_entries, gauge_of, unanchored
-from goaitools_py.records import Meta
+from goaitools_py.state.records import Meta
+from goaitools_py.turn.meter import booked, count_entries, gauge_of, unanchored
 
 __all__ = ["Prediction", "predictions", "run"]
 

@@ -17,8 +17,8 @@ from _wires import WIRES, BenchedWire, History
 
 from goaitools_py import Chat, state_from_messages, user
 from goaitools_py.backends.base import RequestParts
-from goaitools_py.records import Iteration, TurnRecord
-from goaitools_py.state import dump_state, load_state, with_turn
+from goaitools_py.state.records import Iteration, TurnRecord
+from goaitools_py.state.state import dump_state, load_state, with_turn
 
 __all__ = ["run"]
 

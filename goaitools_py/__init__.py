@@ -2,40 +2,36 @@
 
 A map of the package, outermost first::
 
-    cli          the `goaitools` command
-    chat         Chat, AsyncChat and the handle of a running turn
-    conversation a conversation that is kept in a store; its parts:
-        threads      what is done in which order    row     one key of a store
-        kept         however a turn ends, it is saved    leases  kept alive
-    options      what a caller may ask for;  result, events, errors: what comes back
-    messages     messages, parts, calls, usage;  values: what every value is
-    engine       the turn, written once; its parts:
-        asking       one model call          calling     the tool calls of one reply
-        inbox        what no model has seen   journal     the unfinished turn
-        shrink       cuts during a turn       ledger      the turn's books, errors made of them
-        answers      calls that wait          turn_ids    turns that come again
-    flow         the effects a turn asks for;  edge, async_edge: who carries them out
-    append, compact, history, estimate    states without a model;  counting: asking the provider for a count
-    rebase, branch    two states become one, one becomes two
-    tokens       how many tokens messages are;  media, vocabulary: pictures, tiktoken;  meter: a state's
-    prices       what model calls cost
-    compaction   triggers and strategies;  cut: what they do to a state
-    tools        functions that the model may call
-    backends     provider wires: a pure dialect and a thin connection each
-    render       how events and context look;  reading: stored entries in neutral words
-    state        a conversation as a value;  records, segments: its parts, and their bytes
-    blob         segments to one sealed value;  frames, dictionary: how they are compressed
-    seal         codecs with a key;  reseal: one blob under another key;  text: a blob as text
-    rawjson      cuts verbatim spans out of JSON
-    stores       where blobs are kept
-    sim          the offline provider simulator;  testing: scripted backend, checks
+    cli            the `goaitools` command
+    chat           Chat, AsyncChat and the handle of a running turn
+    conversation   a conversation that is kept in a store;  threads: its rules
+    options        what a caller may ask for;  result, events, errors: what comes back
+    messages       messages, parts, calls, usage;  values: what every value is
+    edges          who carries the effects of a turn out: plain, async
+    turn           one turn, written once, as a generator of effects:
+        engine         what happens in which order;  flow: the effects
+        asking         one model call;  calling: the tool calls of one reply
+        inbox          what no model has seen;  journal: the unfinished turn
+        ledger         the turn's books, errors made of them
+        answers        calls that wait;  turn_ids: turns that come again
+        shrink, cut    cuts during a turn, and what they do to a state;  repair: histories nobody would take
+        meter          how large the next request will be
+    history        states without a model: append, compact, branch, rebase, info, turns, convert, estimate
+    tokens         how many tokens messages are;  media, vocabulary: pictures, tiktoken;  prices: their cost
+    compaction     triggers and strategies
+    tools          functions that the model may call
+    backends       provider wires: a pure dialect and a thin connection each
+    render         how events and context look;  reading: stored entries in neutral words
+    state          a conversation as a value;  in it blob: that value as bytes, the format drawn
+    seal           codecs with a key
+    rawjson        cuts verbatim spans out of JSON
+    stores         where blobs are kept;  integrations: columns for them
+    sim            the offline provider simulator;  testing: scripted backend, checks
 """
 
 from typing import TYPE_CHECKING
 
-from .answers import Approve, Deny, PendingCall
 from .backends.base import ProviderTool
-from .blob import PLAIN, UNBOUND
 from .chat import AsyncChat, AsyncTurn, Chat, Turn
 from .compaction import (
     NO_COMPACTION,
@@ -101,7 +97,6 @@ from .errors import (
     TurnError,
     TurnInProgressError,
 )
-from .estimate import estimate_tokens
 from .events import (
     CheckpointReady,
     Compacted,
@@ -117,17 +112,10 @@ from .events import (
     TurnCompleted,
     TurnStarted,
 )
-from .history import (
-    History,
-    HistoryIteration,
-    HistoryTurn,
-    StateInfo,
-    inspect_state,
-    pending_calls,
-    read_history,
-    state_from_messages,
-    state_messages,
-)
+from .history.convert import state_from_messages, state_messages
+from .history.estimate import estimate_tokens
+from .history.info import StateInfo, inspect_state, pending_calls
+from .history.turns import History, HistoryIteration, HistoryTurn, read_history
 from .messages import (
     Audio,
     Document,
@@ -146,29 +134,31 @@ from .messages import (
 from .options import UNSET, ChatOptions, Limits, ModelSettings
 from .prices import Charge, Prices, genai_price
 from .result import ChatResult, CompactionReport, TurnWarning
+from .state.blob import PLAIN, UNBOUND
 from .tokens import TokenCounter, TokenEstimate
 from .tools import Action, Tool, ToolContext, ToolReturn, tool
+from .turn.answers import Approve, Deny, PendingCall
 from .vocabulary import TiktokenCounter
 
 if TYPE_CHECKING:
-    from .branch import fork_state, rewind_state
     from .conversation import AsyncConversation, Conversation, ConversationInfo
-    from .rebase import rebase_state
-    from .reseal import rewrap
+    from .history.branch import fork_state, rewind_state
+    from .history.rebase import rebase_state
     from .seal import Encrypted, Key, Keyring, Signed
-    from .text import state_from_text, state_to_text
+    from .state.reseal import rewrap
+    from .state.text import state_from_text, state_to_text
 else:
 
     def __getattr__(name):
         """What seals and what branches is loaded when it is asked for; most processes never do."""
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from .branch import fork_state, rewind_state
         from .conversation import AsyncConversation, Conversation, ConversationInfo
-        from .rebase import rebase_state
-        from .reseal import rewrap
+        from .history.branch import fork_state, rewind_state
+        from .history.rebase import rebase_state
         from .seal import Encrypted, Key, Keyring, Signed
-        from .text import state_from_text, state_to_text
+        from .state.reseal import rewrap
+        from .state.text import state_from_text, state_to_text
 
         globals().update(
             AsyncConversation=AsyncConversation,

@@ -15,23 +15,23 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeAlias, TypeVar
 
-from . import blob as blobs
-from .answers import Answers
-from .append import append_messages
 from .backends.base import AsyncBackend, Backend, Dialect
 from .backends.by_name import backend_from_name
-from .blob import PLAIN, Codec
-from .compact import compact_flow
-from .counting import count_flow
-from .edge import BlockingEdge, refuse_async_callback
-from .engine import Plan, TurnEngine
+from .edges.sync_edge import BlockingEdge, refuse_async_callback
 from .events import Event, TextDelta
-from .flow import AsyncDriver, BusyError, Driver, Flow
-from .inbox import split_preamble
+from .history.append import append_messages
+from .history.compact import compact_flow
 from .messages import Audio, Document, Image, Message, Text, user
 from .options import ChatOptions, Resolved, check_defaults, given_options, resolve
 from .result import ChatResult, CompactionReport
+from .state import blob as blobs
+from .state.blob import PLAIN, Codec
 from .tools import as_tools, refuse_async
+from .turn.answers import Answers
+from .turn.counting import count_flow
+from .turn.engine import Plan, TurnEngine
+from .turn.flow import AsyncDriver, BusyError, Driver, Flow
+from .turn.inbox import split_preamble
 
 if TYPE_CHECKING:
     from .conversation import AsyncConversation, Conversation, Gate, Save
@@ -763,7 +763,7 @@ class AsyncChat(_Facade[AsyncBackend]):
         return AsyncTurn(work, steps(partial(self._drive, threads=options.tool_threads)), options.on_event)
 
     def _drive(self, flow: Flow[_T], *, threads: bool = True) -> AsyncDriver[_T]:
-        from .async_edge import AwaitingEdge
+        from .edges.async_edge import AwaitingEdge
 
         return AsyncDriver(flow, AwaitingEdge(self._backend, named=self._named_beside, threads=threads))
 

@@ -11,21 +11,22 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
-from . import threads
-from .answers import Answers, PendingCall
 from .backends.base import Dialect
-from .blob import Codec
 from .errors import StateConflictError, TurnError
-from .flow import Flow
-from .history import History, StateInfo, inspect_state, pending_calls, read_history
-from .kept import AsyncKeptSteps, KeptSteps
-from .leases import AsyncRenewal, Renewal
-from .ledger import Plan
+from .history.info import StateInfo, inspect_state, pending_calls
+from .history.turns import History, read_history
 from .messages import Message
 from .options import UNSET, ChatOptions
 from .result import ChatResult, CompactionReport
-from .row import MAX_KEY_BYTES, RowSettings
-from .state import closed_turns, load_state
+from .state.blob import Codec
+from .state.state import closed_turns, load_state
+from .threads import thread as threads
+from .threads.kept import AsyncKeptSteps, KeptSteps
+from .threads.leases import AsyncRenewal, Renewal
+from .threads.row import MAX_KEY_BYTES, RowSettings
+from .turn.answers import Answers, PendingCall
+from .turn.flow import Flow
+from .turn.ledger import Plan
 from .values import Value, field, replace
 
 if TYPE_CHECKING:

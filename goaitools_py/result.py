@@ -15,8 +15,8 @@ from .prices import Charge, genai_price, priced, total
 from .values import Value
 
 if TYPE_CHECKING:
-    from .answers import PendingCall
     from .errors import StateError
+    from .turn.answers import PendingCall
 
 __all__ = ["Bill", "ChatResult", "CompactionReport", "Outcome", "Status", "TurnWarning", "WarningCode"]
 

@@ -33,15 +33,16 @@ ALLOWED = {
     "result": "messages prices values",
     "events": "messages values",
     # the state
-    "dictionary": "errors",
-    "frames": "dictionary errors",
-    "blob": "dictionary errors frames values",
-    "seal": "blob frames",
-    "text": "blob errors",
-    "records": "messages values",
-    "segments": "blob errors messages rawjson records",
-    "state": "blob errors records segments values",
-    "reseal": "blob state",
+    "state": "",
+    "state.dictionary": "errors",
+    "state.frames": "errors state.dictionary",
+    "state.blob": "errors state.dictionary state.frames values",
+    "seal": "state.blob state.frames",
+    "state.text": "errors state.blob",
+    "state.records": "messages values",
+    "state.segments": "errors messages rawjson state.blob state.records",
+    "state.state": "errors state.blob state.records state.segments values",
+    "state.reseal": "state.blob state.state",
     # what a turn may ask: rules that are pure
     "backends.base": "messages values",
     "backends.rules": "rawjson",
@@ -53,62 +54,85 @@ ALLOWED = {
     "media": "messages",
     "tokens": "media messages values",
     "vocabulary": "media messages",
-    "meter": "backends.base backends.capabilities messages reading records state tokens",
+    "turn.meter": "backends.base backends.capabilities messages reading state.records state.state tokens",
     # the turn
-    "deadlines": "values",
-    "flow": "backends.base events values",
-    "answers": "tools values",
-    "turn_ids": "backends.base rawjson reading records state values",
-    "inbox": "backends.base messages reading records render state turn_ids values",
-    "journal": "answers backends.base errors messages meter reading records state tokens turn_ids values",
-    "unsign": "backends.base records state values",
-    "mending": "backends.atoms backends.base backends.rules errors journal messages rawjson values",
-    "repair": "backends.base backends.rules mending records state turn_ids unsign values",
-    "contexts": "backends.base messages reading records render state unsign values",
-    "cut": "backends.base compaction contexts messages meter reading records render result state turn_ids "
-    "unsign values",
-    "ledger": "answers backends.base blob deadlines errors events flow inbox journal messages options "
-    "prices records result state unsign values",
-    "asking": "backends.base deadlines errors events flow journal ledger repair values voice",
-    "calling": "answers errors events flow journal ledger messages records tools values",
-    "voice": "backends.base ledger records tools values",
-    "consult": "backends.base compaction flow ledger messages values voice",
-    "shrink": "backends.rules compaction consult cut errors events flow ledger messages result state unsign "
-    "values voice",
-    "engine": "asking backends.base backends.capabilities calling errors events flow inbox journal ledger "
-    "messages meter records repair result shrink state turn_ids values voice",
-    "counting": "asking backends.base errors flow inbox journal ledger state voice",
+    "turn": "",
+    "turn.deadlines": "values",
+    "turn.flow": "backends.base events values",
+    "turn.answers": "tools values",
+    "turn.turn_ids": "backends.base rawjson reading state.records state.state values",
+    "turn.inbox": "backends.base messages reading render state.records state.state turn.turn_ids values",
+    "turn.journal": "backends.base errors messages reading state.records state.state tokens turn.answers "
+    "turn.meter turn.turn_ids values",
+    "turn.unsign": "backends.base state.records state.state values",
+    "turn.mending": "backends.atoms backends.base backends.rules errors messages rawjson turn.journal values",
+    "turn.repair": "backends.base backends.rules state.records state.state turn.mending turn.turn_ids "
+    "turn.unsign values",
+    "turn.contexts": "backends.base messages reading render state.records state.state turn.unsign values",
+    "turn.cut": "backends.base compaction messages reading render result state.records state.state "
+    "turn.contexts turn.meter turn.turn_ids turn.unsign values",
+    "turn.ledger": "backends.base errors events messages options prices result state.blob state.records "
+    "state.state turn.answers turn.deadlines turn.flow turn.inbox turn.journal turn.unsign values",
+    "turn.asking": "backends.base errors events turn.deadlines turn.flow turn.journal turn.ledger "
+    "turn.repair turn.voice values",
+    "turn.calling": "errors events messages state.records tools turn.answers turn.flow turn.journal "
+    "turn.ledger values",
+    "turn.voice": "backends.base state.records tools turn.ledger values",
+    "turn.consult": "backends.base compaction messages turn.flow turn.ledger turn.voice values",
+    "turn.shrink": "backends.rules compaction errors events messages result state.state turn.consult "
+    "turn.cut turn.flow turn.ledger turn.unsign turn.voice values",
+    "turn.engine": "backends.base backends.capabilities errors events messages result state.records "
+    "state.state turn.asking turn.calling turn.flow turn.inbox turn.journal turn.ledger turn.meter "
+    "turn.repair turn.shrink turn.turn_ids turn.voice values",
+    "turn.counting": "backends.base errors state.state turn.asking turn.flow turn.inbox turn.journal "
+    "turn.ledger turn.voice",
     # states without a turn
-    "estimate": "backends backends.base blob meter state tokens",
-    "append": "backends.base blob inbox messages records repair state values",
-    "compact": "errors flow ledger repair result shrink state values voice",
-    "wires": "backends backends.base errors",
-    "branch": "backends.base blob meter options records state turn_ids values wires",
-    "rebase": "backends.base blob errors meter records state unsign values wires",
-    "history": "answers backends backends.base backends.capabilities backends.rules blob errors journal "
-    "mending messages options rawjson reading records repair state unsign values wires",
+    "history": "",
+    "history.estimate": "backends backends.base state.blob state.state tokens turn.meter",
+    "history.append": "backends.base messages state.blob state.records state.state turn.inbox turn.repair "
+    "values",
+    "history.compact": "errors result state.state turn.flow turn.ledger turn.repair turn.shrink turn.voice "
+    "values",
+    "history.wires": "backends backends.base errors",
+    "history.branch": "backends.base history.wires options state.blob state.records state.state turn.meter "
+    "turn.turn_ids values",
+    "history.rebase": "backends.base errors history.wires state.blob state.records state.state turn.meter "
+    "turn.unsign values",
+    "history.info": "backends.capabilities errors messages state.blob state.records state.state "
+    "turn.answers turn.journal values",
+    "history.turns": "backends.base history.info history.wires messages reading state.blob state.records "
+    "state.state turn.journal turn.repair values",
+    "history.convert": "backends backends.base backends.rules errors history.wires messages options rawjson "
+    "reading state.blob state.records state.state turn.journal turn.mending turn.repair turn.unsign values",
     # a conversation in a store: rules that know a store by its shape only
-    "row": "backends.base blob errors flow rebase records state values",
-    "threads": "branch engine errors events flow messages reseal result row state turn_ids values",
-    "kept": "events flow",
+    "threads": "",
+    "threads.row": "backends.base errors history.rebase state.blob state.records state.state turn.flow "
+    "values",
+    "threads.thread": "errors events history.branch messages result state.reseal state.state threads.row "
+    "turn.engine turn.flow turn.turn_ids values",
+    "threads.kept": "events turn.flow",
     # edges: the only places that touch clocks, sockets, threads, loops, files
-    "watch": "",
-    "edge": "backends.base deadlines flow tools watch",
-    "async_edge": "backends.base deadlines flow tools",
-    "leases": "",
+    "edges": "",
+    "edges.watch": "",
+    "edges.sync_edge": "backends.base edges.watch tools turn.deadlines turn.flow",
+    "edges.async_edge": "backends.base tools turn.deadlines turn.flow",
+    "threads.leases": "",
     "backends": "backends.base backends.capabilities messages rawjson render values",
     "stores": "errors",
-    "integrations": "blob errors history stores",
+    "integrations": "errors history.info state.blob stores",
     "sim": "",
     # what a user meets
-    "conversation": "answers backends.base blob errors flow history kept ledger leases messages options "
-    "result row state threads values",
-    "chat": "answers append async_edge backends backends.base blob compact conversation counting edge engine "
-    "events flow inbox messages options result tools",
-    "goaitools_py": "answers backends.base blob branch chat compaction conversation errors estimate events "
-    "history messages options prices rebase reseal result seal text tokens tools vocabulary",
+    "conversation": "backends.base errors history.info history.turns messages options result state.blob "
+    "state.state threads.kept threads.leases threads.row threads.thread turn.answers turn.flow turn.ledger "
+    "values",
+    "chat": "backends backends.base conversation edges.async_edge edges.sync_edge events history.append "
+    "history.compact messages options result state.blob tools turn.answers turn.counting turn.engine "
+    "turn.flow turn.inbox",
+    "goaitools_py": "backends.base chat compaction conversation errors events history.branch "
+    "history.convert history.estimate history.info history.rebase history.turns messages options prices "
+    "result seal state.blob state.reseal state.text tokens tools turn.answers vocabulary",
     "testing": "backends backends.base backends.rules errors messages rawjson render sim stores values",
-    "cli": "backends errors goaitools_py history messages sim stores",
+    "cli": "backends errors goaitools_py history.convert history.info history.turns messages sim stores",
     "__main__": "cli",
 }
 """Which part may import which at module level or inside a function. `goaitools_py` is the package's top."""
@@ -120,23 +144,23 @@ LAZY = {
 """Imports against the direction, allowed inside a function only, and why."""
 
 NEVER = (
-    ("blob", "messages"),
-    ("rawjson", "state"),
-    ("state", "backends.base"),
-    ("backends", "state"),
-    ("backends", "engine"),
-    ("compaction", "state"),
-    ("tools", "engine"),
-    ("engine", "chat"),
-    ("engine", "backends"),
-    ("engine", "edge"),
+    ("state.blob", "messages"),
+    ("rawjson", "state.state"),
+    ("state.state", "backends.base"),
+    ("backends", "state.state"),
+    ("backends", "turn.engine"),
+    ("compaction", "state.state"),
+    ("tools", "turn.engine"),
+    ("turn.engine", "chat"),
+    ("turn.engine", "backends"),
+    ("turn.engine", "edges.sync_edge"),
     ("chat", "stores"),
-    ("threads", "edge"),
-    ("threads", "async_edge"),
-    ("stores", "blob"),
-    ("seal", "state"),
-    ("blob", "seal"),
-    ("history", "engine"),
+    ("threads.thread", "edges.sync_edge"),
+    ("threads.thread", "edges.async_edge"),
+    ("stores", "state.blob"),
+    ("seal", "state.state"),
+    ("state.blob", "seal"),
+    ("history.convert", "turn.engine"),
     ("sim", "backends.base"),
     ("goaitools_py", "sim"),
 )

@@ -190,11 +190,13 @@ def test_links_lead_somewhere() -> None:
 
 
 def test_the_map_names_what_there_is() -> None:
-    """The map of the package names every module and folder at its top, and nothing that is not there."""
+    """The map names each module and folder at the package's top and in what it draws open, and no other."""
     drawn = section("A map of the package")
+    top = ROOT / "goaitools_py"
     present = {
         path.name if path.is_file() else f"{path.name}/"
-        for path in (ROOT / "goaitools_py").iterdir()
+        for folder in (top, top / "turn", top / "state", top / "history")
+        for path in folder.iterdir()
         if not path.name.startswith(("_", ".")) and (path.suffix == ".py" or (path / "__init__.py").exists())
     }
 

@@ -29,9 +29,9 @@ from goaitools_py import (
 from goaitools_py.backends.base import Reply
 from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.media import image_size, media_tokens
-from goaitools_py.meter import booked, count_entries, gauge_of, unanchored
-from goaitools_py.records import Meta, dollars_of, with_cost
+from goaitools_py.state.records import Meta, dollars_of, with_cost
 from goaitools_py.tokens import Gauge, Said, learned, text_tokens
+from goaitools_py.turn.meter import booked, count_entries, gauge_of, unanchored
 
 PROSE = "The harbour was quiet that morning, and the boats lay still under a thin layer of fog. " * 20
 

@@ -169,7 +169,7 @@ class Conversation:
             _note("There is nothing to deny.")
 
     def _pending(self) -> Sequence[PendingCall]:
-        from ..history import pending_calls
+        from ..history.info import pending_calls
 
         return pending_calls(self._thread.blob) if self._thread.blob else ()
 
@@ -177,7 +177,7 @@ class Conversation:
         """What an earlier process left unfinished in this thread, and what can be done."""
         if not self._thread.blob:
             return
-        from ..history import inspect_state
+        from ..history.info import inspect_state
 
         if waiting := _waiting(self._pending()):
             _note_waiting(waiting)
@@ -249,7 +249,8 @@ class Conversation:
         if not self._thread.blob:
             _note("Nothing was said yet.")
             return
-        from ..history import inspect_state, read_history
+        from ..history.info import inspect_state
+        from ..history.turns import read_history
         from .report import history_lines, info_lines
 
         blob = self._thread.blob

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ..answers import PendingCall
-    from ..history import StateInfo
+    from ..history.info import StateInfo
+    from ..turn.answers import PendingCall
 
 __all__ = ["add_to"]
 
@@ -43,7 +43,8 @@ def run(args: argparse.Namespace) -> int:
     if (args.blob is None) == (args.store is None):
         args.error("name a BLOB (a file, or - for standard input) or a --store FILE, one of them")
     from ..errors import StateError
-    from ..history import inspect_state, pending_calls, read_history
+    from ..history.info import inspect_state, pending_calls
+    from ..history.turns import read_history
 
     try:
         blob = _blob(args)
@@ -99,7 +100,7 @@ def _json(info: StateInfo, pending: Sequence[PendingCall], blob: bytes, *, show:
         for call in pending
     ]
     if show:
-        from ..history import state_messages
+        from ..history.convert import state_messages
 
         facts["history"] = state_messages(blob)
     return json.dumps(facts, indent=2)

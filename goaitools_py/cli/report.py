@@ -13,9 +13,10 @@ from .terminal import columns, counted
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from ..answers import PendingCall
-    from ..history import History, StateInfo
+    from ..history.info import StateInfo
+    from ..history.turns import History
     from ..messages import Message, Part, Usage
+    from ..turn.answers import PendingCall
 
 __all__ = ["history_lines", "info_lines", "pending_lines"]
 

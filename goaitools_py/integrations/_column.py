@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..blob import peek
+from ..state.blob import peek
 
 __all__ = ["StateBytes", "column_bytes"]
 

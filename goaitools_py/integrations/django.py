@@ -12,9 +12,9 @@ from typing import Any, Final
 from django.db import models, router, transaction
 from django.utils import timezone
 
-from ..blob import MAGIC
 from ..errors import StateError
-from ..history import StateInfo, inspect_state
+from ..history.info import StateInfo, inspect_state
+from ..state.blob import MAGIC
 from ..stores.django import AsyncDjangoStore, DjangoStore
 from ..stores.rules import MAX_KEY_BYTES, conflict, new_version
 from ._column import column_bytes

@@ -10,8 +10,8 @@ import hmac
 import os
 from typing import Final, Literal
 
-from ..blob import DOMAIN, HEADER_BYTES, SUITE_AES_256_GCM, Binding, BlobLimits, authenticated, refused
-from ..frames import corrupt
+from ..state.blob import DOMAIN, HEADER_BYTES, SUITE_AES_256_GCM, Binding, BlobLimits, authenticated, refused
+from ..state.frames import corrupt
 from .context import bound_pieces, check_age, check_max_age, pae
 from .keys import Key, Keyring
 from .signed import check_keyring

@@ -22,9 +22,9 @@ from goaitools_py import Audio, Document, Image, Message, ToolResult, event, raw
 from goaitools_py.backends.base import Dialect
 from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.messages import Part, Text
-from goaitools_py.records import Iteration, TurnRecord
 from goaitools_py.render import with_context
-from goaitools_py.state import ConversationState, new_state, with_turn
+from goaitools_py.state.records import Iteration, TurnRecord
+from goaitools_py.state.state import ConversationState, new_state, with_turn
 from goaitools_py.testing import _anthropic_wire, _openai_wire, _responses_wire
 from goaitools_py.values import replace
 

@@ -27,9 +27,9 @@ from goaitools_py import (
     state_messages,
 )
 from goaitools_py.compaction import CompactorLike, NoChange
-from goaitools_py.cut import compaction_request
-from goaitools_py.state import ConversationState, closed_turns, dump_state, load_state
+from goaitools_py.state.state import ConversationState, closed_turns, dump_state, load_state
 from goaitools_py.testing import ScriptedBackend, check_history
+from goaitools_py.turn.cut import compaction_request
 
 from ._histories import WIRES, Book, Message, Said, conversations, random_turn
 

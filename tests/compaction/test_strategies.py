@@ -35,8 +35,8 @@ from goaitools_py import (
     user,
 )
 from goaitools_py.compaction import AskFailed, Kept, ModelAnswer, Planned
-from goaitools_py.cut import compaction_request
 from goaitools_py.messages import Text
+from goaitools_py.turn.cut import compaction_request
 
 from ._histories import WIRES, Book, Said
 
@@ -331,7 +331,7 @@ def test_exchanges_stay_where_hosted_calls_wait_for_results_elsewhere() -> None:
 
 
 def _replaced(book: Book, old: bytes, new: bytes) -> Any:
-    from goaitools_py.state import closed_turns, rebuild
+    from goaitools_py.state.state import closed_turns, rebuild
 
     turns = [
         ([entry.replace(old, new) for entry in entries], record)

@@ -29,13 +29,13 @@ from goaitools_py import (
     ModelSettings,
     ToolContext,
     ToolReturn,
-    async_edge,
     inspect_state,
     tool,
     user,
 )
 from goaitools_py.backends.base import BackendError, ModelRequest, ResponseHead
 from goaitools_py.backends.dialects import dialect_of
+from goaitools_py.edges import async_edge
 from goaitools_py.sim import Prompt, Reply, SimServer
 from goaitools_py.stores import SQLiteStore
 

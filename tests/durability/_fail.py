@@ -39,10 +39,7 @@ from goaitools_py import (
     ToolError,
     ToolReturn,
     TurnError,
-    async_edge,
-    edge,
     event,
-    frames,
     pending_calls,
     rawjson,
     read_history,
@@ -52,9 +49,12 @@ from goaitools_py import (
 )
 from goaitools_py.backends.base import BackendError, ModelRequest
 from goaitools_py.backends.dialects import dialect_of
-from goaitools_py.blob import PLAIN
+from goaitools_py.edges import async_edge
+from goaitools_py.edges import sync_edge as edge
 from goaitools_py.errors import StateAuthError, StateCorruptError
-from goaitools_py.state import load_state
+from goaitools_py.state import frames
+from goaitools_py.state.blob import PLAIN
+from goaitools_py.state.state import load_state
 from goaitools_py.testing import Calls, ScriptedBackend, check_history
 
 __all__ = ["MODES", "STEPS", "WIRES", "Broken", "Fault", "Mode", "Step", "World", "hooked", "own"]

@@ -30,10 +30,11 @@ REACH = 3
 
 HOME = Path(goaitools_py.__file__).parent
 FILES = {
-    str(HOME / f"{name}.py"): name
-    for name in (
-        *("engine", "asking", "calling", "ledger", "journal", "inbox", "shrink", "cut", "unsign", "turn_ids"),
-        *("consult", "voice", "flow", "edge", "async_edge", "watch", "chat"),
+    str(path): path.stem
+    for path in (
+        HOME / "chat.py",
+        *sorted((HOME / "turn").glob("*.py")),
+        *sorted((HOME / "edges").glob("*.py")),
     )
 }
 METHODS = ("__enter__", "__exit__", "__aenter__", "__aexit__", "__iter__", "__aiter__", "result", "cancel")

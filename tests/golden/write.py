@@ -40,13 +40,13 @@ from goaitools_py import (  # noqa: E402
     Signed,
     ToolError,
     TurnError,
-    blob,
     event,
     read_history,
     state_messages,
     tool,
 )
 from goaitools_py.backends.base import BackendError  # noqa: E402
+from goaitools_py.state import blob  # noqa: E402
 from goaitools_py.testing import Calls, ScriptedBackend  # noqa: E402
 
 WIRES = ("openai", "openai-responses", "anthropic")

@@ -35,7 +35,7 @@ __all__ = [
 
 DOMAIN = b"goaitools/state/v1"
 PLAIN, SIGNED, ENCRYPTED = 0x00, 0x11, 0x21
-_DICTIONARY = Path(__file__).parents[2] / "goaitools_py" / "dictionary" / "dict1.zdict"
+_DICTIONARY = Path(__file__).parents[2] / "goaitools_py" / "state" / "dictionary" / "dict1.zdict"
 
 
 class Refused(Exception):

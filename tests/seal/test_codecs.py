@@ -28,8 +28,8 @@ from goaitools_py import (
     rewrap,
     state_from_messages,
 )
-from goaitools_py.blob import BlobLimits, Kind, Segment, decode, encode, peek, segment
 from goaitools_py.seal import encrypted as encrypted_module
+from goaitools_py.state.blob import BlobLimits, Kind, Segment, decode, encode, peek, segment
 
 from . import _second
 

@@ -16,7 +16,6 @@ from goaitools_py import (
     Chat,
     StateAuthError,
     StateError,
-    blob,
     errors,
     inspect_state,
     pending_calls,
@@ -27,7 +26,8 @@ from goaitools_py import (
     state_to_text,
     tool,
 )
-from goaitools_py.state import dump_state, load_state
+from goaitools_py.state import blob
+from goaitools_py.state.state import dump_state, load_state
 from goaitools_py.testing import ScriptedBackend, check_history
 
 from . import _second

@@ -35,7 +35,7 @@ from goaitools_py import (
     tool,
 )
 from goaitools_py.backends.base import BackendError
-from goaitools_py.blob import decode, peek
+from goaitools_py.state.blob import decode, peek
 from goaitools_py.testing import Calls, ScriptedBackend
 
 ADA, EVE = {"tenant": "acme", "user": "ada"}, {"tenant": "acme", "user": "eve"}

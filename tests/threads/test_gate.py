@@ -11,18 +11,10 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import (
-    AsyncChat,
-    Chat,
-    Compactor,
-    KeepRecentTurns,
-    MessageLimit,
-    TurnInProgressError,
-    event,
-    leases,
-)
+from goaitools_py import AsyncChat, Chat, Compactor, KeepRecentTurns, MessageLimit, TurnInProgressError, event
 from goaitools_py.stores import AsyncMemoryStore, MemoryStore
 from goaitools_py.testing import ScriptedBackend
+from goaitools_py.threads import leases
 
 from .conftest import LeasingStore, Threads, blob_in, said
 

@@ -21,7 +21,9 @@ from goaitools_py.testing import Calls, ScriptedBackend, check_history
 from .conftest import LeasingStore, Threads, blob_in, said
 
 HOME = Path(goaitools_py.__file__).parent
-FILES = frozenset(str(HOME / f"{name}.py") for name in ("threads", "row", "kept", "conversation"))
+FILES = frozenset(
+    str(HOME / f"{name}.py") for name in ("threads/thread", "threads/row", "threads/kept", "conversation")
+)
 
 Line = tuple[str, int]
 

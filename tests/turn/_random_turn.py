@@ -26,7 +26,7 @@ from goaitools_py import (
 )
 from goaitools_py.messages import Message
 from goaitools_py.sim import Fault, Recorded, Reply
-from goaitools_py.state import load_state
+from goaitools_py.state.state import load_state
 
 from ._random_known import MARKS, Broken, Killed, Known, Sent, marks_of, require, unsigned
 from ._random_steps import HOLLOW, Said, Step

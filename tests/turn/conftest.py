@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import ChatResult, async_edge, edge
+from goaitools_py import ChatResult
+from goaitools_py.edges import async_edge
+from goaitools_py.edges import sync_edge as edge
 
 from ._reading import HISTORY
 

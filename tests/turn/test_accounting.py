@@ -26,14 +26,14 @@ from goaitools_py import (
     estimate_tokens,
     event,
     inspect_state,
-    journal,
     user,
 )
 from goaitools_py.backends.base import BackendError
-from goaitools_py.meter import gauge_of
 from goaitools_py.sim import Fault, Reply
-from goaitools_py.state import load_state
+from goaitools_py.state.state import load_state
 from goaitools_py.testing import Raw, ScriptedBackend
+from goaitools_py.turn import journal
+from goaitools_py.turn.meter import gauge_of
 
 RED = ("get_score", '{"team":"Red"}')
 

@@ -27,9 +27,9 @@ from goaitools_py import (
     state_messages,
     tool,
 )
-from goaitools_py.blob import PLAIN
 from goaitools_py.sim import Fault
-from goaitools_py.state import dump_state, new_state
+from goaitools_py.state.blob import PLAIN
+from goaitools_py.state.state import dump_state, new_state
 from goaitools_py.testing import ScriptedBackend
 
 GO_JSON = b'{"version":1,"provider":"openai","messages":[{"role":"user","content":"hi"}]}'

@@ -24,10 +24,10 @@ from goaitools_py import (
     first_of,
     inspect_state,
     read_history,
-    shrink,
 )
 from goaitools_py.sim import Fault, Reply
 from goaitools_py.testing import Calls, ScriptedBackend
+from goaitools_py.turn import shrink
 from goaitools_py.values import replace
 
 from ._reading import roles, users

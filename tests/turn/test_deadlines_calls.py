@@ -23,10 +23,10 @@ from goaitools_py import (
     rawjson,
     tool,
 )
-from goaitools_py.async_edge import AwaitingEdge
 from goaitools_py.backends.base import BackendError, ModelRequest, ResponseHead
-from goaitools_py.flow import CallModel, ReadChunk
+from goaitools_py.edges.async_edge import AwaitingEdge
 from goaitools_py.sim import Fault, Reply
+from goaitools_py.turn.flow import CallModel, ReadChunk
 
 from ._reading import LEAD, roles, users
 from ._stalling import STALL, Script, StallingServer, Words

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import AsyncChat, Chat, ToolStarted, async_edge, state_messages, tool
+from goaitools_py import AsyncChat, Chat, ToolStarted, state_messages, tool
+from goaitools_py.edges import async_edge
 from goaitools_py.testing import Calls, ScriptedBackend, check_history
 
 

@@ -424,7 +424,7 @@ def test_a_turn_given_up_while_its_workers_run_ends(gate: threading.Event) -> No
     turn = chat.start(None, user="Dig.")
     reader = ThreadReader(turn, ToolStarted)
     assert running.wait(10)
-    reader.waits_in("edge.py", "_await_tool")
+    reader.waits_in("sync_edge.py", "_await_tool")
 
     turn.cancel()
 

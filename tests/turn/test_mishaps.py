@@ -30,8 +30,8 @@ from goaitools_py import (
     user,
 )
 from goaitools_py.backends.base import BackendError
-from goaitools_py.records import Meta
-from goaitools_py.state import ConversationState, dump_state, load_state
+from goaitools_py.state.records import Meta
+from goaitools_py.state.state import ConversationState, dump_state, load_state
 from goaitools_py.testing import Calls, Raw, ScriptedBackend, check_history
 from goaitools_py.values import replace
 

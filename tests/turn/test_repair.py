@@ -18,14 +18,14 @@ from goaitools_py import (
     state_messages,
 )
 from goaitools_py.backends import rules
-from goaitools_py.records import RULES_VERSION, Iteration, JournalCall, OpenTurn
-from goaitools_py.repair import repaired
 from goaitools_py.sim import Fault, Reply
-from goaitools_py.state import dump_state, load_state
+from goaitools_py.state.records import RULES_VERSION, Iteration, JournalCall, OpenTurn
+from goaitools_py.state.state import dump_state, load_state
 from goaitools_py.testing import check_history
+from goaitools_py.turn.repair import repaired
 from goaitools_py.values import replace
 
-from .._damage import Words, forged
+from ..history._damage import Words, forged
 from ._reading import results, texts, users
 
 UNKNOWN = "The outcome of this tool call is unknown: it may or may not have taken effect."
@@ -69,7 +69,7 @@ def checks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def test_the_simulator_refuses_such_a_history(face: Any, sim: Any, wire: str, monkeypatch: Any) -> None:
     """Without a repair the conversation would be wedged, which is what makes the other tests tests."""
-    monkeypatch.setattr("goaitools_py.asking.repaired", lambda state, _: (state, {}))
+    monkeypatch.setattr("goaitools_py.turn.asking.repaired", lambda state, _: (state, {}))
 
     with pytest.raises(ProviderRejectedError) as caught:
         face.on(sim).chat_with_state(broken(wire, rules=RULES_VERSION), user="What is my name?")
@@ -265,7 +265,7 @@ def test_later_calls_of_a_turn_do_not_look_again(
     """Once in a turn is enough, also if a refusal comes after a tool has run."""
     looked: list[Any] = []
     monkeypatch.setattr(
-        "goaitools_py.asking.repaired", lambda *given: (looked.append(1), repaired(*given))[1]
+        "goaitools_py.turn.asking.repaired", lambda *given: (looked.append(1), repaired(*given))[1]
     )
     chat = face.on(sim, tools=[scores.get_score])
     sim.push(Reply.calls(("get_score", '{"team":"Red"}'), ids=("real",)), Fault.bad_request())

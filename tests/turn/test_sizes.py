@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from goaitools_py import NO_COMPACTION, StateSizeError, inspect_state
-from goaitools_py import blob as blobs
-from goaitools_py.blob import BlobLimits
 from goaitools_py.sim import Reply
+from goaitools_py.state import blob as blobs
+from goaitools_py.state.blob import BlobLimits
 
 from ._reading import messages, roles
 

@@ -46,7 +46,7 @@ from goaitools_py import (
     tool,
 )
 from goaitools_py.sim import Reply
-from goaitools_py.state import dump_state, load_state
+from goaitools_py.state.state import dump_state, load_state
 from goaitools_py.testing import check_history
 
 from ._plain_model import Broken, Call, Model, TurnId, Waiting, require

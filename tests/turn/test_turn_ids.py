@@ -31,9 +31,9 @@ from goaitools_py import (
     user,
 )
 from goaitools_py.backends.base import BackendError
-from goaitools_py.blob import LIMITS
 from goaitools_py.sim import Fault, Reply
-from goaitools_py.state import load_state
+from goaitools_py.state.blob import LIMITS
+from goaitools_py.state.state import load_state
 from goaitools_py.testing import Calls, ScriptedBackend
 
 from ._desk import Desk, codes, look, pay, spends
@@ -264,7 +264,7 @@ def test_sixty_four_long_replies_fit_into_the_meta_data(face: Any, wire: str, ki
 
 
 def _meta_bytes(state: bytes) -> int:
-    from goaitools_py.segments import meta_segment
+    from goaitools_py.state.segments import meta_segment
 
     loaded = load_state(state)
     return meta_segment(loaded.meta, loaded.extras).raw_len

@@ -136,7 +136,6 @@ from goaitools_py import (
     tool,
     user,
 )
-from goaitools_py.answers import PendingReason
 from goaitools_py.backends import (
     AnthropicBackend,
     AsyncAnthropicBackend,
@@ -178,6 +177,7 @@ from goaitools_py.stores import (
     StoredPage,
 )
 from goaitools_py.testing import ScriptedBackend, SimServer, check_history, store_contract
+from goaitools_py.turn.answers import PendingReason
 
 
 class Game:

@@ -1,0 +1,349 @@
+"""The awaiting edge: carries a turn's effects out on an event loop.
+
+Owns: the open response and the tasks of running tools. Must never know: why an effect was asked for.
+User code never blocks the loop: sync tools go to worker threads unless they were told otherwise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import inspect
+import math
+import threading
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from ..backends.base import AsyncBackend, AsyncExchange, BackendError, ModelRequest, ResponseHead
+from ..tools.call import Outcome, arun_call, run_call, timed_out
+from ..tools.results import text_parts
+from ..turn.deadlines import SHORTEST_WAIT
+from ..turn.flow import (
+    AwaitTool,
+    CallModel,
+    CallTool,
+    Clock,
+    Effect,
+    Interrupted,
+    Invoke,
+    Moment,
+    OpenBackend,
+    ReadChunk,
+    Sleep,
+    ToolDone,
+)
+
+__all__ = ["AwaitingEdge"]
+
+GRACE_SECONDS: Final = 0.1
+"""How long the end of a turn waits for cancelled tools to tidy up. Those that do not stop are left."""
+
+_T = TypeVar("_T")
+
+_left: Final[set[asyncio.Task[Any]]] = set()
+"""Cancelled tools that nobody waits for: the loop itself holds tasks weakly."""
+
+
+class AwaitingEdge:
+    """Performs effects one at a time; tools run as tasks beside each other."""
+
+    def __init__(
+        self,
+        backend: AsyncBackend,
+        *,
+        named: Callable[[str], AsyncBackend] | None = None,
+        threads: bool = True,
+    ) -> None:
+        self._backend = backend
+        self._named = named
+        self._threads = threads
+        self._exchange: AsyncExchange | None = None
+        self._alarm = _Alarm()
+        self._running: dict[asyncio.Task[ToolDone], tuple[CallTool, float, float]] = {}
+        self._cancelled: set[asyncio.Task[ToolDone]] = set()
+        self._performer: asyncio.Task[Any] | None = None
+        self._is_interrupted = False
+        self._closed = asyncio.Event()
+
+    async def perform(self, effect: Effect) -> Any:
+        """Carry one effect out and return its answer."""
+        if type(effect) is Clock:
+            return _now()
+        performer = asyncio.current_task()
+        asked_before = performer.cancelling() if performer is not None else 0
+        self._performer = performer
+        try:
+            return await _PERFORM[type(effect)](self, effect)
+        except asyncio.CancelledError:
+            # As in `asyncio.timeout`: it is ours to end only if nobody else has asked for it too.
+            if performer is not None and self._is_interrupted and performer.cancelling() == asked_before + 1:
+                raise Interrupted from None
+            raise
+        finally:
+            self._performer = None
+            if performer is not None and self._is_interrupted:
+                performer.uncancel()
+
+    async def interrupt(self) -> None:
+        """From another task: cancel what is being awaited, and return once this edge is closed."""
+        performer = self._performer
+        if performer is asyncio.current_task():
+            return  # `on_checkpoint` gives its own turn up: that ends when it returns
+        if performer is not None and not self._is_interrupted:
+            self._is_interrupted = True
+            performer.cancel()
+        await self._closed.wait()
+
+    async def aclose(self) -> None:
+        """Close what is open and cancel what runs; a sync tool in its thread ends by itself."""
+        try:
+            for task in tuple(self._running):
+                self._leave(task)
+            if self._cancelled:
+                await asyncio.wait(self._cancelled, timeout=GRACE_SECONDS)
+        finally:
+            try:
+                await self._close_exchange()
+            finally:
+                self._closed.set()
+
+    async def _sleep(self, effect: Sleep) -> None:
+        await asyncio.sleep(effect.seconds)
+
+    async def _invoke(self, effect: Invoke) -> object:
+        answer = effect.function(*effect.args)
+        return await answer if inspect.isawaitable(answer) else answer
+
+    async def _open_backend(self, effect: OpenBackend) -> AsyncBackend:
+        backend = effect.backend
+        if isinstance(backend, str) and self._named is not None:
+            return self._named(backend)
+        if not hasattr(backend, "asend"):
+            raise TypeError(f"an AsyncChat needs a backend with asend(), not {type(backend).__name__}")
+        return backend  # type: ignore[no-any-return]
+
+    async def _call_model(self, effect: CallModel) -> Any:
+        await self._close_exchange()
+        request = effect.request
+        opening = partial(self._open, effect.backend or self._backend, request)
+        seconds = request.timeout if request.head_timeout is None else request.head_timeout
+        if seconds is None:
+            return await opening()
+        try:
+            return await self._until(time.monotonic() + seconds, opening)
+        except _TimeUp:
+            raise BackendError("no answer in time", timed_out=True) from None
+
+    async def _open(self, backend: AsyncBackend, request: ModelRequest) -> ResponseHead:
+        self._exchange = await backend.asend(request)  # entered at once: whatever comes next finds it open
+        return self._exchange.head
+
+    async def _read_chunk(self, effect: ReadChunk) -> bytes | tuple[Moment, bytes]:
+        now = _now() if effect.timed else None
+        exchange, chunk = self._exchange, b""
+        if exchange is not None:
+            try:
+                if effect.until is None:
+                    chunk = await exchange.read()
+                else:
+                    chunk = await self._until(effect.until, exchange.read)
+            except _TimeUp:
+                raise BackendError("the answer stalled", kind="interrupted", timed_out=True) from None
+            if not chunk:
+                await self._close_exchange()
+        return chunk if now is None else (now, chunk)
+
+    async def _until(self, end: float, call: Callable[[], Awaitable[_T]]) -> _T:
+        """Await a call; `_TimeUp` once the time has come."""
+        alarm = self._alarm
+        alarm.on(end)
+        try:
+            return await call()
+        except asyncio.CancelledError:
+            if alarm.has_cancelled():
+                raise _TimeUp from None
+            raise
+        finally:
+            alarm.off()
+
+    async def _close_exchange(self) -> None:
+        exchange = self._exchange
+        try:
+            self._exchange = None
+            self._alarm.close()
+            if exchange is not None:
+                await exchange.aclose()
+        except BaseException:  # such as a cancellation: what it kept from its end is done once more
+            self._alarm.close()
+            if exchange is not None:
+                await exchange.aclose()
+            raise
+
+    async def _call_tool(self, effect: CallTool) -> None:
+        # In one statement: a task that an exit kept from being entered here would run on unseen.
+        self._running[asyncio.create_task(self._run(effect))] = (effect, time.time(), time.monotonic())
+
+    async def _run(self, effect: CallTool) -> ToolDone:
+        started, began = time.time(), time.monotonic()
+        tool = effect.tool
+        call = (tool, effect.context, effect.arguments)
+        if tool.is_async:
+            outcome = await arun_call(*call)
+        elif self._threads if tool.thread is None else tool.thread:
+            outcome = await _in_thread(run_call, *call)
+        else:
+            outcome = run_call(*call)
+        return _tool_done(effect, outcome, started, began)
+
+    async def _await_tool(self, _: AwaitTool) -> ToolDone:
+        first, wait = self._next_timeout()
+        done, _pending = await asyncio.wait(self._running, timeout=wait, return_when=asyncio.FIRST_COMPLETED)
+        if not done:
+            effect, started, began = self._running[first]
+            self._leave(first)  # not awaited: it may take its time, or ignore that it was cancelled
+            return _tool_done(effect, timed_out(effect.context, effect.timeout), started, began)
+        task = min(done, key=lambda finished: self._running[finished][0].index)
+        effect, started, began = self._running.pop(task)
+        if task.cancelled():
+            return _tool_done(effect, _cancelled(effect), started, began)
+        return task.result()
+
+    def _next_timeout(self) -> tuple[asyncio.Task[ToolDone], float | None]:
+        """The running call whose time is up first, and the seconds until then (None: no limit)."""
+        limits = {
+            task: math.inf if effect.timeout is None else began + effect.timeout
+            for task, (effect, _, began) in self._running.items()
+        }
+        first = min(limits, key=limits.__getitem__)
+        limit = limits[first]
+        return first, None if limit == math.inf else max(0.0, limit - time.monotonic())
+
+    def _leave(self, task: asyncio.Task[ToolDone]) -> None:
+        """Cancel a running call and wait for it no longer. Interrupted, it may be done again."""
+        task.cancel()
+        _left.add(task)
+        task.add_done_callback(_forget)
+        self._cancelled.add(task)
+        del self._running[task]
+
+
+def _now() -> Moment:
+    return Moment(time.time_ns() // 1_000_000, time.monotonic())
+
+
+class _TimeUp(Exception):  # noqa: N818 - a signal inside this module
+    """A wait lasted too long."""
+
+
+class _Alarm:
+    """Cancels a task's wait when its time has come, as `asyncio.timeout` does, which costs ten times as much:
+    here all waits that end at the same time share a timer."""
+
+    __slots__ = ("_asked_before", "_end", "_has_rung", "_task", "_timer")
+
+    def __init__(self) -> None:
+        self._end = math.inf
+        self._timer: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[Any] | None = None
+        self._asked_before = 0
+        self._has_rung = False
+
+    def on(self, end: float) -> None:
+        """This task begins to wait."""
+        task = self._task = asyncio.current_task()
+        self._asked_before = task.cancelling() if task is not None else 0
+        if end != self._end or self._timer is None:
+            if self._timer is not None:
+                self._timer.cancel()
+            seconds = max(SHORTEST_WAIT, end - time.monotonic())
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._ring)
+            self._end = end
+
+    def _ring(self) -> None:
+        self._timer = None
+        if self._task is not None:
+            self._has_rung = True
+            self._task.cancel()
+
+    def has_cancelled(self) -> bool:
+        """True if a cancellation is from here, and nobody else has asked for it too."""
+        if not self._has_rung or self._task is None:
+            return False
+        self._has_rung = False
+        return self._task.uncancel() <= self._asked_before
+
+    def off(self) -> None:
+        """The wait is over."""
+        task, self._task = self._task, None
+        if self._has_rung and task is not None:
+            self._has_rung = False
+            task.uncancel()
+
+    def close(self) -> None:
+        """No wait follows soon: let go of the timer."""
+        self._task = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+def _forget(task: asyncio.Task[ToolDone]) -> None:
+    _left.discard(task)
+    if not task.cancelled():
+        task.exception()  # asked for, or asyncio complains that nobody did
+
+
+def _tool_done(effect: CallTool, outcome: Outcome, started: float, began: float) -> ToolDone:
+    return ToolDone(index=effect.index, outcome=outcome, started=started, seconds=time.monotonic() - began)
+
+
+def _cancelled(effect: CallTool) -> Outcome:
+    """The outcome of a call that something inside the tool cancelled, while its turn goes on."""
+    text = "The tool was cancelled; it is unknown whether it took effect."
+    return Outcome(parts=text_parts(text), flag="cancelled", actions=effect.context.actions)
+
+
+# Functions rather than an instance's bound methods: those would tie a knot that only the collector undoes.
+_PERFORM: Final[Mapping[type, Callable[[AwaitingEdge, Any], Awaitable[Any]]]] = {
+    CallModel: AwaitingEdge._call_model,
+    ReadChunk: AwaitingEdge._read_chunk,
+    CallTool: AwaitingEdge._call_tool,
+    AwaitTool: AwaitingEdge._await_tool,
+    Sleep: AwaitingEdge._sleep,
+    Invoke: AwaitingEdge._invoke,
+    OpenBackend: AwaitingEdge._open_backend,
+}
+
+
+def _in_thread(call: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
+    """Run a call in a thread of its own, with this task's context variables.
+
+    Not in the loop's executor: a tool that hangs would hold one of its few places for good, and name
+    lookups of the whole program wait there too. A daemon, so that it does not hold up the process's end.
+    """
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Any] = loop.create_future()
+
+    def settle(value: Any, failure: BaseException | None) -> None:
+        if future.done():  # nobody waits any longer
+            return
+        if failure is None:
+            future.set_result(value)
+        else:
+            future.set_exception(failure)
+
+    def run() -> None:
+        value, failure = None, None
+        try:
+            value = call(*args)
+        except BaseException as exc:
+            failure = exc
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(settle, value, failure)
+
+    context = contextvars.copy_context()
+    threading.Thread(target=context.run, args=(run,), name="goaitools-tool", daemon=True).start()
+    return future

@@ -1,0 +1,256 @@
+"""The blocking edge: carries a turn's effects out in plain code.
+
+Owns: the clock, the open response, worker threads for tools. Must never know: why an effect was asked for.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import inspect
+import math
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from ..backends.base import Backend, BackendError, Exchange
+from ..tools.call import Outcome, run_call, timed_out
+from ..turn.deadlines import SHORTEST_WAIT
+from ..turn.flow import (
+    AwaitTool,
+    CallModel,
+    CallTool,
+    Clock,
+    Effect,
+    Interrupted,
+    Invoke,
+    Moment,
+    OpenBackend,
+    ReadChunk,
+    Sleep,
+    ToolDone,
+)
+from .watch import Watch
+
+__all__ = ["BlockingEdge", "refuse_async_callback"]
+
+
+def refuse_async_callback(name: str, callback: Callable[..., object] | None) -> None:
+    """Raise TypeError for an ``async def``, or an object called like one: nothing here could await it."""
+    if callback is None:
+        return
+    if any(map(inspect.iscoroutinefunction, (callback, type(callback).__call__))):
+        raise TypeError(f"{name} is async, and a Chat runs no event loop: use AsyncChat")
+
+
+class _Started:
+    """One started call. Its identity tells a late result from that of another call with the same index."""
+
+    __slots__ = ("began", "effect", "started")
+
+    def __init__(self, effect: CallTool) -> None:
+        self.effect = effect
+        self.started = time.time()
+        self.began = time.monotonic()
+
+    def done(self, outcome: Outcome) -> ToolDone:
+        return ToolDone(
+            index=self.effect.index,
+            outcome=outcome,
+            started=self.started,
+            seconds=time.monotonic() - self.began,
+        )
+
+    def run(self) -> ToolDone:
+        effect = self.effect
+        return self.done(run_call(effect.tool, effect.context, effect.arguments))
+
+    def times_out_at(self) -> float:
+        """On the monotonic clock; infinity without a limit."""
+        return math.inf if self.effect.timeout is None else self.began + self.effect.timeout
+
+
+class BlockingEdge:
+    """Performs effects one at a time. Sync tools run in this thread, or in workers if `threads`."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        *,
+        named: Callable[[str], Backend] | None = None,
+        threads: bool = False,
+    ) -> None:
+        self._backend = backend
+        self._named = named
+        self._threads = threads
+        self._exchange: Exchange | None = None
+        self._watch: Watch | None = None
+        self._watched = math.inf
+        self._inline: deque[CallTool] = deque()
+        self._finished: queue.SimpleQueue[tuple[_Started, ToolDone | BaseException] | None]
+        self._finished = queue.SimpleQueue()
+        self._running: dict[_Started, None] = {}
+
+    def perform(self, effect: Effect) -> Any:
+        """Carry one effect out and return its answer."""
+        return _PERFORM[type(effect)](self, effect)
+
+    def interrupt(self) -> None:
+        """From another thread: end the wait for a tool in a worker, and for more of an open response.
+
+        A provider that has not answered yet, a retry's pause and a tool in the turn's own thread go on:
+        nothing can end those safely.
+        """
+        self._finished.put(None)
+        interrupt = getattr(self._exchange, "interrupt", None)
+        if interrupt is not None:
+            interrupt()
+
+    def close(self) -> None:
+        """Close what is open. Threads that still run a tool are left to end by themselves."""
+        self._close_exchange()
+
+    def _clock(self, _: Clock) -> Moment:
+        return _now()
+
+    def _sleep(self, effect: Sleep) -> None:
+        time.sleep(effect.seconds)
+
+    def _invoke(self, effect: Invoke) -> object:
+        answer = effect.function(*effect.args)
+        if inspect.isawaitable(answer):
+            if inspect.iscoroutine(answer):
+                answer.close()  # or Python warns that it was never awaited
+            raise TypeError("the function is async, and a Chat runs no event loop: use AsyncChat")
+        return answer
+
+    def _open_backend(self, effect: OpenBackend) -> Backend:
+        backend = effect.backend
+        if isinstance(backend, str) and self._named is not None:
+            return self._named(backend)
+        if not hasattr(backend, "send"):
+            raise TypeError(f"a Chat needs a backend with send(), not {type(backend).__name__}")
+        return backend  # type: ignore[no-any-return]
+
+    def _call_model(self, effect: CallModel) -> Any:
+        self._close_exchange()
+        self._exchange = (effect.backend or self._backend).send(effect.request)
+        return self._exchange.head
+
+    def _read_chunk(self, effect: ReadChunk) -> bytes | tuple[Moment, bytes]:
+        now = _now() if effect.timed else None
+        exchange, chunk = self._exchange, b""
+        if exchange is not None:
+            if effect.until is None and self._watch is None:
+                chunk = exchange.read()
+            else:
+                chunk = self._read_until(exchange, math.inf if effect.until is None else effect.until)
+            if not chunk:
+                self._close_exchange()
+        return chunk if now is None else (now, chunk)
+
+    def _read_until(self, exchange: Exchange, end: float) -> bytes:
+        """The next bytes, or BackendError once the time has come, also if it came between two reads. An
+        exchange that cannot be interrupted has only its own limits."""
+        watch = self._watch
+        if watch is None:
+            interrupt = getattr(exchange, "interrupt", None)
+            if interrupt is None:
+                return exchange.read()
+            watch = self._watch = Watch(interrupt)
+            self._watched = math.inf
+        if end != self._watched:
+            watch.set(max(SHORTEST_WAIT, end - time.monotonic()))
+            self._watched = end
+        cause: Exception | None = None
+        try:
+            chunk = exchange.read()
+        except Exception as exc:
+            if not watch.has_rung:
+                raise
+            chunk, cause = b"", exc
+        if watch.has_rung and not chunk:
+            raise BackendError("the answer stalled", kind="interrupted", timed_out=True) from cause
+        return chunk
+
+    def _close_exchange(self) -> None:
+        watch, exchange = self._watch, self._exchange
+        try:
+            self._watch = self._exchange = None
+            _close_both(watch, exchange)
+        except BaseException:  # such as Ctrl-C: what it kept from its end is done once more
+            _close_both(watch, exchange)
+            raise
+
+    def _call_tool(self, effect: CallTool) -> None:
+        threads = self._threads if effect.tool.thread is None else effect.tool.thread
+        if not threads:
+            self._inline.append(effect)
+            return
+        call = _Started(effect)
+        self._running[call] = None
+        run = contextvars.copy_context().run
+        # Not a pool: a tool that hangs would hold one of its places, and the next would time out unstarted.
+        # A daemon, so that it does not hold up the end of the process either.
+        try:
+            threading.Thread(target=run, args=(self._run, call), name="goaitools-tool", daemon=True).start()
+        except RuntimeError:  # the system has no more threads
+            del self._running[call]
+            raise
+
+    def _run(self, call: _Started) -> None:
+        try:
+            self._finished.put((call, call.run()))
+        except BaseException as exc:
+            # SystemExit and its like are no outcome of a tool: they end the turn, in the turn's thread.
+            self._finished.put((call, exc))
+
+    def _await_tool(self, _: AwaitTool) -> ToolDone:
+        if self._inline:
+            return _Started(self._inline.popleft()).run()
+        while True:
+            first = min(self._running, key=_Started.times_out_at)
+            limit = first.times_out_at()
+            wait = None if limit == math.inf else max(0.0, limit - time.monotonic())
+            try:
+                finished = self._finished.get(timeout=wait)
+            except queue.Empty:
+                del self._running[first]
+                return first.done(timed_out(first.effect.context, first.effect.timeout))
+            if finished is None:
+                raise Interrupted
+            call, done = finished
+            if call not in self._running:
+                continue  # it had timed out, and the model was told so
+            del self._running[call]
+            if isinstance(done, BaseException):
+                raise done
+            return done
+
+
+def _now() -> Moment:
+    return Moment(time.time_ns() // 1_000_000, time.monotonic())
+
+
+def _close_both(watch: Watch | None, exchange: Exchange | None) -> None:
+    try:
+        if watch is not None:
+            watch.close()
+    finally:
+        if exchange is not None:
+            exchange.close()
+
+
+# Functions rather than an instance's bound methods: those would tie a knot that only the collector undoes.
+_PERFORM: Final[Mapping[type, Callable[[BlockingEdge, Any], Any]]] = {
+    Clock: BlockingEdge._clock,
+    CallModel: BlockingEdge._call_model,
+    ReadChunk: BlockingEdge._read_chunk,
+    CallTool: BlockingEdge._call_tool,
+    AwaitTool: BlockingEdge._await_tool,
+    Sleep: BlockingEdge._sleep,
+    Invoke: BlockingEdge._invoke,
+    OpenBackend: BlockingEdge._open_backend,
+}

@@ -1,0 +1,695 @@
+"""Segments <-> bytes: the envelope of a stored conversation.
+
+Owns: header, digest, compression, limits, format versions. Must never know: a message, or any JSON.
+
+One blob is one value for one database column, and what a release has written stays readable for ever.
+Integers in the header are big-endian; a *varint* is unsigned LEB128 in its shortest form, below 2**32.
+
+::
+
+    blob    =  header 16  |  seal  |  body                          (the seal belongs to the suite)
+
+    header     0   4  magic        F5 47 41 53; F5 never occurs in UTF-8, so a text column shows at once
+               4   1  version      1; a greater one was written by a newer release, it is not damage
+               5   1  suite        00 plain, 11 HMAC-SHA-256, 21 AES-256-GCM; fixes every algorithm
+               6   1  compression  00 none, 01 zstd, 02 zstd with shipped dictionary 1;
+                                   80-FF are reserved for users' own dictionaries
+               7   1  reserved     0
+               8   4  decoded_len  sum of all raw_len; 0 in suite 21, where only the body says it
+              12   4  key_id       0 in plain
+
+    plain seal =  SHA-256("goaitools/state/v1" | header | dictionary's SHA-256, if one is used | body)[:16]
+                  It finds accidents. It stops nobody: who can write the blob can write the digest.
+    the others'   are drawn in the package `seal`
+
+    body    =  segment(meta) segment(sealed)* [segment(hot)] [segment(inbox)] [segment(open)]
+    segment =  varint kind | varint stored_len | varint raw_len | varint entries | stored_len bytes
+               kind     0 meta, 1 sealed, 2 hot, 3 inbox, 4 open; meta first and once, then ascending,
+                        only sealed repeats
+               bytes    one zstd frame: content size on, checksum off, dictionary id off, window at most
+                        8 MiB, nothing behind it; or the raw bytes themselves when stored_len = raw_len
+               entries  how many wire entries the raw bytes hold; 0 in meta
+               1 <= stored_len <= raw_len
+
+What the raw bytes mean is the business of `state`. Reading goes strictly inwards, and each step may rely
+on the ones before: type, size, magic, version, suite, compression and reserved byte, decoded length, seal,
+segment heads and frame headers, then the meta. Other segments are inflated when asked for; by then it is
+known how large each will be, and that all together are within the limits.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import hmac
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, Protocol, TypeAlias
+
+from msgspec.structs import force_setattr
+
+from ..errors import (
+    StateAuthError,
+    StateCorruptError,
+    StateError,
+    StateFormatError,
+    StateTooLargeError,
+    StateVersionError,
+)
+from ..values import Value
+from . import dictionary, frames
+
+__all__ = [
+    "DOMAIN",
+    "FORMAT_VERSIONS",
+    "HEADER_BYTES",
+    "LIMITS",
+    "PLAIN",
+    "SUITE_AES_256_GCM",
+    "SUITE_HMAC_SHA256",
+    "SUITE_PLAIN",
+    "UNBOUND",
+    "Binding",
+    "BlobLimits",
+    "Codec",
+    "Header",
+    "Kind",
+    "Segment",
+    "Unbound",
+    "authenticated",
+    "compression_of",
+    "decode",
+    "encode",
+    "peek",
+    "refused",
+    "segment",
+]
+
+FORMAT_VERSIONS: Final[dict[int, str]] = {
+    1: "16-byte header, sealed body of segments, zstd with a shipped dictionary",
+}
+"""What each format version changed, in a line. Every version listed here is read."""
+
+MAGIC: Final = b"\xf5GAS"
+HEADER_BYTES: Final = 16
+DOMAIN: Final = b"goaitools/state/v1"
+"""Starts the input of every digest, MAC and key derivation of this format."""
+
+SUITE_PLAIN: Final = 0x00
+SUITE_HMAC_SHA256: Final = 0x11
+SUITE_AES_256_GCM: Final = 0x21
+_SUITES: Final = {SUITE_PLAIN: "plain", SUITE_HMAC_SHA256: "signed", SUITE_AES_256_GCM: "encrypted"}
+
+_WRITTEN_VERSION: Final = 1
+_HEADER: Final = struct.Struct(">4sBBBBII")
+_DIGEST_BYTES: Final = 16
+
+_UPGRADE: Final = "read it with the release that wrote it, or upgrade goaitools-py"
+
+
+# ------------------------------------------------------------------------------------------- values
+
+
+class Kind(enum.IntEnum):
+    """What a segment is for; the order of the numbers is the order in the body."""
+
+    META = 0
+    SEALED = 1
+    HOT = 2
+    INBOX = 3
+    OPEN = 4
+
+
+_KINDS: Final = tuple(Kind)
+
+
+class BlobLimits(Value, frozen=True, kw_only=True):
+    """How large a state may be. Enforced when writing and, before anything is allocated, when reading."""
+
+    max_blob_bytes: int = 4 * 2**20
+    """The blob as stored."""
+    max_decoded_bytes: int = 16 * 2**20
+    """All segments together, inflated."""
+    max_entries: int = 10_000
+    """Wire entries of all segments together."""
+    max_segments: int = 1024
+    """Four times what 16 MiB fill when segments are sealed at 64 KiB."""
+    max_meta_bytes: int = 256 * 2**10
+    """The meta, inflated. It is read on every turn and does not grow with the history."""
+
+
+LIMITS: Final = BlobLimits()
+
+
+class Header(Value, frozen=True, kw_only=True):
+    """The first 16 bytes of a blob, unverified when they come from `peek`.
+
+    With a `version` that is not in `FORMAT_VERSIONS` the other fields may mean something else.
+    """
+
+    version: int
+    suite: int
+    compression: int
+    reserved: int = 0
+    decoded_len: int
+    key_id: int = 0
+
+    def pack(self) -> bytes:
+        """The header's 16 bytes."""
+        return _HEADER.pack(
+            MAGIC, self.version, self.suite, self.compression, self.reserved, self.decoded_len, self.key_id
+        )
+
+
+class Unbound(enum.Enum):
+    """The type of `UNBOUND`."""
+
+    UNBOUND = "UNBOUND"
+
+    def __repr__(self) -> str:
+        return "UNBOUND"
+
+
+UNBOUND: Final = Unbound.UNBOUND
+"""Says on purpose that a sealed blob belongs to nobody in particular."""
+
+Binding: TypeAlias = Mapping[str, str] | Unbound | None
+
+
+class Segment(Value, frozen=True, kw_only=True, eq=False):
+    """One piece of a state: made by `segment`, or taken from a blob by `decode`.
+
+    A segment that came from a blob can be given to `encode` as it is; it is not compressed again.
+
+    Attributes:
+        kind: What it is for.
+        entries: How many wire entries it holds; 0 in a meta.
+        raw_len: Its size in bytes when inflated.
+        stored: Its bytes as they stand in a blob whose compression byte is `compression`.
+    """
+
+    unshown = frozenset({"stored", "_raw", "_blob"})
+
+    kind: Kind
+    entries: int
+    raw_len: int
+    stored: bytes
+    compression: int
+    _raw: bytes | None = None
+    _blob: bytes = b""
+
+    def raw(self) -> bytes:
+        """The inflated bytes. Inflated on the first call and then kept.
+
+        Raises:
+            StateCorruptError: The stored bytes do not inflate to exactly `raw_len` bytes.
+        """
+        if self._raw is not None:
+            return self._raw
+        try:
+            raw = frames.inflate(self.stored, self.raw_len, self.compression)
+        except StateCorruptError as error:
+            error.blob = self._blob
+            raise
+        force_setattr(self, "_raw", raw)  # a cache: equal for everybody who fills it
+        return raw
+
+
+# ------------------------------------------------------------------------------------------- codecs
+
+
+class Codec(Protocol):
+    """How a body is protected. The suite byte fixes every algorithm; nothing is negotiated.
+
+    Errors need not carry the blob: `decode` puts it there.
+    """
+
+    @property
+    def suite(self) -> int:
+        """The header's suite byte, the only one this codec opens."""
+        ...
+
+    @property
+    def compresses(self) -> bool:
+        """False where the length of a blob must not tell how well its content compresses."""
+        ...
+
+    @property
+    def key_id(self) -> int:
+        """The key id in the header of what this codec seals; 0 without a key."""
+        ...
+
+    def check(self, binding: Binding) -> None:
+        """Refuse a binding that this codec cannot use, before anything is done.
+
+        Raises ValueError or TypeError. `None` says that the caller named none.
+        """
+        ...
+
+    def check_age(self, written_ms: int) -> None:
+        """Refuse a state that was written too long ago, in milliseconds since the epoch.
+
+        Raises `StateAuthError`. Asked once the time is known, so after `open`.
+        """
+        ...
+
+    def seal(self, header: bytes, body: bytes, binding: Binding) -> bytes:
+        """The finished blob. `header` has key id 0, which a keyed codec replaces by its own."""
+        ...
+
+    def open(self, blob: bytes, binding: Binding) -> bytes:
+        """The body of a blob whose header is known to be sound.
+
+        Raises `StateCorruptError` (plain) or `StateAuthError` (keyed) if any byte differs from what
+        `seal` made, including those of ``authenticated(header)``.
+        """
+        ...
+
+
+def authenticated(header: bytes) -> bytes:
+    """What every codec must authenticate beside the body: the header and the dictionary's hash, if any.
+
+    With the hash in it, a body can never be inflated with another dictionary than its writer's.
+    """
+    number = frames.DICTIONARIES[header[6]]
+    return header if number is None else header + dictionary.sha256(number)
+
+
+def refused() -> StateAuthError:
+    """What every failed authentication says: whoever tries blobs learns nothing from the answers."""
+    return StateAuthError(
+        "state was refused: it is not authentic under the codec's keys and this binding, or older than "
+        "allowed; check the keyring, binding=, max_age= and min_revision=, and if they are as they should "
+        "be, treat the state as forged"
+    )
+
+
+class _Plain(Value, frozen=True):
+    """A digest against accidents, for storage that is trusted."""
+
+    suite: int = SUITE_PLAIN
+    compresses: bool = True
+    key_id: int = 0
+
+    def __repr__(self) -> str:
+        return "PLAIN"
+
+    def seal(self, header: bytes, body: bytes, binding: Binding) -> bytes:
+        self.check(binding)
+        return b"".join((header, self._digest(header, body), body))
+
+    def open(self, blob: bytes, binding: Binding) -> bytes:
+        self.check(binding)
+        header, found, body = (
+            blob[:HEADER_BYTES],
+            blob[HEADER_BYTES : HEADER_BYTES + _DIGEST_BYTES],
+            blob[HEADER_BYTES + _DIGEST_BYTES :],
+        )
+        if not hmac.compare_digest(found, self._digest(header, body)):
+            raise StateCorruptError(
+                f"state is damaged: the digest does not match, so some of its {len(blob)} bytes were changed "
+                f"or others are missing; {frames.RESTORE}"
+            )
+        if header[12:] != bytes(4):
+            raise StateCorruptError(
+                f"state is damaged: a plain blob names a key, expected none; {frames.RESTORE}"
+            )
+        return body
+
+    @staticmethod
+    def _digest(header: bytes, body: bytes) -> bytes:
+        digest = hashlib.sha256(DOMAIN + authenticated(header))
+        digest.update(body)
+        return digest.digest()[:_DIGEST_BYTES]
+
+    def check(self, binding: Binding) -> None:
+        if binding is not None and binding is not UNBOUND:
+            raise ValueError(
+                "a plain blob authenticates nothing, so it cannot be bound to anybody; "
+                "expected binding=None, or a signed or encrypted codec"
+            )
+
+    def check_age(self, written_ms: int) -> None:
+        """A plain state has no end."""
+
+
+PLAIN: Final[Codec] = _Plain()
+"""The codec for storage that you trust: finds accidents, hides nothing, stops nobody."""
+
+
+# -------------------------------------------------------------------------------------- compressing
+
+
+def _level(kind: Kind, raw_len: int) -> int:
+    """The zstd level that is worth its time.
+
+    Measured on real conversations with dictionary 1: size beyond level 9's, and CPU time relative to it.
+    At 4 KiB: level 3 +8 %, 0.14; level 4 +3 %, 0.3; level 6 +0.3 %, 0.5.
+    At 20 KiB: level 3 +11 %, 0.12; level 4 +4 %, 0.25; level 6 +0.7 %, 0.5.
+    What is written on every turn gets level 4 while that is cheap beside a request; beyond 24 KiB it would
+    be the largest part of a turn, and level 1 takes half the time for 2 % of the size. What is sealed is
+    compressed once. A piece beyond 256 KiB is a picture or a document in base64, where levels differ in
+    time but hardly in size.
+    """
+    if kind is Kind.SEALED:
+        return 6 if raw_len <= 256 * 2**10 else 3
+    return 4 if raw_len <= 24 * 2**10 else 1
+
+
+def _pack(kind: Kind, raw: bytes, entries: int, compression: int) -> Segment:
+    stored = raw
+    if compression == frames.ZSTD_DICTIONARY_1:
+        frame = frames.compress(raw, _level(kind, len(raw)))
+        if len(frame) < len(raw):
+            stored = frame
+    return Segment(
+        kind=kind, entries=entries, raw_len=len(raw), stored=stored, compression=compression, _raw=raw
+    )
+
+
+def segment(kind: Kind, raw: bytes, entries: int) -> Segment:
+    """Make a segment from its raw bytes, compressed unless that makes it larger.
+
+    Args:
+        kind: What it is for.
+        raw: Its content, at least one byte; a segment without content is left out of the blob instead.
+        entries: How many wire entries `raw` holds; 0 for a meta.
+
+    Raises:
+        ValueError: `raw` is empty, or `entries` is negative or given for a meta.
+    """
+    kind = Kind(kind)
+    if not raw:
+        raise ValueError(f"a {kind.name.lower()} segment needs at least one byte; leave an empty one out")
+    if entries < 0 or (kind is Kind.META and entries):
+        raise ValueError(f"a {kind.name.lower()} segment cannot have {entries} entries")
+    return _pack(kind, raw, entries, frames.ZSTD_DICTIONARY_1)
+
+
+# ------------------------------------------------------------------------------------------ varints
+
+
+def _varint(number: int) -> bytes:
+    if number <= 0x7F:
+        return bytes((number,))
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def _read_varint(body: bytes, at: int) -> tuple[int, int]:
+    if at < len(body) and body[at] <= 0x7F:  # most are this short
+        return body[at], at + 1
+    number = 0
+    for shift in range(0, 35, 7):
+        if at >= len(body):
+            raise frames.corrupt("the head of a segment is cut off")
+        byte = body[at]
+        at += 1
+        number |= (byte & 0x7F) << shift
+        if byte <= 0x7F:
+            if (byte == 0 and shift) or number >= 2**32:
+                break
+            return number, at
+    raise frames.corrupt("a number in the head of a segment is too long")
+
+
+# ------------------------------------------------------------------------------------------- writing
+
+
+def encode(
+    segments: Sequence[Segment], *, codec: Codec = PLAIN, binding: Binding = None, limits: BlobLimits = LIMITS
+) -> bytes:
+    """Put segments into a blob.
+
+    Args:
+        segments: One meta, any number of sealed ones, at most one each of hot, inbox and open, in this order.
+        codec: How the blob is protected.
+        binding: Whom a keyed codec ties the blob to; authenticated, not stored.
+        limits: What the blob must keep within.
+
+    Raises:
+        StateTooLargeError: A limit would be exceeded; `limit_name` and `limit` say which.
+        ValueError: The segments are not in order, or the binding does not suit the codec.
+    """
+    compression = compression_of(codec)
+    segments = [_recompressed(each, compression) for each in segments]
+    previous: Kind | None = None
+    for each in segments:
+        if not _may_follow(previous, each.kind):
+            raise ValueError(f"{', '.join(s.kind.name.lower() for s in segments)} is no order of segments")
+        previous = each.kind
+    if previous is None:
+        raise ValueError("a state needs at least its meta segment")
+    decoded_len = _check_totals(segments, limits)
+    header = Header(
+        version=_WRITTEN_VERSION,
+        suite=codec.suite,
+        compression=compression,
+        decoded_len=0 if codec.suite == SUITE_AES_256_GCM else decoded_len,
+    )
+    blob = codec.seal(header.pack(), b"".join(_body(segments)), binding)
+    _check_limit("max_blob_bytes", limits.max_blob_bytes, len(blob))
+    return blob
+
+
+def compression_of(codec: Codec) -> int:
+    """The compression byte of what is written with this codec."""
+    return frames.ZSTD_DICTIONARY_1 if codec.compresses else frames.NONE
+
+
+def _recompressed(given: Segment, compression: int) -> Segment:
+    """A segment as a blob of this compression must hold it: one blob, one way to inflate it."""
+    if given.compression == compression:
+        return given
+    return _pack(given.kind, given.raw(), given.entries, compression)
+
+
+def _body(segments: Sequence[Segment]) -> Iterator[bytes]:
+    for each in segments:
+        for number in (each.kind, len(each.stored), each.raw_len, each.entries):
+            yield _varint(number)
+        yield each.stored
+
+
+def _may_follow(previous: Kind | None, kind: Kind) -> bool:
+    if previous is None:
+        return kind is Kind.META
+    return kind > previous or kind is previous is Kind.SEALED
+
+
+def _check_totals(segments: Sequence[Segment], limits: BlobLimits) -> int:
+    decoded_len = sum(each.raw_len for each in segments)
+    _check_limit("max_segments", limits.max_segments, len(segments))
+    _check_limit("max_meta_bytes", limits.max_meta_bytes, segments[0].raw_len)
+    _check_limit("max_decoded_bytes", limits.max_decoded_bytes, decoded_len)
+    _check_limit("max_entries", limits.max_entries, sum(each.entries for each in segments))
+    return decoded_len
+
+
+def _check_limit(name: str, limit: int, found: int) -> None:
+    if found > limit:
+        raise StateTooLargeError(
+            f"state is too large: found {found}, expected at most {name}={limit}; "
+            "compact the conversation or raise the limit",
+            limit_name=name,
+            limit=limit,
+        )
+
+
+# ------------------------------------------------------------------------------------------- reading
+
+
+def decode(
+    blob: bytes | bytearray | memoryview,
+    *,
+    codec: Codec = PLAIN,
+    binding: Binding = None,
+    limits: BlobLimits = LIMITS,
+) -> tuple[Segment, ...]:
+    """Verify a blob and take it apart. The meta is inflated, the other segments when they are asked for.
+
+    Args:
+        blob: The stored value.
+        codec: The one it was written with.
+        binding: What it was bound to; must be equal.
+        limits: What it must keep within.
+
+    Raises:
+        StateFormatError: Not a blob; the text names the likely damage.
+        StateVersionError: Written by a newer release.
+        StateAuthError: Sealed by another codec, or refused by a keyed one.
+        StateCorruptError: Bytes were changed or lost.
+        StateTooLargeError: Beyond a limit.
+        TypeError: Not bytes and not text.
+        ValueError: The binding does not suit the codec: a plain one takes none, a keyed one must have one.
+    """
+    source = _bytes(blob)
+    try:
+        _check_limit("max_blob_bytes", limits.max_blob_bytes, len(source))
+        header = _header(source)
+        _check_header(header, codec, limits)
+        body = codec.open(source, binding)
+        segments = tuple(_segments(body, header, limits, source))
+        if header.suite != SUITE_AES_256_GCM:
+            _check_decoded_len(segments, header)
+    except StateError as error:
+        error.blob = source
+        raise
+    segments[0].raw()
+    return segments
+
+
+def peek(blob: bytes | bytearray | memoryview) -> Header:
+    """Read a blob's header without verifying anything but its magic.
+
+    Raises:
+        StateFormatError: Not a blob.
+        StateCorruptError: Cut off within the header.
+        TypeError: Not bytes and not text.
+    """
+    source = _bytes(blob)
+    try:
+        return _header(source)
+    except StateError as error:
+        error.blob = source
+        raise
+
+
+def _bytes(blob: object) -> bytes:
+    if isinstance(blob, bytes):
+        return blob
+    if isinstance(blob, (bytearray, memoryview)):
+        return bytes(blob)
+    if isinstance(blob, str):
+        text = blob.encode("utf-8", "surrogatepass")
+        raise StateFormatError(f"a state is bytes, but this is text; {_likely_damage(text)}", blob=text)
+    raise TypeError(f"a state must be bytes, bytearray or memoryview, not {type(blob).__name__}")
+
+
+_BINARY: Final = "use a binary column or file mode"
+_JSON: Final = "it is JSON, perhaps a state of the Go library goaitools, which this release cannot read"
+_DAMAGES: Final = (
+    (b"gas1.", "it is the text form; state_from_text gives its bytes"),
+    (b"9UdBU", "it is base64; decode it with base64.b64decode before passing it on"),
+    (b"\\xf5474153", r"it is PostgreSQL's \x form; use a bytea column, or bytes.fromhex behind the \x"),
+    (b"f5474153", "it is hexadecimal; decode it with bytes.fromhex before passing it on"),
+    (b"F5474153", "it is hexadecimal; decode it with bytes.fromhex before passing it on"),
+    (b"b'\\xf5GAS", "it is the repr of a bytes object; store the bytes themselves, never str(state)"),
+    (b"\xc3\xb5GAS", f"it was decoded as Latin-1 and became UTF-8 on the way; {_BINARY}"),
+    (b"\xef\xbf\xbdGAS", f"it was decoded as UTF-8, which lost bytes; {_BINARY}"),
+    (b"\xed\xb3\xb5GAS", f"it was decoded with surrogateescape; {_BINARY}"),
+)
+_OTHERWISE: Final = f"expected it to start with {MAGIC.hex(' ').upper()}; check which value was passed"
+
+
+def _likely_damage(found: bytes) -> str:
+    if not found:
+        return "it is empty; pass state=None to start a conversation"
+    for start, damage in _DAMAGES:
+        if found.startswith(start):
+            return damage
+    return _JSON if found[:64].lstrip().startswith(b"{") else _OTHERWISE
+
+
+def _header(source: bytes) -> Header:
+    if source[:4] != MAGIC and not (source and MAGIC.startswith(source)):
+        raise StateFormatError(f"this is not a state; {_likely_damage(source)}")
+    if len(source) < HEADER_BYTES:
+        raise frames.corrupt(f"{len(source)} bytes are left of a {HEADER_BYTES}-byte header")
+    _, version, suite, compression, reserved, decoded_len, key_id = _HEADER.unpack_from(source)
+    return Header(
+        version=version,
+        suite=suite,
+        compression=compression,
+        reserved=reserved,
+        decoded_len=decoded_len,
+        key_id=key_id,
+    )
+
+
+def _check_header(header: Header, codec: Codec, limits: BlobLimits) -> None:
+    if header.version == 0:
+        raise frames.corrupt("it states format version 0, which never existed")
+    if header.version not in FORMAT_VERSIONS:
+        raise _newer(f"format version {header.version}", f"at most {max(FORMAT_VERSIONS)}")
+    if header.suite not in _SUITES:
+        raise _newer(f"suite 0x{header.suite:02x}", ", ".join(f"0x{suite:02x}" for suite in _SUITES))
+    if header.suite != codec.suite:
+        raise StateAuthError(
+            f"state is {_SUITES[header.suite]} (suite 0x{header.suite:02x}), but the codec opens suite "
+            f"0x{codec.suite:02x} only; pass the codec that it was written with"
+        )
+    if header.compression not in frames.DICTIONARIES:
+        known = ", ".join(f"0x{known:02x}" for known in frames.DICTIONARIES)
+        raise _newer(f"compression 0x{header.compression:02x}", known)
+    if header.reserved:
+        # A newer release may give the byte a meaning, and what that wrote must never be thrown away.
+        raise _newer(f"reserved byte 0x{header.reserved:02x}", "0x00")
+    _check_limit("max_decoded_bytes", limits.max_decoded_bytes, header.decoded_len)
+
+
+def _segments(body: bytes, header: Header, limits: BlobLimits, source: bytes) -> Iterator[Segment]:
+    previous: Kind | None = None
+    at = count = decoded_len = entries_total = 0
+    while at < len(body):
+        number, at = _read_varint(body, at)
+        stored_len, at = _read_varint(body, at)
+        raw_len, at = _read_varint(body, at)
+        entries, at = _read_varint(body, at)
+
+        if number >= len(_KINDS) or not _may_follow(previous, _KINDS[number]):
+            raise frames.corrupt(f"segment kind {number} stands where it may not")
+        previous = kind = _KINDS[number]
+        if not 1 <= stored_len <= raw_len:
+            raise frames.corrupt(f"a segment states {stored_len} stored for {raw_len} raw bytes")
+        if stored_len > len(body) - at:
+            raise frames.corrupt(f"a segment states {stored_len} bytes, but {len(body) - at} are left")
+        if kind is Kind.META:
+            _check_limit("max_meta_bytes", limits.max_meta_bytes, raw_len)
+            if entries:
+                raise frames.corrupt(f"the meta segment states {entries} entries, expected none")
+        count += 1
+        decoded_len += raw_len
+        entries_total += entries
+        _check_limit("max_segments", limits.max_segments, count)
+        _check_limit("max_decoded_bytes", limits.max_decoded_bytes, decoded_len)
+        _check_limit("max_entries", limits.max_entries, entries_total)
+
+        stored = body[at : at + stored_len]
+        at += stored_len
+        if stored_len == raw_len:
+            raw = stored
+        elif header.compression == frames.NONE:
+            raise frames.corrupt("a segment is compressed in a blob that says it is not")
+        else:
+            raw = None
+            frames.check_frame(stored, raw_len)
+        yield Segment(
+            kind=kind,
+            entries=entries,
+            raw_len=raw_len,
+            stored=stored,
+            compression=header.compression,
+            _raw=raw,
+            _blob=source,
+        )
+    if previous is None:
+        raise frames.corrupt("it has no segments")
+
+
+def _check_decoded_len(segments: Sequence[Segment], header: Header) -> None:
+    decoded_len = sum(each.raw_len for each in segments)
+    if decoded_len != header.decoded_len:
+        raise frames.corrupt(
+            f"its segments hold {decoded_len} bytes, but the header says {header.decoded_len}"
+        )
+
+
+def _newer(found: str, expected: str) -> StateVersionError:
+    return StateVersionError(
+        f"state was written by a newer release: found {found}, expected {expected}; {_UPGRADE}"
+    )

@@ -1,0 +1,47 @@
+"""The compression dictionaries that this package ships, by number.
+
+Owns: their bytes, their frozen hashes. Must never know: what is compressed with them.
+A dictionary is kept for ever, byte for byte: blobs written with it cannot be read without it. A better
+one gets the next number; see `build` for how number 1 was made and `corpus.txt` for what it was made from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from functools import cache
+
+from ...errors import GoAIToolsError
+
+__all__ = ["SHA256", "load", "sha256"]
+
+SHA256: dict[int, str] = {
+    1: "25f016fa9a041171e0da51a460717c821f6fc2031d50bcdce1f6944acaac4901",
+}
+"""Number -> SHA-256 of the dictionary's file. A line is only ever added."""
+
+
+@cache
+def load(number: int) -> bytes:
+    """The bytes of a dictionary, read from disk on first use.
+
+    Raises:
+        KeyError: There is no dictionary of that number.
+        GoAIToolsError: The installed file is not the one that was shipped. Nothing is wrong with the
+            blob then, so this is no `StateError` and no policy may discard the blob for it.
+    """
+    expected = SHA256[number]
+    with open(os.path.join(os.path.dirname(__file__), f"dict{number}.zdict"), "rb") as file:
+        content = file.read()
+    found = hashlib.sha256(content).hexdigest()
+    if found != expected:
+        raise GoAIToolsError(
+            f"the installed compression dictionary {number} is damaged: its SHA-256 starts with "
+            f"{found[:16]}, expected {expected[:16]}; reinstall goaitools-py"
+        )
+    return content
+
+
+def sha256(number: int) -> bytes:
+    """The 32-byte hash of a dictionary, which every digest of a blob written with it covers."""
+    return bytes.fromhex(SHA256[number])

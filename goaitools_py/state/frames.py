@@ -1,0 +1,126 @@
+"""zstd frames: compressed with a level and dictionary 1, inflated within exact bounds.
+
+Owns: zstd contexts, the shipped dictionaries by compression byte, the checks that bound memory.
+Must never know: what a frame is a part of.
+"""
+
+from __future__ import annotations
+
+import threading
+from functools import cache
+from typing import Final
+
+import zstandard
+
+from ..errors import StateCorruptError
+from . import dictionary
+
+__all__ = [
+    "DICTIONARIES",
+    "MAX_WINDOW_BYTES",
+    "NONE",
+    "RESTORE",
+    "ZSTD",
+    "ZSTD_DICTIONARY_1",
+    "check_frame",
+    "compress",
+    "corrupt",
+    "inflate",
+]
+
+NONE: Final = 0x00
+ZSTD: Final = 0x01
+ZSTD_DICTIONARY_1: Final = 0x02
+DICTIONARIES: Final[dict[int, int | None]] = {NONE: None, ZSTD: None, ZSTD_DICTIONARY_1: 1}
+"""The compression bytes that are known, each with the number of its dictionary."""
+
+MAX_WINDOW_BYTES: Final = 8 * 2**20
+"""The window a zstd frame may ask for, and with it the decompressor's working memory."""
+
+RESTORE: Final = "restore it from a backup, or pass state=None to start afresh"
+
+
+def corrupt(found: str) -> StateCorruptError:
+    return StateCorruptError(f"state is damaged: {found}; {RESTORE}")
+
+
+class _Local(threading.local):
+    """zstd contexts cost more to make than to use and must not be shared between threads."""
+
+    def __init__(self) -> None:
+        self.compressors: dict[int, zstandard.ZstdCompressor] = {}
+        self.decompressors: dict[int, zstandard.ZstdDecompressor] = {}
+
+
+_local = _Local()
+
+
+def _zstd_dictionary(number: int) -> zstandard.ZstdCompressionDict:
+    return zstandard.ZstdCompressionDict(dictionary.load(number), dict_type=zstandard.DICT_TYPE_FULLDICT)
+
+
+@cache
+def _digested_dictionary(level: int) -> zstandard.ZstdCompressionDict:
+    """Dictionary 1 prepared for one level (about 0.5 ms). Read-only from here on, so threads may share it."""
+    prepared = _zstd_dictionary(1)
+    prepared.precompute_compress(level=level)
+    return prepared
+
+
+def _compressor(level: int) -> zstandard.ZstdCompressor:
+    found = _local.compressors.get(level)
+    if found is None:
+        found = _local.compressors[level] = zstandard.ZstdCompressor(
+            level=level,
+            dict_data=_digested_dictionary(level),
+            write_content_size=True,
+            write_checksum=False,
+            write_dict_id=False,
+        )
+    return found
+
+
+def _decompressor(compression: int) -> zstandard.ZstdDecompressor:
+    found = _local.decompressors.get(compression)
+    if found is None:
+        number = DICTIONARIES[compression]
+        found = _local.decompressors[compression] = zstandard.ZstdDecompressor(
+            dict_data=None if number is None else _zstd_dictionary(number), max_window_size=MAX_WINDOW_BYTES
+        )
+    return found
+
+
+def compress(raw: bytes, level: int) -> bytes:
+    """A frame of `raw` with dictionary 1; its header states the size, and nothing that can be left out."""
+    return _compressor(level).compress(raw)
+
+
+def check_frame(stored: bytes, raw_len: int) -> None:
+    """Refuse a frame whose header does not promise exactly what the segment's head says.
+
+    This is what bounds memory. python-zstandard ignores `max_output_size` once a frame states its size
+    (8 KB became 256 MB, and 13 bytes a MemoryError), and takes a skippable frame for an empty one.
+    """
+    if not stored.startswith(zstandard.FRAME_HEADER):
+        raise corrupt("a segment does not start with a zstd frame")
+    try:
+        frame = zstandard.get_frame_parameters(stored)
+    except zstandard.ZstdError:
+        raise corrupt("the header of a zstd frame cannot be read") from None
+    if frame.content_size != raw_len:
+        raise corrupt(f"a zstd frame states another size than its segment, which says {raw_len} bytes")
+    if frame.window_size > MAX_WINDOW_BYTES:
+        raise corrupt(f"a zstd frame asks for a window beyond {MAX_WINDOW_BYTES} bytes")
+    if frame.dict_id or frame.has_checksum:
+        raise corrupt("a zstd frame has a checksum or a dictionary id, which this format leaves out")
+
+
+def inflate(stored: bytes, raw_len: int, compression: int) -> bytes:
+    """Inflate a frame that passed `check_frame`; the output buffer is exactly `raw_len` bytes."""
+    try:
+        raw = _decompressor(compression).decompress(stored, max_output_size=raw_len, allow_extra_data=False)
+    except zstandard.ZstdError:
+        raise corrupt(f"a zstd frame does not inflate to the {raw_len} bytes it states") from None
+    if len(raw) != raw_len:
+        raise corrupt(f"a segment inflates to {len(raw)} bytes, expected {raw_len}")
+    return raw

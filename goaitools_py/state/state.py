@@ -1,0 +1,228 @@
+"""A conversation as a value, and its way to a blob and back.
+
+Owns: `ConversationState` and how it grows by a turn. Must never know: what an entry says (that is the
+dialect's), how a segment's lines are written (`segments`), or how bytes are sealed (`blob`).
+
+History is spliced, never parsed: a normal turn reads the meta and copies bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from ..errors import StateAuthError, StateProviderError
+from ..values import Value, field, replace
+from . import blob as blobs
+from .blob import PLAIN, BlobLimits, Codec, Kind, Segment, refused
+from .records import RULES_VERSION, InboxItem, Meta, OpenTurn, TurnRecord
+from .segments import (
+    JOIN,
+    columns_of,
+    entries_of,
+    history_segment,
+    inbox_items,
+    inbox_segment,
+    meta_of,
+    meta_segment,
+    open_segment,
+    open_turn,
+    spliceable,
+    turn_columns,
+    turn_records,
+)
+
+__all__ = [
+    "ConversationState",
+    "check_revision",
+    "closed_turns",
+    "dump_state",
+    "hard_limits",
+    "load_state",
+    "new_state",
+    "rebuild",
+    "soft_limits",
+    "with_turn",
+]
+
+SEAL_BYTES = 64 * 1024
+"""A hot segment this large is sealed: it is not compressed again by later turns."""
+
+
+class ConversationState(Value, frozen=True, kw_only=True):
+    """A conversation between two turns, or in the middle of one."""
+
+    unshown = frozenset({"extras", "hot", "sealed"})
+
+    meta: Meta
+    extras: Mapping[str, msgspec.Raw] = field(default_factory=dict)
+    """Meta keys that a later release wrote; kept as they are."""
+    sealed: tuple[Segment, ...] = ()
+    hot: Segment | None = None
+    inbox: tuple[InboxItem, ...] = ()
+    open: OpenTurn | None = None
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """The closed history, oldest first."""
+        return self.sealed if self.hot is None else (*self.sealed, self.hot)
+
+    def history(self) -> list[bytes | memoryview]:
+        """The closed history as pieces of a request body, entries joined by ``,\\n``."""
+        return [spliceable(segment) for segment in self.segments]
+
+    def history_bytes(self) -> int:
+        """How many bytes the closed history has."""
+        return sum(segment.raw_len for segment in self.segments)
+
+
+def new_state(wire: str, *, id: str, created: int) -> ConversationState:
+    """An empty conversation. `created` is in milliseconds since the epoch."""
+    return ConversationState(meta=Meta(wire=wire, id=id, created=created, rules=RULES_VERSION))
+
+
+def with_turn(state: ConversationState, entries: Sequence[bytes], record: TurnRecord) -> ConversationState:
+    """The state with one more closed turn at its end. Meta is the caller's to update."""
+    if not entries:
+        return state
+    hot = state.hot
+    column, count = turn_columns([record]), len(entries)
+    if hot is None:
+        return replace(state, hot=history_segment(Kind.HOT, entries, column, count))
+    if hot.raw_len >= SEAL_BYTES:
+        sealed = (*state.sealed, blobs.segment(Kind.SEALED, hot.raw(), hot.entries))
+        return replace(state, sealed=sealed, hot=history_segment(Kind.HOT, entries, column, count))
+    columns = columns_of(hot) + b"," + column
+    segment = history_segment(Kind.HOT, (spliceable(hot), *entries), columns, hot.entries + count)
+    return replace(state, hot=segment)
+
+
+def closed_turns(state: ConversationState) -> list[tuple[tuple[bytes, ...], TurnRecord]]:
+    """The closed turns with their entries, oldest first."""
+    turns: list[tuple[tuple[bytes, ...], TurnRecord]] = []
+    for segment in state.segments:
+        entries = entries_of(segment)
+        at = 0
+        for record in turn_records(segment):
+            turns.append((tuple(entries[at : at + record.entries]), record))
+            at += record.entries
+    return turns
+
+
+def rebuild(
+    state: ConversationState, turns: Sequence[tuple[Sequence[bytes], TurnRecord]]
+) -> ConversationState:
+    """The state with its closed history replaced by `turns`, packed into segments anew."""
+    sealed: list[Segment] = []
+    entries: list[bytes] = []
+    records: list[TurnRecord] = []
+    size = 0
+    for turn_entries, record in turns:
+        if size >= SEAL_BYTES:
+            sealed.append(history_segment(Kind.SEALED, entries, turn_columns(records), len(entries)))
+            entries, records, size = [], [], 0
+        entries.extend(turn_entries)
+        records.append(record)
+        size += sum(len(entry) + len(JOIN) for entry in turn_entries)
+    hot = history_segment(Kind.HOT, entries, turn_columns(records), len(entries)) if entries else None
+    return replace(state, sealed=tuple(sealed), hot=hot)
+
+
+# -------------------------------------------------------------------------------- bytes <-> state
+
+
+def soft_limits(codec: Codec) -> BlobLimits:
+    """The limits that a codec was made with, else the defaults: what a turn may write."""
+    return getattr(codec, "limits", None) or blobs.LIMITS
+
+
+def hard_limits(codec: Codec) -> BlobLimits:
+    """Twice the soft limits: what is paid for is written, and read again, all the same."""
+    soft = soft_limits(codec)
+    return BlobLimits(
+        max_segments=soft.max_segments,
+        max_meta_bytes=soft.max_meta_bytes,
+        max_blob_bytes=2 * soft.max_blob_bytes,
+        max_decoded_bytes=2 * soft.max_decoded_bytes,
+        max_entries=2 * soft.max_entries,
+    )
+
+
+def dump_state(
+    state: ConversationState,
+    *,
+    codec: Codec = PLAIN,
+    binding: Any = None,
+    limits: BlobLimits | None = None,
+) -> bytes:
+    """Encode a state as a blob. Raises `StateTooLargeError` beyond `limits`."""
+    segments = [meta_segment(state.meta, state.extras), *state.segments]
+    if state.inbox:
+        segments.append(inbox_segment(state.inbox))
+    if state.open is not None:
+        segments.append(open_segment(state.open))
+    return blobs.encode(segments, codec=codec, binding=binding, limits=limits or soft_limits(codec))
+
+
+def load_state(
+    blob: bytes | bytearray | memoryview,
+    *,
+    wire: str | None = None,
+    codec: Codec = PLAIN,
+    binding: Any = None,
+    min_revision: int | None = None,
+    limits: BlobLimits | None = None,
+) -> ConversationState:
+    """Decode a blob, up to the hard limits unless others are given.
+
+    With `wire`, a state of another wire raises `StateProviderError`. A state that the codec finds too old,
+    or whose revision is below `min_revision`, raises `StateAuthError`.
+    The closed history stays compressed until it is sent; the inbox and the open turn are read.
+    """
+    segments = blobs.decode(blob, codec=codec, binding=binding, limits=limits or hard_limits(codec))
+    meta, extras = meta_of(segments[0])
+    try:
+        codec.check_age(meta.created + meta.updated)
+        _check_revision(meta, min_revision)
+    except StateAuthError as error:
+        error.blob = bytes(blob)
+        raise
+    if wire is not None and meta.wire != wire:
+        raise StateProviderError(
+            f"state was written by {meta.wire!r}, this chat uses {wire!r}; use a chat on {meta.wire!r}, "
+            "or pass state=None to start afresh",
+            blob=bytes(blob),
+            expected=wire,
+            found=meta.wire,
+        )
+    sealed: list[Segment] = []
+    hot: Segment | None = None
+    inbox: tuple[InboxItem, ...] = ()
+    opened: OpenTurn | None = None
+    for segment in segments[1:]:
+        if segment.kind == Kind.SEALED:
+            sealed.append(segment)
+        elif segment.kind == Kind.HOT:
+            hot = segment
+        elif segment.kind == Kind.INBOX:
+            inbox = inbox_items(segment)
+        else:
+            opened = open_turn(segment)
+    return ConversationState(
+        meta=meta, extras=extras, sealed=tuple(sealed), hot=hot, inbox=inbox, open=opened
+    )
+
+
+def check_revision(state: ConversationState, min_revision: int | None) -> None:
+    """Refuse a state that is older than one that is known to exist; a new one has revision 0.
+
+    Raises `StateAuthError`.
+    """
+    _check_revision(state.meta, min_revision)
+
+
+def _check_revision(meta: Meta, min_revision: int | None) -> None:
+    if min_revision is not None and meta.rev < min_revision:
+        raise refused()

@@ -1,0 +1,203 @@
+"""The end of a turn that is kept in a store: however it ends, it is saved.
+
+Owns: a driver around a turn's driver, once per colour, and what happens to a turn that nobody ends.
+Must never know: what is saved, or where.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ..events import Event
+from ..turn.flow import AsyncDriver, BusyError, Driver, Flow
+
+if TYPE_CHECKING:
+    import asyncio
+
+__all__ = ["AsyncKeptSteps", "KeptSteps", "Work"]
+
+
+class Work(Protocol):
+    """What is run. `settle` is the flow of what is left to do once `run` was given up."""
+
+    is_settled: bool
+
+    @property
+    def unsaved(self) -> Exception | None:
+        """What kept it from being saved."""
+        ...
+
+    def run(self) -> Flow[Any]: ...
+
+    def settle(self) -> Flow[None]: ...
+
+
+class KeptSteps:
+    """As `Driver`, for a turn that is in a store."""
+
+    def __init__(self, work: Work, drive: Callable[[Flow[Any]], Driver[Any]]) -> None:
+        self._work = work
+        self._drive = drive
+        self._steps = drive(work.run())
+        self._lock = threading.RLock()
+        self._has_begun = False
+
+    @property
+    def done(self) -> bool:
+        """As `Driver.done`."""
+        return self._steps.done
+
+    @property
+    def result(self) -> Any:
+        """As `Driver.result`."""
+        return self._steps.result
+
+    @property
+    def error(self) -> Exception | None:
+        """As `Driver.error`."""
+        return self._steps.error
+
+    def step(self) -> Event | None:
+        """As `Driver.step`. What ends here has been saved when this returns or raises."""
+        self._has_begun = True
+        try:
+            event = self._steps.step()
+        except BusyError:
+            raise
+        except BaseException:
+            self._settle()
+            raise
+        if event is None and self._steps.done:
+            self._settle()
+        return event
+
+    def close(self) -> None:
+        """As `Driver.close`; the turn is saved as far as it came, here or by the thread that runs it."""
+        self._steps.close()
+        if self._steps.done:
+            self._settle()
+
+    def _settle(self) -> None:
+        try:
+            self._settle_once()
+        except BaseException:  # such as Ctrl-C: what it kept from being saved is saved once more
+            self._settle_once()
+            raise
+
+    def _settle_once(self) -> None:
+        with self._lock:
+            if self._work.is_settled or not self._has_begun:
+                return
+            steps = self._drive(self._work.settle())
+            while steps.step() is not None:
+                pass
+            _tell(self._work)
+
+    def __del__(self) -> None:
+        if getattr(self, "_has_begun", False) and not self._work.is_settled:
+            with suppress(Exception):
+                self.close()
+
+
+class AsyncKeptSteps:
+    """As `AsyncDriver`, for a turn that is in a store.
+
+    A turn that was cancelled is saved in a task of its own, which a second cancellation does not reach.
+    """
+
+    def __init__(self, work: Work, drive: Callable[[Flow[Any]], AsyncDriver[Any]]) -> None:
+        self._work = work
+        self._drive = drive
+        self._steps = drive(work.run())
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._settling: asyncio.Task[None] | None = None
+
+    @property
+    def done(self) -> bool:
+        """As `AsyncDriver.done`."""
+        return self._steps.done
+
+    @property
+    def result(self) -> Any:
+        """As `AsyncDriver.result`."""
+        return self._steps.result
+
+    @property
+    def error(self) -> Exception | None:
+        """As `AsyncDriver.error`."""
+        return self._steps.error
+
+    async def step(self) -> Event | None:
+        """As `KeptSteps.step`, awaited."""
+        if self._loop is None:
+            import asyncio
+
+            self._loop = asyncio.get_running_loop()
+        try:
+            event = await self._steps.step()
+        except (BusyError, GeneratorExit):
+            raise
+        except BaseException:
+            await self._settle()
+            raise
+        if event is None and self._steps.done:
+            await self._settle()
+        return event
+
+    async def aclose(self) -> None:
+        """As `AsyncDriver.aclose`; the turn is saved when this returns."""
+        await self._steps.aclose()
+        if self._steps.done:
+            await self._settle()
+
+    async def _settle(self) -> None:
+        if self._work.is_settled or self._loop is None:
+            return
+        import asyncio
+
+        if self._settling is None:
+            self._settling = _begin(self._loop, self._work, self._drive)
+        await asyncio.shield(self._settling)
+
+    def __del__(self) -> None:
+        loop = getattr(self, "_loop", None)
+        if loop is None or self._work.is_settled or self._settling is not None:
+            return
+        with suppress(RuntimeError):  # the loop is closed: the process ends
+            loop.call_soon_threadsafe(_begin, loop, self._work, self._drive, self._steps)
+
+
+_settling: set[asyncio.Task[None]] = set()
+"""Turns that are being saved: the loop itself holds tasks weakly."""
+
+
+def _begin(
+    loop: asyncio.AbstractEventLoop,
+    work: Work,
+    drive: Callable[[Flow[Any]], AsyncDriver[Any]],
+    steps: AsyncDriver[Any] | None = None,
+) -> asyncio.Task[None]:
+    async def settle() -> None:
+        if steps is not None:
+            await steps.aclose()
+        left = drive(work.settle())
+        while await left.step() is not None:
+            pass
+        _tell(work)
+
+    task = loop.create_task(settle())
+    _settling.add(task)
+    task.add_done_callback(_settling.discard)
+    return task
+
+
+def _tell(work: Work) -> None:
+    if work.unsaved is not None:
+        log = logging.getLogger("goaitools_py")
+        log.warning(
+            "a turn that was given up could not be saved (%s); turn.state has it", type(work.unsaved).__name__
+        )

@@ -1,0 +1,64 @@
+"""Calls that wait for somebody outside, and what he may answer.
+
+Owns: `PendingCall` and the answers as values. Must never know: a state, a tool's function, or who asks.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Literal, TypeAlias
+
+from ..tools.results import ToolReturn
+from ..values import Value
+
+__all__ = ["Answer", "Answers", "Approve", "Deny", "PendingCall", "PendingReason"]
+
+PendingReason: TypeAlias = Literal["approval", "external", "in_doubt"]
+
+
+class Approve(Value, frozen=True):
+    """Let a call run, with the model's arguments or with others (a mapping, or JSON text)."""
+
+    unshown = frozenset({"arguments"})
+
+    arguments: Mapping[str, Any] | str | None = None
+
+
+class Deny(Value, frozen=True):
+    """Do not let a call run; the model reads `reason`."""
+
+    unshown = frozenset({"reason"})
+
+    reason: str = ""
+
+
+Answer: TypeAlias = Approve | Deny | ToolReturn
+Answers: TypeAlias = Mapping[str, Answer]
+"""Answers by call id."""
+
+
+class PendingCall(Value, frozen=True, kw_only=True):
+    """A call that waits for an answer in `resume`.
+
+    Attributes:
+        id: The key of its answer.
+        name: The tool.
+        arguments: The raw JSON text as the model wrote it.
+        reason: "approval": it runs once it is approved. "external": its result comes from outside, as a
+            `ToolReturn`. "in_doubt": it had started when its process died; without an answer the model is
+            told that its outcome is unknown, unless the tool is idempotent and runs again.
+    """
+
+    unshown = frozenset({"arguments"})
+
+    id: str
+    name: str
+    arguments: str
+    reason: PendingReason
+    kind: Literal["function", "custom"] = "function"
+
+    @property
+    def parsed(self) -> Any:
+        """The arguments as Python values; ValueError if the model wrote no valid JSON."""
+        return json.loads(self.arguments or "{}")

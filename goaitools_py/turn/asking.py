@@ -1,0 +1,564 @@
+"""One model call: sending, reading, retrying, and what a failure means.
+
+Owns: the way from the state to a reply in its open turn. Must never know: tools, or what comes next.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from ..backends.base import (
+    BackendError,
+    Fault,
+    ModelRequest,
+    ProtocolFault,
+    Reply,
+    RequestParts,
+    StreamDecoder,
+)
+from ..errors import (
+    AuthenticationError,
+    ContextTooLongError,
+    ProviderProtocolError,
+    ProviderRejectedError,
+    ProviderUnavailableError,
+    RateLimitError,
+    StateInvalidError,
+    StreamInterruptedError,
+    TurnError,
+)
+from ..events import ModelRequested, ReasoningDelta, TextDelta
+from ..values import replace
+from . import journal
+from .deadlines import CallTimes, Passed
+from .flow import CallModel, Emit, Flow, ReadChunk, Sleep
+from .ledger import Base, Ledger
+from .repair import repaired
+from .voice import Voice
+
+__all__ = ["ask", "fetch", "request_parts"]
+
+MAX_REPLY_BYTES: Final = 32 * 2**20
+MAX_BACKOFF_SECONDS: Final = 8.0
+MAX_RETRY_AFTER_SECONDS: Final = 60.0
+"""A provider that asks for a longer wait than this is not waited for: the error says how long it asked."""
+
+_TOO_LARGE: Final = 413
+"""Blames the request's size: the history's if a cut helps, else that of what is new."""
+
+_POISON: Final = frozenset({400, 413, 422, None})
+"""Statuses that blame the request's content: what no model has accepted leaves the state. None: the
+provider said so inside a 200."""
+
+_BLAMES_HISTORY: Final = ("rejected", "signature")
+"""Faults whose reason may be a history that was forged, or damaged by whoever wrote it."""
+
+_NO_STREAM: Final = ("application/json", "text/html")
+"""Content types of answers that are no stream, whatever was asked for: errors, and the page of a proxy."""
+
+
+class _Failure(Exception):  # noqa: N818 - internal, becomes a TurnError
+    """One request failed: what that means, and whether a listener has seen a part of its reply.
+
+    `passed`: the option whose time was up, if that is why.
+    """
+
+    def __init__(self, fault: Fault, cause: BaseException, *, shown: bool, passed: Passed = "") -> None:
+        super().__init__(fault.kind)
+        self.fault = fault
+        self.cause = cause
+        self.shown = shown
+        self.passed = passed
+        self.status: int | None = getattr(cause, "status", None)
+        self.request_id: str | None = getattr(cause, "request_id", None)
+
+
+def ask(
+    ledger: Ledger,
+    voice: Voice,
+    *,
+    shrink: Callable[[], Flow[bool]],
+    booked: Callable[[Reply], Reply],
+    forbid_tools: bool = False,
+) -> Flow[Reply]:
+    """Ask the model; the answer is in the open turn when this returns.
+
+    Args:
+        ledger: The turn's books.
+        voice: What to say beside the history.
+        shrink: Called when the history does not fit into the model's context; True if it fits better now.
+        booked: Called as soon as the reply is in the open turn, before anybody can look; what it returns is
+            the answer.
+        forbid_tools: Let the model call none.
+
+    Raises:
+        TurnError: No reply, with everything needed to go on.
+    """
+    ledger.iteration += 1
+    attempt = 0
+    uncut: Base | None = None
+    while True:
+        try:
+            return (yield from _attempt(ledger, voice, booked, forbid_tools))
+        except _Failure as failure:
+            yield from ledger.tick()
+            if uncut is not None and (failure.status == _TOO_LARGE or _blames_input(ledger, failure)):
+                ledger.go_back(uncut)  # the history was not what is too large
+            base = ledger.base()
+            if (failure.fault.kind == "context" or failure.status == _TOO_LARGE) and (yield from shrink()):
+                uncut = base
+                continue
+            if failure.fault.kind == "signature" and _unsign(ledger):
+                continue
+            if failure.fault.kind in _BLAMES_HISTORY and failure.status in _POISON and _repair(ledger):
+                continue
+            wait = _wait_before_retry(ledger, failure, attempt)
+            if wait is None:
+                sdk = failure.cause.__cause__ if isinstance(failure.cause, BackendError) else None
+                raise _turn_error(ledger, failure) from sdk or failure.cause
+            attempt += 1
+            yield Sleep(wait)
+
+
+def _blames_input(ledger: Ledger, failure: _Failure) -> bool:
+    """True if the context is too small for what is new rather than for the history: that is the larger."""
+    waiting = sum(len(item.entry) for item in ledger.state.inbox)
+    return failure.fault.kind == "context" and waiting > ledger.state.history_bytes()
+
+
+def _attempt(
+    ledger: Ledger, voice: Voice, booked: Callable[[Reply], Reply], forbid_tools: bool
+) -> Flow[Reply]:
+    """Send once. Raises `_Failure`; the state is as before unless the provider took the request."""
+    yield from ledger.tick()
+    ledger.check_deadline()
+    ledger.admit_appended()
+    _settle(ledger)
+    before, began, dialect = ledger.state, ledger.now, ledger.dialect
+    ledger.partial_text = ""
+    parts = request_parts(ledger, voice, forbid_tools=forbid_tools)
+    times = ledger.call_times(is_streamed=ledger.plan.stream)
+    request = _timed(dialect.request(parts), times, began.monotonic)
+    if ledger.listening:
+        yield Emit(ModelRequested(ledger.iteration, len(request.body)))
+    asked = max(0, began.wall_ms - before.meta.created)
+    shown, begun, unsaid = False, False, ""
+
+    def book(reply: Reply) -> Reply:
+        # Without another look at the clock: whatever comes between a reply and the books can lose it.
+        ms = round((ledger.now.monotonic - began.monotonic) * 1000)
+        return _book(ledger, reply, voice.model, booked, asked=asked, ms=ms)
+
+    try:
+        ledger.has_acted = True
+        head = yield CallModel(request)
+        if head.request_id:
+            ledger.request_ids.append(head.request_id)
+        ledger.state = journal.accept(ledger.state, before.inbox, dialect, at=asked)
+        if not request.stream or head.headers.get("content-type", "").startswith(_NO_STREAM):
+            begun = True
+            reply = yield from _read_body(ledger, times, book)
+            unsaid = reply.text if request.stream else ""
+        else:
+            decoder = dialect.decoder()
+            size = 0
+            next_chunk = ReadChunk(times.end(begun=False), timed=True)
+            try:
+                while not decoder.is_done:
+                    ledger.now, chunk = yield next_chunk
+                    if not chunk:
+                        break
+                    size += len(chunk)
+                    if size > MAX_REPLY_BYTES:
+                        raise ProtocolFault(f"the reply is larger than {MAX_REPLY_BYTES} bytes")
+                    for delta in decoder.feed(chunk):
+                        shown = True
+                        made = TextDelta if delta.kind == "text" else ReasoningDelta
+                        yield Emit(made(delta.text, ledger.iteration))
+                    if not begun and (shown or getattr(decoder, "has_begun", False)):
+                        begun = True
+                        next_chunk = ReadChunk(times.end(begun=True), timed=True)
+                    if times.passed(ledger.now.monotonic, begun=begun):
+                        if _is_whole(decoder):
+                            break  # what is still to come, if only pings, is not waited for
+                        raise _out_of_time()
+                yield from ledger.tick()
+                reply = decoder.finish()
+            except (TurnError, AssertionError, ProtocolFault):
+                _note_partial(ledger, decoder.partial_text)
+                raise
+            except Exception:
+                # What breaks after the reply has ended takes nothing with it.
+                if not _is_whole(decoder):
+                    _note_partial(ledger, decoder.partial_text)
+                    raise
+                reply = decoder.finish()
+            except BaseException:
+                if _is_whole(decoder):
+                    book(decoder.finish())  # the turn is given up, and its answer is paid for
+                else:
+                    _note_partial(ledger, decoder.partial_text)
+                raise
+    except BackendError as exc:
+        yield from ledger.tick()
+        passed = times.passed(ledger.now.monotonic, begun=begun) if exc.timed_out else ""
+        fault = _fault_of(ledger, exc, request.stream)
+        if passed:
+            fault = Fault(kind="interrupted" if shown else "unavailable", retryable=True)
+        raise _Failure(fault, exc, shown=shown, passed=passed) from exc
+    except ProtocolFault as exc:
+        if exc.fault.kind != "interrupted" and not shown:
+            # Nothing of a reply came (but a proxy's page, say), so nothing has been accepted.
+            ledger.state = journal.not_accepted(ledger.state, before)
+        raise _Failure(exc.fault, exc, shown=shown) from exc
+    except (TurnError, AssertionError):
+        raise  # an assertion is a test's word, not a provider's
+    except Exception as exc:
+        # A backend that fails in its own way: the turn keeps its state all the same.
+        fault = Fault(kind="unavailable", code=type(exc).__name__)
+        raise _Failure(fault, exc, shown=shown) from exc
+    reply = book(reply)
+    if unsaid:
+        yield Emit(TextDelta(unsaid, ledger.iteration))
+    return reply
+
+
+def request_parts(ledger: Ledger, voice: Voice, *, forbid_tools: bool = False) -> RequestParts:
+    """What the next request says: the history, what is open, and all that waits."""
+    state = ledger.state
+    return RequestParts(
+        model=voice.model,
+        history=_pieces(ledger),
+        preamble=voice.preamble,
+        tools=voice.tools,
+        settings=voice.settings,
+        stream=ledger.plan.stream,
+        cache_key=state.meta.id or None,
+        forbid_tools=forbid_tools,
+        carried={
+            name: value
+            for name, (value, until) in state.meta.carry.items()
+            if not until or until > ledger.now.wall_ms
+        },
+        has_system=state.meta.systems or any(item.letter == "s" for item in state.inbox),
+        cache_marks=ledger.has_acted or not ledger.is_cold,
+        drop_signed=state.meta.unbound,
+    )
+
+
+def fetch(ledger: Ledger, request: ModelRequest) -> Flow[bytes]:
+    """Post a request that asks no model, such as for a count; its answer's body.
+
+    Raises:
+        TurnError: There is none; the error's state is the ledger's.
+    """
+    attempt = 0
+    while True:
+        try:
+            return (yield from _fetched(ledger, replace(request, timeout=ledger.left())))
+        except BackendError as exc:
+            yield from ledger.tick()
+            failure = _Failure(_fault_of(ledger, exc, False), exc, shown=False)
+            wait = _wait_before_retry(ledger, failure, attempt)
+            if wait is None:
+                raise _turn_error(ledger, failure) from exc.__cause__ or exc
+            attempt += 1
+            yield Sleep(wait)
+
+
+def _fetched(ledger: Ledger, request: ModelRequest) -> Flow[bytes]:
+    yield from ledger.tick()
+    ledger.check_deadline()
+    yield CallModel(request)
+    chunks: list[bytes] = []
+    while chunk := (yield ReadChunk(ledger.deadline)):
+        chunks.append(chunk)
+        if sum(map(len, chunks)) > MAX_REPLY_BYTES:
+            raise BackendError(f"the answer is larger than {MAX_REPLY_BYTES} bytes", kind="protocol")
+    return b"".join(chunks)
+
+
+def _timed(request: ModelRequest, times: CallTimes, now: float) -> ModelRequest:
+    """The request with its times: the whole answer's, and the headers' if they have less."""
+    whole, head = times.left(now, begun=True), times.left(now, begun=False)
+    return replace(request, timeout=whole, head_timeout=None if head == whole else head)
+
+
+def _out_of_time() -> BackendError:
+    """A reply went on, if only with pings, until its time was up."""
+    return BackendError("the reply took too long", kind="interrupted", timed_out=True)
+
+
+def _settle(ledger: Ledger) -> None:
+    """Cut out what a paused reply left open, if new messages come before its continuation."""
+    settled = journal.settle(ledger.state, ledger.dialect)
+    if settled is not ledger.state:
+        ledger.state = settled
+        ledger.warn(
+            "calls_dropped", "a new message followed a paused reply; its unanswered calls were cut out"
+        )
+
+
+def _is_whole(decoder: StreamDecoder) -> bool:
+    try:
+        decoder.finish()
+    except ProtocolFault:
+        return False
+    return True
+
+
+def _pieces(ledger: Ledger) -> list[Any]:
+    state = ledger.state
+    pieces: list[Any] = state.history()
+    if state.open is not None:
+        pieces.extend(state.open.entries)
+    pieces.extend(journal.waiting_entries(state, ledger.dialect))
+    return pieces
+
+
+def _read_body(ledger: Ledger, times: CallTimes, book: Callable[[Reply], Reply]) -> Flow[Reply]:
+    chunks: list[bytes] = []
+    size = 0
+    late: BackendError | None = None
+    next_chunk = ReadChunk(times.end(begun=True))
+    try:
+        while chunk := (yield next_chunk):
+            chunks.append(chunk)
+            size += len(chunk)
+            if size > MAX_REPLY_BYTES:
+                raise ProtocolFault(f"the reply is larger than {MAX_REPLY_BYTES} bytes")
+            yield from ledger.tick()
+            if times.passed(ledger.now.monotonic, begun=True):
+                late = _out_of_time()
+                break
+    except BackendError as exc:
+        if not exc.timed_out:
+            raise
+        late = exc
+    except (TurnError, AssertionError, ProtocolFault):
+        raise
+    except BaseException as exc:
+        # As with a stream: what breaks in after the reply has ended takes nothing with it.
+        try:
+            reply = ledger.dialect.reply(b"".join(chunks))
+        except ProtocolFault:
+            raise exc from None
+        if isinstance(exc, Exception):
+            return reply
+        book(reply)
+        raise
+    body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+    try:
+        return ledger.dialect.reply(body)
+    except ProtocolFault:
+        if late is not None:  # an answer that came whole at the last moment is paid for, and kept
+            raise late from late.__cause__
+        raise
+
+
+def _note_partial(ledger: Ledger, text: str) -> None:
+    """Keep text of a reply that broke off in the open turn, flagged, for whoever looks."""
+    ledger.partial_text = text
+    opened = ledger.state.open
+    if text and opened is not None:
+        ledger.state = replace(ledger.state, open=replace(opened, partial=text))
+
+
+def _book(
+    ledger: Ledger, reply: Reply, model: str, booked: Callable[[Reply], Reply], *, asked: int, ms: int
+) -> Reply:
+    """Enter a complete reply into the books. What breaks in on that, such as Ctrl-C, does not lose it."""
+    state, usage, bill, warned = ledger.state, ledger.usage, ledger.bill, len(ledger.warnings)
+    try:
+        return booked(_take(ledger, reply, model, asked=asked, ms=ms))
+    except BaseException:
+        # Nothing outside the books has happened, so it can be done once more, from the beginning.
+        ledger.state, ledger.usage, ledger.bill = state, usage, bill
+        del ledger.warnings[warned:]
+        booked(_take(ledger, reply, model, asked=asked, ms=ms))
+        raise
+
+
+def _take(ledger: Ledger, reply: Reply, model: str, *, asked: int, ms: int) -> Reply:
+    """Put a complete reply into the open turn. Calls that may not run are cut out of what is stored."""
+    kept = reply
+    if reply.calls and not reply.run_calls:
+        ledger.warn("calls_dropped", "the reply stopped before its tool calls were whole; they were not run")
+        kept = ledger.dialect.without_calls(reply)
+    elif reply.calls:
+        kept = _with_fresh_ids(ledger, reply)
+    if reply.dropped:
+        reasons = ", ".join(sorted(set(reply.dropped)))
+        ledger.warn(
+            "input_dropped", f"the provider left {len(reply.dropped)} parts of the history out ({reasons})"
+        )
+    ledger.book(reply.usage, asked=model, answered=reply.model)
+    ledger.text = reply.text or ledger.text
+    ledger.state = journal.add_reply(
+        ledger.state, kept, ledger.dialect, asked=asked, ms=ms, counter=ledger.options.token_counter
+    )
+    return kept
+
+
+def _unsign(ledger: Ledger) -> bool:
+    """The provider refuses signed blocks: take them out, once in a turn. False if there are none."""
+    state = ledger.state
+    if ledger.has_unsigned or not state.meta.signed:
+        return False
+    ledger.has_unsigned = True
+    ledger.unsign("the provider refused the history's signed thinking")
+    ledger.set_base(ledger.state)  # whatever comes next: the refused blocks do not come back
+    return True
+
+
+def _repair(ledger: Ledger) -> bool:
+    """The provider refuses the request: mend the closed history if that is why, looked at once in a turn.
+    False if it is not."""
+    if ledger.has_repaired:
+        return False
+    ledger.has_repaired = True
+    given = ledger.state
+    try:
+        state, log = repaired(given, ledger.dialect)
+    except StateInvalidError:
+        return False
+    if not log:
+        return False
+    ledger.set_base(state)  # whatever comes next: what was refused does not come back
+    ledger.tell_repaired(given, state, log)
+    return True
+
+
+def _with_fresh_ids(ledger: Ledger, reply: Reply) -> Reply:
+    """Replace call ids that the conversation already has; a history with both could not be answered."""
+    state = ledger.state
+    pieces: list[bytes] = [segment.raw() for segment in state.segments]
+    if state.open is not None:
+        pieces.extend(state.open.entries)
+    used = {
+        call.id
+        for call in reply.calls
+        if any(b'"%s"' % call.id.encode("utf-8", "replace") in p for p in pieces)
+    }
+    if not used:
+        return reply
+    ledger.warn("call_ids_rewritten", f"{len(used)} tool call ids had been used before and were rewritten")
+    asked = len(state.open.iterations) if state.open is not None else 0
+    seed = f"{state.meta.id}/{state.meta.processed}/{asked}"
+    ids = [
+        f"call_{hashlib.sha256(f'{seed}/{n}'.encode()).hexdigest()[:24]}" if call.id in used else call.id
+        for n, call in enumerate(reply.calls)
+    ]
+    return ledger.dialect.with_call_ids(reply, ids)
+
+
+# ----------------------------------------------------------------------------------------- failures
+
+
+def _fault_of(ledger: Ledger, exc: BackendError, stream: bool) -> Fault:
+    if exc.status is not None:
+        return ledger.dialect.fault(exc.status, exc.headers, exc.body)
+    if exc.kind == "interrupted" and not stream:
+        return Fault(kind="unavailable", code="interrupted", retryable=True)
+    return Fault(kind=exc.kind, retryable=exc.kind in ("unavailable", "interrupted"))
+
+
+def _wait_before_retry(ledger: Ledger, failure: _Failure, attempt: int) -> float | None:
+    """Seconds until the next try; None to give up. Nothing is retried once a part of it was shown."""
+    fault = failure.fault
+    if not fault.retryable or fault.kind == "protocol" or failure.shown:
+        return None
+    if attempt >= ledger.plan.max_retries:
+        return None
+    wait = fault.retry_after
+    if wait is None:
+        # Spread the herd without a random source: conversations differ, so their waits do.
+        seed = hashlib.sha256(f"{ledger.state.meta.id}/{attempt}".encode()).digest()[0] / 255
+        wait = min(0.5 * 2.0**attempt, MAX_BACKOFF_SECONDS) * (1 - 0.25 * seed)
+    elif wait > MAX_RETRY_AFTER_SECONDS:
+        return None
+    left = ledger.left()
+    return wait if left is None or wait < left else None
+
+
+_ERRORS: Final[dict[str, tuple[type[TurnError], str, str]]] = {
+    "unavailable": (
+        ProviderUnavailableError,
+        "the provider could not be reached or is failing",
+        "try resume(err.state) later",
+    ),
+    "rate_limit": (
+        RateLimitError,
+        "the provider limits the request rate",
+        "try resume(err.state) after err.retry_after seconds",
+    ),
+    "auth": (
+        AuthenticationError,
+        "the provider refused the credentials",
+        "check the API key, then resume(err.state)",
+    ),
+    "rejected": (
+        ProviderRejectedError,
+        "the provider refused the request",
+        "see __cause__ for its words; err.state goes on without err.pending_input",
+    ),
+    "context": (
+        ContextTooLongError,
+        "the history does not fit into the model's context",
+        "use a compactor, or send less; err.state goes on without err.pending_input",
+    ),
+    "protocol": (
+        ProviderProtocolError,
+        "the provider answered 200 with something that is not a reply",
+        "check base_url and proxies; resume(err.state) tries again",
+    ),
+    "signature": (
+        ProviderRejectedError,
+        "the provider refused signed thinking in the history",
+        "see __cause__ for its words; err.state goes on without err.pending_input",
+    ),
+    "interrupted": (
+        StreamInterruptedError,
+        "the reply broke off before its end",
+        "resume(err.state) asks again",
+    ),
+}
+
+
+_WAITED: Final[Mapping[str, str]] = {
+    "call_timeout": "the model's reply did not end within",
+    "first_delta_timeout": "the model's reply did not begin within",
+}
+"""What did not come in the time that an option gives."""
+
+
+def _turn_error(ledger: Ledger, failure: _Failure) -> TurnError:
+    if ledger.is_late:
+        return ledger.deadline_error()
+    fault = failure.fault
+    cls, reason, advice = _ERRORS[fault.kind]
+    if failure.passed in _WAITED:
+        seconds = getattr(ledger.options, failure.passed)
+        reason = f"{_WAITED[failure.passed]} {failure.passed}={seconds:g} s"
+        advice = f"resume(err.state) asks again; a larger {failure.passed} leaves the model more time"
+    known = (
+        f"status {failure.status}" if failure.status else "",
+        f"code {fault.code!r}" if fault.code else "",
+        f"request id {failure.request_id}" if failure.request_id else "",
+    )
+    detail = ", ".join(part for part in known if part)
+    blames_content = fault.kind == "rejected" and failure.status in _POISON
+    poison = blames_content or fault.kind in ("context", "signature")
+    if poison:
+        ledger.reject_results()
+    return ledger.error(
+        cls,
+        f"{reason}{f' ({detail})' if detail else ''}; {advice}",
+        drop_input=poison,
+        retryable=fault.retryable,
+        retry_after=fault.retry_after,
+        status_code=failure.status,
+        request_id=failure.request_id,
+    )

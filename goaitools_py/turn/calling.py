@@ -1,0 +1,290 @@
+"""The calls of one reply: every one gets its result, through the journal, in call order.
+
+Owns: which calls start, when, and what each result becomes. Must never know: threads, tasks, or a wire.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ..errors import ToolFailedError, TurnError
+from ..events import ToolFinished, ToolStarted
+from ..messages import Text
+from ..state.records import JournalCall
+from ..tools import BadArguments, Tool, ToolContext, ToolReturn
+from ..tools.results import result_parts, text_parts
+from ..values import Value, replace
+from . import journal
+from .answers import Answer, Answers, Approve, Deny
+from .flow import AwaitTool, CallTool, Emit, Flow, ToolDone
+from .ledger import Ledger
+
+__all__ = ["check_answers", "refuse_calls", "run_calls"]
+
+MAX_CALLS_PER_REPLY: Final = 128
+"""Calls of one reply that are run; a model that asks for more has lost its way."""
+
+
+def run_calls(
+    ledger: Ledger,
+    tools: Mapping[str, Tool[..., Any]],
+    *,
+    allowed: int | None,
+    answers: Answers | None = None,
+) -> Flow[bool]:
+    """Give every call of the journal its result, or let it wait. False if none of them could be run.
+
+    A call that a process started before it died is in doubt: an idempotent tool runs again, of another the
+    model is told that its outcome is unknown, unless there is an answer. A tool that fails does not stop
+    the others.
+
+    Args:
+        ledger: The turn's books.
+        tools: By name, what may be called.
+        allowed: How many calls may still start; None for any number. The rest is flagged `not_run`.
+        answers: What was said from outside, by call id; `check_answers` has seen it.
+
+    Raises:
+        ToolFailedError: A tool raised `AbortTurn`, or raised and `tool_errors` is "raise".
+    """
+    queue: list[tuple[int, _Run]] = []
+    settled: list[tuple[int, JournalCall]] = []
+    for index, call in enumerate(_calls(ledger)):
+        if call.state == "done":
+            continue
+        step = _step(ledger, tools, call, (answers or {}).get(call.id))
+        if isinstance(step, _Run):
+            queue.append((index, step))
+            continue
+        ledger.state = journal.put_call(ledger.state, index, step)
+        if step.state == "done":
+            settled.append((index, step))
+    # Told and kept only now: whoever goes on from there has every answer that was given.
+    for index, step in settled:
+        yield from _done(ledger, index, step)
+    any_valid = bool(queue)
+    over = queue[MAX_CALLS_PER_REPLY if allowed is None else min(allowed, MAX_CALLS_PER_REPLY) :]
+    del queue[len(queue) - len(over) :]
+    running: set[int] = set()
+    aborted = False
+    failure: BaseException | None = None
+    # A failed checkpoint, or the deadline: nothing more starts, and what runs is waited for all the same.
+    halted: TurnError | None = None
+    while queue or running:
+        while queue and not aborted and halted is None and _may_start(ledger, queue[0][1].tool, len(running)):
+            index, step = queue[0]
+            before = _calls(ledger)[index]
+            try:
+                yield from ledger.tick()
+                ledger.check_deadline()
+                yield from _start(ledger, index, step)
+            except TurnError as exc:
+                halted = exc
+            except Exception as exc:  # such as no thread to be had
+                ledger.state = journal.put_call(ledger.state, index, before)
+                halted = ledger.broken_off(exc)
+                halted.__cause__ = exc
+            else:
+                del queue[0]
+                running.add(index)
+        if not running:
+            break
+        done: ToolDone = yield AwaitTool()
+        try:
+            _note(ledger, done)
+        except BaseException:
+            _note(ledger, done)  # such as Ctrl-C: a result that is here already is not lost by it
+            raise
+        running.discard(done.index)
+        outcome = done.outcome
+        ledger.actions.extend(outcome.actions)
+        try:
+            call = _calls(ledger)[done.index]
+            yield from _done(ledger, done.index, call, checkpoint=halted is None)
+        except TurnError as exc:
+            halted = exc
+        aborted = aborted or outcome.abort
+        if outcome.abort or ledger.options.tool_errors == "raise":
+            failure = failure or outcome.exception
+    if halted is not None:
+        raise ledger.refresh(halted)
+    for index, _ in (*queue, *over):
+        yield from _done(ledger, index, journal.synthetic(_calls(ledger)[index], "not_run"))
+    if failure is not None:
+        what = "a tool ended the turn" if aborted else f"a tool raised {type(failure).__name__}"
+        raise ledger.error(ToolFailedError, f"{what}; resume(err.state) tells the model") from failure
+    return any_valid
+
+
+def refuse_calls(ledger: Ledger) -> Flow[None]:
+    """Flag every call of the journal `not_run`: they came although none was allowed."""
+    for index, call in enumerate(_calls(ledger)):
+        yield from _done(ledger, index, journal.synthetic(call, "not_run"))
+
+
+def _calls(ledger: Ledger) -> tuple[JournalCall, ...]:
+    opened = ledger.state.open
+    return opened.calls if opened is not None else ()
+
+
+def _bind(
+    ledger: Ledger, tools: Mapping[str, Tool[..., Any]], call: JournalCall
+) -> tuple[Tool[..., Any], dict[str, Any]] | str:
+    """The tool and its arguments, or the text that tells the model what is wrong with the call."""
+    tool = tools.get(call.name)
+    if tool is None:
+        return f"There is no tool of this name. The tools are: {', '.join(sorted(tools)) or 'none'}."
+    try:
+        return tool, tool.bind(call.arguments, ledger.options.deps)
+    except BadArguments as exc:
+        return str(exc)
+    except Exception as exc:
+        # A schema that is computed, or a validator, may fail in its own way; the turn goes on.
+        return f"The arguments could not be checked ({type(exc).__name__})."
+
+
+class _Run(Value, frozen=True, kw_only=True):
+    """A call that is to run now; `arguments` if they are others than the model's."""
+
+    unshown = frozenset({"bound", "arguments"})
+
+    tool: Any
+    bound: dict[str, Any]
+    arguments: str | None = None
+
+
+def _step(
+    ledger: Ledger, tools: Mapping[str, Tool[..., Any]], call: JournalCall, answer: Answer | None
+) -> _Run | JournalCall:
+    """What is to be done with a call: run it, or the call as it stands then, done or waiting."""
+    if isinstance(answer, Deny):
+        text = f"This tool call was denied: {answer.reason}" if answer.reason else journal.SYNTHETIC["denied"]
+        return replace(call, state="done", flag="denied", parts=text_parts(text))
+    if isinstance(answer, ToolReturn):
+        parts, is_error = result_parts(answer)
+        return replace(call, state="done", flag="error" if is_error else "ok", parts=parts)
+    given = _given_arguments(answer)
+    if answer is None and call.state == "waiting":
+        return call
+    bound = _bind(ledger, tools, call if given is None else replace(call, arguments=given))
+    if call.state == "started" and answer is None and (isinstance(bound, str) or not bound[0].idempotent):
+        return journal.synthetic(call, "unknown")
+    if isinstance(bound, str):
+        return replace(call, state="done", flag="error", parts=(Text(bound),))
+    tool, arguments = bound
+    if call.state == "new" and answer is None and (reason := tool.waits_for(arguments)):
+        return replace(call, state="waiting", reason=reason)
+    return _Run(tool=tool, bound=arguments, arguments=given)
+
+
+def _given_arguments(answer: Answer | None) -> str | None:
+    if not isinstance(answer, Approve) or answer.arguments is None:
+        return None
+    if isinstance(answer.arguments, str):
+        return answer.arguments
+    return json.dumps(dict(answer.arguments), allow_nan=False)
+
+
+def check_answers(ledger: Ledger, tools: Mapping[str, Tool[..., Any]], answers: Answers) -> None:
+    """Refuse answers that fit no call, before anything runs.
+
+    Raises:
+        TypeError: Something that is no answer.
+        ValueError: No call waits under an id; an `Approve` for a tool that is not here, that is external,
+            or with arguments that do not fit it.
+    """
+    calls = {call.id: call for call in _calls(ledger) if call.state != "done"}
+    for id, answer in answers.items():
+        if not isinstance(answer, (Approve, Deny, ToolReturn)):
+            raise TypeError(
+                f"an answer must be Approve(), Deny() or ToolReturn(), not {type(answer).__name__}"
+            )
+        call = calls.get(id)
+        if call is None:
+            waiting = ", ".join(map(repr, calls)) or "none"
+            raise ValueError(f"no call {str(id)[:64]!r} waits for an answer; those that wait: {waiting}")
+        if not isinstance(answer, Approve):
+            continue
+        tool = tools.get(call.name)
+        if tool is None:
+            raise ValueError(
+                f"call {id!r} cannot be approved: its tool {call.name!r} is not among the tools; pass tools="
+            )
+        if tool.external:
+            raise ValueError(f"call {id!r} is of an external tool: answer it with a ToolReturn")
+        if not _fits(ledger, tools, call, answer):
+            raise ValueError(f"the arguments approved for call {id!r} do not fit the tool {call.name!r}")
+
+
+def _fits(ledger: Ledger, tools: Mapping[str, Tool[..., Any]], call: JournalCall, answer: Approve) -> bool:
+    """True if the call's tool takes the arguments that somebody approved for it."""
+    try:
+        given = _given_arguments(answer)
+    except (TypeError, ValueError, RecursionError):
+        return False  # what JSON cannot say
+    return given is None or not isinstance(_bind(ledger, tools, replace(call, arguments=given)), str)
+
+
+def _may_start(ledger: Ledger, tool: Tool[..., Any], running: int) -> bool:
+    """Tools of the caller's own thread run one after another, the others beside each other."""
+    threads = ledger.options.tool_threads if tool.thread is None else tool.thread
+    inline = not tool.is_async and not threads
+    return not running if inline else running < ledger.options.tool_concurrency
+
+
+def _start(ledger: Ledger, index: int, step: _Run) -> Flow[None]:
+    """Journal first, then tell the edge: a call that is not in the journal has not started.
+
+    Other arguments than the model's enter the journal only here: until then the call waits as it was asked.
+    """
+    before = _calls(ledger)[index]
+    call = before if step.arguments is None else replace(before, arguments=step.arguments)
+    started = replace(call, state="started", started=ledger.now.wall_ms / 1000)
+    ledger.state = journal.put_call(ledger.state, index, started)
+    yield from ledger.checkpoint(undo=lambda state: journal.put_call(state, index, before))
+    if ledger.listening:
+        yield Emit(ToolStarted(call.id, call.name, ledger.iteration))
+    meta = ledger.state.meta
+    turn = f"{meta.id}-{meta.processed + 1}"
+    opened = ledger.state.open
+    asked = len(opened.iterations) if opened is not None else 0
+    key = f"{turn}/{asked}/{index}/{call.name}/{call.arguments}".encode("utf-8", "replace")
+    context: ToolContext[Any] = ToolContext(
+        deps=ledger.options.deps,
+        call_id=call.id,
+        turn_id=turn,
+        iteration=ledger.iteration,
+        idempotency_key=base64.b32encode(hashlib.sha256(key).digest()[:15]).decode().lower(),
+    )
+    tool = step.tool
+    limits = (tool.timeout if tool.timeout is not None else ledger.options.tool_timeout, ledger.left())
+    timeout = min((limit for limit in limits if limit is not None), default=None)
+    ledger.has_acted = True
+    yield CallTool(index=index, tool=tool, context=context, arguments=step.bound, timeout=timeout)
+
+
+def _note(ledger: Ledger, done: ToolDone) -> None:
+    """Write what came of a call into the journal."""
+    call = replace(
+        _calls(ledger)[done.index],
+        state="done",
+        flag=done.outcome.flag,
+        parts=done.outcome.parts,
+        started=done.started,
+        seconds=done.seconds,
+    )
+    ledger.state = journal.put_call(ledger.state, done.index, call)
+
+
+def _done(ledger: Ledger, index: int, call: JournalCall, *, checkpoint: bool = True) -> Flow[None]:
+    """Write a result into the journal and the log, then tell the listeners."""
+    ledger.state = journal.put_call(ledger.state, index, call)
+    ledger.record(index, journal.tool_record(call, iteration=ledger.iteration))
+    if ledger.listening:
+        yield Emit(ToolFinished(call.id, call.name, ledger.iteration, call.flag, call.seconds))
+    if checkpoint:
+        yield from ledger.checkpoint()

@@ -1,0 +1,60 @@
+"""When a model call has to be over: which of a turn's times ends first, and which has passed.
+
+Owns: arithmetic on seconds. Must never know: a clock, or what a call says.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Final, Literal
+
+from ..values import Value
+
+__all__ = ["SHORTEST_WAIT", "CallTimes", "Passed"]
+
+Passed = Literal["timeout", "call_timeout", "first_delta_timeout", ""]
+"""The option whose time is over; "" for none."""
+
+SHORTEST_WAIT: Final = 0.001
+"""Seconds. Some clients take 0 for no limit."""
+
+
+class CallTimes(Value, frozen=True, kw_only=True):
+    """The ends of one model call, in seconds on the clock of `Moment.monotonic`; infinity without a limit.
+
+    Attributes:
+        turn: The end of the whole turn.
+        call: The end of this call, its body included.
+        first: When the reply must have begun. Pings and headers do not begin one.
+    """
+
+    turn: float = inf
+    call: float = inf
+    first: float = inf
+
+    @classmethod
+    def begin(cls, now: float, *, turn: float | None, call: float | None, first: float | None) -> CallTimes:
+        """A call that begins `now`: the turn's end, and seconds for the call and for its first delta."""
+        return cls(
+            turn=inf if turn is None else turn,
+            call=inf if call is None else now + call,
+            first=inf if first is None else now + first,
+        )
+
+    def end(self, *, begun: bool) -> float | None:
+        """When a wait has to end, None without a limit; `begun` says whether the reply has."""
+        end = min(self.turn, self.call) if begun else min(self.turn, self.call, self.first)
+        return None if end == inf else end
+
+    def left(self, now: float, *, begun: bool) -> float | None:
+        """Seconds that a wait may take, never quite 0; None without a limit."""
+        end = self.end(begun=begun)
+        return None if end is None else max(SHORTEST_WAIT, end - now)
+
+    def passed(self, now: float, *, begun: bool) -> Passed:
+        """The option whose time has passed, the turn's before the call's."""
+        if now >= self.turn:
+            return "timeout"
+        if now >= self.call:
+            return "call_timeout"
+        return "first_delta_timeout" if not begun and now >= self.first else ""

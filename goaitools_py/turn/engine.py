@@ -1,0 +1,548 @@
+"""The turn, written once: a generator that yields effects.
+
+Owns: the order of things in a turn. Must never know: a socket, a thread, a loop, a clock, or a wire's JSON.
+
+::
+
+    load -> close what was left open -> admit messages to the inbox -> check budget and size
+      ask:        history + open turn + inbox -> CallModel -> ReadChunk… -> reply     (asking)
+      run calls:  journal -> Checkpoint -> CallTool -> AwaitTool -> journal … -> ask  (calling)
+    close the turn -> compact (shrink) -> encode -> ChatResult
+
+`TurnEngine.snapshot` is a complete, resumable blob at every instant: each step replaces one frozen state
+in the turn's books (`ledger`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Final, Literal
+
+import msgspec
+
+from ..backends.base import Reply
+from ..backends.capabilities import capabilities
+from ..errors import (
+    BudgetExceededError,
+    LimitExceededError,
+    StateCorruptError,
+    StateError,
+    StateFormatError,
+    StateInvalidError,
+    StateProviderError,
+    StateSizeError,
+    StateTooLargeError,
+    ToolPendingError,
+    TurnConflictError,
+    TurnError,
+)
+from ..events import ContextWarning, ModelReplied, StateDiscarded, TurnCompleted, TurnStarted
+from ..messages import Message
+from ..result import ChatResult, Status, WarningCode
+from ..state.records import dollars_of, usage_of
+from ..state.state import ConversationState, check_revision, load_state, new_state, soft_limits
+from ..values import replace
+from . import inbox, journal, meter, shrink, turn_ids
+from .asking import ask
+from .calling import check_answers, refuse_calls, run_calls
+from .flow import Emit, Flow
+from .ledger import Ledger, Plan
+from .repair import checked
+from .voice import STICKY, Tools, Voice, voice_of
+
+__all__ = ["Plan", "TurnEngine"]
+
+INVALID_REPLIES_IN_A_ROW: Final = 3
+MAX_PAUSES: Final = 8
+"""How often a reply that the provider paused is asked to go on."""
+
+_NOT_STORED: Final = frozenset({"extra_body", "extra_headers"})
+_UNREADABLE: Final = (StateFormatError, StateCorruptError, StateProviderError, StateInvalidError)
+"""What `on_bad_state=None` answers with a fresh conversation; a newer or an unauthentic blob raises."""
+
+
+class TurnEngine:
+    """One turn. `run` is its flow; `snapshot` its state at this instant."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._ledger = Ledger(plan)
+        self._tools: Tools = {}
+        self._resumes = plan.resume
+        self._messages = plan.messages
+        self._key: turn_ids.TurnKey | None = None
+        self._result: ChatResult | None = None
+
+    def run(self) -> Flow[ChatResult]:
+        """The turn's flow: yields effects, returns the result, raises typed errors."""
+        ledger = self._ledger
+        self._plan.codec.check(ledger.options.binding)
+        yield from ledger.tick()
+        if ledger.options.timeout is not None:
+            ledger.deadline = ledger.now.monotonic + ledger.options.timeout
+        state = self._load()
+        if ledger.discarded is not None and ledger.listening:
+            yield Emit(StateDiscarded(ledger.discarded))
+        self._recognise(state)
+        if self._key is not None and turn_ids.is_finished(state.meta, self._key):
+            return (yield from self._repeat(state, self._key))
+        if journal.is_waiting(state) and not self._resumes:
+            pending = journal.pending(state)
+            if ledger.options.on_pending == "raise":
+                raise ToolPendingError(
+                    f"the state waits for answers to {len(pending)} tool calls: give them to resume, or say "
+                    "what a new message does with on_pending='deny' or 'queue'",
+                    pending,
+                )
+            if ledger.options.on_pending == "queue":
+                ledger.begin(state, self._admitted(state), closed_a_turn=False)
+                return (yield from self._finish(None, self._open_reply(), "awaiting_tools"))
+            state = journal.deny_waiting(state)
+        voice = self._admit(state)
+        self._check_budget(voice.model)
+        yield from self._check_size()
+        if ledger.listening:
+            yield Emit(TurnStarted(ledger.state.meta.id))
+        check_answers(ledger, self._tools, self._plan.answers)
+        try:
+            reply, status = yield from self._exchanges(voice)
+            return (yield from self._finish(voice, reply, status))
+        except (TurnError, AssertionError):
+            raise
+        except Exception as exc:
+            if not ledger.has_acted:
+                raise  # the given state is as good as before
+            raise ledger.broken_off(exc) from exc
+
+    def snapshot(self) -> bytes:
+        """A complete blob of this instant; `resume` goes on from it."""
+        return self._result.state if self._result is not None else self._ledger.snapshot()
+
+    @property
+    def discarded(self) -> StateError | None:
+        """Why the given state could not be read, if a fresh conversation was begun."""
+        return self._ledger.discarded
+
+    @property
+    def has_acted(self) -> bool:
+        """True once a model was asked or a tool started."""
+        return self._ledger.has_acted
+
+    @property
+    def is_over(self) -> bool:
+        """True once there is a result."""
+        return self._result is not None
+
+    def append(self, *messages: Message) -> None:
+        """Put messages into the inbox of the running turn; its next model call takes them along.
+
+        RuntimeError once the turn is over: the result's state would not have them.
+        """
+        if self._result is not None:
+            raise RuntimeError("the turn is over; use append_to_state on its result's state")
+        self._ledger.append(messages)
+
+    # ----------------------------------------------------------------------------------- the beginning
+
+    def _load(self) -> ConversationState:
+        plan, ledger = self._plan, self._ledger
+        wire = plan.dialect.wire
+        identity = ledger.options.conversation_id or plan.fresh_id
+        fresh = new_state(wire, id=identity, created=ledger.now.wall_ms)
+        if not plan.blob:
+            check_revision(fresh, ledger.options.min_revision)
+            return fresh
+        try:
+            state = load_state(
+                plan.blob,
+                wire=wire,
+                codec=plan.codec,
+                binding=ledger.options.binding,
+                min_revision=ledger.options.min_revision,
+            )
+            journal.check_journal(state, plan.dialect)
+            return self._checked(state)
+        except StateError as exc:
+            exc.blob = exc.blob or plan.blob
+            policy = ledger.options.on_bad_state
+            if plan.resume or policy == "raise" or (policy is None and not isinstance(exc, _UNREADABLE)):
+                raise
+            ledger.discarded = exc
+            ledger.warn("state_discarded", f"the given state could not be used, a fresh one began: {exc}")
+            return fresh
+
+    def _checked(self, state: ConversationState) -> ConversationState:
+        """The state with a closed history that the provider takes. Nothing is read if its writer saw to
+        that; else what had to be mended is a warning."""
+        sound, log = checked(state, self._plan.dialect)
+        if log:
+            self._ledger.tell_repaired(state, sound, log)
+        return sound
+
+    def _admit(self, state: ConversationState) -> Voice:
+        """Close what an earlier turn left open, take the new messages in, and note what changed."""
+        plan, ledger, dialect = self._plan, self._ledger, self._plan.dialect
+        left_open = state.open is not None and not self._resumes
+        if left_open:
+            state = self._checked(journal.close_turn(state, dialect))
+            ledger.warn(
+                "turn_closed", "the state held an unfinished turn; it was closed, and a new one began"
+            )
+        if not inbox.admit(state, self._messages, dialect).inbox and state.open is None:
+            raise ValueError(_nothing_to_do(resume=plan.resume, left_open=left_open))
+        admitted = self._admitted(state)
+        voice, self._tools = voice_of(plan, state.meta)
+        ledger.context_window = plan.context_window or capabilities(voice.model).context_window
+        ledger.begin(state, admitted, closed_a_turn=left_open)
+        ledger.state = self._marked(admitted, voice)
+        return voice
+
+    def _recognise(self, state: ConversationState) -> None:
+        """Note by its id whether this turn was begun before; then it goes on with what is in the state.
+
+        Raises `TurnConflictError` if something else was said under the id.
+        """
+        plan, turn_id = self._plan, self._ledger.options.turn_id
+        if turn_id is None or plan.resume:
+            return
+        self._key = turn_ids.key_of(turn_id, plan.dialect.entries(plan.messages))
+        said = turn_ids.said_under(state.meta, self._key)
+        if said is None:
+            return
+        if said != self._key.said:
+            raise TurnConflictError("this turn_id was used for other messages; give each message its own")
+        self._resumes, self._messages = True, ()
+
+    def _admitted(self, state: ConversationState) -> ConversationState:
+        """The state with this turn's messages, their context and its id."""
+        dialect, messages = self._plan.dialect, self._messages
+        is_redelivered = self._resumes and not self._plan.resume
+        if self._ledger.options.context is not None and not is_redelivered:
+            state, found = inbox.with_new_context(state, messages, self._ledger.options.context)
+            messages = tuple(found)
+        state = inbox.admit(state, messages, dialect)
+        if self._key is not None:
+            state = replace(state, meta=turn_ids.begun(state.meta, self._key))
+        return state
+
+    def _repeat(self, state: ConversationState, key: turn_ids.TurnKey) -> Flow[ChatResult]:
+        """A finished turn came again: its reply once more, and nothing else happens."""
+        stored = turn_ids.stored_reply(state, key, self._plan.dialect)
+        status: Any = stored.status
+        self._result = ChatResult(
+            text=stored.text,
+            state=self._plan.blob,
+            status=status,
+            finish_reason=stored.finish_reason,
+            total_usage=usage_of(state.meta.total),
+            aside_usage=usage_of(state.meta.aside),
+            total_cost_usd=dollars_of(state.meta),
+            context_used=state.meta.tokens,
+            duplicate=True,
+            model=state.meta.model,
+        )
+        if self._ledger.listening:
+            yield Emit(TurnCompleted(self._result))
+        return self._result
+
+    def _open_reply(self) -> Reply:
+        """The last reply of the open turn, as far as a result shows it."""
+        opened = self._ledger.state.open
+        word = opened.iterations[-1].finish_reason if opened is not None and opened.iterations else ""
+        return Reply(
+            entries=(), text=journal.reply_text(self._ledger.state, self._plan.dialect), finish_reason=word
+        )
+
+    def _marked(self, state: ConversationState, voice: Voice) -> ConversationState:
+        """The state with digests of what is not stored. A difference to the last request is a warning, and
+        the end of thinking that was signed over the old prefix."""
+        ledger, meta = self._ledger, state.meta
+        marks = {
+            "id": ledger.options.conversation_id or meta.id,
+            "family": self._plan.dialect.family,
+            **voice.marks,
+        }
+        changed: list[str] = []
+        if meta.model and (meta.processed or state.open is not None):
+            changed = [name for name in _CHANGES if getattr(meta, name) != marks[name]]
+        for name in changed:
+            if name == "preamble" and not marks[name]:
+                ledger.warn("preamble_missing", "earlier turns had a preamble, this one has none")
+            else:
+                ledger.warn(*_CHANGES[name])
+        own = {k: v for k, v in ledger.options.settings.items() if k in STICKY}
+        sticky = {k: v for k, v in {**meta.sticky, **own}.items() if v is not None}
+        counted = meter.unanchored(meta) if changed else meta
+        ledger.state = replace(state, meta=msgspec.structs.replace(counted, **marks, sticky=sticky))
+        if meta.signed and (changed or (meta.unbound and state.open is None)):
+            reason = f"the {' and '.join(changed)} changed" if changed else "what stands before it changed"
+            ledger.unsign(reason)
+        return ledger.state
+
+    def _check_budget(self, model: str) -> None:
+        """Raise `BudgetExceededError` before anything is paid for that the conversation must not cost."""
+        ledger = self._ledger
+        limits = ledger.options.limits
+        if limits is None:
+            return
+        meta = ledger.state.meta
+        spent, most = usage_of(meta.total).total_tokens, limits.conversation_max_tokens
+        if most is not None and spent >= most:
+            raise self._over_budget(f"this conversation has used {spent} tokens of its {most}")
+        if not limits.limits_cost:
+            return
+        if not ledger.knows_price(model):
+            raise self._over_budget(
+                "there is a limit on costs, and no price is known for the model: pass prices=, install "
+                "goaitools-py[prices], or leave the limit out"
+            )
+        dollars = limits.conversation_max_cost_usd
+        if dollars is None:
+            return
+        cost = dollars_of(meta)
+        if cost is None:
+            raise self._over_budget(
+                "there is a limit on the conversation's cost, and what it has cost so far is not known: some "
+                "calls were made without prices="
+            )
+        if cost >= dollars:
+            raise self._over_budget(f"this conversation has cost {cost} US dollars of its {dollars}")
+
+    def _over_budget(self, text: str) -> BudgetExceededError:
+        return self._ledger.error(BudgetExceededError, f"{text}; nothing was sent", drop_input=True)
+
+    def _check_size(self) -> Flow[None]:
+        """Make sure, before anything is paid for, that the new state will fit."""
+        ledger = self._ledger
+        state, limits = ledger.state, soft_limits(self._plan.codec)
+        waiting = sum(len(item.entry) for item in state.inbox)
+        if (
+            len(self._plan.blob) + waiting < limits.max_blob_bytes
+            and state.history_bytes() + waiting < limits.max_decoded_bytes
+            and state.meta.messages + len(state.inbox) < limits.max_entries
+        ):
+            return
+        problem = yield from self._fit("in_progress")
+        if isinstance(problem, StateTooLargeError):
+            raise ledger.error(StateSizeError, f"{problem}; nothing was sent", drop_input=True) from problem
+
+    def _fit(self, status: str) -> Flow[bytes | StateTooLargeError]:
+        """The state as a blob within the soft limits, after one cut if need be.
+
+        If a cut does not help either, everything is as it was, and the answer is what is wrong.
+        """
+        ledger = self._ledger
+        base = ledger.base()
+        try:
+            return ledger.encode(status)
+        except StateTooLargeError as exc:
+            problem = exc
+        if (yield from shrink.emergency_cut(ledger, f"beyond {problem.limit_name}={problem.limit}")):
+            try:
+                return ledger.encode(status)
+            except StateTooLargeError as exc:
+                problem = exc
+                ledger.go_back(base)
+        return problem
+
+    # ------------------------------------------------------------------------------------- the exchanges
+
+    def _exchanges(self, voice: Voice) -> Flow[tuple[Reply, Status]]:
+        """Ask, run tools, ask again, until a reply needs nothing more."""
+        ledger = self._ledger
+        limit: str | None = None
+        invalid_in_a_row = pauses = 0
+        said = journal.paused_text(ledger.state, self._plan.dialect)
+        if not journal.ready(ledger.state):
+            yield from run_calls(ledger, self._tools, allowed=self._calls_left(), answers=self._plan.answers)
+            if journal.is_waiting(ledger.state):
+                return self._open_reply(), "awaiting_tools"
+        while True:
+            yield from shrink.compact_before_request(ledger, lambda: voice)
+            reply = yield from ask(
+                ledger,
+                voice.after_first() if ledger.has_asked else voice,
+                shrink=lambda: shrink.shrink_for_context(ledger, lambda: voice),
+                booked=partial(
+                    self._booked, voice, said, is_last=limit is not None, may_pause=pauses < MAX_PAUSES
+                ),
+                forbid_tools=limit is not None,
+            )
+            yield from self._tell_reply(reply)
+            opened = ledger.state.open
+            if opened is None:
+                if reply.stop == "pause":
+                    ledger.warn("limit_reached", f"the provider paused its reply {pauses + 1} times")
+                return reply, _status(reply, limited=limit is not None)
+            said = ""
+            if reply.stop == "pause" and pauses < MAX_PAUSES:
+                pauses += 1
+                said = reply.text
+                yield from ledger.checkpoint()
+                continue
+            if limit is not None:
+                yield from refuse_calls(ledger)
+                return reply, self._close(voice, "limited")
+            yield from ledger.checkpoint()
+            valid = yield from run_calls(ledger, self._tools, allowed=self._calls_left())
+            if journal.is_waiting(ledger.state):
+                return reply, "awaiting_tools"
+            invalid_in_a_row = 0 if valid else invalid_in_a_row + 1
+            reached = self._limit_reached(invalid_in_a_row)
+            if reached is not None:
+                code, limit = reached
+                ledger.warn(code, limit)
+                if ledger.options.on_limit == "raise":
+                    raise ledger.error(LimitExceededError, f"{limit}; resume(err.state) goes on")
+
+    def _booked(self, voice: Voice, said: str, reply: Reply, *, is_last: bool, may_pause: bool) -> Reply:
+        """A reply that has just come, behind what was `said` before a pause. The turn's last one closes it,
+        before anybody can look: a complete answer is never asked for again."""
+        ledger = self._ledger
+        if said:
+            reply = replace(reply, text=said + reply.text)
+            ledger.text = reply.text
+        opened = ledger.state.open
+        pauses = reply.stop == "pause" and may_pause
+        if opened is not None and not opened.calls and not pauses:
+            self._close(voice, _status(reply, limited=is_last))
+        return reply
+
+    def _tell_reply(self, reply: Reply) -> Flow[None]:
+        if self._ledger.listening:
+            state = self._ledger.state
+            count = state.meta.messages + (state.open.messages if state.open is not None else 0)
+            yield Emit(ModelReplied(reply.usage, count))
+
+    def _close(self, voice: Voice, status: Status) -> Status:
+        """Make the open turn a part of the history, with what is recorded of it."""
+        ledger = self._ledger
+        facts: dict[str, Any] = {}
+        if status != "complete":
+            facts["status"] = status
+        if settings := {k: v for k, v in voice.settings.items() if k not in _NOT_STORED}:
+            facts["settings"] = settings
+        if ledger.options.metadata:
+            facts["metadata"] = dict(ledger.options.metadata)
+        ledger.state = journal.close_turn(ledger.state, self._plan.dialect, facts=facts, status=status)
+        return status
+
+    def _limit_reached(self, invalid_in_a_row: int) -> tuple[WarningCode, str] | None:
+        ledger, options = self._ledger, self._ledger.options
+        if invalid_in_a_row >= INVALID_REPLIES_IN_A_ROW:
+            return "invalid_tool_calls", f"{invalid_in_a_row} replies in a row held only invalid tool calls"
+        if ledger.iteration >= options.max_iterations:
+            return "limit_reached", f"max_iterations={options.max_iterations} model calls were made"
+        most = options.limits.max_tokens if options.limits is not None else None
+        if most is not None and ledger.usage.total_tokens >= most:
+            return "limit_reached", f"max_tokens={most} of this turn are spent"
+        dollars = options.limits.max_cost_usd if options.limits is not None else None
+        cost = ledger.bill.cost_usd if dollars is not None else None
+        if dollars is not None and cost is None:
+            raise ledger.error(
+                BudgetExceededError,
+                f"max_cost_usd={dollars}, and what a call of this turn cost is not known; it is in err.usage",
+            )
+        if dollars is not None and cost is not None and cost >= dollars:
+            return "limit_reached", f"max_cost_usd={dollars} of this turn are spent"
+        if self._calls_left() == 0:
+            return "limit_reached", "max_tool_calls of this turn are spent"
+        return None
+
+    def _calls_left(self) -> int | None:
+        limits = self._ledger.options.limits
+        if limits is None or limits.max_tool_calls is None:
+            return None
+        started = sum(1 for record in self._ledger.tool_log if record.started is not None)
+        return max(0, limits.max_tool_calls - started)
+
+    # ------------------------------------------------------------------------------------------ the end
+
+    def _passed_mark(self, window: int) -> ContextWarning | None:
+        """Warn once for each mark of the context window that the history has grown beyond; the state keeps
+        which. A history that has shrunk below a mark is told of again."""
+        ledger = self._ledger
+        marks, meta = ledger.options.context_marks, ledger.state.meta
+        passed = sum(meta.tokens >= mark * window for mark in marks)
+        if passed == meta.warned:
+            return None
+        ledger.state = replace(ledger.state, meta=msgspec.structs.replace(meta, warned=passed))
+        if passed < meta.warned:
+            return None
+        ledger.warn(
+            "context_mark",
+            f"the history takes about {meta.tokens} of the model's {window} tokens, which is beyond the mark "
+            f"of {marks[passed - 1]:.0%}; a compactor would shrink it",
+        )
+        level: Literal["approaching", "at_limit"] = "at_limit" if passed == len(marks) else "approaching"
+        return ContextWarning(level, meta.tokens, window)
+
+    def _finish(self, voice: Voice | None, reply: Reply, status: Status) -> Flow[ChatResult]:
+        """Compact and encode. A paid reply is always encoded. A turn that waits is not compacted."""
+        ledger = self._ledger
+        waits = status == "awaiting_tools"
+        if voice is not None and not waits:
+            yield from shrink.compact(ledger, lambda: voice)
+        window = ledger.context_window
+        if window and (warning := self._passed_mark(window)) and ledger.listening:
+            yield Emit(warning)
+        blob = yield from self._fit("awaiting_tools" if waits else "complete")
+        if isinstance(blob, StateTooLargeError):
+            raise ledger.error(
+                StateSizeError, f"{blob}; the reply is in err.text, the whole turn in err.state"
+            ) from blob
+        meta = ledger.state.meta
+        self._result = ChatResult(
+            text=reply.text,
+            state=blob,
+            status=status,
+            finish_reason=reply.finish_reason,
+            pending=journal.pending(ledger.state) if waits else (),
+            usage=ledger.usage,
+            total_usage=usage_of(meta.total),
+            aside_usage=usage_of(meta.aside),
+            total_cost_usd=dollars_of(meta),
+            iterations=ledger.iteration,
+            actions=tuple(ledger.actions),
+            tool_log=ledger.tool_log,
+            compaction=ledger.report,
+            context_used=meta.tokens,
+            context_fraction=meta.tokens / window if window else None,
+            warnings=tuple(ledger.warnings),
+            discarded=ledger.discarded,
+            model=reply.model or (voice.model if voice is not None else meta.model),
+            request_ids=tuple(ledger.request_ids),
+            bill=ledger.bill,
+        )
+        yield from ledger.checkpoint(blob)
+        if ledger.listening:
+            yield Emit(TurnCompleted(self._result))
+        return self._result
+
+
+def _nothing_to_do(*, resume: bool, left_open: bool) -> str:
+    if resume:
+        return "there is nothing to resume: the state is complete; use chat_with_state with a message"
+    if left_open:
+        return "there is no new message, and the state holds an unfinished turn: finish it with resume"
+    return "there is nothing new to answer: pass user=… or messages=…, or append to the state first"
+
+
+def _status(reply: Reply, *, limited: bool) -> Status:
+    if reply.stop == "length":
+        return "truncated"
+    if reply.stop == "refusal":
+        return "refused"
+    return "limited" if limited or reply.stop == "pause" else "complete"
+
+
+_CHANGES: Final[Mapping[str, tuple[WarningCode, str]]] = {
+    "preamble": (
+        "preamble_changed",
+        "the system preamble differs from the last turn's; use context= for what changes",
+    ),
+    "tools": ("tools_changed", "the tools differ from the last turn's: the prompt cache starts over"),
+    "model": ("model_changed", "the model differs from the last turn's"),
+    "family": ("endpoint_changed", "the endpoint differs from the last turn's"),
+}

@@ -1,0 +1,480 @@
+"""The books of a running turn: its state at this instant, and what a caller is told when it ends badly.
+
+Owns: the turn's plan, clock reading, log, usage and warnings; blobs and errors made of them.
+Must never know: in which order a turn does things.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from typing import Any, TypeAlias, TypeVar
+
+import msgspec
+
+from ..backends.base import Dialect
+from ..errors import (
+    CheckpointError,
+    DeadlineExceededError,
+    StateError,
+    StateSizeError,
+    StateTooLargeError,
+    TurnError,
+)
+from ..events import CheckpointReady
+from ..messages import Message, ToolRecord, Usage
+from ..options import Resolved
+from ..prices import Charge, Prices, genai_price, nano_dollars, priced
+from ..result import Bill, CompactionReport, TurnWarning, WarningCode
+from ..state.blob import BlobLimits, Codec
+from ..state.records import Meta, digest8, usage_of, usage_row, with_cost
+from ..state.state import ConversationState, dump_state, hard_limits, soft_limits
+from ..values import Value, field, replace
+from . import inbox, journal
+from .answers import Answers
+from .deadlines import CallTimes
+from .flow import Clock, Emit, Flow, Invoke, Moment
+from .unsign import unsign
+
+__all__ = ["Base", "Ledger", "Plan"]
+
+_E = TypeVar("_E", bound=TurnError)
+Base: TypeAlias = tuple[
+    ConversationState | None, ConversationState | None, bool, CompactionReport | None, int
+]
+
+
+class Plan(Value, frozen=True, kw_only=True):
+    """Everything a turn needs that is not the state: what the facade resolved from its options."""
+
+    unshown = frozenset({"blob", "answers"})
+
+    dialect: Dialect
+    options: Resolved
+    codec: Codec
+    blob: bytes = b""
+    fresh_id: str = ""
+    model: str | None = None
+    max_retries: int = 2
+    context_window: int | None = None
+    stream: bool = False
+    listening: bool = False
+    resume: bool = False
+    answers: Answers = field(default_factory=dict)
+    preamble: tuple[Message, ...] = ()
+    messages: tuple[Message, ...] = ()
+    tools: tuple[Any, ...] = ()
+
+
+class Ledger:
+    """What one running turn has come to. Every change replaces one frozen `state`."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.dialect = plan.dialect
+        self.options = plan.options
+        self.listening = plan.listening
+        self.now = Moment(0, 0.0)
+        self.deadline: float | None = None
+        self.iteration = 0
+        self.usage = Usage()
+        limits = plan.options.limits
+        asks_prices = limits is not None and limits.limits_cost
+        self.prices = plan.options.prices or (genai_price if asks_prices else None)
+        self.bill = Bill(booked=() if self.prices is not None else None)
+        self.text = ""
+        self.partial_text = ""
+        self.actions: list[Any] = []
+        self.request_ids: list[str] = []
+        self.warnings: list[TurnWarning] = []
+        self.report: CompactionReport | None = None
+        self.discarded: StateError | None = None
+        self.cut_for_context = False
+        self.has_compacted = False
+        """True once the compactor's trigger fired in this turn."""
+        self.compaction_cause: Exception | None = None
+        self.context_window = plan.context_window
+        self.idle_seconds = 0.0
+        self.given: ConversationState | None = None
+        self.has_unsigned = False
+        self.has_repaired = False
+        """True once the history was searched for what a provider might refuse, found or not."""
+        self.has_acted = False
+        """True once a model was asked or a tool started: from then on, nothing may be lost."""
+        self._lock = threading.Lock()
+        self._appended: list[Message] = []
+        self._records: dict[tuple[int, int], ToolRecord] = {}
+        self._state: ConversationState | None = None
+        self._without_input: ConversationState | None = None
+        self._blob_is_that = False
+
+    # ------------------------------------------------------------------------------------- the state
+
+    @property
+    def state(self) -> ConversationState:
+        """The conversation at this instant."""
+        if self._state is None:
+            raise RuntimeError("the turn has not begun; iterate it first")
+        return self._state
+
+    @state.setter
+    def state(self, state: ConversationState) -> None:
+        self._state = state
+
+    def begin(self, state: ConversationState, admitted: ConversationState, *, closed_a_turn: bool) -> None:
+        """Note the state as it was given, and the one that this turn's messages have entered.
+
+        Until this is done the turn has not begun: nobody sees a state that lacks the messages. Results that
+        an earlier process left in the journal are lines of this turn's log: if the provider refuses them
+        now, they are nowhere else.
+        """
+        for index, call in enumerate(state.open.calls if state.open is not None else ()):
+            if call.state == "done":
+                self.record(index, journal.tool_record(call, iteration=self.iteration))
+        self.given = state
+        meta = state.meta
+        if meta.processed or state.open is not None:
+            self.idle_seconds = max(0.0, (self.now.wall_ms - meta.created - meta.updated) / 1000)
+        self.set_base(state, now=admitted)
+        self._blob_is_that = not state.inbox and not closed_a_turn and self.discarded is None
+
+    def set_base(self, state: ConversationState, *, now: ConversationState | None = None) -> None:
+        """Note what stays of `state` if the provider refuses all that no model has accepted yet.
+
+        `now`: the state at this instant, if it is another.
+        """
+        self._without_input = inbox.without_inbox(state)
+        self._blob_is_that = False
+        self._state = state if now is None else now
+
+    def unsign(self, reason: str) -> None:
+        """Take signed blocks out of the closed turns; those of an open one have to be dropped on the way."""
+        self.state = unsign(self.state, self.dialect, at=self.at_ms)
+        self.tell_unsigned(reason)
+
+    def tell_repaired(self, given: ConversationState, now: ConversationState, log: Mapping[str, int]) -> None:
+        """Warn that the closed history was mended, and what was done how often."""
+        done = ", ".join(f"{kind}: {count}" for kind, count in log.items())
+        self.warn(
+            "history_repaired",
+            f"the provider would have refused the stored history; it was repaired ({done})",
+        )
+        if given.meta.signed:
+            self.tell_unsigned("earlier turns were repaired", now)
+
+    def tell_unsigned(self, reason: str, state: ConversationState | None = None) -> None:
+        """Warn that signed blocks of closed turns are gone, and what that means for an open one.
+
+        `state`: the conversation, if the turn has not begun.
+        """
+        self.warn(
+            "thinking_removed", f"{reason}: the thinking of earlier turns was taken out of the stored history"
+        )
+        if (state or self.state).meta.unbound:
+            self.warn(
+                "thinking_unbound",
+                f"{reason}: the provider is asked to drop the running turn's thinking where it does not fit",
+            )
+
+    def book(self, usage: Usage, *, asked: str, answered: str = "", dialect: Dialect | None = None) -> None:
+        """Add a model call to the turn's usage and bill, and its cost to the conversation's.
+
+        Args:
+            usage: What the call consumed.
+            asked: The model's name in the request; "" if it is not known, and then its price is not either.
+            answered: The model's name in the reply.
+            dialect: The dialect of another backend than the turn's own.
+        """
+        self.usage = self.usage + usage
+        dialect = dialect or self.dialect
+        charge = Charge(
+            model=answered or asked,
+            usage=usage,
+            wire=dialect.wire,
+            family=dialect.family,
+            at_ms=self.now.wall_ms,
+        )
+        charges, booked = (*self.bill.charges, (asked, charge)), self.bill.booked
+        cost = None
+        if self.prices is not None:
+            cost = self._price_of(self.prices, charge, asked)
+            booked = (*(booked or ()), cost)
+        self.bill = Bill(charges=charges, booked=booked)
+        meta = self.state.meta
+        if self.prices is None and not meta.cost:
+            return  # nobody has kept costs so far
+        self.state = replace(self.state, meta=with_cost(meta, None if cost is None else nano_dollars(cost)))
+
+    def _price_of(self, prices: Prices, charge: Charge, asked: str) -> Decimal | None:
+        try:
+            found = priced(prices, charge, asked)
+            if found is not None and found >= 0:
+                return found
+        except Exception as exc:  # the reply is paid for; only its price is not known
+            why = f"prices raised {type(exc).__name__}"
+        else:
+            why = "prices does not know the model"
+        if not any(warning.code == "price_unknown" for warning in self.warnings):
+            self.warn("price_unknown", f"what a model call cost is unknown: {why}")
+        return None
+
+    def knows_price(self, model: str) -> bool:
+        """True if there is a price for the model, as far as its name tells."""
+        trial = Charge(
+            model=model,
+            usage=Usage(input_tokens=1_000, output_tokens=1_000, requests=1),
+            wire=self.dialect.wire,
+            family=self.dialect.family,
+            at_ms=self.now.wall_ms,
+        )
+        return self.prices is not None and self.prices(trial) is not None
+
+    def book_aside(self, usage: Usage, *, asked: str, answered: str, dialect: Dialect) -> None:
+        """Add what was consumed beside the conversation, such as for a summary, to the totals; see `book`.
+
+        What breaks in on that, such as Ctrl-C, does not lose it.
+        """
+        before, warned = (self._state, self.usage, self.bill), len(self.warnings)
+        try:
+            self._book_aside(usage, asked, answered, dialect)
+        except BaseException:
+            self._state, self.usage, self.bill = before
+            del self.warnings[warned:]
+            self._book_aside(usage, asked, answered, dialect)
+            raise
+
+    def _book_aside(self, usage: Usage, asked: str, answered: str, dialect: Dialect) -> None:
+        self.book(usage, asked=asked, answered=answered, dialect=dialect)
+        meta = self.state.meta
+        total, aside = usage_of(meta.total) + usage, usage_of(meta.aside) + usage
+        meta = msgspec.structs.replace(meta, total=usage_row(total), aside=usage_row(aside))
+        self.state = replace(self.state, meta=meta)
+
+    @property
+    def is_cold(self) -> bool:
+        """True if the conversation had been silent for so long that no provider's cache has it any more."""
+        after = self.options.cold_after
+        return after is not None and self.idle_seconds > after
+
+    def append(self, messages: Sequence[Message]) -> None:
+        """Take messages in from any thread; they enter the inbox before the next request."""
+        self.dialect.entries(messages)  # what cannot be said is refused here, where its author stands
+        with self._lock:
+            self._appended.extend(messages)
+
+    def admit_appended(self) -> None:
+        """Let what was appended meanwhile enter the inbox."""
+        if self._appended:
+            with self._lock:
+                self.state = inbox.admit(self.state, self._appended, self.dialect)
+                self._appended = []
+
+    def base(self) -> Base:
+        """Where the turn stands, to `go_back` to."""
+        return self._state, self._without_input, self._blob_is_that, self.report, len(self.warnings)
+
+    def go_back(self, base: Base) -> None:
+        """Undo every change since `base` was taken, but what came into the inbox and what was spent.
+
+        What was accepted since waits again: a message that is in no turn is nowhere else.
+        """
+        now = self.state
+        state, self._without_input, self._blob_is_that, self.report, warnings = base
+        if state is not None and state.inbox != now.inbox:
+            meta = msgspec.structs.replace(state.meta, events=now.meta.events)
+            state = replace(state, inbox=inbox.merged(state.inbox, now.inbox), meta=meta)
+        self._state = _with_spent(state, now.meta) if state is not None else None
+        self.warnings[warnings:] = [one for one in self.warnings[warnings:] if one.code == "price_unknown"]
+
+    def encode(self, status: str, *, limits: BlobLimits | None = None) -> bytes:
+        """The state as a blob, one revision after the given one. Soft limits unless others are named."""
+        with self._lock:
+            plan, state = self.plan, inbox.admit(self.state, self._appended, self.dialect)
+        meta = msgspec.structs.replace(
+            state.meta,
+            rev=state.meta.rev + 1,
+            parent=digest8(plan.blob[:112]) if plan.blob and self.discarded is None else "",
+            updated=max(0, self.now.wall_ms - state.meta.created),
+            status=status,
+        )
+        return dump_state(
+            replace(state, meta=meta),
+            codec=plan.codec,
+            binding=self.options.binding,
+            limits=limits or soft_limits(plan.codec),
+        )
+
+    def snapshot(self) -> bytes:
+        """A complete blob of this instant; the given one before the turn has begun."""
+        if self._state is None:
+            return self.plan.blob
+        return self.encode(self._stands("in_progress"), limits=hard_limits(self.plan.codec))
+
+    def _stands(self, unfinished: str) -> str:
+        """The status of the state: complete if no message of it waits for a reply."""
+        return unfinished if self.state.open is not None or self.state.inbox else "complete"
+
+    def checkpoint(
+        self,
+        result: bytes = b"",
+        *,
+        undo: Callable[[ConversationState], ConversationState] | None = None,
+    ) -> Flow[None]:
+        """Hand a resumable blob to whoever wants one; nothing goes on if `on_checkpoint` fails.
+
+        Args:
+            result: The turn's last blob, if it is over; else one is made of this instant.
+            undo: Takes back what the blob announced, and what does not happen if nobody kept it.
+        """
+        keep = self.options.on_checkpoint
+        if keep is None and not self.listening:
+            return
+        try:
+            blob = result or self.snapshot()
+        except StateTooLargeError as exc:
+            raise self.error(
+                StateSizeError, f"{exc}; what the turn has come to is in err.tool_log and err.text"
+            ) from exc
+        except Exception as exc:
+            raise self._no_checkpoint("the state could not be written", exc, undo) from exc
+        if keep is not None:
+            try:
+                yield Invoke(keep, (blob,))
+            except Exception as exc:
+                raise self._no_checkpoint("on_checkpoint raised", exc, undo) from exc
+        if self.listening:
+            yield Emit(CheckpointReady(blob))
+
+    def _no_checkpoint(
+        self, what: str, exc: Exception, undo: Callable[[ConversationState], ConversationState] | None
+    ) -> CheckpointError:
+        if undo is not None:
+            self.state = undo(self.state)
+        return self.error(CheckpointError, f"{what} ({type(exc).__name__}); nothing more was started")
+
+    @property
+    def has_asked(self) -> bool:
+        """True if the open turn has a reply already, in this process or before a `resume`."""
+        return self.state.open is not None and bool(self.state.open.iterations)
+
+    # -------------------------------------------------------------------------------------- the clock
+
+    def tick(self) -> Flow[None]:
+        """Read the clock."""
+        self.now = yield Clock()
+
+    @property
+    def at_ms(self) -> int:
+        """Now, in milliseconds after the conversation began."""
+        return max(0, self.now.wall_ms - self.state.meta.created)
+
+    def left(self) -> float | None:
+        """Seconds until the deadline, None without one; never quite 0, which some clients take for none."""
+        return None if self.deadline is None else max(0.001, self.deadline - self.now.monotonic)
+
+    def call_times(self, *, is_streamed: bool) -> CallTimes:
+        """When a model call that begins now has to be over. Only a stream has a first delta."""
+        options = self.options
+        return CallTimes.begin(
+            self.now.monotonic,
+            turn=self.deadline,
+            call=options.call_timeout,
+            first=options.first_delta_timeout if is_streamed else None,
+        )
+
+    @property
+    def is_late(self) -> bool:
+        """True once the deadline has passed."""
+        return self.deadline is not None and self.now.monotonic >= self.deadline
+
+    def check_deadline(self) -> None:
+        """Raise `DeadlineExceededError` once the deadline has passed."""
+        if self.is_late:
+            raise self.deadline_error()
+
+    def deadline_error(self) -> DeadlineExceededError:
+        """The error of a turn whose time is up."""
+        return self.error(
+            DeadlineExceededError,
+            f"the turn's timeout of {self.options.timeout:g} s passed; resume(err.state) goes on",
+            retryable=True,
+        )
+
+    # ----------------------------------------------------------------------------- the log, the errors
+
+    def warn(self, code: WarningCode, message: str) -> None:
+        """Add a warning to the result."""
+        self.warnings.append(TurnWarning(code, message))
+
+    def record(self, index: int, record: ToolRecord) -> None:
+        """Enter a call's result; the log is in call order, whatever order the tools finished in."""
+        self._records[record.iteration, index] = record
+
+    @property
+    def tool_log(self) -> tuple[ToolRecord, ...]:
+        """Every tool call so far."""
+        return tuple(self._records[key] for key in sorted(self._records))
+
+    def error(self, cls: type[_E], text: str, *, drop_input: bool = False, **known: Any) -> _E:
+        """A `TurnError` with everything a caller needs to go on.
+
+        `drop_input` takes out of the state what no model has accepted, and hands it back as
+        `pending_input`: so a poisonous message cannot wedge the conversation.
+        """
+        if self._state is not None:
+            self.admit_appended()
+        pending = self._drop_input() if drop_input else ()
+        if self._blob_is_that and self.state is self._without_input:
+            blob = self.plan.blob
+        else:
+            try:
+                blob = self.encode(self._stands("failed"), limits=hard_limits(self.plan.codec))
+            except StateTooLargeError:
+                # Nobody could read it again. The turn is in the error's other fields, its input too.
+                blob, pending = self.plan.blob, self.plan.messages
+        return cls(
+            text,
+            state=blob,
+            pending_input=pending,
+            text=self.text,
+            partial_text=self.partial_text,
+            usage=self.usage,
+            tool_log=self.tool_log,
+            warnings=tuple(self.warnings),
+            discarded=self.discarded,
+            **known,
+        )
+
+    def broken_off(self, exc: Exception) -> TurnError:
+        """The error of a turn that something else than a provider or a tool broke off."""
+        name = type(exc).__name__
+        return self.error(TurnError, f"the turn broke off ({name}); err.state has all of it, for resume")
+
+    def refresh(self, error: _E) -> _E:
+        """The error with what has happened since it was made."""
+        later = self.error(TurnError, "")
+        error.state, error.tool_log = later.state, later.tool_log
+        return error
+
+    def reject_results(self) -> None:
+        """The provider refused the last exchange's results: flagged errors take their place."""
+        if self.state.open is not None and self.state.open.calls:
+            self.state = journal.reject_results(self.state)
+
+    def _drop_input(self) -> tuple[Message, ...]:
+        state = self.state
+        pending = inbox.inbox_messages(state, self.dialect)
+        if state.open is None and self._without_input is not None:
+            self.state = _with_spent(self._without_input, state.meta)
+        else:
+            self.state = inbox.without_inbox(state)
+        return pending
+
+
+def _with_spent(state: ConversationState, meta: Meta) -> ConversationState:
+    """An earlier state with all that has been spent by now; the very object if nothing was since."""
+    known = {name: getattr(meta, name) for name in ("total", "aside", "cost")}
+    if all(getattr(state.meta, name) == row for name, row in known.items()):
+        return state
+    return replace(state, meta=msgspec.structs.replace(state.meta, **known))

@@ -1,0 +1,292 @@
+"""Shrinking the history of a running turn: because a compactor says so, or because it must.
+
+Owns: when a cut is made during a turn and what follows from it. Must never know: which turns to keep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from functools import partial
+from typing import Any, Final
+
+from ..backends import rules
+from ..compaction.base import (
+    NO_COMPACTION,
+    AskFailed,
+    CompactionRequest,
+    CompactorLike,
+    InvalidPlan,
+    Kept,
+    NoChange,
+    Planned,
+    checked_turns,
+    name_of,
+)
+from ..compaction.turns import TurnView
+from ..errors import CheckpointError, StateTooLargeError
+from ..events import Compacted
+from ..messages import Text, Usage
+from ..result import CompactionReport, Outcome
+from ..state.state import ConversationState, closed_turns
+from ..values import replace
+from .consult import Spent, consult
+from .cut import compaction_request, cut_to, emergency_turns, is_providers, removed_turns
+from .flow import Emit, Flow, Invoke
+from .ledger import Ledger
+from .unsign import is_signed
+from .voice import Voice
+
+__all__ = ["compact", "compact_before_request", "emergency_cut", "shrink_for_context"]
+
+VoiceOf = Callable[[], Voice]
+
+
+def shrink_for_context(ledger: Ledger, voice: VoiceOf) -> Flow[bool]:
+    """The model's context is too small for the history: cut once in a turn. False if that cannot help."""
+    if ledger.cut_for_context:
+        return False
+    ledger.cut_for_context = True
+    if (yield from compact(ledger, voice, force=True)):
+        return True
+    return (yield from emergency_cut(ledger, "the history does not fit into the model's context"))
+
+
+def compact_before_request(ledger: Ledger, voice: VoiceOf) -> Flow[None]:
+    """Compact if the trigger fires on what is about to be sent; once in a turn, for its closed turns are
+    the same at every request. Not while the running turn has blocks that are signed over them."""
+    if ledger.has_compacted or ledger.options.compactor is None or not ledger.state.meta.turns:
+        return
+    opened = ledger.state.open
+    if opened is not None and ledger.state.meta.signed and is_signed(opened.entries, ledger.dialect):
+        return
+    yield from compact(ledger, voice)
+
+
+def emergency_cut(ledger: Ledger, reason: str) -> Flow[bool]:
+    """Drop the older half of the closed turns. False if there is nothing to drop, or it is forbidden."""
+    compactor = ledger.options.compactor
+    if compactor is NO_COMPACTION:
+        return False
+    state = ledger.state
+    request = _request(ledger)
+    kept = emergency_turns(request)
+    if len(kept) == len(request.turns):
+        if not kept or (not state.inbox and state.open is None):
+            return False
+        kept = ()  # the only closed turn goes; the running one is the history then
+    try:
+        yield from _archive(getattr(compactor, "archive", None), request, kept)
+    except InvalidPlan as exc:
+        ledger.warn("compaction_failed", f"nothing was cut: {exc}")
+        return False
+    removed = len(request.turns) - len(kept)
+    ledger.report = _together(ledger.report, _cut(ledger, request, kept, by="emergency"))
+    ledger.warn("emergency_cut", f"{reason}; {removed} turns were dropped")
+    yield from _tell(ledger)
+    return True
+
+
+def compact(ledger: Ledger, voice: VoiceOf, *, force: bool = False, archives: bool = True) -> Flow[bool]:
+    """Run the turn's compactor, if there is one. It never fails the turn: what goes wrong is a warning.
+
+    Args:
+        ledger: The turn's books.
+        voice: Tells what to say beside the history, should the strategy ask a model.
+        force: The provider has refused the history, or a caller wants it: the trigger is not asked.
+        archives: False: what goes is handed to nobody.
+    """
+    compactor = ledger.options.compactor
+    if compactor is None or compactor is NO_COMPACTION:
+        return False
+    if ledger.compaction_cause is not None and not force:
+        return False  # it has failed in this turn already, and may have been paid for it
+    base = ledger.base()
+    spent: list[Spent] = []
+    report: CompactionReport | None = None
+    try:
+        report = yield from _compacted(ledger, compactor, voice, spent, force, archives)
+    finally:
+        if report is None or report.outcome != "compacted":
+            ledger.go_back(base)
+    if report is None:
+        return False
+    if report.outcome in ("invalid", "failed"):
+        ledger.warn("compaction_failed", f"the history stays as it is: {report.reason}")
+    usage = sum((one.usage for one in spent), Usage())
+    ledger.report = _together(ledger.report, replace(report, usage=usage))
+    yield from _tell(ledger)
+    return report.outcome == "compacted"
+
+
+def _compacted(
+    ledger: Ledger,
+    compactor: CompactorLike,
+    voice: VoiceOf,
+    spent: list[Spent],
+    force: bool,
+    archives: bool,
+) -> Flow[CompactionReport | None]:
+    """Do what a compactor wants; None if that is nothing. The caller undoes what did not go well.
+
+    `spent` receives what the strategy's own model calls consumed; it is in the books already.
+    """
+    request = _request(ledger)
+    by = name_of(getattr(compactor, "strategy", compactor))
+    try:
+        planned = compactor.plan(request, force=force)
+        if planned is None:
+            return None
+        ledger.has_compacted = True
+        by, turns = planned.by, planned.turns
+        while isinstance(turns, (Generator, Planned)):
+            if isinstance(turns, Planned):
+                planned, by, turns = turns, turns.by, turns.turns
+            else:
+                turns = yield from consult(ledger, voice, turns, partial(_book, ledger, spent))
+        if isinstance(turns, NoChange):
+            if spent:  # once in a turn is enough to have asked for nothing
+                ledger.compaction_cause = InvalidPlan(turns.reason)
+            return _unchanged(ledger, request, "no_change", by, turns.reason)
+        reason = ""
+        if isinstance(turns, Kept):
+            reason, turns = turns.reason, turns.turns
+        kept = checked_turns(by, turns, request)
+        if kept is None:
+            return _unchanged(ledger, request, "no_change", by, reason) if force or spent or reason else None
+        report = _cut(ledger, request, kept, by=by)
+        if problems := check_rewritten(ledger):
+            raise InvalidPlan(f"{by} left a history that the provider would refuse: {problems[0]}")
+        if archives:  # last of all: what it is given does go
+            yield from _archive(planned.archive, request, kept)
+        return replace(report, reason=reason)
+    except InvalidPlan as exc:
+        ledger.compaction_cause = exc
+        return _unchanged(ledger, request, "invalid", by, str(exc))
+    except AskFailed as exc:
+        ledger.compaction_cause = exc
+        return _unchanged(ledger, request, "failed", by, f"{by} got no answer: {exc}")
+    except CheckpointError:
+        raise
+    except Exception as exc:
+        ledger.compaction_cause = exc
+        return _unchanged(ledger, request, "failed", by, f"{by} raised {type(exc).__name__}")
+
+
+def _book(ledger: Ledger, spent: list[Spent], one: Spent) -> None:
+    ledger.book_aside(one.usage, asked=one.asked, answered=one.answered, dialect=one.dialect)
+    spent.append(one)
+
+
+def _together(first: CompactionReport | None, second: CompactionReport) -> CompactionReport:
+    """Two compactions of one turn as one report; what came to nothing is told only if nothing else is."""
+    if first is None or first.outcome != "compacted":
+        return second if first is None else replace(second, usage=first.usage + second.usage)
+    if second.outcome != "compacted":
+        return replace(first, usage=first.usage + second.usage)
+    return replace(
+        second,
+        by=first.by if first.by == second.by else f"{first.by}, {second.by}",
+        removed_turns=first.removed_turns + second.removed_turns,
+        rewritten_turns=first.rewritten_turns + second.rewritten_turns,
+        removed_messages=first.removed_messages + second.removed_messages,
+        usage=first.usage + second.usage,
+        messages_before=first.messages_before,
+        bytes_before=first.bytes_before,
+        tokens_before=first.tokens_before,
+    )
+
+
+def _unchanged(
+    ledger: Ledger, request: CompactionRequest, outcome: Outcome, by: str, reason: str
+) -> CompactionReport:
+    meta = ledger.state.meta
+    turns: Sequence[TurnView] | None = vars(request).get("turns")  # if somebody has looked at them
+    size = request.history_bytes if turns is None else sum(turn.entry_bytes for turn in turns)
+    tokens = request.token_count if turns is None else sum(turn.tokens for turn in turns)
+    return CompactionReport(
+        outcome=outcome,
+        by=by,
+        reason=reason,
+        messages_before=meta.messages,
+        messages_after=meta.messages,
+        bytes_before=size,
+        bytes_after=size,
+        tokens_before=tokens,
+        tokens_after=tokens,
+    )
+
+
+def _request(ledger: Ledger) -> CompactionRequest:
+    return compaction_request(
+        ledger.state,
+        ledger.dialect,
+        blob_bytes=lambda: _blob_bytes(ledger),
+        most_blob_bytes=_most_blob_bytes(ledger),
+        context_window=ledger.context_window,
+        idle_seconds=ledger.idle_seconds,
+        is_cold=ledger.is_cold,
+    )
+
+
+_BOOKS: Final = 4096
+"""More than a turn adds to a blob beside its messages: meta data, columns, frames."""
+
+
+def _most_blob_bytes(ledger: Ledger) -> int:
+    """No blob of this instant is larger: the given one, and all that is new as if it did not compress."""
+    before = _raw_bytes(ledger.given) if ledger.given is not None else 0
+    return len(ledger.plan.blob) + max(0, _raw_bytes(ledger.state) - before) + _BOOKS
+
+
+def _raw_bytes(state: ConversationState) -> int:
+    size = state.history_bytes() + sum(len(item.entry) for item in state.inbox)
+    opened = state.open
+    if opened is None:
+        return size
+    size += sum(map(len, opened.entries))
+    for call in opened.calls:
+        size += len(call.arguments)
+        for part in call.parts:
+            size += 4 * len(part.text) if isinstance(part, Text) else 2 * len(part.data or b"") + 1024
+    return size
+
+
+def _blob_bytes(ledger: Ledger) -> int:
+    try:
+        return len(ledger.snapshot())
+    except StateTooLargeError as exc:  # larger than any blob may be
+        return 1 + max(exc.limit, _most_blob_bytes(ledger))
+
+
+def _archive(archive: Any, request: CompactionRequest, kept: Sequence[TurnView]) -> Flow[None]:
+    """Hand what goes to whoever wants to have it. Raises `InvalidPlan` if that fails: then nothing goes."""
+    if archive is None:
+        return
+    try:
+        yield Invoke(archive, (removed_turns(request, kept),))
+    except Exception as exc:
+        raise InvalidPlan(f"archive raised {type(exc).__name__}, and nothing goes without it") from exc
+
+
+def check_rewritten(ledger: Ledger) -> list[str]:
+    """What the provider would refuse in the closed history; a rewritten one is always checked."""
+    if ledger.dialect.wire not in rules.WIRES:
+        return []
+    entries = [entry for turn, _ in closed_turns(ledger.state) for entry in turn]
+    return rules.check_history(ledger.dialect.wire, entries, unique_ids=False)
+
+
+def _cut(
+    ledger: Ledger, request: CompactionRequest, kept: Sequence[TurnView], *, by: str
+) -> CompactionReport:
+    state = ledger.state
+    cut, report = cut_to(state, request, kept, ledger.dialect, by=by, at=ledger.at_ms)
+    ledger.set_base(cut)
+    if state.meta.signed and not is_providers(kept, request):
+        ledger.tell_unsigned("earlier turns were cut")
+    return report
+
+
+def _tell(ledger: Ledger) -> Flow[None]:
+    if ledger.listening and ledger.report is not None:
+        yield Emit(Compacted(ledger.report))

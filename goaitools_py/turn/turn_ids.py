@@ -1,0 +1,163 @@
+"""Turns that are known by an id of the caller's: the same id again is the same turn.
+
+Owns: the ring of finished ids in the meta data, and the reply that a finished one had.
+Must never know: how a turn runs, or where ids come from.
+
+The ring holds digests only. A finished turn's reply stands in the history, and is copied into the ring
+when a cut takes it out of there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Final
+
+import msgspec
+
+from .. import rawjson
+from ..backends.base import Dialect
+from ..reading import read_entries
+from ..state.records import Meta, TurnRecord, digest8
+from ..state.state import ConversationState, closed_turns
+from ..values import Value
+
+__all__ = [
+    "FACT",
+    "StoredReply",
+    "TurnKey",
+    "begun",
+    "finished",
+    "is_finished",
+    "key_of",
+    "reply_of",
+    "said_under",
+    "stored_reply",
+    "with_texts",
+]
+
+FACT: Final = "turn_ids"
+"""The fact of a turn that lists the digests of the ids whose messages a model has accepted in it: more than
+one if a turn took up what an earlier one had said in vain."""
+
+_KEPT: Final = 64
+_MAX_TEXT: Final = 16 * 1024
+_MAX_TEXTS: Final = 128 * 1024
+"""Bytes of one reply, and of all replies, that the ring keeps, as the JSON of a state has them."""
+
+
+class TurnKey(Value, frozen=True):
+    """A turn's id and its messages, as digests."""
+
+    id: str
+    said: str
+
+    @property
+    def row(self) -> tuple[str, str]:
+        """As the meta data has it."""
+        return self.id, self.said
+
+
+class StoredReply(Value, frozen=True, kw_only=True):
+    """What a finished turn answered."""
+
+    unshown = frozenset({"text"})
+
+    text: str
+    status: str = "complete"
+    finish_reason: str = ""
+
+
+def key_of(turn_id: str, entries: Sequence[bytes]) -> TurnKey:
+    """The digests of an id and of what was said under it."""
+    return TurnKey(digest8(turn_id.encode("utf-8", "replace")), digest8(b"\n".join(entries)))
+
+
+def begun(meta: Meta, key: TurnKey) -> Meta:
+    """The meta data with the id of the turn that runs now."""
+    if key.row in meta.turn:
+        return meta
+    return msgspec.structs.replace(meta, turn=(*meta.turn, key.row)[-_KEPT:])
+
+
+def finished(meta: Meta, ids: Collection[str], status: str) -> Meta:
+    """The meta data with the turn of these ids finished; the oldest of 64 go.
+
+    `ids`: those whose messages a model has accepted. What else waits is of a turn that is still to come.
+    """
+    rows = tuple((id, said, status, "") for id, said in meta.turn if id in ids)
+    left = tuple(row for row in meta.turn if row[0] not in ids)
+    ring = (*(row for row in meta.ring if row[0] not in ids), *rows)
+    return msgspec.structs.replace(meta, turn=left, ring=ring[-_KEPT:])
+
+
+def said_under(meta: Meta, key: TurnKey) -> str | None:
+    """The digest of what was said under an id before; None if it is not known."""
+    for id, said, *_ in (*meta.turn, *meta.ring):
+        if id == key.id:
+            return said
+    return None
+
+
+def is_finished(meta: Meta, key: TurnKey) -> bool:
+    """True if the ring has the id."""
+    return any(row[0] == key.id for row in meta.ring)
+
+
+def stored_reply(state: ConversationState, key: TurnKey, dialect: Dialect) -> StoredReply:
+    """The reply of a finished turn, from the history or from the ring."""
+    row = next(row for row in state.meta.ring if row[0] == key.id)
+    for entries, record in reversed(closed_turns(state)):
+        if key.id in record.facts.get(FACT, ()):
+            return StoredReply(
+                text=row[3] or _reply_text(entries, record, dialect),  # as it was, if it was rewritten
+                status=row[2],
+                finish_reason=record.iterations[-1].finish_reason if record.iterations else "",
+            )
+    return StoredReply(text=row[3], status=row[2])
+
+
+def with_texts(meta: Meta, removed: Sequence[tuple[Sequence[bytes], TurnRecord]], dialect: Dialect) -> Meta:
+    """The meta data with the replies of turns that are about to leave the history, or to be rewritten."""
+    known = {row[0] for row in meta.ring}
+    found: dict[str, str] = {}
+    for entries, record in removed:
+        for digest in known.intersection(record.facts.get(FACT, ())):
+            found[digest] = _within(_reply_text(entries, record, dialect), _MAX_TEXT)
+    if not found:
+        return meta
+    ring = tuple((id, said, status, text or found.get(id, "")) for id, said, status, text in meta.ring)
+    left = _MAX_TEXTS
+    kept: list[tuple[str, str, str, str]] = []
+    for id, said, status, text in reversed(ring):
+        left -= _size(text)
+        kept.append((id, said, status, text if left >= 0 else ""))
+    return msgspec.structs.replace(meta, ring=tuple(reversed(kept)))
+
+
+def reply_of(entries: Sequence[bytes], record: TurnRecord) -> Sequence[bytes]:
+    """The last reply of a turn, and those before it that its provider had paused."""
+    # Behind it may stand results of calls that came although none was allowed, or that nobody answered
+    # before the turn was closed.
+    roles = "".join(iteration.roles for iteration in record.iterations)
+    end = roles.rfind("a") + 1
+    return entries[len(roles[:end].rstrip("a")) : end]
+
+
+def _reply_text(entries: Sequence[bytes], record: TurnRecord, dialect: Dialect) -> str:
+    return "".join(message.text for message in read_entries(dialect, reply_of(entries, record)))
+
+
+def _size(text: str) -> int:
+    return len(rawjson.dumps(text)) - 2
+
+
+def _within(text: str, most: int) -> str:
+    """The longest beginning of a text that has at most so many bytes as JSON."""
+    text = text[:most]
+    if _size(text) <= most:
+        return text
+    low, high = 0, len(text)
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if _size(text[:middle]) <= most else (low, middle - 1)
+    return text[:low]

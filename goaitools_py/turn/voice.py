@@ -1,0 +1,84 @@
+"""What goes with every request of a turn beside the history: model, preamble, tools, settings.
+
+Owns: `Voice` and how it follows from a turn's plan. Must never know: when a request is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ..backends.base import ToolSpec
+from ..state.records import Meta, digest8
+from ..tools import Tool
+from ..values import Value, field, replace
+from .ledger import Plan
+
+__all__ = ["STICKY", "Tools", "Voice", "voice_of"]
+
+STICKY: Final = frozenset(
+    {"reasoning_effort", "thinking_budget_tokens", "max_output_tokens", "temperature", "top_p", "seed"}
+)
+"""Settings that `sticky_settings` keeps for later turns."""
+
+Tools = Mapping[str, Tool[..., Any]]
+
+
+class Voice(Value, frozen=True, kw_only=True):
+    """What goes with every request of a turn, beside the history."""
+
+    unshown = frozenset({"preamble", "tools", "settings"})
+
+    model: str
+    preamble: bytes = b""
+    tools: bytes = b""
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def marks(self) -> dict[str, str]:
+        """What a state keeps of the voice of its last request."""
+        return {
+            "model": self.model,
+            "preamble": digest8(self.preamble) if self.preamble else "",
+            "tools": digest8(self.tools) if self.tools else "",
+        }
+
+    def is_that_of(self, meta: Meta) -> bool:
+        """True if the last request of this conversation had the same model, preamble and tools."""
+        return all(getattr(meta, name) == mark for name, mark in self.marks.items())
+
+    def after_first(self) -> Voice:
+        """The voice of the turn's later requests: a `tool_choice` holds for the first only."""
+        if "tool_choice" not in self.settings:
+            return self
+        return replace(self, settings={k: v for k, v in self.settings.items() if k != "tool_choice"})
+
+
+def voice_of(plan: Plan, meta: Meta) -> tuple[Voice, Tools]:
+    """Settings, preamble and tools as they go on the wire, and the tools that can run by name.
+
+    Raises:
+        ValueError: No model was named.
+    """
+    options = plan.options
+    kept = {name: value for name, value in meta.sticky.items() if name in STICKY}
+    given = {**kept, **options.settings} if options.sticky_settings else options.settings
+    settings = {name: value for name, value in given.items() if value is not None}
+    model = settings.pop("model", None) or plan.model
+    if not model:
+        raise ValueError(
+            "no model was named: use Chat('openai:MODEL'), a backend's model=, or ModelSettings(model=…)"
+        )
+    specs = [tool.spec(options.deps) if isinstance(tool, Tool) else tool for tool in plan.tools]
+    runnable = {
+        spec.name: tool
+        for tool, spec in zip(plan.tools, specs, strict=True)
+        if isinstance(tool, Tool) and isinstance(spec, ToolSpec)
+    }
+    voice = Voice(
+        model=model,
+        preamble=plan.dialect.preamble(plan.preamble) if plan.preamble else b"",
+        tools=plan.dialect.tools(specs) if specs else b"",
+        settings=settings,
+    )
+    return voice, runnable

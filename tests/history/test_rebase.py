@@ -1,0 +1,333 @@
+"""Two states that grew from one are joined: nothing is lost or doubled or asked again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from goaitools_py import (
+    PLAIN,
+    Chat,
+    Compactor,
+    MessageLimit,
+    MiddleOut,
+    StateConflictError,
+    TurnError,
+    assistant,
+    event,
+    inspect_state,
+    read_history,
+    rebase_state,
+    rewind_state,
+    state_messages,
+    tool,
+    user,
+)
+from goaitools_py.backends.base import BackendError
+from goaitools_py.history.append import append_messages
+from goaitools_py.history.rebase import holds_state
+from goaitools_py.state.state import dump_state, load_state
+from goaitools_py.testing import Calls, ScriptedBackend, check_history
+from goaitools_py.values import replace
+
+WIRES = ("openai", "openai-responses", "anthropic")
+
+
+@pytest.fixture(params=WIRES)
+def wire(request: pytest.FixtureRequest) -> str:
+    """Each wire."""
+    return str(request.param)
+
+
+@pytest.fixture
+def base(wire: str) -> bytes:
+    """A conversation of one turn."""
+    return chat(wire, "Noted.").chat(user="My name is Ada.").state
+
+
+def chat(wire: str, *script: Any, **fields: Any) -> Chat:
+    return Chat(ScriptedBackend(*script, wire=wire), **fields)
+
+
+def said(blob: bytes) -> list[str]:
+    """Every text of the conversation, the waiting ones last."""
+    return [message.text for message in read_history(blob).all_messages() if message.role != "tool"]
+
+
+def check(wire: str, blob: bytes) -> None:
+    assert check_history(wire, state_messages(blob)) == []
+
+
+def test_what_nobody_else_touched_is_mine(wire: str, base: bytes) -> None:
+    """If the store still has the base there is nothing to join."""
+    mine = chat(wire, "Hello.").chat_with_state(base, user="Hello.").state
+
+    assert rebase_state(mine, base=base, theirs=base) == mine
+
+
+def test_an_event_of_theirs_waits_behind_my_turn(wire: str, base: bytes) -> None:
+    """It came while the model answered: no model has seen it, and the next turn takes it along."""
+    backend = ScriptedBackend("Hello.", "You won.", wire=wire)
+    mine = Chat(backend).chat_with_state(base, user="Hello.").state
+    theirs = Chat(backend).append_to_state(base, event("Ada won.", id="e-1"))
+
+    joined = rebase_state(mine, base=base, theirs=theirs)
+    after = Chat(backend).chat_with_state(joined, user="And now?")
+
+    assert said(joined) == ["My name is Ada.", "Noted.", "Hello.", "Hello.", "Ada won."]
+    assert said(after.state)[-4:] == ["Hello.", "Ada won.", "And now?", "You won."]
+    assert inspect_state(joined).total_usage == inspect_state(mine).total_usage
+    check(wire, after.state)
+
+
+def test_an_event_of_mine_waits_behind_their_turn(wire: str, base: bytes) -> None:
+    """An append never loses against a turn."""
+    theirs = chat(wire, "Hello.").chat_with_state(base, user="Hello.").state
+    mine = chat(wire).append_to_state(base, event("Ada won."))
+
+    joined = rebase_state(mine, base=base, theirs=theirs)
+
+    assert said(joined) == ["My name is Ada.", "Noted.", "Hello.", "Hello.", "Ada won."]
+    assert inspect_state(joined).revision > inspect_state(theirs).revision
+    check(wire, joined)
+
+
+def test_appended_messages_of_both_stay(wire: str, base: bytes) -> None:
+    """Theirs first; an event of both enters once, of an unseen topic the newer stays."""
+    one = chat(wire)
+    theirs = one.append_to_state(base, event("Rain.", topic="weather"), event("Goal!", id="g"))
+    mine = one.append_to_state(base, event("Goal!", id="g"), event("Sun.", topic="weather"), user("Well?"))
+
+    joined = rebase_state(mine, base=base, theirs=theirs)
+
+    assert said(joined)[2:] == ["Goal!", "Sun.", "Well?"]
+    assert one.append_to_state(joined, event("Goal!", id="g")) == joined
+
+
+def test_two_turns_are_a_conflict(wire: str, base: bytes) -> None:
+    """The model answered each without knowing the other: nobody puts them together unasked."""
+    mine = chat(wire, "I.").chat_with_state(base, user="Me?").state
+    theirs = chat(wire, "They.").chat_with_state(base, user="Them?").state
+
+    with pytest.raises(StateConflictError, match="concurrent_turns"):
+        rebase_state(mine, base=base, theirs=theirs)
+
+
+def test_the_same_turn_is_not_put_behind_itself(wire: str, base: bytes) -> None:
+    """Not if theirs is mine or grew from mine, nor if a cut of mine left old turns beside new ones."""
+    one = chat(wire, *["Noted."] * 4)
+    mine = one.chat_with_state(base, user="Me?").state
+    grown = one.append_to_state(mine, event("Goal!"))
+    old = one.run_turns(base, ["Note 1", "Note 2", "Note 3"]).state
+    cut = one.compact_state(old, Compactor(MessageLimit(1), MiddleOut(first=2, last=1, note=""))).state
+
+    assert rebase_state(mine, base=base, theirs=mine, concurrent_turns=True) == mine
+    with pytest.raises(StateConflictError, match="same turn"):
+        rebase_state(mine, base=base, theirs=grown, concurrent_turns=True)
+    with pytest.raises(StateConflictError, match="same turn"):
+        rebase_state(cut, base=base, theirs=mine, concurrent_turns=True)
+
+
+def test_two_turns_one_behind_the_other(wire: str, base: bytes) -> None:
+    """On demand theirs stays and mine follows; usage, turn ids and counts are those of both."""
+    backend = ScriptedBackend("They.", "I.", "More.", wire=wire)
+    one = Chat(backend)
+    theirs = one.chat_with_state(base, user="Them?", turn_id="t").state
+    mine = one.chat_with_state(base, user="Me?", turn_id="m").state
+
+    joined = rebase_state(mine, base=base, theirs=theirs, concurrent_turns=True)
+
+    assert said(joined)[2:] == ["Them?", "They.", "Me?", "I."]
+    assert inspect_state(joined).turns_processed == 3
+    assert inspect_state(joined).total_usage.requests == 3
+    for turn_id, text in (("t", "They."), ("m", "I.")):
+        asked = {"t": "Them?", "m": "Me?"}[turn_id]
+        assert one.chat_with_state(joined, user=asked, turn_id=turn_id).text == text
+    check(wire, one.chat_with_state(joined, user="More?").state)
+
+
+def test_a_message_that_both_answered_is_a_conflict(wire: str, base: bytes) -> None:
+    """It would be in the history twice."""
+    waiting = chat(wire).append_to_state(base, user("Anybody?"))
+    mine = chat(wire, "I.").chat_with_state(waiting).state
+    theirs = chat(wire, "They.").chat_with_state(waiting).state
+
+    with pytest.raises(StateConflictError, match="same waiting messages"):
+        rebase_state(mine, base=waiting, theirs=theirs, concurrent_turns=True)
+
+
+def test_a_message_that_i_answered_waits_no_more(wire: str, base: bytes) -> None:
+    """They appended while I answered what waited: only what they added still waits."""
+    waiting = chat(wire).append_to_state(base, user("Anybody?"))
+    mine = chat(wire, "I.").chat_with_state(waiting).state
+    theirs = chat(wire).append_to_state(waiting, event("Rain."))
+
+    assert said(rebase_state(mine, base=waiting, theirs=theirs))[2:] == ["Anybody?", "I.", "Rain."]
+
+
+def test_a_failed_turn_is_rebased_with_its_message(wire: str, base: bytes) -> None:
+    """The message that no model has answered goes behind their turn, once, and `resume` answers it."""
+    failing = ScriptedBackend(BackendError("down"), wire=wire)
+    failing.max_retries = 0
+    with pytest.raises(TurnError) as caught:
+        Chat(failing).chat_with_state(base, user="Me?")
+    theirs = chat(wire, "They.").chat_with_state(base, user="Them?").state
+
+    joined = rebase_state(caught.value.state, base=base, theirs=theirs)
+    resumed = chat(wire, "I.").resume(joined)
+
+    assert said(resumed.state)[2:] == ["Them?", "They.", "Me?", "I."]
+    check(wire, resumed.state)
+
+
+def test_an_unfinished_turn_takes_their_events(wire: str, base: bytes) -> None:
+    """A checkpoint of a running turn can be joined with an append; the turn then goes on."""
+    ran: list[int] = []
+
+    @tool
+    def count(number: int) -> str:
+        """Count."""
+        ran.append(number)
+        return "counted"
+
+    kept: list[bytes] = []
+    one = chat(wire, Calls([("count", '{"number": 1}')]), "One.", tools=[count])
+    one.chat_with_state(base, user="Count.", on_checkpoint=kept.append)
+    theirs = one.append_to_state(base, event("Rain."))
+
+    joined = rebase_state(kept[2], base=base, theirs=theirs)
+    resumed = chat(wire, "One, and rain.", tools=[count]).resume(joined)
+
+    assert ran == [1]
+    assert said(resumed.state)[-1] == "One, and rain."
+    assert "Rain." in said(resumed.state)
+    check(wire, resumed.state)
+
+
+def test_beside_an_unfinished_turn_no_turn_can_stand(wire: str, base: bytes) -> None:
+    """Nobody could say in which order they would go on."""
+    kept: list[bytes] = []
+
+    @tool
+    def count() -> str:
+        """Count."""
+        return "counted"
+
+    one = chat(wire, Calls([("count", "{}")]), "One.", tools=[count])
+    one.chat_with_state(base, user="Count.", on_checkpoint=kept.append)
+    theirs = chat(wire, "They.").chat_with_state(base, user="Them?").state
+
+    with pytest.raises(StateConflictError, match="unfinished"):
+        rebase_state(kept[0], base=base, theirs=theirs, concurrent_turns=True)
+
+
+def test_strangers_are_not_joined(wire: str, base: bytes) -> None:
+    """Two conversations that only look alike are a conflict, and so is one that is older than the base."""
+    other = chat(wire, "Noted.", "No.").run_turns(None, ["My name is Bob.", "No."]).state
+    newer = chat(wire, "Hello.").chat_with_state(base, user="Hello.").state
+
+    with pytest.raises(StateConflictError, match="grow"):
+        rebase_state(newer, base=newer, theirs=base)
+    if inspect_state(other).created_at != inspect_state(base).created_at:
+        with pytest.raises(StateConflictError, match="grow"):
+            rebase_state(newer, base=base, theirs=other)
+
+
+def test_a_conversation_that_both_began(wire: str) -> None:
+    """Two first messages at the same time: appended ones go together, two turns only on demand."""
+    theirs = chat(wire, "They.").chat(user="Them?").state
+    mine = chat(wire).append_to_state(None, event("Rain."))
+    turn = chat(wire, "I.").chat(user="Me?").state
+
+    assert said(rebase_state(mine, base=None, theirs=theirs)) == ["Them?", "They.", "Rain."]
+    with pytest.raises(StateConflictError):
+        rebase_state(turn, base=b"", theirs=theirs)
+    joined = rebase_state(turn, base=b"", theirs=theirs, concurrent_turns=True)
+    assert said(joined) == ["Them?", "They.", "Me?", "I."]
+    assert inspect_state(joined).conversation_id == inspect_state(theirs).conversation_id
+
+
+def test_assistants_words_can_wait_too(wire: str, base: bytes) -> None:
+    """Whatever may be appended may be rebased."""
+    theirs = chat(wire, "They.").chat_with_state(base, user="Them?").state
+    mine = chat(wire).append_to_state(base, assistant("By the way."), user("Yes?"))
+
+    assert said(rebase_state(mine, base=base, theirs=theirs))[-2:] == ["By the way.", "Yes?"]
+
+
+def test_two_beginnings_have_the_time_of_the_first(wire: str) -> None:
+    """Others who know the first one can still join; when a turn was had stays as it was."""
+    dialect = ScriptedBackend(wire=wire).dialect
+    theirs = append_messages(
+        b"",
+        [event("Ada won.")],
+        dialect,
+        codec=PLAIN,
+        binding=None,
+        min_revision=None,
+        fresh_id="ada",
+        now_ms=1_000_000,
+    )
+    mine = chat(wire, "Hello.").chat(user="Hello?").state
+
+    joined = rebase_state(mine, base=None, theirs=theirs)
+    third = rebase_state(chat(wire).append_to_state(theirs, event("Bob won.")), base=theirs, theirs=joined)
+
+    assert inspect_state(joined).created_at == inspect_state(theirs).created_at
+    assert inspect_state(joined).updated_at == inspect_state(mine).updated_at
+    assert read_history(joined).turns[0].started_at == read_history(mine).turns[0].started_at
+    assert said(third) == ["Hello?", "Hello.", "Ada won.", "Bob won."]
+
+
+def test_the_same_turn_is_not_had_twice(wire: str, base: bytes) -> None:
+    """Both sides know its id: its message enters once, and two replies to it are a conflict in any case."""
+    mine = chat(wire, "Mine.").chat_with_state(base, user="Pay.", turn_id="m-1").state
+    theirs = chat(wire, "Theirs.").chat_with_state(base, user="Pay.", turn_id="m-1").state
+    with pytest.raises(TurnError) as caught:
+        chat(wire, BackendError("down")).chat_with_state(base, user="Pay.", turn_id="m-1")
+    failed = caught.value.state
+
+    for one, two in ((mine, failed), (failed, mine)):
+        assert said(rebase_state(one, base=base, theirs=two))[2:] == ["Pay.", "Mine."]
+    assert said(rebase_state(failed, base=base, theirs=failed))[2:] == ["Pay."]
+    with pytest.raises(StateConflictError, match="the same turn"):
+        rebase_state(mine, base=base, theirs=theirs, concurrent_turns=True)
+
+
+def test_what_was_taken_back_goes(wire: str, base: bytes) -> None:
+    """A message that waited in the base and that the provider refused is in nobody's state any more; its
+    event id may come again."""
+    said_first = chat(wire).append_to_state(base, event("Poison.", id="e-1"))
+    theirs = chat(wire).append_to_state(said_first, event("Ada won."))
+
+    joined = rebase_state(base_as_new(base, said_first), base=said_first, theirs=theirs)
+    again = chat(wire).append_to_state(joined, event("Poison.", id="e-1"))
+
+    assert said(joined)[2:] == ["Ada won."]
+    assert said(again)[2:] == ["Ada won.", "Poison."]
+
+
+def base_as_new(old: bytes, before: bytes) -> bytes:
+    """An old state as one of after another."""
+    state = load_state(old)
+    meta = msgspec.structs.replace(state.meta, rev=load_state(before).meta.rev + 1)
+    return dump_state(replace(state, meta=meta))
+
+
+def test_it_can_be_told_whether_a_state_was_saved(wire: str, base: bytes) -> None:
+    """After a save that nobody answered: what is stored holds it, or not."""
+    backend = ScriptedBackend("Mine.", "Later.", "Theirs.", wire=wire)
+    turn = Chat(backend).chat_with_state(base, user="I?").state
+    later = Chat(backend).chat_with_state(turn, user="Later?").state
+    theirs = Chat(backend).chat_with_state(base, user="They?").state
+    noted = Chat(backend).append_to_state(base, event("Ada won."))
+    twice = Chat(backend).append_to_state(Chat(backend).append_to_state(turn, event("1")), event("2"))
+    back = rewind_state(turn)
+
+    for holds, mine in ((later, turn), (twice, turn), (turn, turn), (twice, turn)):
+        assert holds_state(holds, mine, base=base)
+    for holds, mine in ((theirs, turn), (base, turn), (base, noted), (turn, noted)):
+        assert not holds_state(holds, mine, base=base)
+    assert not holds_state(later, back, base=turn)
