@@ -18,7 +18,7 @@ import msgspec
 from ..backends.base import Dialect
 from ..errors import StateConflictError
 from ..state.blob import PLAIN, Codec
-from ..state.records import InboxItem, Meta, bounded, digest8, usage_of, usage_row
+from ..state.records import IDS_KEPT, InboxItem, Meta, bounded, digest8, usage_of, usage_row
 from ..state.state import (
     ConversationState,
     closed_turns,
@@ -34,9 +34,6 @@ from ..values import replace
 from .wires import dialect_for
 
 __all__ = ["holds_state", "rebase_state"]
-
-_EVENT_IDS_KEPT = 64
-_RING_KEPT = 64
 
 
 def rebase_state(
@@ -220,6 +217,7 @@ def _has_moved(state: ConversationState, old: ConversationState) -> bool:
     return (
         state.meta.processed != old.meta.processed
         or state.open != old.open
+        or state.meta.cuts != old.meta.cuts
         or state.history_bytes() != old.history_bytes()
     )
 
@@ -245,7 +243,7 @@ def _with_inbox(state: ConversationState, added: list[InboxItem], other: Meta) -
     events = tuple(dict.fromkeys((*meta.events, *other.events)))
     known = {row[0] for row in (*meta.turn, *meta.ring)}
     turn = (*meta.turn, *(row for row in other.turn if row[0] not in known))
-    meta = msgspec.structs.replace(meta, events=events[-_EVENT_IDS_KEPT:], turn=turn[-_RING_KEPT:])
+    meta = msgspec.structs.replace(meta, events=events[-IDS_KEPT:], turn=turn[-IDS_KEPT:])
     return replace(state, inbox=inbox, meta=meta)
 
 
@@ -280,7 +278,7 @@ def _behind(
         context="",
         systems=their.meta.systems or my.meta.systems,
         signed=their.meta.signed or any(is_signed(entries, dialect) for entries, _ in own),
-        ring=ring[-_RING_KEPT:],
+        ring=ring[-IDS_KEPT:],
         rules=min(their.meta.rules, my.meta.rules),
     )
     joined = replace(joined, meta=meta)

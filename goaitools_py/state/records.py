@@ -18,6 +18,7 @@ from ..messages import Part, ResultFlag, Usage
 from ..values import Value, field
 
 __all__ = [
+    "IDS_KEPT",
     "MAX_COUNT",
     "MAX_NAME",
     "RULES_VERSION",
@@ -127,6 +128,9 @@ class Meta(Value, frozen=True, kw_only=True, omit_defaults=True):
     warned: Count = 0
     rules: Count = 0
 
+
+IDS_KEPT: Final = 64
+"""How many turn ids, and how many event ids, a state remembers."""
 
 _CUTS_KEPT: Final = 16
 

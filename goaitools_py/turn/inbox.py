@@ -14,14 +14,13 @@ from ..backends.base import Dialect
 from ..messages import Message
 from ..reading import read_entries
 from ..render import is_context, with_context
-from ..state.records import InboxItem, digest8
+from ..state.records import IDS_KEPT, InboxItem, digest8
 from ..state.state import ConversationState
 from ..values import replace
 from .turn_ids import FACT
 
 __all__ = ["admit", "inbox_messages", "merged", "split_preamble", "with_new_context", "without_inbox"]
 
-_EVENT_IDS_KEPT = 64
 _LETTERS = {"system": "s", "user": "u", "assistant": "a"}
 
 
@@ -77,7 +76,7 @@ def admit(state: ConversationState, messages: Sequence[Message], dialect: Dialec
         inbox.append(InboxItem(entry=entry, letter=letter_of(message), topic=message.topic or "", event=mark))
     meta = state.meta
     if len(seen) != len(meta.events):
-        meta = msgspec.structs.replace(meta, events=tuple(seen[-_EVENT_IDS_KEPT:]))
+        meta = msgspec.structs.replace(meta, events=tuple(seen[-IDS_KEPT:]))
     return replace(state, meta=meta, inbox=tuple(inbox))
 
 

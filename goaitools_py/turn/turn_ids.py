@@ -17,7 +17,7 @@ import msgspec
 from .. import rawjson
 from ..backends.base import Dialect
 from ..reading import read_entries
-from ..state.records import Meta, TurnRecord, digest8
+from ..state.records import IDS_KEPT, Meta, TurnRecord, digest8
 from ..state.state import ConversationState, closed_turns
 from ..values import Value
 
@@ -39,7 +39,6 @@ FACT: Final = "turn_ids"
 """The fact of a turn that lists the digests of the ids whose messages a model has accepted in it: more than
 one if a turn took up what an earlier one had said in vain."""
 
-_KEPT: Final = 64
 _MAX_TEXT: Final = 16 * 1024
 _MAX_TEXTS: Final = 128 * 1024
 """Bytes of one reply, and of all replies, that the ring keeps, as the JSON of a state has them."""
@@ -76,7 +75,7 @@ def begun(meta: Meta, key: TurnKey) -> Meta:
     """The meta data with the id of the turn that runs now."""
     if key.row in meta.turn:
         return meta
-    return msgspec.structs.replace(meta, turn=(*meta.turn, key.row)[-_KEPT:])
+    return msgspec.structs.replace(meta, turn=(*meta.turn, key.row)[-IDS_KEPT:])
 
 
 def finished(meta: Meta, ids: Collection[str], status: str) -> Meta:
@@ -87,7 +86,7 @@ def finished(meta: Meta, ids: Collection[str], status: str) -> Meta:
     rows = tuple((id, said, status, "") for id, said in meta.turn if id in ids)
     left = tuple(row for row in meta.turn if row[0] not in ids)
     ring = (*(row for row in meta.ring if row[0] not in ids), *rows)
-    return msgspec.structs.replace(meta, turn=left, ring=ring[-_KEPT:])
+    return msgspec.structs.replace(meta, turn=left, ring=ring[-IDS_KEPT:])
 
 
 def said_under(meta: Meta, key: TurnKey) -> str | None:

@@ -28,7 +28,8 @@ from goaitools_py import (
 from goaitools_py.backends.base import BackendError
 from goaitools_py.history.append import append_messages
 from goaitools_py.history.rebase import holds_state
-from goaitools_py.state.state import dump_state, load_state
+from goaitools_py.state.records import with_cut
+from goaitools_py.state.state import closed_turns, dump_state, load_state, rebuild
 from goaitools_py.testing import Calls, ScriptedBackend, check_history
 from goaitools_py.values import replace
 
@@ -307,6 +308,22 @@ def test_what_was_taken_back_goes(wire: str, base: bytes) -> None:
 
     assert said(joined)[2:] == ["Ada won."]
     assert said(again)[2:] == ["Ada won.", "Poison."]
+
+
+def test_a_cut_that_left_the_size_alone_is_kept(wire: str, base: bytes) -> None:
+    """What I took out of the history is out of the joined one too, though something as long stands there."""
+    state = load_state(base)
+    turns = [(tuple(e.replace(b"Ada", b"***") for e in own), record) for own, record in closed_turns(state)]
+    meta = msgspec.structs.replace(
+        state.meta, rev=state.meta.rev + 1, cuts=with_cut(state.meta, 0, "redacted", 0, 0)
+    )
+    mine = dump_state(rebuild(replace(state, meta=meta), turns))
+    theirs = chat(wire).append_to_state(base, event("It rains."))
+
+    joined = rebase_state(mine, base=base, theirs=theirs)
+
+    assert said(joined) == ["My name is ***.", "Noted.", "It rains."]
+    check(wire, joined)
 
 
 def base_as_new(old: bytes, before: bytes) -> bytes:
