@@ -33,6 +33,7 @@ __all__ = [
     "DEFAULT",
     "NONE",
     "SLIDING",
+    "SLIDING_EACH",
     "after_pauses",
     "policies",
     "sliding",
@@ -44,6 +45,7 @@ Made = Callable[[Any], Any]
 
 NONE: Final = "no compaction"
 SLIDING: Final = "sliding window, equal mean context"
+SLIDING_EACH: Final = "the same, sliding at each request"
 DEEP: Final = "drop oldest, to 25 %"
 DEFAULT: Final = "summarise, keep 2 turns"
 CHEAPER: Final = "summarise with a cheaper model, keep 2"
@@ -94,11 +96,11 @@ def with_tools(limit: int) -> Mapping[str, Made]:
     full = TokenLimit(limit)
     return {
         "clear tool results, each turn": lambda _: Compactor(_always, ClearToolResults(keep=3, at_least=1)),
-        "clear tool results, 3 at a time": lambda _: Compactor(full, ClearToolResults(keep=3)),
-        "clear tool results, 12 at a time": lambda _: Compactor(full, ClearToolResults(keep=3, at_least=12)),
+        "clear tool results, 3 at a time": lambda _: Compactor(full, ClearToolResults(keep=3, at_least=3)),
+        "clear tool results, a sixth of all at a time": lambda _: Compactor(full, ClearToolResults(keep=3)),
         "collapse tool exchanges": lambda _: Compactor(full, CollapseToolExchanges()),
-        "clear 12 tool results, then summarise": lambda _: first_of(
-            Compactor(full, ClearToolResults(keep=3, at_least=12)), Compactor(full, Summarize(keep_turns=2))
+        "clear tool results, then summarise": lambda _: first_of(
+            Compactor(full, ClearToolResults(keep=3)), Compactor(full, Summarize(keep_turns=2))
         ),
     }
 

@@ -18,11 +18,13 @@ __all__ = ["PRICE_LISTS", "Paid", "Part", "PriceList", "PromptCache", "p95"]
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A piece of a prompt that is equal or different as a whole; `marked`: a prefix may end behind it."""
+    """A piece of a prompt that is equal or different as a whole; `marked`: a prefix may end behind it.
+    `role`: whose it is, "" for what surrounds a history."""
 
     identity: bytes
     tokens: int
     marked: bool = False
+    role: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +38,7 @@ class PriceList:
         step: A hit is counted in whole steps of so many tokens.
         seconds: A prefix that is not used for so long is gone.
         breakpoints: None: each prefix of a request is cached. "marked": those that end at a marked part,
-            "last": the whole request.
+            "last": these, and the whole request.
         lookback: Before each breakpoint so many parts are tried for a cached prefix; None: all.
     """
 
@@ -75,7 +77,8 @@ class Paid:
 # an hour at most (here 10 minutes, the documents say "5 to 10"); writing costs nothing extra
 # (platform.openai.com, prompt caching; openai 3.54, docstrings).
 _AUTOMATIC: Final = {"wire": "openai-responses", "step": 128, "seconds": 600.0}
-# Breakpoints: an implicit one at the newest message, no limit on looking back, 30 minutes.
+# Breakpoints: an implicit one at the newest message and those that the request sets (the library sets one
+# behind tools and instructions), no limit on looking back, 30 minutes.
 _IMPLICIT: Final = {"wire": "openai-responses", "seconds": 1800.0, "breakpoints": "last"}
 # cache_control: up to 4 marks, 20 blocks of lookback before each, 5 minutes from the last use, written at
 # 1.25 times the price (platform.claude.com, prompt caching).
@@ -173,9 +176,9 @@ class PromptCache:
     def _breakpoints(self, parts: Sequence[Part]) -> Sequence[int]:
         if self.prices.breakpoints is None:
             return range(len(parts))
-        if self.prices.breakpoints == "last":
-            return [len(parts) - 1]
-        return [number for number, part in enumerate(parts) if part.marked]
+        stops = [number for number, part in enumerate(parts) if part.marked]
+        newest = len(parts) - 1
+        return [*stops, newest] if self.prices.breakpoints == "last" and newest not in stops else stops
 
     def _hit(self, stops: Sequence[int], nodes: Sequence[int], at: float) -> int:
         """The longest prefix that is still there; -1 for none."""

@@ -112,10 +112,20 @@ Policy = Callable[["Provider"], Any]
 
 
 def replay(
-    case: Case, policy: Policy, wire: str, *, lists: Sequence[PriceList] = PRICE_LISTS, **fields: Any
+    case: Case,
+    policy: Policy,
+    wire: str,
+    *,
+    lists: Sequence[PriceList] = PRICE_LISTS,
+    window: int | None = None,
+    **fields: Any,
 ) -> dict[str, Bill]:
-    """Have a conversation under a policy; a bill for each price list of the wire. `fields`: of the chat."""
-    provider = Provider(wire, [one for one in lists if one.wire == wire])
+    """Have a conversation under a policy; a bill for each price list of the wire.
+
+    `window`: bill each request as if so many tokens of its newest messages were all of the history. It is
+    what clients do that trim before every call; this library never does. `fields`: of the chat.
+    """
+    provider = Provider(wire, [one for one in lists if one.wire == wire], window)
     with provider.clock(), Chat(provider.backend, system=case.system or None, **fields) as chat:
         state = b""
         tools = [_tool(one, provider.results) for one in case.tools]
@@ -145,12 +155,15 @@ def _tool(schema: JSON, results: Mapping[str, str]) -> Tool:
 class Provider:
     """A scripted provider that says what a conversation says, and bills each request by several lists."""
 
-    def __init__(self, wire: str, lists: Sequence[PriceList]) -> None:
+    def __init__(self, wire: str, lists: Sequence[PriceList], window: int | None = None) -> None:
         self.wire = wire
+        self.window = window
         self.caches = [PromptCache(one) for one in lists]
         self.bills = [Bill(one) for one in lists]
-        self.backend = ScriptedBackend(wire=wire, model=lists[0].model)
-        self.cheaper = ScriptedBackend(wire=wire, model=lists[0].model + "-cheaper")
+        # Requests are the same for each list, but that marks are set for a model that reads them.
+        model = max(lists, key=lambda one: one.breakpoints is not None).model
+        self.backend = ScriptedBackend(wire=wire, model=model)
+        self.cheaper = ScriptedBackend(wire=wire, model=model + "-cheaper")
         self.results: dict[str, str] = {}
         self.left: list[tuple[str, list[JSON]]] = []
         self._results: list[str] = []
@@ -275,9 +288,23 @@ class Provider:
                 parts += self._kept(bytes(found[name]), self._surrounding)
         for piece in _ITEMS.decode(found["messages" if self.wire == "anthropic" else "input"]):
             parts += self._kept(bytes(piece), self._message)
+        if self.window is not None:
+            parts = self._trimmed(parts, self.window)
         if "cache_control" in found:
             parts[-1] = Part(parts[-1].identity, parts[-1].tokens, True)
         return parts
+
+    def _trimmed(self, parts: Sequence[Part], tokens: int) -> list[Part]:
+        """What surrounds the history, and its newest messages from a user's on, as providers want it: so the
+        running turn stays whole."""
+        start = sum(not part.role for part in parts)
+        begins = [at for at in range(start, len(parts)) if parts[at].role == "user"]
+        first = begins[-1]
+        for at in reversed(begins):
+            if sum(part.tokens for part in parts[at:]) > tokens:
+                break
+            first = at
+        return [*parts[:start], *parts[first:]]
 
     def _kept(self, raw: bytes, read: Callable[[bytes], tuple[Part, ...]]) -> tuple[Part, ...]:
         if raw not in self._parts:
@@ -293,23 +320,34 @@ class Provider:
             found.append(Part(words, self._tokens(words), marked))
         return tuple(found)
 
+    def _role(self, message: JSON, block: JSON) -> str:
+        """Whose a part is; "" for what surrounds the history."""
+        kind = block.get("type")
+        if kind in ("tool_result", "function_call_output"):
+            return "tool"
+        role = str(message.get("role", "assistant"))
+        return "" if role in ("developer", "system") else role
+
     def _message(self, raw: bytes) -> tuple[Part, ...]:
         """One part for each block of a message, one for each item."""
         message = json.loads(raw)
         content = message.get("content")
         if self.wire != "anthropic" or not isinstance(content, list):
-            return (Part(raw, self._counted(raw, message)),)
+            marked = b'"prompt_cache_breakpoint"' in raw
+            return (Part(raw, self._counted(raw, message), marked, self._role(message, message)),)
         found = []
         for block in content:
             entry = json.dumps({"role": message["role"], "content": [block]}).encode()
-            found.append(Part(entry, self._counted(entry, block)))
+            found.append(Part(entry, self._counted(entry, block), False, self._role(message, block)))
         return tuple(found)
 
     def _counted(self, entry: bytes, part: JSON) -> int:
         if part.get("type") == "compaction":
             return len(part["encrypted_content"]) // 4
         if part.get("role") in ("developer", "system"):
-            return self._tokens(part["content"].encode())
+            content = part["content"]
+            words = content if isinstance(content, str) else "".join(one["text"] for one in content)
+            return self._tokens(words.encode())
         return sum(map(self._estimate.count, self.backend.dialect.view((entry,))))
 
     def _tokens(self, words: bytes) -> int:

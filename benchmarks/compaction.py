@@ -18,7 +18,7 @@ from typing import Any, Final
 from _cases import SEED, Measured, airline, plain, real_chat, services, short_ones
 from _chart import dot_plot
 from _conversations import ROOT
-from _policies import DEEP, DEFAULT, NONE, SLIDING, after_pauses, policies, sliding, with_tools
+from _policies import DEEP, DEFAULT, NONE, SLIDING, SLIDING_EACH, after_pauses, policies, sliding, with_tools
 from _prompt_cache import PRICE_LISTS
 from _replay import SUMMARY_TOKENS, Bill, replay
 from _report import Figure, Report, at_least, at_most, info
@@ -55,8 +55,13 @@ def _on(
     return found
 
 
-def equal_window(measured: Measured, wanted: Mapping[str, Bill]) -> dict[str, Bill]:
-    """A window that slides with each turn, as large as makes the mean context equal to that of `wanted`."""
+def equal_window(
+    measured: Measured, wanted: Mapping[str, Bill], *, each_request: bool = False
+) -> dict[str, Bill]:
+    """A window that slides with each turn, as large as makes the mean context equal to that of `wanted`.
+
+    `each_request`: it slides in the midst of a turn too, as where messages are trimmed before every call.
+    """
     found: dict[str, Bill] = {}
     for wire in WIRES:
         mine = [name for name, bill in wanted.items() if bill.prices.wire == wire]
@@ -65,7 +70,11 @@ def equal_window(measured: Measured, wanted: Mapping[str, Bill]) -> dict[str, Bi
         mean = wanted[mine[0]].mean_context
         tokens = mean - wanted[mine[0]].contexts[0]
         for _ in range(6):
-            bills = replay(measured.case, sliding(max(1, round(tokens))), wire)
+            size = max(1, round(tokens))
+            if each_request:
+                bills = replay(measured.case, policies(1, 1)[NONE], wire, window=size)
+            else:
+                bills = replay(measured.case, sliding(size), wire)
             missing = mean - bills[mine[0]].mean_context
             if abs(missing) < 0.02 * mean:
                 break
@@ -114,9 +123,11 @@ def _long() -> list[tuple[Measured, Bills]]:
 
 def _with_window(measured: Measured, names: Sequence[str] | None = None) -> tuple[Measured, Bills]:
     bills = dict(bills_of(measured, names))
-    window = equal_window(measured, bills[DEFAULT])
+    windows = {SLIDING: equal_window(measured, bills[DEFAULT])}
+    if measured.case.tools:  # else a turn is one request
+        windows[SLIDING_EACH] = equal_window(measured, bills[DEFAULT], each_request=True)
     first = next(iter(bills))
-    return measured, {first: bills.pop(first), SLIDING: window, **bills}
+    return measured, {first: bills.pop(first), **windows, **bills}
 
 
 def _short_conversations() -> tuple[Measured, Bills]:
@@ -149,12 +160,12 @@ def _figures(measured: Measured, bills: Bills) -> list[Figure]:
     for policy, by_list in bills.items():
         for name, bill in by_list.items():
             found.append(_share(f"{measured.case.name}, {name}: {policy}", bill, bills[NONE][name], measured))
-    if SLIDING in bills:
-        for name in TENTH:
-            mine, window = bills[DEFAULT][name], bills[SLIDING][name]
+    for slides, which in ((SLIDING, ""), (SLIDING_EACH, " at each request")):
+        for name in TENTH if slides in bills else ():
+            mine, window = bills[DEFAULT][name], bills[slides][name]
             means = f"{mine.mean_context:,.0f} and {window.mean_context:,.0f}"
             note = f"mean context {means} tokens, answers not counted"
-            times = f"{measured.case.name}, {name}: times less than a sliding window"
+            times = f"{measured.case.name}, {name}: times less than a window that slides{which}"
             value = window.own / mine.own
             made_up = not measured.case.tools and measured.case.name.startswith("plain")
             found.append(
@@ -172,7 +183,7 @@ def _share(name: str, bill: Bill, none: Bill, measured: Measured) -> Figure:
         f"context mean {bill.mean_context:,.0f}, p95 {bill.p95_context:,}"
     )
     target = SHARE.get(measured.case.name)
-    if target is not None and bill.prices.name in _SHOWN and name.endswith(f": {DEFAULT}"):
+    if target is not None and name.endswith(f": {DEFAULT}"):
         return at_most(target, name, value, "%", timed=False, note=note)
     return info(name, value, "%", timed=False, note=note)
 

@@ -79,7 +79,7 @@ def _rows() -> Mapping[str, tuple[Any, Any]]:
         "drop oldest, to 50 %",
         "drop oldest, to 25 %",
         "clear tool results, each turn",
-        "clear tool results, 12 at a time",
+        "clear tool results, a sixth of all at a time",
         "collapse tool exchanges",
         "summarise, keep 4 turns",
         "summarise, keep 2 turns",

@@ -79,7 +79,8 @@ def _arrivals(wire: BenchedWire, turns: int) -> list[Figure]:
         if name == "plain socket":
             figures.append(info(figure, statistics.median(took), "ms", note=note))
         else:
-            figures.append(at_most(5.0, figure, late[name] - late["plain socket"], "ms", note=note))
+            later = max(0.01, late[name] - late["plain socket"])
+            figures.append(at_most(5.0, figure, later, "ms", note=note))
     return figures
 
 

@@ -110,7 +110,7 @@ def drop(load: Load) -> None:
 
         engine = sqlalchemy.create_engine(load.url)
         with engine.begin() as connection:
-            connection.execute(sqlalchemy.text(f"DROP TABLE IF EXISTS {load.name}"))
+            connection.execute(sqlalchemy.text(f"DROP TABLE IF EXISTS {load.name}, {load.name}_lease"))
         engine.dispose()
 
 

@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from goaitools_py import Approve, Chat, ChatOptions, ToolContext, ToolReturn, pending_calls, tool
+from goaitools_py import Approve, Chat, ToolContext, ToolReturn, tool
 from goaitools_py.stores import SQLiteStore
 
 MODEL = os.environ.get("GOAITOOLS_MODEL", "sim")
@@ -32,22 +32,15 @@ def charge_card(ctx: ToolContext[Path], amount: int) -> None:
 
 def live(folder: Path) -> None:
     """Begin a turn, or finish the one that another process began."""
-    with SQLiteStore(folder / "states.db") as store, Chat(MODEL, deps=folder) as chat:
-        row = store.load("ada")
-        version = row.version if row else None
-
-        def keep(blob: bytes) -> None:
-            nonlocal version
-            version = store.save("ada", blob, expected=version)
-
-        options = ChatOptions(tools=[get_price, charge_card], on_checkpoint=keep)
-        if row is None:
-            keep(chat.chat(options, user='Get the price of "tea", then charge the card: 30.').state)
+    with SQLiteStore(folder / "states.db") as store, Chat(MODEL, tools=[get_price, charge_card]) as chat:
+        # A process that was killed keeps others out until its lease has run out.
+        conversation = chat.conversation(store, "ada", save="checkpoint", lease_ttl=1.0)
+        if conversation.info() is None:
+            conversation.send('Get the price of "tea", then charge the card: 30.', deps=folder)
             return
         answer = ToolReturn("charged, says the bank") if (folder / "charged").exists() else Approve()
-        text, state = chat.resume(row.blob, {c.id: answer for c in pending_calls(row.blob)}, options)
-        keep(state)
-        print(f"resumed: {text}")
+        answers = {call.id: answer for call in conversation.pending()}
+        print(f"resumed: {conversation.resume(answers, deps=folder).text}")
 
 
 if __name__ == "__main__" and sys.argv[1:2] == ["--in"]:

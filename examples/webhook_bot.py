@@ -4,7 +4,7 @@
 reply once more and asks no model; unfinished, it goes on. The platform and the provider are simulated.
 """
 
-from goaitools_py import Chat, TurnConflictError, TurnError, read_history
+from goaitools_py import Chat, TurnConflictError, TurnError
 from goaitools_py.backends import OpenAIChatBackend
 from goaitools_py.sim import Fault, SimServer
 from goaitools_py.stores import SQLiteStore
@@ -12,18 +12,12 @@ from goaitools_py.stores import SQLiteStore
 
 def webhook(chat: Chat, store: SQLiteStore, message_id: str, text: str) -> tuple[int, str]:
     """Answer one delivery with an HTTP status; the platform repeats what gets no 2xx or 4xx."""
-    saved = store.load("ada")
-    version = saved.version if saved else None
     try:
-        result = chat.chat_with_state(saved.blob if saved else None, user=text, turn_id=message_id)
+        return 200, chat.conversation(store, "ada").send(text, turn_id=message_id).text
     except TurnConflictError:
         return 409, "another message has this id"
-    except TurnError as error:  # nothing is lost: the message is in the state, with its id
-        store.save("ada", error.state, expected=version)
+    except TurnError:  # nothing is lost: the message is in the store, with its id
         return 503, "later, please"
-    if not result.duplicate:
-        store.save("ada", result.state, expected=version)
-    return 200, result.text
 
 
 def main() -> None:
@@ -45,10 +39,9 @@ def main() -> None:
             deliver("m3", "What is my name, and what is my team?")  # overtakes the second try of m2
             deliver("m2", "My team is Team Red.")
             deliver("m2", "My team is Team Blue.")
+            history = chat.conversation(store, "ada").history()
 
-        saved = store.load("ada")
-        assert saved is not None
-        said = [message.text for message in read_history(saved.blob).all_messages() if message.role == "user"]
+    said = [message.text for message in history.all_messages() if message.role == "user"]
     print("In the state:", *said)
 
 

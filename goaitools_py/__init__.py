@@ -61,6 +61,7 @@ from .compaction import (
     any_of,
     first_of,
 )
+from .context_management import ServerCompaction, ServerToolClearing
 from .errors import (
     AbortTurn,
     AuthenticationError,
@@ -134,7 +135,7 @@ from .messages import (
 from .options import UNSET, ChatOptions, Limits, ModelSettings
 from .prices import Charge, Prices, genai_price
 from .result import ChatResult, CompactionReport, TurnWarning
-from .state.blob import PLAIN, UNBOUND
+from .state.blob import PLAIN, UNBOUND, BlobLimits, Codec, Plain
 from .tokens import TokenCounter, TokenEstimate
 from .tools import Action, Tool, ToolContext, ToolReturn, tool
 from .turn.answers import Approve, Deny, PendingCall
@@ -195,6 +196,7 @@ __all__ = [
     "AsyncTurn",
     "Audio",
     "AuthenticationError",
+    "BlobLimits",
     "BudgetExceededError",
     "ByteLimit",
     "Charge",
@@ -204,6 +206,7 @@ __all__ = [
     "CheckpointError",
     "CheckpointReady",
     "ClearToolResults",
+    "Codec",
     "ColdCache",
     "CollapseToolExchanges",
     "Compacted",
@@ -244,6 +247,7 @@ __all__ = [
     "NoChange",
     "PendingCall",
     "PendingLimit",
+    "Plain",
     "Prices",
     "ProviderCompaction",
     "ProviderProtocolError",
@@ -252,6 +256,8 @@ __all__ = [
     "ProviderUnavailableError",
     "RateLimitError",
     "ReasoningDelta",
+    "ServerCompaction",
+    "ServerToolClearing",
     "Signed",
     "StateAuthError",
     "StateConflictError",

@@ -61,7 +61,7 @@ class _Facade(ABC, Generic[_B]):
     ) -> None:
         self._backend: _B = self._named(backend) if isinstance(backend, str) else self._checked(backend)
         self._beside: dict[str, _B] = {}
-        self._codec = codec
+        self._codec = _codec(codec)
         given = given_options(defaults, default_fields)
         check_defaults(given)
         self._defaults = {"tool_threads": self._is_async, **given}
@@ -80,7 +80,7 @@ class _Facade(ABC, Generic[_B]):
 
     def _checked(self, backend: _B) -> _B:
         method, other = ("asend", "Chat") if self._is_async else ("send", "AsyncChat")
-        if not hasattr(backend, method):
+        if isinstance(backend, type) or not hasattr(backend, method):
             hint = f"; is it one for {other}?" if hasattr(backend, "dialect") else ""
             raise TypeError(
                 f"{type(self).__name__} needs a backend with {method}(), or a name such as 'openai:MODEL'; "
@@ -212,6 +212,16 @@ class _Facade(ABC, Generic[_B]):
             messages=messages,
             tools=self._usable_tools(resolved.tools) if "tools" in given else self._default_tools,
         )
+
+
+def _codec(codec: Codec) -> Codec:
+    if isinstance(codec, type) or not callable(getattr(codec, "check", None)):
+        found = codec.__name__ if isinstance(codec, type) else type(codec).__name__
+        raise TypeError(
+            f"codec must be PLAIN, or one with a key such as Signed(Keyring(key)), not {found}; "
+            "leave it out for PLAIN"
+        )
+    return codec
 
 
 def _fresh_id() -> str:
@@ -510,9 +520,13 @@ class Chat(_Facade[Backend]):
     def run_turns(
         self, state: State, texts: Sequence[str], options: ChatOptions | None = None, /, **fields: Any
     ) -> ChatResult:
-        """Say several things one after another; the result is the last turn's."""
+        """Say several things one after another; the result is the last turn's.
+
+        Raises TypeError or ValueError before the first turn if one of them can be no message, or if there
+        are several and one `turn_id`.
+        """
         result = None
-        for text in _some_texts(texts):
+        for text in _some_texts(texts, options, fields):
             result = self.chat_with_state(state, options, user=text, **fields)
             state = result.state
         assert result is not None
@@ -675,7 +689,7 @@ class AsyncChat(_Facade[AsyncBackend]):
     ) -> ChatResult:
         """As `Chat.run_turns`, awaited."""
         result = None
-        for text in _some_texts(texts):
+        for text in _some_texts(texts, options, fields):
             result = await self.chat_with_state(state, options, user=text, **fields)
             state = result.state
         assert result is not None
@@ -768,7 +782,16 @@ class AsyncChat(_Facade[AsyncBackend]):
         return AsyncDriver(flow, AwaitingEdge(self._backend, named=self._named_beside, threads=threads))
 
 
-def _some_texts(texts: Sequence[str]) -> Sequence[str]:
+def _some_texts(
+    texts: Sequence[str], options: ChatOptions | None, fields: Mapping[str, Any]
+) -> Sequence[str]:
+    """The texts, all of them checked first: the turns before a bad one would be paid for, and lost."""
     if isinstance(texts, str) or not texts:
         raise ValueError("run_turns takes a list of at least one text")
+    texts = list(texts)
+    for text in texts:
+        if not _new_messages(Resolved(user=text)):
+            raise TypeError("run_turns takes a list of texts, and one of them is None")
+    if len(texts) > 1 and given_options(options, fields).get("turn_id"):
+        raise ValueError("turn_id names one turn, and run_turns was given several texts")
     return texts

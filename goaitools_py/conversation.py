@@ -16,7 +16,7 @@ from .errors import StateConflictError, TurnError
 from .history.info import StateInfo, inspect_state, pending_calls
 from .history.turns import History, read_history
 from .messages import Message
-from .options import UNSET, ChatOptions
+from .options import ChatOptions, given_options
 from .result import ChatResult, CompactionReport
 from .state.blob import Codec
 from .state.state import closed_turns, load_state
@@ -98,7 +98,10 @@ def settings_of(
         raise ValueError(f"key must have 1 to {MAX_KEY_BYTES} bytes of UTF-8")
     if gate not in ("queue", "reject"):
         raise ValueError("gate must be 'queue' or 'reject'")
-    if inspect.iscoroutinefunction(getattr(store, "load", None)) is not is_async:
+    if isinstance(store, type) or not all(callable(getattr(store, name, None)) for name in ("load", "save")):
+        got = f"the class {store.__name__}" if isinstance(store, type) else type(store).__name__
+        raise TypeError(f"a conversation needs a store with load() and save(), see stores; got {got}")
+    if inspect.iscoroutinefunction(store.load) is not is_async:
         chat, kind = ("AsyncChat", "an Async… store") if is_async else ("Chat", "a store that is not Async…")
         raise TypeError(f"a conversation of {chat} needs {kind}; got {type(store).__name__}")
     codec.check(binding)
@@ -138,7 +141,7 @@ class _Kept:
     ) -> tuple[threads.KeptTurn, Plan]:
         if user is not None and "user" in fields:
             raise TypeError("user was given twice: once in its place and once by name")
-        if "binding" in fields or (options is not None and options.binding is not UNSET):
+        if "binding" in given_options(options, fields):
             raise TypeError("a kept conversation has one binding: give it to chat.conversation(…, binding=…)")
         given = dict(fields) if user is None else {**fields, "user": user}
         plan = self._ports.plan(None, options, {**given, "binding": self._settings.binding}, **how)

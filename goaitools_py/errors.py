@@ -301,9 +301,9 @@ class StateConflictError(StoreError):
     """Somebody else saved a newer version first.
 
     Attributes:
-        state: The conversation with the turn that could not be saved, if a turn it was; nothing is lost.
+        state: The conversation with the turn that could not be saved, or the compacted one; nothing is lost.
         text: That turn's reply.
-        base: What the turn began from.
+        base: What the turn, or the compaction, began from.
     """
 
     def __init__(self, message: str, *, state: bytes = b"", text: str = "", base: bytes = b"") -> None:

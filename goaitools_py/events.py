@@ -39,17 +39,18 @@ class Event(Value, frozen=True):
 
     def to_dict(self) -> dict[str, Any]:
         """The event as JSON-able values, with its class name as "type" and never a state."""
-        data: dict[str, Any] = {"type": type(self).__name__}
-        for name in self.__struct_fields__:
-            if name in _HIDDEN:
-                continue
-            value = getattr(self, name)
-            if isinstance(value, BaseException):
-                value = {"error": type(value).__name__, "message": str(value)}
-            elif isinstance(value, Value):
-                value = {n: getattr(value, n) for n in value.__struct_fields__ if n not in _HIDDEN}
-            data[name] = value
-        return data
+        return {"type": type(self).__name__, **_facts(self)}
+
+
+def _facts(value: Value) -> dict[str, Any]:
+    """The fields of a value as JSON-able values, of the values in it too, without what is hidden."""
+    return {name: _fact(getattr(value, name)) for name in value.__struct_fields__ if name not in _HIDDEN}
+
+
+def _fact(value: Any) -> Any:
+    if isinstance(value, BaseException):
+        return {"error": type(value).__name__, "message": str(value)}
+    return _facts(value) if isinstance(value, Value) else value
 
 
 class TurnStarted(Event, frozen=True):

@@ -203,7 +203,8 @@ class Message(Value, frozen=True, kw_only=True, eq=False):
     """One message: what it says in neutral words and, if it came from a provider, its very bytes.
 
     `topic` and `event_id` belong to events, `tool_call_id` to tool results. `raw` is the provider's own
-    JSON when the message was read back from a state.
+    JSON when the message was read back from a state; `unread` counts the parts of a user's message or a tool
+    result that stand there only, because this release has no word for them.
     """
 
     unshown = frozenset({"reasoning", "raw", "parts"})
@@ -217,6 +218,7 @@ class Message(Value, frozen=True, kw_only=True, eq=False):
     event_id: str | None = None
     reasoning: str = ""
     raw: bytes | None = None
+    unread: int = 0
 
     def __eq__(self, other: object) -> bool:
         """Equal in what is said; `raw` is only how a provider wrote it."""
@@ -282,11 +284,15 @@ def event(text: str, *, topic: str | None = None, id: str | None = None) -> Mess
 
     Raises:
         TypeError: `topic` or `id` is not text.
-        ValueError: There is no text, or the topic has more than 256 characters.
+        ValueError: There is no text, `topic` or `id` is empty, or the topic has more than 256 characters.
     """
     for name, value in (("topic", topic), ("id", id)):
         if value is not None and not isinstance(value, str):
             raise TypeError(f"an event's {name} must be str, not {type(value).__name__}; pass {name}=str(…)")
+        if value == "":
+            raise ValueError(
+                f"an event's {name} is empty, so that one event would hide another; pass None for none"
+            )
     if topic is not None and len(topic) > MAX_TOPIC_CHARACTERS:
         raise ValueError(
             f"an event's topic must have at most {MAX_TOPIC_CHARACTERS} characters, got {len(topic)}"

@@ -14,6 +14,7 @@ from contextlib import suppress
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 
+from .context_management import ContextEdit
 from .messages import Message, Part
 from .values import Value, field
 
@@ -36,6 +37,9 @@ class Unset:
 
     def __bool__(self) -> bool:
         return False
+
+    def __reduce__(self) -> str:
+        return "UNSET"  # copies of options, here or in another process, hold this very object
 
 
 UNSET: Final = Unset()
@@ -90,6 +94,14 @@ def _kept_text(name: str, value: Any) -> None:
     _encodable(name, value)
 
 
+def _telling_text(name: str, value: Any) -> None:
+    _kept_text(name, value)
+    if not value:
+        raise ValueError(
+            f"{name} is empty, so that every turn would be taken for the same; pass None for none"
+        )
+
+
 def _encodable(name: str, text: str) -> None:
     if not _is_utf8(text):
         raise ValueError(f"{name} holds a lone surrogate, which UTF-8 cannot write; put U+FFFD in its place")
@@ -121,6 +133,13 @@ def _headers(name: str, value: Any) -> None:
 def _mapping(name: str, value: Any) -> None:
     if not isinstance(value, Mapping):
         raise _not(name, value, "a dict")
+
+
+def _edits(name: str, value: Any) -> None:
+    _list(name, value)
+    for edit in value:
+        if not isinstance(edit, ContextEdit):
+            raise _not(f"each item of {name}", edit, "a ServerCompaction or a ServerToolClearing")
 
 
 def _flag(name: str, value: Any) -> None:
@@ -218,7 +237,8 @@ class ModelSettings(Value, frozen=True, kw_only=True):
 
     `max_output_tokens` and `thinking_budget_tokens` count tokens. `tool_choice` is "auto", "none",
     "required" or a tool's name and holds for the first model call of a turn. `extra_body` and
-    `extra_headers` are merged into the request as they are and never stored.
+    `extra_headers` are merged into the request as they are and never stored. `context_management` is what
+    the provider does with the context by itself: `ServerCompaction`, `ServerToolClearing`.
 
     Raises:
         TypeError: A value is of a type that no wire takes.
@@ -240,6 +260,7 @@ class ModelSettings(Value, frozen=True, kw_only=True):
     prompt_cache_key: str | Unset | None = UNSET
     extra_body: Mapping[str, Any] | Unset | None = UNSET
     extra_headers: Mapping[str, str] | Unset | None = UNSET
+    context_management: Sequence[ContextEdit] | Unset | None = UNSET
 
     def __post_init__(self) -> None:
         for name, value in self.given().items():
@@ -266,11 +287,13 @@ _SETTING_CHECKS: Final[Mapping[str, _Check]] = {
     "prompt_cache_key": _text,
     "extra_body": _mapping,
     "extra_headers": _headers,
+    "context_management": _edits,
 }
 
 
 class Limits(Value, frozen=True, kw_only=True):
-    """Ceilings for one turn and for the conversation's whole life. Tokens are input plus output.
+    """Ceilings for one turn and for the conversation's whole life. Tokens are input plus output. A turn that
+    is resumed has what it had left: its calls of before count, their costs at today's price.
 
     Costs are in US dollars, by the chat's `prices`, or by genai-prices where the extra ``[prices]`` is
     installed. With a ceiling on costs, a price that nobody knows is a `BudgetExceededError` before the first
@@ -325,12 +348,13 @@ class ChatOptions(Value, frozen=True, kw_only=True):
         prices: What model calls cost: a function from `Charge` to Decimal, or to None for what it does not
             know. It keeps the conversation's total. None: `ChatResult.cost_usd` asks genai-prices, if that
             is installed, and no total is kept.
-        max_iterations: Model calls with tools in one turn.
+        max_iterations: Model calls with tools in one turn, those of before a `resume` included.
         limits: `Limits` for the turn and the conversation.
         on_limit: At a turn's limit: "answer" asks once more without tools, "raise" raises.
-        timeout: Seconds for the whole turn, None for no deadline.
-        call_timeout: Seconds for one model call, its body included. A call that takes longer is tried again
-            like one that failed, while the turn has time and nothing of the reply was shown.
+        timeout: Seconds for the whole turn, None for no deadline; a `resume` has as many again.
+        call_timeout: Seconds for one model call, its body included; a compactor's own questions too. A call
+            that takes longer is tried again like one that failed, while the turn has time and nothing of the
+            reply was shown.
         first_delta_timeout: Seconds until a streamed reply has begun, with text, reasoning or a call; pings
             do not count. What takes longer is tried again. A reply that is not streamed has no first delta.
         tool_timeout: Seconds for one tool call.
@@ -349,7 +373,7 @@ class ChatOptions(Value, frozen=True, kw_only=True):
         binding: For sealed codecs: what the blob belongs to, such as ``{"user": "ada"}``, or `UNBOUND`.
         min_revision: Refuse a state older than this (`StateInfo.revision` of what was saved last), and none
             at all; a fresh conversation has revision 1 after its first turn.
-        metadata: Stored with the turn.
+        metadata: Stored with the turn, from the first reply on; a `resume` adds its own.
     """
 
     unshown = frozenset({"user", "messages", "system", "context", "deps", "binding", "metadata"})
@@ -439,9 +463,8 @@ class Resolved(Value, frozen=True, kw_only=True):
 def given_options(options: ChatOptions | None, keywords: Mapping[str, Any]) -> dict[str, Any]:
     """What a call gave: its `ChatOptions`, overridden by its keywords. TypeError for an unknown option."""
     if options is not None and not isinstance(options, ChatOptions):
-        raise TypeError(
-            f"options must be ChatOptions, not {type(options).__name__}; pass single ones by name"
-        )
+        advice = "pass text as user=…" if isinstance(options, str) else "pass single ones by name"
+        raise TypeError(f"options must be ChatOptions, not {type(options).__name__}; {advice}")
     given = options.given() if options is not None else {}
     settings = given.get("settings")
     for name, value in keywords.items():
@@ -463,11 +486,13 @@ def _unknown(name: str) -> str:
         return f"the option {name!r} comes with a later release; this one does not have it"
     import difflib  # only a mistake needs it
 
-    close = difflib.get_close_matches(name, OPTION_NAMES + SETTING_NAMES, n=1)
     if name in SETTING_NAMES:
         return f"unknown option {name!r}: it is a model setting; pass settings=ModelSettings({name}=…)"
-    hint = f"; did you mean {close[0]!r}?" if close else f"; the options are {', '.join(OPTION_NAMES)}"
-    return f"unknown option {name!r}{hint}"
+    close = difflib.get_close_matches(name, OPTION_NAMES + SETTING_NAMES, n=1)
+    if not close:
+        return f"unknown option {name!r}; the options are {', '.join(OPTION_NAMES)}"
+    meant = f"settings=ModelSettings({close[0]}=…)" if close[0] in SETTING_NAMES else repr(close[0])
+    return f"unknown option {name!r}; did you mean {meant}?"
 
 
 def _is_settings(name: str, value: Any) -> None:
@@ -508,7 +533,7 @@ _CHECKS: Final[Mapping[str, _Check]] = {
     "tool_concurrency": _positive,
     "tool_threads": _flag,
     "tool_errors": _one_of("to_model", "raise"),
-    "turn_id": _or_none(_kept_text),
+    "turn_id": _or_none(_telling_text),
     "on_pending": _one_of("raise", "deny", "queue"),
     "conversation_id": _or_none(_kept_text),
     "on_event": _or_none(_callback),

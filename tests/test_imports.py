@@ -28,7 +28,8 @@ ALLOWED = {
     "rawjson": "",
     "messages": "errors values",
     "render": "messages values",
-    "options": "messages values",
+    "context_management": "values",
+    "options": "context_management messages values",
     "prices": "messages values",
     "result": "messages prices values",
     "events": "messages values",
@@ -73,17 +74,19 @@ ALLOWED = {
     "turn.contexts turn.meter turn.turn_ids turn.unsign values",
     "turn.ledger": "backends.base errors events messages options prices result state.blob state.records "
     "state.state turn.answers turn.deadlines turn.flow turn.inbox turn.journal turn.unsign values",
-    "turn.asking": "backends.base errors events turn.deadlines turn.flow turn.journal turn.ledger "
-    "turn.repair turn.voice values",
-    "turn.calling": "errors events messages state.records tools turn.answers turn.flow turn.journal "
-    "turn.ledger values",
+    "turn.bodies": "backends.base turn.deadlines turn.flow turn.ledger",
+    "turn.asking": "backends.base errors events turn.bodies turn.deadlines turn.flow turn.journal "
+    "turn.ledger turn.repair turn.voice values",
+    "turn.calling": "errors events messages state.records state.state tools turn.answers turn.flow "
+    "turn.journal turn.ledger values",
+    "turn.limits": "errors prices state.records turn.journal turn.ledger",
     "turn.voice": "backends.base state.records tools turn.ledger values",
-    "turn.consult": "backends.base compaction messages turn.flow turn.ledger turn.voice values",
+    "turn.consult": "backends.base compaction messages turn.bodies turn.flow turn.ledger turn.voice values",
     "turn.shrink": "backends.rules compaction errors events messages result state.state turn.consult "
     "turn.cut turn.flow turn.ledger turn.unsign turn.voice values",
     "turn.engine": "backends.base backends.capabilities errors events messages result state.records "
-    "state.state turn.asking turn.calling turn.flow turn.inbox turn.journal turn.ledger turn.meter "
-    "turn.repair turn.shrink turn.turn_ids turn.voice values",
+    "state.state turn.asking turn.calling turn.flow turn.inbox turn.journal turn.ledger turn.limits "
+    "turn.meter turn.repair turn.shrink turn.turn_ids turn.voice values",
     "turn.counting": "backends.base errors state.state turn.asking turn.flow turn.inbox turn.journal "
     "turn.ledger turn.voice",
     # states without a turn
@@ -117,7 +120,7 @@ ALLOWED = {
     "edges.sync_edge": "backends.base edges.watch tools turn.deadlines turn.flow",
     "edges.async_edge": "backends.base tools turn.deadlines turn.flow",
     "threads.leases": "",
-    "backends": "backends.base backends.capabilities messages rawjson render values",
+    "backends": "backends.base backends.capabilities context_management messages rawjson render values",
     "stores": "errors",
     "integrations": "errors history.info state.blob stores",
     "sim": "",
@@ -128,11 +131,12 @@ ALLOWED = {
     "chat": "backends backends.base conversation edges.async_edge edges.sync_edge events history.append "
     "history.compact messages options result state.blob tools turn.answers turn.counting turn.engine "
     "turn.flow turn.inbox",
-    "goaitools_py": "backends.base chat compaction conversation errors events history.branch "
-    "history.convert history.estimate history.info history.rebase history.turns messages options prices "
+    "goaitools_py": "backends.base chat compaction context_management conversation errors events "
+    "history.branch history.convert history.estimate history.info history.rebase history.turns messages options prices "
     "result seal state.blob state.reseal state.text tokens tools turn.answers vocabulary",
     "testing": "backends backends.base backends.rules errors messages rawjson render sim stores values",
-    "cli": "backends errors goaitools_py history.convert history.info history.turns messages sim stores",
+    "cli": "backends errors goaitools_py history.convert history.info history.turns messages seal sim "
+    "state.blob stores",
     "__main__": "cli",
 }
 """Which part may import which at module level or inside a function. `goaitools_py` is the package's top."""

@@ -18,6 +18,13 @@ def test_topic_and_id_of_an_event_are_text(name: str, value: Any) -> None:
         event("It rains.", **{name: value})
 
 
+@pytest.mark.parametrize("name", ["topic", "id"])
+def test_an_event_is_not_hidden_by_an_empty_name(name: str) -> None:
+    """Two events with an empty id would be one; None is what says that there is none."""
+    with pytest.raises(ValueError, match=f"an event's {name} is empty.*pass None"):
+        event("It rains.", **{name: ""})
+
+
 def test_the_longest_topic_survives_a_state() -> None:
     """A topic is a name of bounded length; up to that it comes back from a state as it was."""
     longest = "é" * MAX_TOPIC_CHARACTERS

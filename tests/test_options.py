@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import pickle
 from typing import Any
 
 import pytest
 
 from goaitools_py import (
     Chat,
+    ChatOptions,
     Compactor,
     KeepRecentTurns,
     Limits,
@@ -55,6 +58,7 @@ OF_ANOTHER_TYPE: list[tuple[str, Any, str]] = [
 ]
 OUT_OF_BOUNDS: list[tuple[str, Any, str]] = [
     ("max_iterations", 0, "positive int.*0"),
+    ("turn_id", "", "empty.*every turn would be taken for the same.*None for none"),
     ("tool_concurrency", -1, "positive int.*-1"),
     ("timeout", 0, "positive.*0.*None for no limit"),
     ("timeout", math.nan, "positive.*nan.*None for no limit"),
@@ -146,6 +150,39 @@ def test_none_switches_an_option_off(name: str) -> None:
     result = Chat(ScriptedBackend("Hello.")).chat(**{"user": "Hello.", name: None})
 
     assert result.text == "Hello."
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("max_tokens", r"did you mean settings=ModelSettings\(max_output_tokens=…\)\?"),
+        ("tool", "did you mean 'tools'"),
+        ("temperature", r"it is a model setting; pass settings=ModelSettings\(temperature=…\)"),
+    ],
+)
+def test_an_unknown_option_is_told_what_to_write(name: str, words: str) -> None:
+    """The advice works as it stands: a model setting is named where it has to go."""
+    with pytest.raises(TypeError, match=f"unknown option '{name}'.*{words}"):
+        Chat(ScriptedBackend()).chat(user="Hello.", **{name: 5})
+
+
+def test_text_in_place_of_options_is_told_its_name() -> None:
+    """``chat.chat("Hello.")`` is what everybody writes once."""
+    with pytest.raises(TypeError, match="options must be ChatOptions, not str; pass text as user="):
+        Chat(ScriptedBackend()).chat("Hello.")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "copied", [copy.copy, copy.deepcopy, lambda value: pickle.loads(pickle.dumps(value))]
+)
+def test_a_copy_of_options_says_the_same(copied: Any) -> None:
+    """What was not given is not given in a copy either, here or in another process."""
+    options = ChatOptions(user="Hello.", settings=ModelSettings(temperature=0.5))
+
+    again = copied(options)
+
+    assert again.given() == options.given() == {"user": "Hello.", "settings": options.settings}
+    assert Chat(ScriptedBackend("Hi.")).chat(again).text == "Hi."
 
 
 def test_good_values_are_taken() -> None:

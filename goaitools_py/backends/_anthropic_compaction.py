@@ -13,14 +13,15 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from .. import rawjson
-from ..messages import Usage
 from ..rawjson import RawJSONError
 from ..values import replace
 from . import _anthropic_reply as reading
-from ._tolerance import count, members_of
 from .base import ProtocolFault, Reply
 
-__all__ = ["COMPACTION_BETA", "begins_compacted", "compacted", "is_boundary"]
+__all__ = ["CARRIED", "COMPACTION_BETA", "begins_compacted", "compacted", "is_boundary"]
+
+CARRIED: Final = reading.COMPACTED
+"""What a reply carries that holds a compaction of the provider's own accord."""
 
 COMPACTION_BETA: Final = "compact-2026-09-04"
 
@@ -35,10 +36,10 @@ def compacted(body: bytes) -> Reply:
     """
     answer = reading.read_body(body)
     reply = reading.reply_of(answer)
-    usage = _usage(answer.usage) or reply.usage
+    usage = reading.compaction_usage(answer.usage) or reply.usage
     if len(reply.entries) != 1 or not _has_content(reply.entries[0]):
         raise ProtocolFault("the answer holds no compaction of the history", usage=usage)
-    return replace(reply, usage=usage, signed=True)
+    return replace(reply, usage=usage, aside=None, signed=True)
 
 
 def is_boundary(entry: bytes) -> bool:
@@ -73,27 +74,3 @@ def _has_content(entry: bytes) -> bool:
         _is_block(block) and (block.get("content") or block.get("encrypted_content"))
         for block in _blocks(entry)
     )
-
-
-def _usage(raw: bytes) -> Usage | None:
-    """What the compaction consumed: it is billed among the ``iterations``, and not in the totals."""
-    total: Usage | None = None
-    try:
-        iterations = rawjson.items(members_of(raw).get("iterations", b"[]"))
-    except RawJSONError:
-        return None
-    for iteration in iterations:
-        members = members_of(iteration)
-        if members.get("type") != b'"compaction"':
-            continue
-        cached = count(members.get("cache_read_input_tokens"))
-        written = count(members.get("cache_creation_input_tokens"))
-        usage = Usage(
-            input_tokens=count(members.get("input_tokens")) + cached + written,
-            cached_input_tokens=cached,
-            cache_write_tokens=written,
-            output_tokens=count(members.get("output_tokens")),
-            requests=0 if total else 1,
-        )
-        total = usage if total is None else total + usage
-    return total

@@ -79,11 +79,14 @@ def _heard(blocks: Iterable[dict[str, Any]], entry: bytes) -> Iterable[Message]:
         if beside:
             yield _user(beside, entry)
             beside = []
+        content = _blocks(block.get("content"))
+        parts = _parts(content, as_user=False)
         yield Message(
             role="tool",
-            parts=_parts(_blocks(block.get("content")), as_user=False),
+            parts=parts,
             tool_call_id=_str(block, "tool_use_id"),
             raw=entry,
+            unread=len(content) - len(parts),
         )
     if beside:
         yield _user(beside, entry)
@@ -104,7 +107,7 @@ def _user(blocks: list[dict[str, Any]], entry: bytes) -> Message:
             )
         if (instruction := read_system(text)) is not None:
             return Message(role="system", parts=(Text(instruction),), raw=entry)
-    return Message(role="user", parts=parts, raw=entry)
+    return Message(role="user", parts=parts, raw=entry, unread=len(blocks) - len(parts))
 
 
 def _parts(blocks: Iterable[dict[str, Any]], *, as_user: bool) -> tuple[Part, ...]:

@@ -243,6 +243,7 @@ def reply_of(answer: Answer) -> Reply:
     """
     finish = answer.stop_reason
     entry = _entry(rawjson.one_line(answer.content))
+    aside = compaction_usage(answer.usage)
     try:
         pairs = _read(entry)
         kept, calls = _stored(pairs, answer.id.encode("utf-8", "replace") + entry)
@@ -265,8 +266,9 @@ def reply_of(answer: Answer) -> Reply:
         model=answer.model,
         id=answer.id,
         signed=any(block.is_signed for _, block in sendable),
-        carried=_carried(answer.container),
+        carried=_carried(answer.container, compacted=any(block.type == "compaction" for _, block in pairs)),
         dropped=_dropped(answer.transformations),
+        aside=None if aside is None else replace(aside, requests=0),
     )
 
 
@@ -424,7 +426,7 @@ def _usage_of(raw: bytes) -> Usage:
     """Read a usage object; whatever is missing or not a count is 0. Counts one request.
 
     `input_tokens` of this wire are the ones that no cache had a part in; ours are all. Tokens of a
-    compaction inside the request are in ``iterations`` only: they are no part of the context that follows.
+    compaction inside the request are no part of the context that follows: see `compaction_usage`.
     Never raises: an absurd bill is no reason to lose the answer that it is for.
     """
     root = members_of(raw)
@@ -440,10 +442,43 @@ def _usage_of(raw: bytes) -> Usage:
     )
 
 
+def compaction_usage(raw: bytes) -> Usage | None:
+    """What compactions in a request consumed, None without one: that stands among the ``iterations``, and is
+    no part of the totals."""
+    total: Usage | None = None
+    try:
+        iterations = rawjson.items(members_of(raw).get("iterations", b"[]"))
+    except rawjson.RawJSONError:
+        return None
+    for iteration in iterations:
+        members = members_of(iteration)
+        if members.get("type") != b'"compaction"':
+            continue
+        cached = count(members.get("cache_read_input_tokens"))
+        written = count(members.get("cache_creation_input_tokens"))
+        usage = Usage(
+            input_tokens=count(members.get("input_tokens")) + cached + written,
+            cached_input_tokens=cached,
+            cache_write_tokens=written,
+            output_tokens=count(members.get("output_tokens")),
+            requests=0 if total else 1,
+        )
+        total = usage if total is None else total + usage
+    return total
+
+
 _MAX_CARRIED: Final = 256
 
+COMPACTED: Final = "compacted"
+"""Carried for good after a compaction inside a reply: whoever sends its block back names the beta for it."""
 
-def _carried(container: bytes) -> dict[str, tuple[str, int]]:
+
+def _carried(container: bytes, *, compacted: bool) -> dict[str, tuple[str, int]]:
+    carried = _container(container)
+    return {**carried, COMPACTED: ("in a reply", 0)} if compacted else carried
+
+
+def _container(container: bytes) -> dict[str, tuple[str, int]]:
     """The container that hosted tools ran in, until it expires; one without a readable end is not kept.
 
     A later turn that names a container which is gone is refused, and so would be all that follow it.

@@ -48,7 +48,8 @@ def read_entry(entry: bytes) -> Message:
             )
     if role == "assistant" and not parts and (refusal := as_str(view.get("refusal"))):
         parts = (Text(refusal),)
-    tool_calls = view.get("tool_calls")
+    content, tool_calls = view.get("content"), view.get("tool_calls")
+    listed = len(content) if isinstance(content, list) else len(parts)
     return Message(
         role=role,
         parts=parts,
@@ -56,6 +57,7 @@ def read_entry(entry: bytes) -> Message:
         tool_call_id=as_str(view.get("tool_call_id")) if role == "tool" else None,
         reasoning=spoken(view)[1] if role == "assistant" else "",
         raw=entry,
+        unread=listed - len(parts) if role in ("user", "tool") else 0,
     )
 
 

@@ -13,7 +13,8 @@ from typing import Any, Final
 from .. import rawjson
 from ..messages import Audio, Document, Image
 from ..render import plain
-from .base import ProviderTool, ToolSpec
+from .base import ProviderTool, RequestParts, ToolSpec
+from .capabilities import capabilities
 
 __all__ = [
     "TOOL_CHOICES",
@@ -24,7 +25,9 @@ __all__ = [
     "inline_url",
     "joined",
     "placeholder",
+    "sets_breakpoint",
     "tool_list",
+    "with_breakpoint",
 ]
 
 _BETWEEN: Final = b",\n"
@@ -94,6 +97,30 @@ def check_cache_key(key: str) -> None:
     """Refuse a key that the server would refuse. Raises `ValueError`."""
     if len(key) > _MAX_CACHE_KEY:
         raise ValueError(f"prompt_cache_key takes {_MAX_CACHE_KEY} characters at most; got {len(key)}")
+
+
+def sets_breakpoint(parts: RequestParts, family: str) -> bool:
+    """Whether this request ends a cached prefix behind its preamble: at OpenAI itself, for models that know
+    such, and not for a cache that nobody will read in time."""
+    return family == "openai" and parts.cache_marks and capabilities(parts.model).reads_breakpoints
+
+
+def with_breakpoint(preamble: bytes, kind: str) -> bytes:
+    """The sent copy of a preamble, whose last message says that a cached prefix may end with it.
+
+    Newer models find nothing in the cache but what ends at a breakpoint, and set one near the newest message
+    by themselves: behind a cut it is this one alone that is found (developers.openai.com, prompt caching).
+
+    Args:
+        preamble: Entries, joined.
+        kind: The wire's name of a part that is text.
+    """
+    before, joint, last = preamble.rpartition(_BETWEEN)
+    message = rawjson.loads(last)
+    if not isinstance(message.get("content"), str):
+        return preamble
+    text = {"type": kind, "text": message["content"], "prompt_cache_breakpoint": {"mode": "explicit"}}
+    return before + joint + rawjson.dumps({**message, "content": [text]})
 
 
 # -------------------------------------------------------------------------------------------- bodies

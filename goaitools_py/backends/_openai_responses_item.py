@@ -105,7 +105,13 @@ def _reply(items: Sequence[tuple[bytes, Mapping[str, Any]]]) -> Message:
 def _given(entry: bytes, item: Mapping[str, Any], role: Role) -> Message:
     if role == "tool":
         parts = _parts(item.get("output"), as_user=False)
-        return Message(role=role, parts=parts, tool_call_id=as_str(item.get("call_id")), raw=entry)
+        return Message(
+            role=role,
+            parts=parts,
+            tool_call_id=as_str(item.get("call_id")),
+            raw=entry,
+            unread=_unread(item.get("output"), parts),
+        )
     parts = _parts(item.get("content"), as_user=role == "user")
     if role == "user" and len(parts) == 1 and isinstance(parts[0], Text):
         event = read_event(parts[0].text)
@@ -118,7 +124,11 @@ def _given(entry: bytes, item: Mapping[str, Any], role: Role) -> Message:
                 event_id=event.id,
                 raw=entry,
             )
-    return Message(role=role, parts=parts, raw=entry)
+    return Message(role=role, parts=parts, raw=entry, unread=_unread(item.get("content"), parts))
+
+
+def _unread(content: Any, parts: Sequence[Part]) -> int:
+    return len(content) - len(parts) if isinstance(content, list) else 0
 
 
 def _parts(content: Any, *, as_user: bool) -> tuple[Part, ...]:

@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 from .. import rawjson
+from ..context_management import ContextEdit
 from ..messages import Message, ToolResult
 from ..render import plain
 from ..values import Value, replace
@@ -29,6 +30,7 @@ from ._anthropic_message import read_entry
 from ._anthropic_reply import FIRST_PARTY
 from ._anthropic_sent import marked, marked_last, opened, placed
 from ._anthropic_stream import AnthropicDecoder
+from ._context_management import IN_REPLY_BETA, anthropic_edits, check_host
 from ._counting import count_of, cut_down
 from ._faults import http_fault
 from ._openai_request import body_of, tool_list
@@ -54,6 +56,9 @@ _COUNTED: Final = frozenset(
 
 _MERGED: Final = frozenset({"thinking", "output_config"})
 """Members of which `extra_body` and settings may each give a part."""
+
+_NOT_COMPACTED: Final = frozenset({"stop", "tool_choice", "context_management"})
+"""Settings that a request for a compaction does not take."""
 
 _EPHEMERAL: Final = {"type": "ephemeral"}
 _MAX_MARKS: Final = 4
@@ -140,7 +145,9 @@ class AnthropicDialect(Value, frozen=True):
                 raise ValueError(f"extra_body cannot replace {key!r}: the chat writes it itself")
         known = capabilities(parts.model)
         is_own = self.family in FIRST_PARTY
+        edits, betas = self._edits(settings.pop("context_management", None))
         values = self._settings(settings, parts, samples=not is_own or _header(headers, _VERSION) == _OLD)
+        values |= edits
         for key in _MERGED & values.keys() & extra.keys():
             if isinstance(extra[key], Mapping):
                 extra[key] = {**values[key], **extra[key]}
@@ -163,6 +170,8 @@ class AnthropicDialect(Value, frozen=True):
         history = parts.history
         if parts.has_system:
             history = placed(history, natively=is_own and known.takes_system_messages)
+        for beta in betas if compaction.CARRIED not in parts.carried else {*betas, IN_REPLY_BETA}:
+            _add_beta(headers, beta)
         if compaction.begins_compacted(history):
             _add_beta(headers, COMPACTION_BETA)
         else:
@@ -204,6 +213,14 @@ class AnthropicDialect(Value, frozen=True):
             values["stream"] = True
         return values
 
+    def _edits(self, wanted: Sequence[ContextEdit] | None) -> tuple[dict[str, Any], list[str]]:
+        """The member for what the provider is to do with the context, and the betas that go along."""
+        if not wanted:
+            return {}, []
+        check_host(self.family, FIRST_PARTY)
+        edits, betas = anthropic_edits(wanted)
+        return {"context_management": edits}, betas
+
     def _mark(self, members: dict[str, bytes], history: Sequence[bytes], mark: bytes) -> Sequence[bytes]:
         """Put marks on a request; the history as it is sent. Marks of a caller's own tools count."""
         left = _MAX_MARKS - members["tools"].count(b'"cache_control"')
@@ -231,7 +248,7 @@ class AnthropicDialect(Value, frozen=True):
         It takes neither stop sequences nor a forced tool, and no other editing of the context. A compatible
         server that does not know the member refuses it, or answers as ever: `compacted` tells.
         """
-        settings = {key: v for key, v in parts.settings.items() if key not in ("stop", "tool_choice")}
+        settings = {key: v for key, v in parts.settings.items() if key not in _NOT_COMPACTED}
         wish = {"type": "summarize"} | ({"instructions": instructions} if instructions else {})
         extra = {**settings.get("extra_body", {}), "compaction": wish, "context_management": None}
         headers = dict(settings.get("extra_headers", {}))

@@ -64,9 +64,18 @@ class ToolSpec(Value, frozen=True, kw_only=True):
 
 
 class ProviderTool(Value, frozen=True):
-    """A provider-hosted tool, passed through as it is: `raw` is the wire's own JSON object."""
+    """A provider-hosted tool, passed through as it is: `raw` is the wire's own JSON object.
+
+    Its repr does not show it: the entry of an MCP server holds the server's key.
+    """
+
+    unshown = frozenset({"raw"})
 
     raw: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.raw, Mapping):
+            raise TypeError(f"a ProviderTool takes the wire's JSON object, not {type(self.raw).__name__}")
 
 
 class RequestParts(Value, frozen=True, kw_only=True):
@@ -145,6 +154,8 @@ class Reply(Value, frozen=True, kw_only=True):
             (at most 256 characters), and until when it is good in milliseconds since the epoch, 0 for ever.
         dropped: Why the provider left parts of the request's history out, in its own words for the reason,
             one for each part. Never content.
+        aside: What the request consumed beside `usage`, for a compaction of the provider's own accord, say:
+            it is no part of the context that follows. None: nothing.
     """
 
     unshown = frozenset({"entries", "text", "reasoning", "carried"})
@@ -162,6 +173,7 @@ class Reply(Value, frozen=True, kw_only=True):
     signed: bool = False
     carried: Mapping[str, tuple[str, int]] = {}
     dropped: tuple[str, ...] = ()
+    aside: Usage | None = None
 
 
 class Delta(Value, frozen=True, kw_only=True):

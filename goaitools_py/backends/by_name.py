@@ -70,10 +70,10 @@ class _Place(Value, frozen=True, kw_only=True):
 
 
 def _parsed(name: str) -> _Place:
-    wire, _, model = name.partition(":")
+    wire, colon, model = name.partition(":")
     simulated = wire == "sim"
     if simulated:
-        wire, model = model or "openai", _SIM_MODEL
+        wire, model = model if colon else "openai", _SIM_MODEL
     if wire not in WIRES:
         raise ValueError(f"unknown backend {name!r}; available are {_AVAILABLE}")
     if not model:

@@ -28,14 +28,17 @@ class Capabilities(Value, frozen=True, kw_only=True):
             not known it is not so.
         binds_thinking: A signed thinking block must stand behind the very prefix that it was made behind.
             Such a model thinks even if it is not told to.
+        reads_breakpoints: The provider's cache has no prefix of a request but those that end at a breakpoint.
     """
 
     context_window: int | None = None
     default_output_tokens: int = 8_192
     takes_system_messages: bool = False
     binds_thinking: bool | None = None
+    reads_breakpoints: bool = False
 
 
+_GPT_NEWER: Final = Capabilities(reads_breakpoints=True)
 _GPT_5: Final = Capabilities(context_window=272_000)  # 400,000 in all, 128,000 of them for the answer
 
 _CLAUDE_NEWEST: Final = Capabilities(
@@ -51,7 +54,8 @@ _CLAUDE_3: Final = Capabilities(context_window=200_000, default_output_tokens=4_
 # The first pattern that fits wins; a provider's prefix ("openai/", "us.anthropic.") and "ft:" are cut off
 # before. Sources:
 # - OpenAI: the model pages at platform.openai.com/docs/models, in the reading of OpenAI's own client
-#   (github.com/openai/codex, codex-rs/core/src/openai_model_info.rs).
+#   (github.com/openai/codex, codex-rs/core/src/openai_model_info.rs). reads_breakpoints: prompt caching
+#   guide, "GPT-5.6 models and later model families", and openai 3.54, types/responses.
 # - Claude: platform.claude.com/docs/en/models/overview (windows), .../build-with-claude/preserved-thinking
 #   (binds_thinking: "Starting with Claude Fable 5.1", and the supported models listed there), and for
 #   system messages recorded 200s of opus-4-8 and fable-5, .../models/whats-new-claude-4-8 ("accepts
@@ -65,6 +69,8 @@ _TABLE: Final = (
     ("gpt-5", _GPT_5),
     ("gpt-5-*", _GPT_5),
     ("gpt-5.1*", _GPT_5),
+    ("gpt-5.6*", _GPT_NEWER),
+    ("gpt-6*", _GPT_NEWER),
     ("o3", Capabilities(context_window=200_000)),
     ("o3-*", Capabilities(context_window=200_000)),
     ("o4-mini*", Capabilities(context_window=200_000)),

@@ -113,9 +113,12 @@ class OpenAIChatDialect(Value, frozen=True):
             values["stream_options"] = self._stream_options()
         members = {"model": rawjson.dumps(parts.model), "tools": parts.tools, "messages": b""}
         members |= {key: rawjson.dumps(value) for key, value in (values | dict(extra)).items()}
+        preamble = parts.preamble
+        if preamble and writing.sets_breakpoint(parts, self.family):
+            preamble = writing.with_breakpoint(preamble, "text")
         return ModelRequest(
             path="/chat/completions",
-            body=writing.body_of(members, (parts.preamble, *parts.history), key="messages"),
+            body=writing.body_of(members, (preamble, *parts.history), key="messages"),
             headers=dict(headers),
             stream=parts.stream,
         )
@@ -135,6 +138,10 @@ class OpenAIChatDialect(Value, frozen=True):
                 if name == "prompt_cache_key":
                     writing.check_cache_key(value)
                 values[_SETTINGS[name]] = value
+            elif name == "context_management":
+                raise ValueError(
+                    "the 'openai' wire has no context_management; use 'openai-responses', or a compactor"
+                )
             elif name != "model":
                 raise ValueError(
                     f"the 'openai' wire has no setting {name!r}; send a server's own by extra_body"

@@ -20,6 +20,7 @@ from ..values import Value, replace
 from . import _openai_request as writing
 from . import _openai_responses_reply as reading
 from . import _openai_responses_units as units
+from ._context_management import check_host, responses_edits
 from ._counting import count_of, cut_down
 from ._faults import http_fault
 from ._openai_answer import FIRST_PARTY
@@ -181,9 +182,12 @@ class OpenAIResponsesDialect(Value, frozen=True):
             values["include"] = [*wanted, *([] if _INCLUDE in wanted else [_INCLUDE])]
         members = {"model": rawjson.dumps(parts.model), "tools": parts.tools, "input": b""}
         members |= {key: rawjson.dumps(value) for key, value in (values | extra).items()}
+        preamble = parts.preamble
+        if preamble and writing.sets_breakpoint(parts, self.family):
+            preamble = writing.with_breakpoint(preamble, "input_text")
         return ModelRequest(
             path="/responses",
-            body=writing.body_of(members, (parts.preamble, *parts.history), key="input"),
+            body=writing.body_of(members, (preamble, *parts.history), key="input"),
             headers=dict(headers),
             stream=parts.stream,
         )
@@ -198,6 +202,9 @@ class OpenAIResponsesDialect(Value, frozen=True):
             elif name in ("tool_choice", "parallel_tool_calls"):
                 if parts.tools:  # without tools OpenAI refuses both
                     values[name] = _tool_choice(value) if name == "tool_choice" else value
+            elif name == "context_management":
+                check_host(self.family, FIRST_PARTY)
+                values[name] = responses_edits(value)
             elif name in _SETTINGS:
                 if name == "prompt_cache_key":
                     writing.check_cache_key(value)

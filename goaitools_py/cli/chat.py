@@ -1,6 +1,6 @@
 """`goaitools chat`: one conversation, line by line, kept in a SQLite file.
 
-Owns: what is read, what is printed, when it is saved. Must never know: how a turn runs.
+Owns: what is read and what is printed. Must never know: how a turn runs, or how it is saved.
 
 Replies go to standard output, all else to standard error, so that a pipe gets the replies only.
 """
@@ -11,16 +11,16 @@ import argparse
 import contextlib
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .terminal import counted, printable
 
 if TYPE_CHECKING:
-    from .. import Chat, ChatResult, Deny, PendingCall, Turn, TurnError
-    from .thread import Thread
+    from .. import Chat, ChatResult, Deny, PendingCall, TurnError
+    from ..stores import Store
 
-__all__ = ["Conversation", "add_to", "typed_lines"]
+__all__ = ["Talk", "add_to", "typed_lines"]
 
 COMMANDS = "/info  /history  /event TEXT  /resume  /deny WHY  /quit"
 
@@ -61,17 +61,17 @@ def run(args: argparse.Namespace) -> int:
         )
     from .. import Chat
     from ..stores import SQLiteStore
-    from .thread import Thread
 
     try:
         chat = Chat(args.model, system=args.system, on_bad_state="raise")
     except ValueError as error:
         args.error(str(error))
     with chat, SQLiteStore(args.store or ":memory:") as store:
-        thread = Thread(store, args.thread)
-        chat.append_to_state(thread.blob)  # refuses, before anything is said, what this chat cannot read
+        stored = store.load(args.thread)
+        blob = stored.blob if stored else None
+        chat.append_to_state(blob)  # refuses, before anything is said, what this chat cannot read
         _welcome(args)
-        return Conversation(chat, thread).run(typed_lines())
+        return Talk(chat, store, args.thread).run(typed_lines())
 
 
 def _welcome(args: argparse.Namespace) -> None:
@@ -101,87 +101,116 @@ def typed_lines() -> Iterator[str]:
             yield line
 
 
-class Conversation:
-    """Takes lines, answers them, and saves the state after each."""
+class Talk:
+    """Takes lines and answers them, in a conversation that is kept in a store.
 
-    def __init__(self, chat: Chat, thread: Thread) -> None:
-        self._chat = chat
-        self._thread = thread
+    Somebody else may talk in it too: a turn of theirs that runs is not waited for, and one that was had
+    meanwhile stays, with ours behind it.
+    """
+
+    def __init__(self, chat: Chat, store: Store, key: str) -> None:
+        self._conversation = chat.conversation(store, key, gate="reject", concurrent_turns=True)
+        self._unsaved: TurnError | None = None
         self._failed = False
 
     def run(self, lines: Iterable[str]) -> int:
-        """Answer every line; the exit code says whether the last turn succeeded."""
+        """Answer every line; the exit code says whether the last turn succeeded and is saved."""
         self._say_what_is_open()
         for line in lines:
             line = line.strip()
             if line == "/quit":
                 break
+            if line:
+                self._answer(line)
+        self._save_rest()
+        return 1 if self._failed or self._unsaved is not None else 0
+
+    def _answer(self, line: str) -> None:
+        from ..errors import StoreError, TurnInProgressError
+
+        if not self._save_rest():
+            _note("Your line was not sent.")
+            return
+        try:
             if line.startswith("/"):
                 self._command(line)
-            elif line:
-                self._take(self._chat.start(self._thread.blob, user=line))
-        return 1 if self._failed else 0
+            else:
+                self._take(line)
+        except (StoreError, TurnInProgressError) as error:
+            self._failed = True
+            _note(f"Failed: {error}")
 
     # ------------------------------------------------------------------------------------------- turns
 
-    def _take(self, turn: Turn) -> None:
-        """Run a turn, show its reply as it comes, and keep its state however it ends."""
-        from ..errors import ToolPendingError, TurnError
+    def _take(self, line: str) -> None:
+        """Answer a line, and show the reply as it comes."""
 
-        try:
-            with turn:
+        def streamed() -> ChatResult:
+            with self._conversation.start(line) as turn:
                 for piece in turn.text_deltas():
                     _show(piece)
-                result = turn.result()
+                return turn.result()
+
+        self._turn(streamed)
+
+    def _resume(self, answers: Mapping[str, Deny] | None = None) -> None:
+        from ..errors import StateConflictError, StoreCommitError
+
+        def at_once() -> ChatResult:
+            try:
+                result = self._conversation.resume(answers)
+            except (StateConflictError, StoreCommitError) as error:
+                _show(error.text)
+                raise
+            _show(result.text)
+            return result
+
+        try:
+            self._turn(at_once)
+        except ValueError:
+            _note("There is nothing to resume.")
+
+    def _turn(self, have: Callable[[], ChatResult]) -> None:
+        """Have a turn, and say how it ended."""
+        from ..errors import StateConflictError, StoreCommitError, ToolPendingError, TurnError
+
+        try:
+            self._finish(have())
         except KeyboardInterrupt:
             _show("\n")
             _note("Cancelled. What was said so far is kept; /resume asks again.")
-            self._save(turn.state)
+        except StoreCommitError as error:
+            _show("\n")
+            self._keep_unsaved(error)
+        except StateConflictError as error:
+            if error.text:
+                _show("\n")
+            self._failed = True
+            _note(f"Not kept: {error.__cause__ or error}")
         except TurnError as error:
             self._fail(error)
         except ToolPendingError as error:
             self._failed = True
             _note("Your line was not sent.")
             _note_waiting(_waiting(error.pending))
-        else:
-            self._finish(result)
-
-    def _resume(self, answers: Mapping[str, Deny] | None = None) -> None:
-        from ..errors import TurnError
-
-        try:
-            result = self._chat.resume(self._thread.blob, answers)
-        except ValueError:
-            _note("There is nothing to resume.")
-        except TurnError as error:
-            self._fail(error)
-        else:
-            _show(result.text)
-            self._finish(result)
 
     def _deny(self, reason: str) -> None:
         """Deny every call that waits, and let the model go on."""
         from .. import Deny
 
-        if waiting := _waiting(self._pending()):
+        if waiting := _waiting(self._conversation.pending()):
             self._resume({call.id: Deny(reason) for call in waiting})
         else:
             _note("There is nothing to deny.")
 
-    def _pending(self) -> Sequence[PendingCall]:
-        from ..history.info import pending_calls
-
-        return pending_calls(self._thread.blob) if self._thread.blob else ()
-
     def _say_what_is_open(self) -> None:
         """What an earlier process left unfinished in this thread, and what can be done."""
-        if not self._thread.blob:
+        info = self._conversation.info()
+        if info is None:
             return
-        from ..history.info import inspect_state
-
-        if waiting := _waiting(self._pending()):
+        if waiting := _waiting(self._conversation.pending()):
             _note_waiting(waiting)
-        elif inspect_state(self._thread.blob).status in ("in_progress", "failed"):
+        elif info.state.status in ("in_progress", "failed"):
             _note("The last turn is unfinished: /resume finishes it; a new line begins another.")
 
     def _finish(self, result: ChatResult) -> None:
@@ -196,7 +225,6 @@ class Conversation:
             _note(f"Warning: {warning.message}")
         if result.compaction is not None:
             _note(f"Compacted: {counted(result.compaction.removed_turns, 'turn')} removed.")
-        self._save(result.state)
 
     def _fail(self, error: TurnError) -> None:
         """Say what happened and what to do; the conversation goes on from the error's state."""
@@ -208,25 +236,36 @@ class Conversation:
             _note(f"Cause: {error.__cause__}")
         if error.retry_after is not None:
             _note(f"The provider asks to wait {error.retry_after:g} seconds.")
-        if error.pending_input:
+        if error.unsaved is not None:
+            self._keep_unsaved(error)
+        elif error.pending_input:
             _note("Your message was not accepted and is not kept: change it, or what the error names.")
         else:
             _note("Your message is kept: /resume asks again.")
-        if error.state:
-            self._save(error.state)
 
-    def _save(self, blob: bytes) -> None:
-        from ..errors import StoreError
+    # ------------------------------------------------------------------------------- what was not saved
 
+    def _keep_unsaved(self, error: TurnError) -> None:
+        """A turn that the store did not take is saved before the next line is answered."""
+        self._unsaved = error
+        _note(f"Not saved: {error.unsaved}. The next line tries again.")
+
+    def _save_rest(self) -> bool:
+        """Save what the store did not take; False if it still does not."""
+        from ..errors import StateConflictError, StoreError
+
+        if self._unsaved is None:
+            return True
         try:
-            aside = self._thread.save(blob)
-        except StoreError as error:
-            _note(f"Not saved: {error}. The next turn tries again.")
+            self._conversation.commit(self._unsaved)
+        except StateConflictError as error:
             self._failed = True
-            return
-        if aside is not None:
-            _note("This thread was changed by somebody else, and goes on from there.")
-            _note(f"Your version is kept as --thread {aside!r}.")
+            _note(f"Not kept: {error}")
+        except StoreError as error:
+            _note(f"Still not saved: {error}.")
+            return False
+        self._unsaved = None
+        return True
 
     # ---------------------------------------------------------------------------------------- commands
 
@@ -235,7 +274,7 @@ class Conversation:
         if name == "/event" and text.strip():
             from ..messages import event
 
-            self._save(self._chat.append_to_state(self._thread.blob, event(text.strip())))
+            self._conversation.append(event(text.strip()))
         elif name == "/resume":
             self._resume()
         elif name == "/deny":
@@ -246,19 +285,16 @@ class Conversation:
             _note(f"Commands: {COMMANDS}")
 
     def _report(self, name: str) -> None:
-        if not self._thread.blob:
-            _note("Nothing was said yet.")
-            return
-        from ..history.info import inspect_state
-        from ..history.turns import read_history
         from .report import history_lines, info_lines
 
-        blob = self._thread.blob
-        info = inspect_state(blob)
+        info = self._conversation.info()
+        if info is None:
+            _note("Nothing was said yet.")
+            return
         if name == "/info":
-            lines = info_lines(info, self._pending())
+            lines = info_lines(info.state, self._conversation.pending())
         else:
-            lines = history_lines(read_history(blob), open_calls=info.open_calls)
+            lines = history_lines(self._conversation.history(), open_calls=info.state.open_calls)
         print(*lines, sep="\n", flush=True)
 
 

@@ -1,4 +1,4 @@
-"""`goaitools inspect`: what is in a state blob, without a model, a key or an SDK.
+"""`goaitools inspect`: what is in a state blob, without a model or an SDK.
 
 Owns: the command's options, and how its bytes are found. Must never know: how a blob is laid out.
 """
@@ -10,6 +10,8 @@ import os
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+
+from .sealed import add_options, opened_with, refusal
 
 if TYPE_CHECKING:
     from ..history.info import StateInfo
@@ -33,6 +35,7 @@ def add_to(commands: Any) -> None:
     parser.add_argument(
         "--thread", metavar="NAME", default="default", help="its key there (default: %(default)s)"
     )
+    add_options(parser)
     parser.add_argument("--json", action="store_true", help="machine-readable")
     parser.add_argument("--show", action="store_true", help="also what was said")
     parser.set_defaults(run=run, error=parser.error)
@@ -42,18 +45,21 @@ def run(args: argparse.Namespace) -> int:
     """Read the blob and print what it says of itself."""
     if (args.blob is None) == (args.store is None):
         args.error("name a BLOB (a file, or - for standard input) or a --store FILE, one of them")
-    from ..errors import StateError
+    from ..errors import StateAuthError, StateError
     from ..history.info import inspect_state, pending_calls
     from ..history.turns import read_history
 
     try:
         blob = _blob(args)
-        info = inspect_state(blob)
-        pending = pending_calls(blob) if info.open_calls else ()
+        opened = opened_with(args, blob)
+        info = inspect_state(blob, **opened)
+        pending = pending_calls(blob, **opened) if info.open_calls else ()
         if args.json:
-            print(_json(info, pending, blob, show=args.show))
+            print(_json(info, pending, blob, opened, show=args.show))
             return 0
-        history = read_history(blob) if args.show else None
+        history = read_history(blob, **opened) if args.show else None
+    except StateAuthError as error:
+        raise StateAuthError(f"{_source(args)}: {refusal(args, error)}") from error
     except StateError as error:
         raise StateError(f"{_source(args)}: {error}") from error
     from .report import history_lines, info_lines
@@ -88,7 +94,9 @@ def _blob(args: argparse.Namespace) -> bytes:
     return stored.blob
 
 
-def _json(info: StateInfo, pending: Sequence[PendingCall], blob: bytes, *, show: bool) -> str:
+def _json(
+    info: StateInfo, pending: Sequence[PendingCall], blob: bytes, opened: dict[str, Any], *, show: bool
+) -> str:
     import json
 
     import msgspec
@@ -102,5 +110,5 @@ def _json(info: StateInfo, pending: Sequence[PendingCall], blob: bytes, *, show:
     if show:
         from ..history.convert import state_messages
 
-        facts["history"] = state_messages(blob)
+        facts["history"] = state_messages(blob, **opened)
     return json.dumps(facts, indent=2)

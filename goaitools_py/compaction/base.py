@@ -13,6 +13,7 @@ are asked for, so that a trigger which says no costs nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
+from enum import Enum
 from functools import cached_property
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -191,20 +192,36 @@ class Compactor(Value, frozen=True):
 
     ``Compactor(any_of(TokenLimit(8_000), MessageLimit(40)), KeepRecentTurns(6))``
 
-    `archive` is called with the turns that go, or are rewritten, as they were, before they do; on an
-    `AsyncChat` it may be async. If it raises, nothing goes. After a crash, or after a cut that was in vain
-    and is undone (the new message alone is too long, say), it may see the same turns again.
+    `archive` is called with the turns that go, or are rewritten, as they were; on an `AsyncChat` it may be
+    async. If it raises, nothing goes. It is called *before* they go, for from then on any state that somebody
+    saves may lack them; so it may see turns that stay all the same, after a crash, or where the provider
+    refuses what was cut too and the cut is undone. Those come again: keep each under its `TurnView.id`, and
+    what comes twice is kept once. A turn that was rewritten, and goes later, has another id then.
     """
 
     trigger: Trigger
     strategy: Strategy
     archive: Archive | None = None
 
+    def __post_init__(self) -> None:
+        checked_part("a trigger such as MessageLimit(40)", self.trigger)
+        checked_part("a strategy such as KeepRecentTurns(6)", self.strategy)
+        if self.archive is not None:
+            checked_part("a function for archive=", self.archive)
+
     def plan(self, request: CompactionRequest, *, force: bool = False) -> Planned | None:
         """What stays, or None if the trigger does not fire."""
         if not force and not self.trigger(request):
             return None
         return Planned(by=name_of(self.strategy), turns=self.strategy(request), archive=self.archive)
+
+
+def checked_part(expected: str, value: Any) -> None:
+    """TypeError for what is no function of a request, such as a class that nobody called."""
+    if isinstance(value, type):
+        raise TypeError(f"expected {expected}, got the class {value.__name__}: call it with its limits")
+    if not callable(value):
+        raise TypeError(f"expected {expected}, got {type(value).__name__}")
 
 
 class _FirstOf(Value, frozen=True):
@@ -267,11 +284,21 @@ def first_of(*compactors: CompactorLike) -> CompactorLike:
     """The first of several compactors whose trigger fires and whose strategy finds something to do.
 
     A strategy that asks a model in vain, or gets no answer, gives way to the next one too.
+
+    Raises TypeError for none at all, and for what is no compactor.
     """
+    for compactor in compactors or (None,):
+        if isinstance(compactor, type) or not callable(getattr(compactor, "plan", None)):
+            got = "nothing" if not compactors else type(compactor).__name__
+            raise TypeError(f"first_of takes compactors such as Compactor(trigger, strategy); got {got}")
     return _FirstOf(compactors)
 
 
-class _NoCompaction(Value, frozen=True):
+class _NoCompaction(Enum):
+    """It is known by its identity, which an enum keeps through copies."""
+
+    NO_COMPACTION = "never"
+
     def plan(self, request: CompactionRequest, *, force: bool = False) -> None:
         return None
 
@@ -279,7 +306,7 @@ class _NoCompaction(Value, frozen=True):
         return "NO_COMPACTION"
 
 
-NO_COMPACTION: Final = _NoCompaction()
+NO_COMPACTION: Final = _NoCompaction.NO_COMPACTION
 """Never compact, not even when the provider or a size limit refuses the history."""
 
 

@@ -3,7 +3,7 @@
 Owns: what becomes of old tool results and old media. Must never know: when they are asked, or a wire.
 
 A rewritten message makes a new prefix, which no prompt cache has. So they wait until a batch of them can go
-at once; by default until as many can go as would stay.
+at once.
 """
 
 from __future__ import annotations
@@ -19,6 +19,10 @@ from .turns import Piece, TurnView
 
 __all__ = ["CLEARED", "ClearToolResults", "DropMedia", "is_answer", "shown_media"]
 
+_SHARE: Final = 6
+"""One of so many parts of the history has to be worth a new prefix: a fixed number of results is too few for
+a long history, whose every byte is then written to the cache again, and too many for a short one."""
+
 CLEARED: Final = "[result left out]"
 """What stands where a tool result was."""
 
@@ -29,7 +33,8 @@ class ClearToolResults(Value, frozen=True):
     The calls stay, so the model sees what it asked and may ask again. Results of one exchange go together;
     short ones stay, and so do those of the last `min_recent_turns`.
 
-    `at_least`: wait until so many can go at once. None: as many as `keep`, and one at least.
+    `at_least`: wait until so many can go at once. None: until what would go is a sixth of the history, which
+    benchmarks/compaction.py found to be cheap where writing the cache costs extra.
     """
 
     keep: int = 3
@@ -59,12 +64,22 @@ class ClearToolResults(Value, frozen=True):
             if changed:
                 turns[at] = turns[at].with_pieces(pieces)
                 count += changed
-        return _batch(turns, count, self.at_least or max(1, self.keep), "tool results")
+        if self.at_least is not None:
+            return _batch(turns, count, self.at_least, "tool results")
+        size = sum(turn.entry_bytes for turn in request.turns)
+        gone = size - sum(turn.entry_bytes for turn in turns)
+        if count and _SHARE * gone < size:
+            return NoChange(
+                f"{count} old tool results could be left out; the strategy waits until they are a sixth of "
+                "the history"
+            )
+        return _batch(turns, count, 1, "tool results")
 
 
 class DropMedia(Value, frozen=True, kw_only=True):
     """Put ``[image/png, 24 KB, left out]`` in the place of pictures, documents and sound in users' messages
-    and tool results, but for those of the last `after_turns` turns.
+    and tool results, but for those of the last `after_turns` turns. A message with parts that this release
+    has no word for (`Message.unread`) stays as it is, for to write it anew would lose them.
 
     `at_least`: wait until so many can go at once. None: as many as the last turns have, and one at least.
     """
@@ -125,7 +140,7 @@ def _cleared(turn: TurnView, piece: Piece) -> tuple[Piece, int]:
 
 
 def _is_long(result: Message) -> bool:
-    if any(not isinstance(part, Text) for part in result.parts):
+    if result.unread or any(not isinstance(part, Text) for part in result.parts):
         return True
     return len(result.text.encode("utf-8", "replace")) > len(CLEARED)
 
@@ -141,7 +156,7 @@ def _media(messages: Sequence[Message]) -> Iterator[Part]:
 def _without_media(turn: TurnView, piece: Piece) -> tuple[Piece, int]:
     messages = piece.messages
     count = sum(1 for _ in _media(messages))
-    if not count:
+    if not count or any(message.unread for message in messages):
         return piece, 0
     is_said = piece.role == "user" and all(message.role == "user" for message in messages)
     if not is_said and not (piece.role == "tool" and is_answer(turn, piece)):

@@ -27,9 +27,9 @@ class ProviderCompaction(Value, frozen=True):
     OpenAI's ``/responses/compact`` and Anthropic's compaction on demand (beta ``compact-2026-09-04``). What
     comes back is opaque, belongs to the provider, and stands in the place of the turns.
 
-    A provider may also compact by itself in the middle of a reply (OpenAI's ``context_management``,
-    Anthropic's ``compact_20260112``, both asked for with ``extra_body``). The history then holds such an item
-    already, and whole turns before it are dropped without a question.
+    A provider may also compact by itself in the middle of a reply, if it is asked to
+    (``ModelSettings(context_management=[ServerCompaction(above_tokens=…)])``). The history then holds such an
+    item already, and whole turns before it are dropped without a question.
 
     Args:
         keep_turns: So many turns stay word for word.

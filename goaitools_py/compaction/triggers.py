@@ -10,7 +10,7 @@ which no prompt cache has: cut rarely, and deeply.
 from __future__ import annotations
 
 from ..values import Value
-from .base import CompactionRequest, Trigger
+from .base import CompactionRequest, Trigger, checked_part
 
 __all__ = [
     "ByteLimit",
@@ -99,8 +99,10 @@ class ColdCache(Value, frozen=True):
 
 
 def _positive(name: str, value: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ValueError(f"{name} takes a positive whole number, got {value!r}")
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{name} takes a positive whole number, got {type(value).__name__}")
+    if value < 1:
+        raise ValueError(f"{name} takes a positive whole number, got {value}")
 
 
 class _Any(Value, frozen=True):
@@ -130,4 +132,6 @@ def all_of(*triggers: Trigger) -> Trigger:
 def _some(triggers: tuple[Trigger, ...]) -> tuple[Trigger, ...]:
     if not triggers:
         raise ValueError("name at least one trigger")
+    for trigger in triggers:
+        checked_part("a trigger such as MessageLimit(40)", trigger)
     return triggers

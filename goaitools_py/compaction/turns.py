@@ -81,6 +81,8 @@ class TurnView(Value, frozen=True, kw_only=True):
         roles: For each model call of the turn, a letter for each entry: s, u, e (event), a, t.
         facts: What is recorded with the turn.
         seconds: When the turn began, in seconds after the conversation did.
+        id: The same for the same turn with the same bytes, in whatever process, and for no other: a key to
+            keep it under. "" for a turn that a strategy has written, or rewritten.
     """
 
     unshown = frozenset({"entries", "words", "facts"})
@@ -93,6 +95,7 @@ class TurnView(Value, frozen=True, kw_only=True):
     words: Words
     facts: Mapping[str, Any] = {}
     seconds: float = 0.0
+    id: str = ""
 
     @property
     def entry_bytes(self) -> int:
@@ -159,6 +162,7 @@ class TurnView(Value, frozen=True, kw_only=True):
             roles=tuple(roles),
             message_count=len(self.words.read(entries)),
             tokens=self.words.tokens(entries),
+            id="",
         )
 
 

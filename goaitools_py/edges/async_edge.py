@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from ..backends.base import AsyncBackend, AsyncExchange, BackendError, ModelRequest, ResponseHead
-from ..tools.call import Outcome, arun_call, run_call, timed_out
+from ..tools.call import Outcome, begin_call, finish_call, timed_out
 from ..tools.results import text_parts
 from ..turn.deadlines import SHORTEST_WAIT
 from ..turn.flow import (
@@ -190,12 +190,9 @@ class AwaitingEdge:
         started, began = time.time(), time.monotonic()
         tool = effect.tool
         call = (tool, effect.context, effect.arguments)
-        if tool.is_async:
-            outcome = await arun_call(*call)
-        elif self._threads if tool.thread is None else tool.thread:
-            outcome = await _in_thread(run_call, *call)
-        else:
-            outcome = run_call(*call)
+        in_thread = not tool.is_async and (self._threads if tool.thread is None else tool.thread)
+        begun = await _in_thread(begin_call, *call) if in_thread else begin_call(*call)
+        outcome = await finish_call(begun, effect.context)
         return _tool_done(effect, outcome, started, began)
 
     async def _await_tool(self, _: AwaitTool) -> ToolDone:

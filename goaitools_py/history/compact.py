@@ -11,7 +11,7 @@ from ..state.state import hard_limits, load_state
 from ..turn.flow import Flow
 from ..turn.ledger import Ledger, Plan
 from ..turn.repair import checked
-from ..turn.shrink import compact
+from ..turn.shrink import compact, waits_for_end
 from ..turn.voice import voice_of
 from ..values import replace
 
@@ -46,13 +46,18 @@ def compact_flow(plan: Plan, *, dry_run: bool) -> Flow[CompactionReport]:
         min_revision=options.min_revision,
     )
     state, _ = checked(state, plan.dialect)
-    ledger.begin(state, state, closed_a_turn=False)
-    yield from compact(ledger, lambda: voice_of(plan, state.meta)[0], force=True, archives=not dry_run)
+    ledger.begin(state, state, has_grown=False)
+    reason = ""
+    if waits_for_end(ledger):
+        reason = "the running turn has signed thinking, which would not fit any more: compact after its end"
+    else:
+        yield from compact(ledger, lambda: voice_of(plan, state.meta)[0], force=True, archives=not dry_run)
     report = ledger.report
     if report is None:
         meta, size = state.meta, state.history_bytes()
         report = CompactionReport(
             outcome="no_change",
+            reason=reason,
             messages_before=meta.messages,
             messages_after=meta.messages,
             bytes_before=size,

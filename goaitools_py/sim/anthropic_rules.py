@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .anthropic_blocks import ROLES, block_refusals, extra, mark_refusals
+from .anthropic_context import IN_REPLY, context_refusals
 from .anthropic_turns import hosted_calls, is_paused, is_summary, pairing, repeated_ids, texts
 from .refusals import Refusal
 
@@ -24,7 +25,7 @@ __all__ = ["BINDING_BETA", "AnthropicRules", "check_anthropic"]
 
 BINDING_BETA = "thinking-binding-controls-2026-08-01"
 _STRICT_VERSION = "2026-10-21"
-_COMPACTING = frozenset({"compact-2026-09-04", "compact-2026-01-12"})
+_COMPACTING = frozenset({"compact-2026-09-04", IN_REPLY})
 _KEYS = frozenset(
     [
         "max_tokens",
@@ -121,6 +122,7 @@ class AnthropicRules:
             *_tool_choice(body),
             *self._thinking(body),
             *self._settings(body),
+            *context_refusals(body, self.betas),
             *_marks(body),
         ]
 
@@ -267,6 +269,10 @@ class AnthropicRules:
             yield Refusal('messages: first message must use the "user" role')
         elif is_summary(first) and self.betas is not None and not _COMPACTING & self.betas:
             yield Refusal("messages.0.content.0.type: 'compaction' blocks need their beta header")
+        if self.betas is not None and IN_REPLY not in self.betas:
+            for index, message in enumerate(messages[1:], 1):
+                if is_summary(message):
+                    yield Refusal(f"messages.{index}: compaction_block_misplaced: it must come first")
         for index, message in enumerate(messages):
             if message["role"] != "system":
                 continue

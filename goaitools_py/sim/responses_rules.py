@@ -22,6 +22,7 @@ from .responses_tools import choice_faults, tool_faults
 __all__ = ["check_openai_responses", "responses_refusals"]
 
 _MIN_OUTPUT_TOKENS = 16
+_LEAST_COMPACTED = 1000
 _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 _INCLUDE = (
     "file_search_call.results",
@@ -155,6 +156,7 @@ def _settings(body: Mapping[str, Any]) -> Iterator[Refusal]:
     if body.get("truncation") not in (None, "auto", "disabled"):
         yield unsupported("truncation", body["truncation"], ("auto", "disabled"))
     yield from _include(body.get("include"))
+    yield from _context_management(body.get("context_management"))
     yield from _reasoning_options(body.get("reasoning"))
     yield from _text(body)
 
@@ -168,6 +170,27 @@ def _include(include: Any) -> Iterator[Refusal]:
     for index, entry in enumerate(include):
         if entry not in _INCLUDE:
             yield unsupported(f"include[{index}]", entry, _INCLUDE)
+
+
+def _context_management(entries: Any) -> Iterator[Refusal]:
+    """Only compaction is known, and the recorded threshold of 1000 is the least that the documents allow."""
+    if entries is None:
+        return
+    if not isinstance(entries, list):
+        yield wrong_type("context_management", "an array of objects", entries)
+        return
+    for index, entry in enumerate(entries):
+        path = f"context_management[{index}]"
+        if not isinstance(entry, dict):
+            yield wrong_type(path, "an object", entry)
+            continue
+        if entry.get("type") != "compaction":
+            yield unsupported(f"{path}.type", entry.get("type"), ("compaction",))
+        for key in entry:
+            if key not in ("type", "compact_threshold"):
+                yield Refusal(f"Unknown parameter: '{path}.{key}'.", f"{path}.{key}", "unknown_parameter")
+        threshold = entry.get("compact_threshold")
+        yield from within(f"{path}.compact_threshold", threshold, _LEAST_COMPACTED, whole=True)
 
 
 def _reasoning_options(reasoning: Any) -> Iterator[Refusal]:

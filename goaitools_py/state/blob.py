@@ -44,7 +44,7 @@ import hashlib
 import hmac
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, Protocol, TypeAlias
+from typing import ClassVar, Final, Protocol, TypeAlias
 
 from msgspec.structs import force_setattr
 
@@ -74,6 +74,7 @@ __all__ = [
     "Codec",
     "Header",
     "Kind",
+    "Plain",
     "Segment",
     "Unbound",
     "authenticated",
@@ -284,21 +285,30 @@ def refused() -> StateAuthError:
     )
 
 
-class _Plain(Value, frozen=True):
-    """A digest against accidents, for storage that is trusted."""
+class Plain(Value, frozen=True, kw_only=True):
+    """A digest against accidents, for storage that is trusted; `PLAIN` is one with the usual limits.
 
-    suite: int = SUITE_PLAIN
-    compresses: bool = True
-    key_id: int = 0
+    ``Chat(backend, codec=Plain(limits=BlobLimits(max_decoded_bytes=64 * 2**20)))``. What is larger than usual
+    is read only where the same limits are given.
+    """
+
+    suite: ClassVar[int] = SUITE_PLAIN
+    compresses: ClassVar[bool] = True
+    key_id: ClassVar[int] = 0
+
+    limits: BlobLimits | None = None
+    """How large a state may be; None for the usual limits."""
 
     def __repr__(self) -> str:
-        return "PLAIN"
+        return "PLAIN" if self.limits is None else f"Plain(limits={self.limits!r})"
 
     def seal(self, header: bytes, body: bytes, binding: Binding) -> bytes:
+        """Header, digest, body."""
         self.check(binding)
         return b"".join((header, self._digest(header, body), body))
 
     def open(self, blob: bytes, binding: Binding) -> bytes:
+        """The body, if the digest is its own; else `StateCorruptError`."""
         self.check(binding)
         header, found, body = (
             blob[:HEADER_BYTES],
@@ -323,6 +333,7 @@ class _Plain(Value, frozen=True):
         return digest.digest()[:_DIGEST_BYTES]
 
     def check(self, binding: Binding) -> None:
+        """ValueError for a binding: nothing would authenticate it."""
         if binding is not None and binding is not UNBOUND:
             raise ValueError(
                 "a plain blob authenticates nothing, so it cannot be bound to anybody; "
@@ -333,7 +344,7 @@ class _Plain(Value, frozen=True):
         """A plain state has no end."""
 
 
-PLAIN: Final[Codec] = _Plain()
+PLAIN: Final[Codec] = Plain()
 """The codec for storage that you trust: finds accidents, hides nothing, stops nobody."""
 
 
@@ -494,7 +505,7 @@ def _check_limit(name: str, limit: int, found: int) -> None:
     if found > limit:
         raise StateTooLargeError(
             f"state is too large: found {found}, expected at most {name}={limit}; "
-            "compact the conversation or raise the limit",
+            f"compact the conversation, or give its codec limits=BlobLimits({name}=…)",
             limit_name=name,
             limit=limit,
         )

@@ -32,6 +32,7 @@ from ..rawjson import RawJSONError
 from . import blob as blobs
 from .blob import Kind, Segment
 from .records import (
+    MAX_COUNT,
     MAX_NAME,
     Amount,
     Count,
@@ -249,7 +250,12 @@ def _facts(facts: dict[str, Any]) -> dict[str, Any]:
     flags_are_text = isinstance(flags, dict) and all(isinstance(flag, str) for flag in flags.values())
     ids = facts.get("turn_ids", [])
     ids_are_text = isinstance(ids, list) and all(isinstance(digest, str) for digest in ids)
-    if not flags_are_text or not ids_are_text or not isinstance(facts.get("interrupted", ""), str):
+    started = facts.get("calls_started", 0)
+    started_is_count = type(started) is int and 0 <= started <= MAX_COUNT
+    partial_is_text = isinstance(facts.get("interrupted", ""), str)
+    metadata = facts.get("metadata", {})
+    metadata_is_text = isinstance(metadata, dict) and all(isinstance(one, str) for one in metadata.values())
+    if not (flags_are_text and ids_are_text and started_is_count and partial_is_text and metadata_is_text):
         raise _unreadable("the turn facts")
     return facts
 

@@ -43,6 +43,10 @@ class ConversationModel(Protocol):
 class DjangoStore:
     """A store in a model's table.
 
+    It has no leases: a row that is part of the caller's transaction is seen by nobody before its end. Of two
+    turns at the same time the slower one is a `StateConflictError`, unless the leases of another store are
+    given to it, ``class LeasingStore(DjangoStore): lease = RedisStore(client).lease``.
+
     Args:
         model: A subclass of `goaitools_py.integrations.django.AbstractConversation`.
         using: The database's alias; by default the one that the routers name for writing, since a replica

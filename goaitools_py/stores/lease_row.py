@@ -15,7 +15,7 @@ from . import rules
 __all__ = ["TABLE", "LeaseRow"]
 
 TABLE = """
-CREATE TABLE IF NOT EXISTS goaitools_lease (
+CREATE TABLE IF NOT EXISTS goaitools_state_lease (
     key TEXT PRIMARY KEY,
     token TEXT NOT NULL,
     ends_at INTEGER NOT NULL
@@ -23,12 +23,12 @@ CREATE TABLE IF NOT EXISTS goaitools_lease (
 """
 
 _TAKE = """
-INSERT INTO goaitools_lease VALUES (?, ?, ?)
+INSERT INTO goaitools_state_lease VALUES (?, ?, ?)
 ON CONFLICT (key) DO UPDATE SET token = excluded.token, ends_at = excluded.ends_at
-WHERE goaitools_lease.ends_at <= ?
+WHERE goaitools_state_lease.ends_at <= ?
 """
-_RENEW = "UPDATE goaitools_lease SET ends_at = ? WHERE key = ? AND token = ? AND ends_at > ?"
-_RELEASE = "DELETE FROM goaitools_lease WHERE key = ? AND token = ? OR ends_at <= ?"
+_RENEW = "UPDATE goaitools_state_lease SET ends_at = ? WHERE key = ? AND token = ? AND ends_at > ?"
+_RELEASE = "DELETE FROM goaitools_state_lease WHERE key = ? AND token = ? OR ends_at <= ?"
 
 Statement = tuple[str, tuple[str | int, ...]]
 

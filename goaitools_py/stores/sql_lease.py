@@ -1,127 +1,153 @@
-"""Leases of SQL databases: an advisory lock of the server where it has them, else a row with a time.
+"""Leases in PostgreSQL, MySQL, MariaDB and SQLite: a row with a time for each lease that is held.
 
-Owns: the steps that take, renew and release each. Must never know: an engine, or a turn.
+Owns: the table of leases, and the steps that take, renew and release one. Must never know: an engine, a turn.
 
-A lock of the server lives as long as the connection that took it. So that connection is taken out of the
-pool, is in no transaction, and is idle while a model is called; the server itself closes it when it was
-idle for longer than the lease's `ttl`, which is how a holder that hangs loses it.
+A row costs a write of a few bytes and keeps nothing open: no connection and no transaction is held while a
+model is called, and any pooler may stand between. The server's clock tells when a lease has run out.
+The first lease makes the table. Those who migrate their database themselves make it before, with
+`lease_table` in their own metadata, or with ::
+
+    -- PostgreSQL
+    CREATE UNLOGGED TABLE goaitools_state_lease (
+        key VARCHAR(512) COLLATE "C" NOT NULL PRIMARY KEY,
+        token VARCHAR(32) NOT NULL,
+        ends_at BIGINT NOT NULL
+    );
+    -- MySQL, MariaDB
+    CREATE TABLE goaitools_state_lease (
+        `key` VARBINARY(512) NOT NULL PRIMARY KEY,
+        token VARCHAR(32) NOT NULL,
+        ends_at BIGINT NOT NULL
+    ) ENGINE=InnoDB;
+    -- SQLite
+    CREATE TABLE goaitools_state_lease (
+        key TEXT NOT NULL PRIMARY KEY,
+        token VARCHAR(32) NOT NULL,
+        ends_at BIGINT NOT NULL
+    ) WITHOUT ROWID;
+
+``ends_at`` is in milliseconds since 1970. Unlogged, because nobody waits for a disk then, and what a crash
+of the server may lose is only who was about to have a turn.
 """
 
 from __future__ import annotations
 
-import hashlib
-import math
-from typing import Protocol
+import secrets
+from typing import Final
 
-from sqlalchemy import Connection, text
-from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ColumnElement,
+    Connection,
+    Insert,
+    MetaData,
+    String,
+    Table,
+    Update,
+    bindparam,
+    delete,
+    insert,
+    literal_column,
+    update,
+)
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from . import rules
-from .lease_row import TABLE, LeaseRow, Statement
+from .sql_table import KeyText, Rows, lost_a_race
 
-__all__ = ["SQLLease", "lease_of"]
+__all__ = ["LeaseRows", "SQLLease", "lease_table"]
+
+_MYSQL_NOW: Final = "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) DIV 1000)"
+
+_NOW: Final = {
+    "postgresql": "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)",
+    "mysql": _MYSQL_NOW,
+    "mariadb": _MYSQL_NOW,
+    "sqlite": "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)",
+}
+"""Milliseconds since 1970, by the server's clock."""
 
 
-class SQLLease(Protocol):
-    """The steps of one lease. `holds_connection`: all are to be taken on one connection, kept open."""
+def lease_table(
+    metadata: MetaData,
+    name: str = "goaitools_state_lease",
+    schema: str | None = None,
+    *,
+    unlogged: bool = False,
+) -> Table:
+    """The table of leases of a store, for the metadata of whoever migrates the database themselves.
 
-    holds_connection: bool
+    Args:
+        metadata: Where it is added.
+        name: That of the store's table, with ``_lease`` behind it.
+        schema: That of the store's table.
+        unlogged: PostgreSQL only, and recommended there.
+    """
+    return Table(
+        name,
+        metadata,
+        Column("key", KeyText(), primary_key=True),
+        Column("token", String(32), nullable=False),
+        Column("ends_at", BigInteger(), nullable=False),
+        schema=schema,
+        prefixes=["UNLOGGED"] if unlogged else [],
+        sqlite_with_rowid=False,
+        mysql_engine="InnoDB",
+        mariadb_engine="InnoDB",
+    )
+
+
+class LeaseRows(Rows):
+    """The leases of one store, and the statements on them."""
+
+    def __init__(self, dialect: str, name: str, schema: str | None) -> None:
+        unlogged = dialect == "postgresql"
+        super().__init__(lease_table(MetaData(), f"{name}_lease", schema, unlogged=unlogged))
+        table, columns = self.table, self.table.c
+        now: ColumnElement[int] = literal_column(_NOW[dialect], BigInteger())
+        row = {"token": bindparam("its_token"), "ends_at": now + bindparam("ttl_ms", type_=BigInteger())}
+        its_key = columns.key == bindparam("its_key")
+        its_own = columns.token == bindparam("its_token")
+        add = insert(table)
+        if dialect == "postgresql":  # which would write each error about a key that is there into its log
+            add = postgresql.insert(table).on_conflict_do_nothing()
+        self.add = add.values(key=bindparam("its_key"), **row).execution_options(preserve_rowcount=True)
+        self.take_over = update(table).where(its_key, columns.ends_at <= now).values(row)
+        self.renew = update(table).where(its_key, its_own, columns.ends_at > now).values(row)
+        self.release = delete(table).where(its_key, its_own)
+
+
+class SQLLease:
+    """One holder's lease. Its methods are the steps; each takes a connection."""
+
+    def __init__(self, rows: LeaseRows, key: str, ttl: float) -> None:
+        self._rows = rows
+        self._named = {"its_key": rules.check_key(key), "its_token": secrets.token_hex(16)}
+        self._timed = {**self._named, "ttl_ms": max(1, round(rules.check_ttl(ttl) * 1000))}
 
     def take(self, connection: Connection) -> None:
         """Begin it, or raise `LeaseHeldError`."""
-        ...
+        self._rows.make(connection)
+        rows = self._rows
+        if not (self._wins(connection, rows.add) or self._wins(connection, rows.take_over)):
+            raise rules.held()
+
+    def _wins(self, connection: Connection, statement: Insert | Update) -> bool:
+        try:
+            return connection.execute(statement, self._timed).rowcount == 1
+        except IntegrityError:
+            return False
+        except DBAPIError as exc:
+            if not lost_a_race(exc):
+                raise
+            return False
 
     def renew(self, connection: Connection) -> bool:
         """Begin the `ttl` anew; False if it ran out."""
-        ...
+        return connection.execute(self._rows.renew, self._timed).rowcount == 1
 
     def release(self, connection: Connection) -> None:
-        """End it."""
-        ...
-
-
-def lease_of(dialect: str, scope: str, key: str, ttl: float) -> SQLLease:
-    """A lease of `key` in a table, which `scope` names."""
-    name = hashlib.sha256(f"{scope}\0{rules.check_key(key)}".encode())
-    rules.check_ttl(ttl)
-    if dialect == "postgresql":
-        number = int.from_bytes(name.digest()[:8], signed=True)
-        return _LockLease(
-            take=f"SELECT pg_try_advisory_lock({number})",
-            limit=f"SET idle_session_timeout = {max(1, round(ttl * 1000))}",
-            release=f"SELECT pg_advisory_unlock({number})",
-        )
-    if dialect == "sqlite":
-        return _RowLease(LeaseRow(key, ttl))
-    lock = (
-        f"goaitools-{name.hexdigest()[:48]}"  # at most 64 characters, the same for all databases of a server
-    )
-    return _LockLease(
-        take=f"SELECT GET_LOCK('{lock}', 0)",
-        limit=f"SET SESSION wait_timeout = {math.ceil(ttl)}",
-        release=f"SELECT RELEASE_LOCK('{lock}')",
-    )
-
-
-class _LockLease:
-    """A lock of the server, on a connection that leaves the pool."""
-
-    holds_connection = True
-
-    def __init__(self, *, take: str, limit: str, release: str) -> None:
-        self._take = text(take)
-        self._limit = text(limit)
-        self._release = text(release)
-        self._own: DBAPIConnection | None = None
-
-    def take(self, connection: Connection) -> None:
-        if not connection.scalar(self._take):
-            raise rules.held()
-        connection.detach()
-        self._own = connection.connection.dbapi_connection
-        try:
-            connection.execute(self._limit)
-        except BaseException:
-            self._close(connection)
-            raise
-
-    def renew(self, connection: Connection) -> bool:
-        connection.execute(text("SELECT 1"))  # idle no more: the server counts from here again
-        return True
-
-    def release(self, connection: Connection) -> None:
-        try:
-            connection.execute(self._release)
-        finally:
-            self._close(connection)
-
-    def _close(self, connection: Connection) -> None:
-        """SQLAlchemy does not close a connection that left the pool, if the driver is async."""
-        if not connection.invalidated:
-            connection.invalidate()
-        if self._own is not None:
-            self._own.close()
-
-
-class _RowLease:
-    """A row of SQLite, the same as `SQLiteStore`'s."""
-
-    holds_connection = False
-
-    def __init__(self, row: LeaseRow) -> None:
-        self._row = row
-
-    def take(self, connection: Connection) -> None:
-        connection.exec_driver_sql(TABLE)
-        if not _changed(connection, self._row.take()):
-            raise rules.held()
-
-    def renew(self, connection: Connection) -> bool:
-        return _changed(connection, self._row.renew())
-
-    def release(self, connection: Connection) -> None:
-        _changed(connection, self._row.release())
-
-
-def _changed(connection: Connection, statement: Statement) -> bool:
-    return connection.exec_driver_sql(*statement).rowcount > 0
+        """End it, if it is still this one."""
+        connection.execute(self._rows.release, self._named)

@@ -62,12 +62,12 @@ from ..errors import StateConflictError, StoreUnavailableError
 from . import rules
 from .base import Stored, StoredKey, StoredPage
 
-__all__ = ["Save", "StateRows", "state_table"]
+__all__ = ["KeyText", "Rows", "Save", "StateRows", "lost_a_race", "state_table"]
 
 _MYSQL = ("mysql", "mariadb")
 
 
-class _Key(TypeDecorator[str]):
+class KeyText(TypeDecorator[str]):
     """A text that is compared and sorted byte by byte."""
 
     impl = String
@@ -92,7 +92,7 @@ def state_table(metadata: MetaData, name: str = "goaitools_state", schema: str |
     return Table(
         name,
         metadata,
-        Column("key", _Key(), primary_key=True),
+        Column("key", KeyText(), primary_key=True),
         Column("version", BigInteger(), nullable=False),
         Column("updated_at", BigInteger(), nullable=False),
         Column("blob", LargeBinary().with_variant(LONGBLOB(), *_MYSQL), nullable=False),
@@ -103,11 +103,11 @@ def state_table(metadata: MetaData, name: str = "goaitools_state", schema: str |
     )
 
 
-class StateRows:
-    """The rows of one table. Its methods are the steps; each takes a connection first."""
+class Rows:
+    """A table that is made when it is first written to."""
 
-    def __init__(self, name: str, schema: str | None) -> None:
-        self.table = state_table(MetaData(), name, schema)
+    def __init__(self, table: Table) -> None:
+        self.table = table
         self._is_there = False
 
     def is_there(self, connection: Connection) -> bool:
@@ -126,6 +126,13 @@ class StateRows:
             if not self.is_there(connection):
                 raise
         self._is_there = True
+
+
+class StateRows(Rows):
+    """The rows of one table of blobs. Its methods are the steps; each takes a connection first."""
+
+    def __init__(self, name: str, schema: str | None) -> None:
+        super().__init__(state_table(MetaData(), name, schema))
 
     def load(self, connection: Connection, key: str) -> Stored | None:
         """The blob under `key`, or None."""
@@ -209,7 +216,7 @@ class Save:
         except IntegrityError:
             changed = 0  # its words quote the row, so that it is nobody's cause
         except DBAPIError as exc:
-            if not _lost_a_race(exc):
+            if not lost_a_race(exc):
                 raise
             changed = 0
         if changed != 1:
@@ -229,7 +236,7 @@ class Save:
         return rules.conflict(self._expected)
 
 
-def _lost_a_race(error: DBAPIError) -> bool:
+def lost_a_race(error: DBAPIError) -> bool:
     """Whether the server undid the statement for another transaction: deadlock, serialization failure."""
     code = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None)
     number = error.orig.args[0] if error.orig is not None and error.orig.args else None

@@ -18,11 +18,11 @@ from sqlalchemy.exc import StatementError
 from ..errors import StoreError, StoreUnavailableError
 from . import rules
 from .base import Stored, StoredPage
-from .sql_lease import SQLLease, lease_of
+from .sql_lease import LeaseRows, SQLLease
 from .sql_table import Save, StateRows
 
 if TYPE_CHECKING:
-    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+    from sqlalchemy.ext.asyncio import AsyncEngine
 
 __all__ = ["AsyncSQLAlchemyStore", "SQLAlchemyStore"]
 
@@ -35,13 +35,13 @@ class SQLAlchemyStore:
     """A store in a table of a database, for any number of threads, processes and machines.
 
     Each call takes a connection out of the pool, sends one statement that is a transaction of its own, and
-    gives the connection back: none is held while a model is called. A lease on a server is the exception:
-    it has a connection of its own beside the pool, idle and in no transaction. On SQLite the engine's own
-    settings hold; `SQLiteStore` uses the same table, and sets WAL and when to sync.
+    gives the connection back: none is held while a model is called, under a lease neither. On SQLite the
+    engine's own settings hold; `SQLiteStore` uses the same tables, and sets WAL and when to sync.
 
     Args:
         engine: It stays yours: dispose of it when you are done.
-        table: The table's name. The first save makes it; `goaitools_py.stores.sql_table` shows its DDL.
+        table: The table's name. The first save makes it, and the first lease one called ``<table>_lease``;
+            `goaitools_py.stores.sql_table` and `sql_lease` show their DDL.
         schema: The table's schema; by default the connection's.
     """
 
@@ -49,7 +49,7 @@ class SQLAlchemyStore:
         self._dialect = _known(engine)
         self._engine = engine.execution_options(isolation_level="AUTOCOMMIT")
         self._rows = StateRows(table, schema)
-        self._scope = f"{engine.url.database}.{schema}.{table}"
+        self._leases = LeaseRows(self._dialect, table, schema)
 
     def load(self, key: str) -> Stored | None:
         """The blob under `key`, or None."""
@@ -83,30 +83,19 @@ class SQLAlchemyStore:
     def lease(self, key: str, ttl: float) -> Iterator[SQLAlchemyLease]:
         """Hold the lease of `key` for at most `ttl` seconds, then renew it. `LeaseHeldError`: it is taken.
 
-        On PostgreSQL (14 or newer), MySQL and MariaDB (where `ttl` is in whole seconds, rounded up) it is
-        a lock of the server that costs a connection of its own; behind a pooler that shares sessions, such
-        as PgBouncer's transaction mode, it does not work. On SQLite it is a row.
+        It is a row with a time, not a lock: nothing is open between the statements.
         """
-        lease = lease_of(self._dialect, self._scope, key, ttl)
-        with _errors(self._dialect):
-            on = self._engine.connect() if lease.holds_connection else None
+        lease = SQLLease(self._leases, key, ttl)
+        self._run(lease.take)
         try:
-            self._run(lease.take, on)
-            try:
-                yield SQLAlchemyLease(lease, lambda step: self._run(step, on))
-            finally:
-                with suppress(StoreUnavailableError):  # then it ends by itself
-                    self._run(lease.release, on)
+            yield SQLAlchemyLease(lease, self._run)
         finally:
-            if on is not None:
-                on.close()
+            with suppress(StoreUnavailableError):  # then it ends by itself
+                self._run(lease.release)
 
-    def _run(self, step: Callable[[Connection], T], on: Connection | None = None) -> T:
-        with _errors(self._dialect):
-            if on is not None:
-                return step(on)
-            with self._engine.connect() as connection:
-                return step(connection)
+    def _run(self, step: Callable[[Connection], T]) -> T:
+        with _errors(self._dialect), self._engine.connect() as connection:
+            return step(connection)
 
 
 class SQLAlchemyLease:
@@ -117,11 +106,8 @@ class SQLAlchemyLease:
         self._run = run
 
     def renew(self) -> bool:
-        """Begin the `ttl` anew. False if it ran out meanwhile, or the server was away."""
-        try:
-            return self._run(self._lease.renew)
-        except StoreUnavailableError:
-            return False
+        """Begin the `ttl` anew. False if it ran out meanwhile."""
+        return self._run(self._lease.renew)
 
 
 class AsyncSQLAlchemyStore:
@@ -130,7 +116,8 @@ class AsyncSQLAlchemyStore:
     Args:
         engine: It stays yours: dispose of it when you are done. It belongs to one event loop, and so does
             the store.
-        table: The table's name. The first save makes it; `goaitools_py.stores.sql_table` shows its DDL.
+        table: The table's name. The first save makes it, and the first lease one called ``<table>_lease``;
+            `goaitools_py.stores.sql_table` and `sql_lease` show their DDL.
         schema: The table's schema; by default the connection's.
     """
 
@@ -140,7 +127,7 @@ class AsyncSQLAlchemyStore:
         self._dialect = _known(engine)
         self._engine = engine.execution_options(isolation_level="AUTOCOMMIT")
         self._rows = StateRows(table, schema)
-        self._scope = f"{engine.url.database}.{schema}.{table}"
+        self._leases = LeaseRows(self._dialect, table, schema)
 
     async def load(self, key: str) -> Stored | None:
         """The blob under `key`, or None."""
@@ -173,24 +160,16 @@ class AsyncSQLAlchemyStore:
     @asynccontextmanager
     async def lease(self, key: str, ttl: float) -> AsyncIterator[AsyncSQLAlchemyLease]:
         """Hold the lease of `key` for at most `ttl` seconds, then renew it; see `SQLAlchemyStore.lease`."""
-        lease = lease_of(self._dialect, self._scope, key, ttl)
-        with _errors(self._dialect):
-            on = await self._engine.connect() if lease.holds_connection else None
+        lease = SQLLease(self._leases, key, ttl)
+        await self._run(lease.take)
         try:
-            await self._run(lease.take, on)
-            try:
-                yield AsyncSQLAlchemyLease(lease, lambda step: self._run(step, on))
-            finally:
-                with suppress(StoreUnavailableError):  # then it ends by itself
-                    await self._run(lease.release, on)
+            yield AsyncSQLAlchemyLease(lease, self._run)
         finally:
-            if on is not None:
-                await on.close()
+            with suppress(StoreUnavailableError):  # then it ends by itself
+                await self._run(lease.release)
 
-    async def _run(self, step: Callable[[Connection], T], on: AsyncConnection | None = None) -> T:
+    async def _run(self, step: Callable[[Connection], T]) -> T:
         with _errors(self._dialect):
-            if on is not None:
-                return await on.run_sync(step)
             async with self._engine.connect() as connection:
                 return await connection.run_sync(step)
 
@@ -205,11 +184,8 @@ class AsyncSQLAlchemyLease:
         self._run = run
 
     async def renew(self) -> bool:
-        """Begin the `ttl` anew. False if it ran out meanwhile, or the server was away."""
-        try:
-            return await self._run(self._lease.renew)
-        except StoreUnavailableError:
-            return False
+        """Begin the `ttl` anew. False if it ran out meanwhile."""
+        return await self._run(self._lease.renew)
 
 
 def _known(engine: Engine | AsyncEngine) -> str:

@@ -393,10 +393,19 @@ class KeptCompaction:
             report = yield from self._compact(self._row.stored)
         except CompactionError as exc:
             if exc.state:  # nothing was cut, but something was spent
-                yield from self._row.commit(exc.state)
+                yield from self._commit(exc.state)
             raise
-        stored = yield from self._row.commit(report.state)
-        return replace(report, state=stored)
+        return replace(report, state=(yield from self._commit(report.state)))
+
+    def _commit(self, blob: bytes) -> Flow[bytes]:
+        try:
+            return (yield from self._row.commit(blob))
+        except StateConflictError as exc:
+            raise StateConflictError(
+                f"{exc}; the compacted conversation is not in the store, but in err.state: compact again",
+                state=blob,
+                base=self._row.mine,
+            ) from exc
 
     def settle(self) -> Flow[None]:
         """Give the lease back."""

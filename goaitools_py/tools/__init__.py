@@ -9,7 +9,7 @@ the model wrote, `call` runs it, `results` writes what it returned, `context` is
 from __future__ import annotations
 
 from .arguments import BadArguments
-from .call import Outcome, arun_call, run_call
+from .call import Outcome, begin_call, finish_call, run_call
 from .context import Action, ToolContext
 from .definition import Tool, as_tools, refuse_async, tool
 from .results import MAX_RESULT_BYTES, MAX_RESULT_MEDIA_BYTES, ToolReturn, result_parts
@@ -23,8 +23,9 @@ __all__ = [
     "Tool",
     "ToolContext",
     "ToolReturn",
-    "arun_call",
     "as_tools",
+    "begin_call",
+    "finish_call",
     "refuse_async",
     "result_parts",
     "run_call",

@@ -6,7 +6,7 @@ Owns: `Outcome` and the meaning of what a tool raises. Must never know: a clock,
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Any, Literal
 
 from ..errors import AbortTurn, ToolError
@@ -16,7 +16,7 @@ from .context import Action, ToolContext
 from .definition import Tool
 from .results import result_parts, text_parts
 
-__all__ = ["Outcome", "arun_call", "run_call", "timed_out"]
+__all__ = ["Outcome", "begin_call", "finish_call", "run_call", "timed_out"]
 
 
 class Outcome(Value, frozen=True, kw_only=True):
@@ -49,26 +49,34 @@ def run_call(tool: Tool[..., Any], ctx: ToolContext[Any], kwargs: Mapping[str, A
         ctx: Handed to the tool if it takes one.
         kwargs: As `Tool.bind` returns them.
     """
+    begun = begin_call(tool, ctx, kwargs)
+    if isinstance(begun, Outcome):
+        return begun
+    if inspect.iscoroutine(begun):
+        begun.close()  # or Python warns that it was never awaited
+    return _raised(ToolError(f"Tool {tool.name!r} is async: it needs an AsyncChat."), ctx)
+
+
+def begin_call(
+    tool: Tool[..., Any], ctx: ToolContext[Any], kwargs: Mapping[str, Any]
+) -> Outcome | Awaitable[Any]:
+    """Run a tool's own function; an awaitable that it returns is `finish_call`'s.
+
+    A plain function may return one too: a decorator that wraps an ``async def`` in a ``def``.
+    """
     try:
-        value = _start(tool, ctx, kwargs)
-        if inspect.isawaitable(value):
-            if inspect.iscoroutine(value):
-                value.close()  # or Python warns that it was never awaited
-            raise ToolError(
-                f"Tool {tool.name!r} returned an awaitable: declare it with 'async def' and use AsyncChat."
-            )
-        return _returned(value, ctx)
+        value = tool.run(ctx, **kwargs) if tool.takes_context else tool.run(**kwargs)
+        return value if inspect.isawaitable(value) else _returned(value, ctx)
     except Exception as error:
         return _raised(error, ctx)
 
 
-async def arun_call(tool: Tool[..., Any], ctx: ToolContext[Any], kwargs: Mapping[str, Any]) -> Outcome:
-    """As `run_call`, for a tool of either kind, in this task. A sync tool blocks the loop meanwhile."""
+async def finish_call(begun: Outcome | Awaitable[Any], ctx: ToolContext[Any]) -> Outcome:
+    """The outcome of what `begin_call` returned."""
+    if isinstance(begun, Outcome):
+        return begun
     try:
-        value = _start(tool, ctx, kwargs)
-        if inspect.isawaitable(value):
-            value = await value
-        return _returned(value, ctx)
+        return _returned(await begun, ctx)
     except Exception as error:
         return _raised(error, ctx)
 
@@ -78,12 +86,6 @@ def timed_out(ctx: ToolContext[Any], seconds: float | None) -> Outcome:
     limit = f" within {seconds:g} s" if seconds is not None else ""
     text = f"The tool did not finish{limit}; it is unknown whether it took effect."
     return Outcome(parts=text_parts(text), flag="unknown", actions=ctx.actions)
-
-
-def _start(tool: Tool[..., Any], ctx: ToolContext[Any], kwargs: Mapping[str, Any]) -> Any:
-    if tool.takes_context:
-        return tool.run(ctx, **kwargs)
-    return tool.run(**kwargs)
 
 
 def _returned(value: Any, ctx: ToolContext[Any]) -> Outcome:

@@ -40,7 +40,8 @@ class ToolContext(Value, Generic[DepsT], frozen=True, kw_only=True):
     Attributes:
         deps: The very object given as `deps` for this turn.
         call_id: The provider's id of this call.
-        turn_id: The id of the turn.
+        turn_id: What names the turn in logs, the same after a `resume`: the conversation's id and the turn's
+            number. It is not the option `turn_id`, of which a state keeps only a digest.
         iteration: The model call that asked for the tool, counted from 1, and anew after a `resume`.
         idempotency_key: The same text whenever this call is run again; hand it to services that take one.
     """

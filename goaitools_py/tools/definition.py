@@ -76,6 +76,8 @@ class Tool(Generic[P, R]):
     external: bool = field(default=False, kw_only=True, repr=False)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.name, str):
+            raise TypeError(f"a tool's name must be str, not {type(self.name).__name__}")
         if not _NAME.fullmatch(self.name):
             raise ValueError(
                 f"a tool's name must be 1 to 64 letters, digits, '_' or '-', not {self.name!r}; "
@@ -88,6 +90,11 @@ class Tool(Generic[P, R]):
             )
         if not callable(self.run):
             raise TypeError(f"run of tool {self.name!r} must be callable, not {type(self.run).__name__}")
+        if self.timeout is not None and not isinstance(self.timeout, (int, float)):
+            raise TypeError(
+                f"timeout of tool {self.name!r} must be a number of seconds, "
+                f"not {type(self.timeout).__name__}"
+            )
         if self.timeout is not None and not self.timeout > 0:
             raise ValueError(f"timeout of tool {self.name!r} must be a positive number of seconds")
         if not isinstance(self.requires_approval, bool) and not callable(self.requires_approval):

@@ -12,6 +12,7 @@ from typing import Annotated, Any, get_args, get_origin
 
 import docstring_parser
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, create_model
+from pydantic.errors import PydanticUserError
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import ErrorDetails, from_json
@@ -156,11 +157,15 @@ def _unusable(signature: Signature) -> TypeError:
     for name, hint in signature.types.items():
         try:
             TypeAdapter(hint).json_schema(schema_generator=_Generator)
-        except Exception:
+        except Exception as error:
+            advice = (
+                "use plain types, dataclasses, TypedDicts or pydantic models, and hand over services as deps"
+            )
+            if isinstance(error, PydanticUserError) and error.code == "typed-dict-version":
+                advice = "before Python 3.12 take TypedDict from typing_extensions instead of typing"
             return TypeError(
                 f"parameter {name!r} of {signature.function.__qualname__}() has the type {hint!r}, for which "
-                f"there is no JSON Schema; use plain types, dataclasses, TypedDicts or pydantic models, and "
-                f"hand over services as deps"
+                f"there is no JSON Schema; {advice}"
             )
     return TypeError(f"the parameters of {signature.function.__qualname__}() give no JSON Schema")
 

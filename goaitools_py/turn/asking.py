@@ -32,6 +32,7 @@ from ..errors import (
 from ..events import ModelRequested, ReasoningDelta, TextDelta
 from ..values import replace
 from . import journal
+from .bodies import out_of_time, read_chunks
 from .deadlines import CallTimes, Passed
 from .flow import CallModel, Emit, Flow, ReadChunk, Sleep
 from .ledger import Base, Ledger
@@ -156,7 +157,9 @@ def _attempt(
         head = yield CallModel(request)
         if head.request_id:
             ledger.request_ids.append(head.request_id)
-        ledger.state = journal.accept(ledger.state, before.inbox, dialect, at=asked)
+        ledger.state = journal.accept(
+            ledger.state, before.inbox, dialect, at=asked, metadata=ledger.options.metadata
+        )
         if not request.stream or head.headers.get("content-type", "").startswith(_NO_STREAM):
             begun = True
             reply = yield from _read_body(ledger, times, book)
@@ -183,7 +186,7 @@ def _attempt(
                     if times.passed(ledger.now.monotonic, begun=begun):
                         if _is_whole(decoder):
                             break  # what is still to come, if only pings, is not waited for
-                        raise _out_of_time()
+                        raise out_of_time()
                 yield from ledger.tick()
                 reply = decoder.finish()
             except (TurnError, AssertionError, ProtocolFault):
@@ -273,10 +276,11 @@ def _fetched(ledger: Ledger, request: ModelRequest) -> Flow[bytes]:
     ledger.check_deadline()
     yield CallModel(request)
     chunks: list[bytes] = []
-    while chunk := (yield ReadChunk(ledger.deadline)):
-        chunks.append(chunk)
-        if sum(map(len, chunks)) > MAX_REPLY_BYTES:
-            raise BackendError(f"the answer is larger than {MAX_REPLY_BYTES} bytes", kind="protocol")
+    times = CallTimes.begin(ledger.now.monotonic, turn=ledger.deadline, call=None, first=None)
+    try:
+        yield from read_chunks(ledger, times, chunks, max_bytes=MAX_REPLY_BYTES)
+    except ProtocolFault as exc:
+        raise BackendError(str(exc), kind="protocol") from exc
     return b"".join(chunks)
 
 
@@ -284,11 +288,6 @@ def _timed(request: ModelRequest, times: CallTimes, now: float) -> ModelRequest:
     """The request with its times: the whole answer's, and the headers' if they have less."""
     whole, head = times.left(now, begun=True), times.left(now, begun=False)
     return replace(request, timeout=whole, head_timeout=None if head == whole else head)
-
-
-def _out_of_time() -> BackendError:
-    """A reply went on, if only with pings, until its time was up."""
-    return BackendError("the reply took too long", kind="interrupted", timed_out=True)
 
 
 def _settle(ledger: Ledger) -> None:
@@ -320,19 +319,9 @@ def _pieces(ledger: Ledger) -> list[Any]:
 
 def _read_body(ledger: Ledger, times: CallTimes, book: Callable[[Reply], Reply]) -> Flow[Reply]:
     chunks: list[bytes] = []
-    size = 0
     late: BackendError | None = None
-    next_chunk = ReadChunk(times.end(begun=True))
     try:
-        while chunk := (yield next_chunk):
-            chunks.append(chunk)
-            size += len(chunk)
-            if size > MAX_REPLY_BYTES:
-                raise ProtocolFault(f"the reply is larger than {MAX_REPLY_BYTES} bytes")
-            yield from ledger.tick()
-            if times.passed(ledger.now.monotonic, begun=True):
-                late = _out_of_time()
-                break
+        yield from read_chunks(ledger, times, chunks, max_bytes=MAX_REPLY_BYTES)
     except BackendError as exc:
         if not exc.timed_out:
             raise
@@ -369,16 +358,8 @@ def _note_partial(ledger: Ledger, text: str) -> None:
 def _book(
     ledger: Ledger, reply: Reply, model: str, booked: Callable[[Reply], Reply], *, asked: int, ms: int
 ) -> Reply:
-    """Enter a complete reply into the books. What breaks in on that, such as Ctrl-C, does not lose it."""
-    state, usage, bill, warned = ledger.state, ledger.usage, ledger.bill, len(ledger.warnings)
-    try:
-        return booked(_take(ledger, reply, model, asked=asked, ms=ms))
-    except BaseException:
-        # Nothing outside the books has happened, so it can be done once more, from the beginning.
-        ledger.state, ledger.usage, ledger.bill = state, usage, bill
-        del ledger.warnings[warned:]
-        booked(_take(ledger, reply, model, asked=asked, ms=ms))
-        raise
+    """Enter a complete reply into the books."""
+    return ledger.entered(lambda: booked(_take(ledger, reply, model, asked=asked, ms=ms)))
 
 
 def _take(ledger: Ledger, reply: Reply, model: str, *, asked: int, ms: int) -> Reply:
@@ -395,6 +376,8 @@ def _take(ledger: Ledger, reply: Reply, model: str, *, asked: int, ms: int) -> R
             "input_dropped", f"the provider left {len(reply.dropped)} parts of the history out ({reasons})"
         )
     ledger.book(reply.usage, asked=model, answered=reply.model)
+    if reply.aside is not None:
+        ledger.book_aside(reply.aside, asked=model, answered=reply.model, dialect=ledger.dialect)
     ledger.text = reply.text or ledger.text
     ledger.state = journal.add_reply(
         ledger.state, kept, ledger.dialect, asked=asked, ms=ms, counter=ledger.options.token_counter
@@ -457,12 +440,16 @@ def _with_fresh_ids(ledger: Ledger, reply: Reply) -> Reply:
 # ----------------------------------------------------------------------------------------- failures
 
 
+_MAY_PASS: Final = frozenset({"unavailable", "interrupted", "rate_limit", "protocol"})
+"""Kinds of faults that another try may not meet."""
+
+
 def _fault_of(ledger: Ledger, exc: BackendError, stream: bool) -> Fault:
     if exc.status is not None:
         return ledger.dialect.fault(exc.status, exc.headers, exc.body)
     if exc.kind == "interrupted" and not stream:
         return Fault(kind="unavailable", code="interrupted", retryable=True)
-    return Fault(kind=exc.kind, retryable=exc.kind in ("unavailable", "interrupted"))
+    return Fault(kind=exc.kind, retryable=exc.kind in _MAY_PASS)
 
 
 def _wait_before_retry(ledger: Ledger, failure: _Failure, attempt: int) -> float | None:
@@ -539,6 +526,9 @@ def _turn_error(ledger: Ledger, failure: _Failure) -> TurnError:
         return ledger.deadline_error()
     fault = failure.fault
     cls, reason, advice = _ERRORS[fault.kind]
+    if fault.kind == "auth" and failure.status is None:
+        reason = "there are no credentials for the provider, so it was not asked"
+        advice = "set its environment variable (see __cause__) or pass api_key=, then resume(err.state)"
     if failure.passed in _WAITED:
         seconds = getattr(ledger.options, failure.passed)
         reason = f"{_WAITED[failure.passed]} {failure.passed}={seconds:g} s"

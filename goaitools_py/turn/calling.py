@@ -15,6 +15,7 @@ from ..errors import ToolFailedError, TurnError
 from ..events import ToolFinished, ToolStarted
 from ..messages import Text
 from ..state.records import JournalCall
+from ..state.state import ConversationState
 from ..tools import BadArguments, Tool, ToolContext, ToolReturn
 from ..tools.results import result_parts, text_parts
 from ..values import Value, replace
@@ -23,7 +24,7 @@ from .answers import Answer, Answers, Approve, Deny
 from .flow import AwaitTool, CallTool, Emit, Flow, ToolDone
 from .ledger import Ledger
 
-__all__ = ["check_answers", "refuse_calls", "run_calls"]
+__all__ = ["refuse_calls", "run_calls", "with_answers"]
 
 MAX_CALLS_PER_REPLY: Final = 128
 """Calls of one reply that are run; a model that asks for more has lost its way."""
@@ -46,17 +47,21 @@ def run_calls(
         ledger: The turn's books.
         tools: By name, what may be called.
         allowed: How many calls may still start; None for any number. The rest is flagged `not_run`.
-        answers: What was said from outside, by call id; `check_answers` has seen it.
+        answers: What was said from outside, by call id. `with_answers` has seen it: what ends a call is in
+            the journal already, and is only told of here.
 
     Raises:
         ToolFailedError: A tool raised `AbortTurn`, or raised and `tool_errors` is "raise".
     """
     queue: list[tuple[int, _Run]] = []
     settled: list[tuple[int, JournalCall]] = []
+    given = answers or {}
     for index, call in enumerate(_calls(ledger)):
         if call.state == "done":
+            if call.id in given:
+                settled.append((index, call))
             continue
-        step = _step(ledger, tools, call, (answers or {}).get(call.id))
+        step = _step(ledger, tools, call, given.get(call.id))
         if isinstance(step, _Run):
             queue.append((index, step))
             continue
@@ -132,14 +137,14 @@ def _calls(ledger: Ledger) -> tuple[JournalCall, ...]:
 
 
 def _bind(
-    ledger: Ledger, tools: Mapping[str, Tool[..., Any]], call: JournalCall
+    tools: Mapping[str, Tool[..., Any]], call: JournalCall, deps: Any
 ) -> tuple[Tool[..., Any], dict[str, Any]] | str:
     """The tool and its arguments, or the text that tells the model what is wrong with the call."""
     tool = tools.get(call.name)
     if tool is None:
         return f"There is no tool of this name. The tools are: {', '.join(sorted(tools)) or 'none'}."
     try:
-        return tool, tool.bind(call.arguments, ledger.options.deps)
+        return tool, tool.bind(call.arguments, deps)
     except BadArguments as exc:
         return str(exc)
     except Exception as exc:
@@ -161,16 +166,10 @@ def _step(
     ledger: Ledger, tools: Mapping[str, Tool[..., Any]], call: JournalCall, answer: Answer | None
 ) -> _Run | JournalCall:
     """What is to be done with a call: run it, or the call as it stands then, done or waiting."""
-    if isinstance(answer, Deny):
-        text = f"This tool call was denied: {answer.reason}" if answer.reason else journal.SYNTHETIC["denied"]
-        return replace(call, state="done", flag="denied", parts=text_parts(text))
-    if isinstance(answer, ToolReturn):
-        parts, is_error = result_parts(answer)
-        return replace(call, state="done", flag="error" if is_error else "ok", parts=parts)
     given = _given_arguments(answer)
     if answer is None and call.state == "waiting":
         return call
-    bound = _bind(ledger, tools, call if given is None else replace(call, arguments=given))
+    bound = _bind(tools, call if given is None else replace(call, arguments=given), ledger.options.deps)
     if call.state == "started" and answer is None and (isinstance(bound, str) or not bound[0].idempotent):
         return journal.synthetic(call, "unknown")
     if isinstance(bound, str):
@@ -189,44 +188,67 @@ def _given_arguments(answer: Answer | None) -> str | None:
     return json.dumps(dict(answer.arguments), allow_nan=False)
 
 
-def check_answers(ledger: Ledger, tools: Mapping[str, Tool[..., Any]], answers: Answers) -> None:
-    """Refuse answers that fit no call, before anything runs.
+def with_answers(
+    state: ConversationState, tools: Mapping[str, Tool[..., Any]], answers: Answers, deps: Any
+) -> ConversationState:
+    """The state with every denial and result that was given; the very object if there is none.
+
+    All or none: no instant of the turn has only some of them. An approval is not kept: it counts once its
+    call starts, and until then the call waits as it did.
 
     Raises:
         TypeError: Something that is no answer.
         ValueError: No call waits under an id; an `Approve` for a tool that is not here, that is external,
             or with arguments that do not fit it.
     """
-    calls = {call.id: call for call in _calls(ledger) if call.state != "done"}
+    journaled = state.open.calls if state.open is not None else ()
+    calls = {call.id: (index, call) for index, call in enumerate(journaled) if call.state != "done"}
     for id, answer in answers.items():
         if not isinstance(answer, (Approve, Deny, ToolReturn)):
             raise TypeError(
                 f"an answer must be Approve(), Deny() or ToolReturn(), not {type(answer).__name__}"
             )
-        call = calls.get(id)
-        if call is None:
+        if id not in calls:
             waiting = ", ".join(map(repr, calls)) or "none"
             raise ValueError(f"no call {str(id)[:64]!r} waits for an answer; those that wait: {waiting}")
-        if not isinstance(answer, Approve):
-            continue
-        tool = tools.get(call.name)
-        if tool is None:
-            raise ValueError(
-                f"call {id!r} cannot be approved: its tool {call.name!r} is not among the tools; pass tools="
-            )
-        if tool.external:
-            raise ValueError(f"call {id!r} is of an external tool: answer it with a ToolReturn")
-        if not _fits(ledger, tools, call, answer):
-            raise ValueError(f"the arguments approved for call {id!r} do not fit the tool {call.name!r}")
+        index, call = calls[id]
+        if isinstance(answer, Approve):
+            _check_approval(tools, call, answer, deps)
+        else:
+            state = journal.put_call(state, index, _ended(call, answer))
+    return state
 
 
-def _fits(ledger: Ledger, tools: Mapping[str, Tool[..., Any]], call: JournalCall, answer: Approve) -> bool:
+def _ended(call: JournalCall, answer: Deny | ToolReturn) -> JournalCall:
+    """The call with the result that somebody gave instead of running it."""
+    if isinstance(answer, Deny):
+        text = f"This tool call was denied: {answer.reason}" if answer.reason else journal.SYNTHETIC["denied"]
+        return replace(call, state="done", flag="denied", parts=text_parts(text))
+    parts, is_error = result_parts(answer)
+    return replace(call, state="done", flag="error" if is_error else "ok", parts=parts)
+
+
+def _check_approval(
+    tools: Mapping[str, Tool[..., Any]], call: JournalCall, answer: Approve, deps: Any
+) -> None:
+    tool = tools.get(call.name)
+    if tool is None:
+        raise ValueError(
+            f"call {call.id!r} cannot be approved: its tool {call.name!r} is not among the tools; pass tools="
+        )
+    if tool.external:
+        raise ValueError(f"call {call.id!r} is of an external tool: answer it with a ToolReturn")
+    if not _fits(tools, call, answer, deps):
+        raise ValueError(f"the arguments approved for call {call.id!r} do not fit the tool {call.name!r}")
+
+
+def _fits(tools: Mapping[str, Tool[..., Any]], call: JournalCall, answer: Approve, deps: Any) -> bool:
     """True if the call's tool takes the arguments that somebody approved for it."""
     try:
         given = _given_arguments(answer)
     except (TypeError, ValueError, RecursionError):
         return False  # what JSON cannot say
-    return given is None or not isinstance(_bind(ledger, tools, replace(call, arguments=given)), str)
+    return given is None or not isinstance(_bind(tools, replace(call, arguments=given), deps), str)
 
 
 def _may_start(ledger: Ledger, tool: Tool[..., Any], running: int) -> bool:
@@ -281,10 +303,17 @@ def _note(ledger: Ledger, done: ToolDone) -> None:
 
 
 def _done(ledger: Ledger, index: int, call: JournalCall, *, checkpoint: bool = True) -> Flow[None]:
-    """Write a result into the journal and the log, then tell the listeners."""
+    """Write a result into the journal and the log, have it kept, and only then tell the listeners: an exit
+    out of one of them finds it kept."""
     ledger.state = journal.put_call(ledger.state, index, call)
     ledger.record(index, journal.tool_record(call, iteration=ledger.iteration))
+    failed: TurnError | None = None
+    try:
+        if checkpoint:
+            yield from ledger.checkpoint()
+    except TurnError as exc:
+        failed = exc
     if ledger.listening:
         yield Emit(ToolFinished(call.id, call.name, ledger.iteration, call.flag, call.seconds))
-    if checkpoint:
-        yield from ledger.checkpoint()
+    if failed is not None:
+        raise failed

@@ -28,7 +28,8 @@ from ..compaction.base import AskFailed, AskModel, AskProvider, ModelAnswer
 from ..compaction.turns import COMPACTED, TurnView, note_of
 from ..messages import Message, Usage, user
 from ..values import Value, replace
-from .flow import CallModel, Flow, OpenBackend, ReadChunk, Sleep
+from .bodies import read_chunks
+from .flow import CallModel, Flow, OpenBackend, Sleep
 from .ledger import Ledger
 from .voice import Voice
 
@@ -204,11 +205,19 @@ def _post(
         yield from ledger.tick()
         if ledger.is_late:
             raise AskFailed("the turn's time is up")
+        times, chunks = ledger.call_times(is_streamed=False), list[bytes]()
         try:
-            yield CallModel(replace(request, timeout=ledger.left()), backend)
-            return (read or dialect.reply)((yield from _body(ledger)))
+            yield CallModel(replace(request, timeout=times.left(ledger.now.monotonic, begun=True)), backend)
+            yield from read_chunks(ledger, times, chunks, max_bytes=MAX_ANSWER_BYTES)
+            return (read or dialect.reply)(b"".join(chunks))
         except BackendError as exc:
-            if exc.status is None:
+            yield from ledger.tick()
+            passed = times.passed(ledger.now.monotonic, begun=True) if exc.timed_out else ""
+            if passed == "timeout":
+                raise AskFailed("the turn's time is up") from exc
+            if passed:
+                fault = Fault(kind="unavailable", code=passed, retryable=True)
+            elif exc.status is None:
                 fault = Fault(kind=exc.kind, retryable=exc.kind == "unavailable")
             else:
                 fault = dialect.fault(exc.status, exc.headers, exc.body)
@@ -222,17 +231,3 @@ def _post(
             raise AskFailed(f"the model gave no answer ({fault.kind}{code})")
         yield Sleep(wait)
     raise AssertionError("unreachable")
-
-
-def _body(ledger: Ledger) -> Flow[bytes]:
-    chunks: list[bytes] = []
-    size = 0
-    while chunk := (yield ReadChunk(ledger.deadline)):
-        chunks.append(chunk)
-        size += len(chunk)
-        if size > MAX_ANSWER_BYTES:
-            raise AskFailed("the answer is too large")
-        yield from ledger.tick()
-        if ledger.is_late:
-            raise AskFailed("the turn's time is up")
-    return b"".join(chunks)

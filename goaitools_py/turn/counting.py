@@ -49,7 +49,7 @@ def count_flow(plan: Plan) -> Flow[int]:
     asked = inbox.admit(before, messages, dialect)
     if not asked.inbox and asked.open is None:
         raise ValueError("a turn would send nothing new: pass user=… or messages=…, or append to the state")
-    ledger.begin(state, asked, closed_a_turn=False)
+    ledger.begin(state, asked, has_grown=False)
     body = yield from fetch(ledger, dialect.count_request(request_parts(ledger, voice)))
     try:
         return dialect.counted(body)

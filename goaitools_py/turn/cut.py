@@ -5,6 +5,8 @@ Owns: the way from `ConversationState` to `CompactionRequest` and back. Must nev
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -93,9 +95,20 @@ def _views(state: ConversationState, dialect: Dialect) -> tuple[TurnView, ...]:
             words=words,
             facts=record.facts,
             seconds=record.at / 1000,
+            id=_id_of(state.meta.id, entries, record),
         )
         for position, (entries, record) in enumerate(turns)
     )
+
+
+def _id_of(conversation: str, entries: Sequence[bytes], record: TurnRecord) -> str:
+    """What tells a turn from every other. When it began does not: a clock may be set back, and a summary
+    begins when the first of its turns did."""
+    told = hashlib.sha256(f"{conversation}\n{record.at}".encode("utf-8", "replace"))
+    for entry in entries:
+        told.update(b"\n")
+        told.update(entry)
+    return base64.b32encode(told.digest()[:15]).decode().lower()
 
 
 def _note(words: _Words, text: str, kind: str) -> TurnView:

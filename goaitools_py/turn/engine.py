@@ -4,7 +4,7 @@ Owns: the order of things in a turn. Must never know: a socket, a thread, a loop
 
 ::
 
-    load -> close what was left open -> admit messages to the inbox -> check budget and size
+    load -> close what was left open -> take messages and answers in -> check budget and size
       ask:        history + open turn + inbox -> CallModel -> ReadChunk… -> reply     (asking)
       run calls:  journal -> Checkpoint -> CallTool -> AwaitTool -> journal … -> ask  (calling)
     close the turn -> compact (shrink) -> encode -> ChatResult
@@ -43,9 +43,9 @@ from ..result import ChatResult, Status, WarningCode
 from ..state.records import dollars_of, usage_of
 from ..state.state import ConversationState, check_revision, load_state, new_state, soft_limits
 from ..values import replace
-from . import inbox, journal, meter, shrink, turn_ids
+from . import inbox, journal, limits, meter, shrink, turn_ids
 from .asking import ask
-from .calling import check_answers, refuse_calls, run_calls
+from .calling import refuse_calls, run_calls, with_answers
 from .flow import Emit, Flow
 from .ledger import Ledger, Plan
 from .repair import checked
@@ -96,7 +96,8 @@ class TurnEngine:
                     pending,
                 )
             if ledger.options.on_pending == "queue":
-                ledger.begin(state, self._admitted(state), closed_a_turn=False)
+                queued = journal.with_metadata(self._admitted(state), ledger.options.metadata)
+                ledger.begin(state, queued, has_grown=False)
                 return (yield from self._finish(None, self._open_reply(), "awaiting_tools"))
             state = journal.deny_waiting(state)
         voice = self._admit(state)
@@ -104,7 +105,6 @@ class TurnEngine:
         yield from self._check_size()
         if ledger.listening:
             yield Emit(TurnStarted(ledger.state.meta.id))
-        check_answers(ledger, self._tools, self._plan.answers)
         try:
             reply, status = yield from self._exchanges(voice)
             return (yield from self._finish(voice, reply, status))
@@ -181,7 +181,7 @@ class TurnEngine:
         return sound
 
     def _admit(self, state: ConversationState) -> Voice:
-        """Close what an earlier turn left open, take the new messages in, and note what changed."""
+        """Close what an earlier turn left open, take messages and answers in, and note what changed."""
         plan, ledger, dialect = self._plan, self._ledger, self._plan.dialect
         left_open = state.open is not None and not self._resumes
         if left_open:
@@ -191,10 +191,11 @@ class TurnEngine:
             )
         if not inbox.admit(state, self._messages, dialect).inbox and state.open is None:
             raise ValueError(_nothing_to_do(resume=plan.resume, left_open=left_open))
-        admitted = self._admitted(state)
         voice, self._tools = voice_of(plan, state.meta)
+        answered = with_answers(state, self._tools, plan.answers, ledger.options.deps)
+        admitted = self._admitted(answered)
         ledger.context_window = plan.context_window or capabilities(voice.model).context_window
-        ledger.begin(state, admitted, closed_a_turn=left_open)
+        ledger.begin(answered, admitted, has_grown=left_open or answered is not state)
         ledger.state = self._marked(admitted, voice)
         return voice
 
@@ -283,21 +284,21 @@ class TurnEngine:
     def _check_budget(self, model: str) -> None:
         """Raise `BudgetExceededError` before anything is paid for that the conversation must not cost."""
         ledger = self._ledger
-        limits = ledger.options.limits
-        if limits is None:
+        most_allowed = ledger.options.limits
+        if most_allowed is None:
             return
         meta = ledger.state.meta
-        spent, most = usage_of(meta.total).total_tokens, limits.conversation_max_tokens
+        spent, most = usage_of(meta.total).total_tokens, most_allowed.conversation_max_tokens
         if most is not None and spent >= most:
             raise self._over_budget(f"this conversation has used {spent} tokens of its {most}")
-        if not limits.limits_cost:
+        if not most_allowed.limits_cost:
             return
         if not ledger.knows_price(model):
             raise self._over_budget(
                 "there is a limit on costs, and no price is known for the model: pass prices=, install "
                 "goaitools-py[prices], or leave the limit out"
             )
-        dollars = limits.conversation_max_cost_usd
+        dollars = most_allowed.conversation_max_cost_usd
         if dollars is None:
             return
         cost = dollars_of(meta)
@@ -315,12 +316,12 @@ class TurnEngine:
     def _check_size(self) -> Flow[None]:
         """Make sure, before anything is paid for, that the new state will fit."""
         ledger = self._ledger
-        state, limits = ledger.state, soft_limits(self._plan.codec)
+        state, soft = ledger.state, soft_limits(self._plan.codec)
         waiting = sum(len(item.entry) for item in state.inbox)
         if (
-            len(self._plan.blob) + waiting < limits.max_blob_bytes
-            and state.history_bytes() + waiting < limits.max_decoded_bytes
-            and state.meta.messages + len(state.inbox) < limits.max_entries
+            len(self._plan.blob) + waiting < soft.max_blob_bytes
+            and state.history_bytes() + waiting < soft.max_decoded_bytes
+            and state.meta.messages + len(state.inbox) < soft.max_entries
         ):
             return
         problem = yield from self._fit("in_progress")
@@ -354,10 +355,15 @@ class TurnEngine:
         limit: str | None = None
         invalid_in_a_row = pauses = 0
         said = journal.paused_text(ledger.state, self._plan.dialect)
-        if not journal.ready(ledger.state):
-            yield from run_calls(ledger, self._tools, allowed=self._calls_left(), answers=self._plan.answers)
+        if self._plan.answers or not journal.ready(ledger.state):
+            yield from run_calls(
+                ledger, self._tools, allowed=limits.calls_left(ledger), answers=self._plan.answers
+            )
             if journal.is_waiting(ledger.state):
                 return self._open_reply(), "awaiting_tools"
+            limit = self._limit_reached()
+        elif ledger.has_asked and ledger.options.on_limit == "answer":
+            limit = self._limit_reached()  # the last call is still due; one that raised is asked to go on
         while True:
             yield from shrink.compact_before_request(ledger, lambda: voice)
             reply = yield from ask(
@@ -369,8 +375,10 @@ class TurnEngine:
                 ),
                 forbid_tools=limit is not None,
             )
-            yield from self._tell_reply(reply)
             opened = ledger.state.open
+            if opened is not None:
+                yield from ledger.checkpoint()  # kept before anybody is told, and before anything runs
+            yield from self._tell_reply(reply)
             if opened is None:
                 if reply.stop == "pause":
                     ledger.warn("limit_reached", f"the provider paused its reply {pauses + 1} times")
@@ -379,22 +387,15 @@ class TurnEngine:
             if reply.stop == "pause" and pauses < MAX_PAUSES:
                 pauses += 1
                 said = reply.text
-                yield from ledger.checkpoint()
                 continue
             if limit is not None:
                 yield from refuse_calls(ledger)
                 return reply, self._close(voice, "limited")
-            yield from ledger.checkpoint()
-            valid = yield from run_calls(ledger, self._tools, allowed=self._calls_left())
+            valid = yield from run_calls(ledger, self._tools, allowed=limits.calls_left(ledger))
             if journal.is_waiting(ledger.state):
                 return reply, "awaiting_tools"
             invalid_in_a_row = 0 if valid else invalid_in_a_row + 1
-            reached = self._limit_reached(invalid_in_a_row)
-            if reached is not None:
-                code, limit = reached
-                ledger.warn(code, limit)
-                if ledger.options.on_limit == "raise":
-                    raise ledger.error(LimitExceededError, f"{limit}; resume(err.state) goes on")
+            limit = self._limit_reached(invalid_in_a_row)
 
     def _booked(self, voice: Voice, said: str, reply: Reply, *, is_last: bool, may_pause: bool) -> Reply:
         """A reply that has just come, behind what was `said` before a pause. The turn's last one closes it,
@@ -423,39 +424,25 @@ class TurnEngine:
             facts["status"] = status
         if settings := {k: v for k, v in voice.settings.items() if k not in _NOT_STORED}:
             facts["settings"] = settings
-        if ledger.options.metadata:
-            facts["metadata"] = dict(ledger.options.metadata)
         ledger.state = journal.close_turn(ledger.state, self._plan.dialect, facts=facts, status=status)
         return status
 
-    def _limit_reached(self, invalid_in_a_row: int) -> tuple[WarningCode, str] | None:
-        ledger, options = self._ledger, self._ledger.options
+    def _limit_reached(self, invalid_in_a_row: int = 0) -> str | None:
+        """The limit that ends the turn, in words and with a warning; None if none is reached."""
+        ledger = self._ledger
+        code: WarningCode = "limit_reached"
         if invalid_in_a_row >= INVALID_REPLIES_IN_A_ROW:
-            return "invalid_tool_calls", f"{invalid_in_a_row} replies in a row held only invalid tool calls"
-        if ledger.iteration >= options.max_iterations:
-            return "limit_reached", f"max_iterations={options.max_iterations} model calls were made"
-        most = options.limits.max_tokens if options.limits is not None else None
-        if most is not None and ledger.usage.total_tokens >= most:
-            return "limit_reached", f"max_tokens={most} of this turn are spent"
-        dollars = options.limits.max_cost_usd if options.limits is not None else None
-        cost = ledger.bill.cost_usd if dollars is not None else None
-        if dollars is not None and cost is None:
-            raise ledger.error(
-                BudgetExceededError,
-                f"max_cost_usd={dollars}, and what a call of this turn cost is not known; it is in err.usage",
-            )
-        if dollars is not None and cost is not None and cost >= dollars:
-            return "limit_reached", f"max_cost_usd={dollars} of this turn are spent"
-        if self._calls_left() == 0:
-            return "limit_reached", "max_tool_calls of this turn are spent"
-        return None
-
-    def _calls_left(self) -> int | None:
-        limits = self._ledger.options.limits
-        if limits is None or limits.max_tool_calls is None:
+            code = "invalid_tool_calls"
+            limit: str | None = f"{invalid_in_a_row} replies in a row held only invalid tool calls"
+        else:
+            limit = limits.reached(ledger)
+        if limit is None:
             return None
-        started = sum(1 for record in self._ledger.tool_log if record.started is not None)
-        return max(0, limits.max_tool_calls - started)
+        ledger.warn(code, limit)
+        if ledger.options.on_limit == "raise":
+            advice = "resume(err.state) goes on by one more reply and its calls, or up to a larger limit"
+            raise ledger.error(LimitExceededError, f"{limit}; {advice}")
+        return limit
 
     # ------------------------------------------------------------------------------------------ the end
 

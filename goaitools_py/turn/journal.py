@@ -9,8 +9,8 @@ model has accepted them. So a refused result can still be replaced, and a histor
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 import msgspec
 
@@ -39,6 +39,7 @@ from .turn_ids import FACT, finished
 __all__ = [
     "accept",
     "add_reply",
+    "calls_started",
     "check_journal",
     "close_turn",
     "deny_waiting",
@@ -57,6 +58,7 @@ __all__ = [
     "tool_call",
     "tool_record",
     "waiting_entries",
+    "with_metadata",
 ]
 
 SYNTHETIC: dict[ResultFlag, str] = {
@@ -66,6 +68,15 @@ SYNTHETIC: dict[ResultFlag, str] = {
     "error": "The result of this tool call could not be delivered.",
     "denied": "This tool call was denied.",
 }
+
+
+_STARTED: Final = "calls_started"
+"""The fact of an open turn that says how many calls have started in it before those in the journal."""
+
+
+def calls_started(turn: OpenTurn) -> int:
+    """How many of the turn's calls had started before the ones that its journal has."""
+    return int(turn.facts.get(_STARTED, 0))
 
 
 def synthetic(call: JournalCall, flag: ResultFlag) -> JournalCall:
@@ -175,7 +186,12 @@ def waiting_entries(state: ConversationState, dialect: Dialect) -> list[bytes]:
 
 
 def accept(
-    state: ConversationState, sent: Sequence[InboxItem], dialect: Dialect, *, at: int
+    state: ConversationState,
+    sent: Sequence[InboxItem],
+    dialect: Dialect,
+    *,
+    at: int,
+    metadata: Mapping[str, str] | None = None,
 ) -> ConversationState:
     """The provider took the request: results and what was sent of the inbox become part of the open turn.
 
@@ -184,6 +200,7 @@ def accept(
         sent: The inbox as the request carried it. What came in since then waits on.
         dialect: The wire's words.
         at: When the turn began, in milliseconds after the conversation did.
+        metadata: What the caller stores with the turn; see `with_metadata`.
     """
     turn = state.open or OpenTurn(at=at)
     turn = _with_results(turn, dialect)
@@ -200,7 +217,17 @@ def accept(
         meta = msgspec.structs.replace(meta, systems=True)
     # By identity: somebody may have said the same thing once more.
     waiting = tuple(item for item in state.inbox if not any(item is known for known in sent))
-    return replace(state, meta=meta, open=turn, inbox=waiting)
+    return with_metadata(replace(state, meta=meta, open=turn, inbox=waiting), metadata)
+
+
+def with_metadata(state: ConversationState, metadata: Mapping[str, str] | None) -> ConversationState:
+    """The state with metadata in its open turn: it is there whichever process finishes that. What an earlier
+    call gave stays, unless this one says otherwise."""
+    turn = state.open
+    if turn is None or not metadata:
+        return state
+    known = {**turn.facts.get("metadata", {}), **metadata}
+    return replace(state, open=replace(turn, facts={**turn.facts, "metadata": known}))
 
 
 def not_accepted(state: ConversationState, before: ConversationState) -> ConversationState:
@@ -216,6 +243,8 @@ def _with_results(turn: OpenTurn, dialect: Dialect) -> OpenTurn:
     entries = dialect.results(results(turn.calls))
     flags = {call.id: call.flag for call in turn.calls if call.flag != "ok"}
     facts: dict[str, Any] = dict(turn.facts)
+    if started := calls_started(turn) + sum(call.started > 0 for call in turn.calls):
+        facts[_STARTED] = started
     if flags:
         facts["flags"] = {**facts.get("flags", {}), **flags}
     return replace(
@@ -331,6 +360,7 @@ def close_turn(
     if turn.letters:
         iterations = (*iterations, Iteration(roles=turn.letters))
     known: dict[str, Any] = {**turn.facts, **(facts or {})}
+    known.pop(_STARTED, None)
     if turn.partial:
         known["interrupted"] = turn.partial
     record = TurnRecord(at=turn.at, messages=turn.messages, iterations=iterations, facts=known)

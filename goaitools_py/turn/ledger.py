@@ -40,6 +40,7 @@ from .unsign import unsign
 __all__ = ["Base", "Ledger", "Plan"]
 
 _E = TypeVar("_E", bound=TurnError)
+_T = TypeVar("_T")
 Base: TypeAlias = tuple[
     ConversationState | None, ConversationState | None, bool, CompactionReport | None, int
 ]
@@ -122,8 +123,10 @@ class Ledger:
     def state(self, state: ConversationState) -> None:
         self._state = state
 
-    def begin(self, state: ConversationState, admitted: ConversationState, *, closed_a_turn: bool) -> None:
+    def begin(self, state: ConversationState, admitted: ConversationState, *, has_grown: bool) -> None:
         """Note the state as it was given, and the one that this turn's messages have entered.
+
+        `has_grown`: True if the first is not the given blob's: a turn was closed, or calls were answered.
 
         Until this is done the turn has not begun: nobody sees a state that lacks the messages. Results that
         an earlier process left in the journal are lines of this turn's log: if the provider refuses them
@@ -137,7 +140,7 @@ class Ledger:
         if meta.processed or state.open is not None:
             self.idle_seconds = max(0.0, (self.now.wall_ms - meta.created - meta.updated) / 1000)
         self.set_base(state, now=admitted)
-        self._blob_is_that = not state.inbox and not closed_a_turn and self.discarded is None
+        self._blob_is_that = not state.inbox and not has_grown and self.discarded is None
 
     def set_base(self, state: ConversationState, *, now: ConversationState | None = None) -> None:
         """Note what stays of `state` if the provider refuses all that no model has accepted yet.
@@ -219,6 +222,18 @@ class Ledger:
             self.warn("price_unknown", f"what a model call cost is unknown: {why}")
         return None
 
+    def price_of_earlier(self, usage: Usage) -> Decimal | None:
+        """What a call cost that this turn made before this process, at today's price; None if unknown."""
+        meta = self.state.meta if self.given is None else self.given.meta
+        charge = Charge(
+            model=meta.model,
+            usage=usage,
+            wire=self.dialect.wire,
+            family=meta.family,
+            at_ms=self.now.wall_ms,
+        )
+        return None if self.prices is None else self._price_of(self.prices, charge, meta.model)
+
     def knows_price(self, model: str) -> bool:
         """True if there is a price for the model, as far as its name tells."""
         trial = Charge(
@@ -231,17 +246,19 @@ class Ledger:
         return self.prices is not None and self.prices(trial) is not None
 
     def book_aside(self, usage: Usage, *, asked: str, answered: str, dialect: Dialect) -> None:
-        """Add what was consumed beside the conversation, such as for a summary, to the totals; see `book`.
+        """Add what was consumed beside the conversation, such as for a summary, to the totals; see `book`."""
+        self.entered(lambda: self._book_aside(usage, asked, answered, dialect))
 
-        What breaks in on that, such as Ctrl-C, does not lose it.
-        """
+    def entered(self, enter: Callable[[], _T]) -> _T:
+        """Make an entry in the books, and nowhere else. What breaks in on that, such as Ctrl-C, does not
+        lose it: it is done once more, from the beginning."""
         before, warned = (self._state, self.usage, self.bill), len(self.warnings)
         try:
-            self._book_aside(usage, asked, answered, dialect)
+            return enter()
         except BaseException:
             self._state, self.usage, self.bill = before
             del self.warnings[warned:]
-            self._book_aside(usage, asked, answered, dialect)
+            enter()
             raise
 
     def _book_aside(self, usage: Usage, asked: str, answered: str, dialect: Dialect) -> None:

@@ -36,7 +36,7 @@ from .ledger import Ledger
 from .unsign import is_signed
 from .voice import Voice
 
-__all__ = ["compact", "compact_before_request", "emergency_cut", "shrink_for_context"]
+__all__ = ["compact", "compact_before_request", "emergency_cut", "shrink_for_context", "waits_for_end"]
 
 VoiceOf = Callable[[], Voice]
 
@@ -56,10 +56,15 @@ def compact_before_request(ledger: Ledger, voice: VoiceOf) -> Flow[None]:
     the same at every request. Not while the running turn has blocks that are signed over them."""
     if ledger.has_compacted or ledger.options.compactor is None or not ledger.state.meta.turns:
         return
+    if not waits_for_end(ledger):
+        yield from compact(ledger, voice)
+
+
+def waits_for_end(ledger: Ledger) -> bool:
+    """True while the running turn has blocks that are signed over the closed ones: they would not fit any
+    more."""
     opened = ledger.state.open
-    if opened is not None and ledger.state.meta.signed and is_signed(opened.entries, ledger.dialect):
-        return
-    yield from compact(ledger, voice)
+    return opened is not None and ledger.state.meta.signed and is_signed(opened.entries, ledger.dialect)
 
 
 def emergency_cut(ledger: Ledger, reason: str) -> Flow[bool]:

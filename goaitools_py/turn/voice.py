@@ -5,10 +5,10 @@ Owns: `Voice` and how it follows from a turn's plan. Must never know: when a req
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ..backends.base import ToolSpec
+from ..backends.base import ProviderTool, ToolSpec
 from ..state.records import Meta, digest8
 from ..tools import Tool
 from ..values import Value, field, replace
@@ -58,7 +58,7 @@ def voice_of(plan: Plan, meta: Meta) -> tuple[Voice, Tools]:
     """Settings, preamble and tools as they go on the wire, and the tools that can run by name.
 
     Raises:
-        ValueError: No model was named.
+        ValueError: No model was named, or `tool_choice` names a tool that is not there.
     """
     options = plan.options
     kept = {name: value for name, value in meta.sticky.items() if name in STICKY}
@@ -75,6 +75,7 @@ def voice_of(plan: Plan, meta: Meta) -> tuple[Voice, Tools]:
         for tool, spec in zip(plan.tools, specs, strict=True)
         if isinstance(tool, Tool) and isinstance(spec, ToolSpec)
     }
+    _check_choice(settings.get("tool_choice"), specs)
     voice = Voice(
         model=model,
         preamble=plan.dialect.preamble(plan.preamble) if plan.preamble else b"",
@@ -82,3 +83,12 @@ def voice_of(plan: Plan, meta: Meta) -> tuple[Voice, Tools]:
         settings=settings,
     )
     return voice, runnable
+
+
+def _check_choice(choice: Any, specs: Sequence[ToolSpec | ProviderTool]) -> None:
+    """Refuse a `tool_choice` that no provider could follow, before anything is sent."""
+    if choice in (None, "auto", "none", "required") or not specs:
+        return
+    if all(isinstance(spec, ToolSpec) and spec.name != choice for spec in specs):
+        names = ", ".join(repr(spec.name) for spec in specs if isinstance(spec, ToolSpec))
+        raise ValueError(f"tool_choice is {choice!r}; expected 'auto', 'none', 'required', or one of {names}")

@@ -118,6 +118,7 @@ def test_anthropic_dialect_knows_the_model(colour: Colour) -> None:
         ("gpt-5.6", "unknown backend 'gpt-5.6'; available are 'openai:MODEL'"),
         ("claude", r"unknown backend 'claude'; .* 'anthropic:MODEL' \(Messages\)"),
         ("responses:gpt-5.6", r"unknown backend 'responses:gpt-5.6'; .* 'openai-responses:MODEL'"),
+        ("sim:", "unknown backend 'sim:'; available are"),
         ("sim:gpt-5.6", "unknown backend 'sim:gpt-5.6'; available are"),
         ("", "unknown backend ''; available are"),
         ("openai", "names no model; write 'openai:MODEL'"),

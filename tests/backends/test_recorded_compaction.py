@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import zstandard
 
-from goaitools_py import rawjson
+from goaitools_py import ServerCompaction, rawjson
 from goaitools_py.backends.anthropic_messages import AnthropicDialect
 from goaitools_py.backends.base import CompactsHistory, ProtocolFault, RequestParts
 from goaitools_py.backends.openai_responses import OpenAIResponsesDialect
@@ -99,6 +99,40 @@ def test_a_compaction_within_a_recorded_reply_is_known(data_dir: Path) -> None:
         assert ANTHROPIC.is_boundary(entry) == is_one
         found += is_one
     assert found == 2
+
+
+def test_what_we_ask_a_provider_to_do_is_what_was_recorded(data_dir: Path) -> None:
+    """The member for a compaction inside a reply, as recorded clients sent it and both providers took it."""
+    found = []
+    for wire, dialect in (("openai-responses", RESPONSES), ("anthropic-messages", ANTHROPIC)):
+        for exchange in recorded(data_dir, wire, '"context_management"'):
+            sent = exchange["request"]["body"]
+            wanted = sent.get("context_management")
+            if not wanted or exchange["response"]["status"] != 200:
+                continue
+            edit = wanted[0] if isinstance(wanted, list) else wanted["edits"][0]
+            count = edit.get("compact_threshold") or edit.get("trigger", {}).get("value")
+            if count is None:
+                continue  # the client left it to the provider; ours always says
+            settings = {"context_management": (ServerCompaction(above_tokens=count),)}
+
+            request = dialect.request(RequestParts(model="m", history=[], settings=settings))
+
+            assert json.loads(request.body)["context_management"] == wanted
+            found.append(wire)
+    assert len(set(found)) == 2
+
+
+def test_a_recorded_compaction_inside_a_reply_is_booked_and_names_its_beta(data_dir: Path) -> None:
+    """What it took is told apart from the context that follows; whoever sends its block names the beta."""
+    exchange = recorded(data_dir, "anthropic-messages", "compact_20260112")[0]
+
+    reply = ANTHROPIC.reply(rawjson.dumps(exchange["response"]["body"]))
+    carried = {name: value for name, (value, _) in reply.carried.items()}
+    asked = ANTHROPIC.request(RequestParts(model="m", history=list(reply.entries), carried=carried))
+
+    assert (reply.usage.input_tokens, reply.aside.input_tokens, reply.aside.requests) == (220, 55196, 0)
+    assert "compact-2026-01-12" in asked.headers["anthropic-beta"]
 
 
 def test_what_an_anthropic_compaction_cost() -> None:

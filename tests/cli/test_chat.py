@@ -11,12 +11,11 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import Chat, Tool, inspect_state, read_history
+from goaitools_py import Chat, StoreUnavailableError, Tool, inspect_state, read_history
 from goaitools_py.backends.base import BackendError
 from goaitools_py.backends.dialects import WIRES
 from goaitools_py.cli import main
-from goaitools_py.cli.chat import Conversation, typed_lines
-from goaitools_py.cli.thread import Thread
+from goaitools_py.cli.chat import Talk, typed_lines
 from goaitools_py.stores import SQLiteStore
 from goaitools_py.testing import Calls, ScriptedBackend
 
@@ -43,7 +42,7 @@ def _type(monkeypatch: pytest.MonkeyPatch, *lines: str) -> None:
 
 def _talk(store: Any, lines: Iterable[str], *steps: Any) -> int:
     """A conversation with a scripted model in the thread "ada"."""
-    return Conversation(Chat(ScriptedBackend(*steps)), Thread(store, "ada")).run(lines)
+    return Talk(Chat(ScriptedBackend(*steps)), store, "ada").run(lines)
 
 
 def _said(store: SQLiteStore, key: str = "ada") -> list[str]:
@@ -160,6 +159,24 @@ def test_a_blob_that_cannot_be_read_is_not_talked_over(
         stored = store.load("default")
     assert stored is not None
     assert stored.blob == b"damaged"
+
+
+def test_another_wire_s_conversation_is_not_talked_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A thread of another provider ends the command before anything is said, naming both."""
+    store = str(tmp_path / "chat.sqlite3")
+    _type(monkeypatch, NAME)
+    assert main(["chat", "--model", "sim:anthropic", "--store", store]) == 0
+    capsys.readouterr()
+    _type(monkeypatch)
+
+    assert main(["chat", "--model", "sim:openai", "--store", store]) == 1
+
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "anthropic" in err
+    assert "openai" in err
 
 
 def test_without_a_key_the_conversation_says_what_is_missing(
@@ -391,59 +408,135 @@ def test_an_unfinished_turn_is_announced(store: SQLiteStore, capsys: pytest.Capt
 # --------------------------------------------------------------------------------- somebody else
 
 
-def test_two_writers_both_keep_what_they_said(store: SQLiteStore, capsys: pytest.CaptureFixture[str]) -> None:
-    """Who saves second finds the own version in a thread of its own, and goes on from the other's."""
-    mine, theirs = Thread(store, "ada"), Thread(store, "ada")
-    Conversation(Chat(ScriptedBackend("A.")), theirs).run(["theirs"])
+def test_what_somebody_else_said_between_two_lines_is_kept(store: SQLiteStore) -> None:
+    """Each line goes behind what is stored by then, and the model sees all of it."""
 
-    Conversation(Chat(ScriptedBackend("B.", "C.")), mine).run(["mine", "next"])
+    def lines() -> Iterator[str]:
+        yield "mine"
+        _talk(store, ["theirs"], "B.")
+        yield "next"
 
-    assert _said(store) == ["theirs", "A.", "next", "C."]
-    name = capsys.readouterr().err.split("--thread ")[1].split("'")[1]
-    assert name.startswith("ada~")
-    assert _said(store, name) == ["mine", "B."]
+    _talk(store, lines(), "A.", "C.")
+
+    assert _said(store) == ["mine", "A.", "theirs", "B.", "next", "C."]
 
 
-def test_a_store_that_fails_does_not_end_the_conversation(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_a_turn_that_runs_elsewhere_is_not_waited_for(
+    store: SQLiteStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A turn that could not be saved is part of the next one, which is saved."""
+    """While another process has a turn, a line is refused at once, nothing is called, and it is told."""
+    with store.lease("ada", 60.0):
+        assert _talk(store, ["Hi"]) == 1
 
-    class Flaky(SQLiteStore):
-        broken = True
-
-        def save(self, key: str, blob: bytes, *, expected: int | None) -> int:
-            if self.broken:
-                self.broken = False
-                self.close()
-                reopened = SQLiteStore(tmp_path / "chat.sqlite3")
-                try:
-                    return super().save(key, blob, expected=expected)
-                finally:
-                    self._connection = reopened._connection
-            return super().save(key, blob, expected=expected)
-
-    with Flaky(tmp_path / "chat.sqlite3") as store:
-        code = _talk(store, ["one", "two"], "1", "2")
-
-        assert _said(store) == ["one", "1", "two", "2"]
-    assert code == 0
-    assert "Not saved" in capsys.readouterr().err
+    assert "another turn runs on this conversation" in capsys.readouterr().err
+    assert _said(store) == []
 
 
-def test_a_thread_that_was_deleted_is_made_again(store: SQLiteStore) -> None:
-    """If the row vanished, this run's version is kept aside and the thread goes on."""
-    thread = Thread(store, "ada")
-    thread.save(Chat(ScriptedBackend("A.")).chat(user="Hi").state)
-    store._connection.execute("DELETE FROM goaitools_state")
+class Failing(SQLiteStore):
+    """A store that fails as often as it is told to when something is saved."""
 
-    aside = thread.save(thread.blob)
+    failures = 0
 
-    assert aside is not None
-    assert thread.save(thread.blob) is None
-    stored = store.load("ada")
-    assert stored is not None
-    assert inspect_state(stored.blob).messages == 2
+    def save(self, key: str, blob: bytes, *, expected: int | None) -> int:
+        if self.failures:
+            self.failures -= 1
+            raise StoreUnavailableError("the disk is full")
+        return super().save(key, blob, expected=expected)
+
+
+@pytest.fixture
+def failing() -> Iterator[Failing]:
+    """An empty store in memory that can fail."""
+    with Failing(":memory:") as made:
+        yield made
+
+
+@pytest.mark.parametrize("failed_resume", [False, True])
+def test_a_turn_that_was_not_saved_is_saved_before_the_next(
+    failing: Failing, failed_resume: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The reply is shown, what it came to is saved later, and no model is asked for it again."""
+    if failed_resume:
+        _talk(failing, ["one"], BackendError("down"))
+
+    def lines() -> Iterator[str]:
+        failing.failures = 2  # a save is tried twice
+        yield "/resume" if failed_resume else "one"
+        assert failing.failures == 0
+        yield "two"
+
+    code = _talk(failing, lines(), "1", "2")
+
+    out, err = capsys.readouterr()
+    assert (code, out) == (0, "1\n2\n")
+    assert "Not saved: the disk is full. The next line tries again." in err
+    assert _said(failing) == ["one", "1", "two", "2"]
+
+
+def test_a_failed_turn_that_was_not_saved_is_saved_before_the_next(failing: Failing) -> None:
+    """What the user said to a model that was down is not lost to a store that was down as well."""
+    failing.failures = 2
+
+    assert _talk(failing, ["one", "two"], BackendError("down"), "2") == 0
+
+    assert _said(failing) == ["one", "two", "2"]
+
+
+def test_while_a_turn_cannot_be_saved_no_line_is_sent(
+    failing: Failing, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A line behind a turn that is nowhere would lose it: it waits, and the exit code says so."""
+    failing.failures = 100
+
+    assert _talk(failing, ["one", "two", "/info"], "1") == 1
+
+    err = capsys.readouterr().err
+    assert err.count("Your line was not sent.") == 2
+    assert err.count("Still not saved: the disk is full.") == 3  # the last time at the end
+
+
+def test_a_command_that_the_store_refuses_does_not_end_the_conversation(
+    failing: Failing, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An event that could not be kept is told, and the next line is answered."""
+    failing.failures = 2
+
+    assert _talk(failing, [f"/event {SCORE}", "Hi"], "Hello.") == 0
+
+    assert "Failed: the disk is full" in capsys.readouterr().err
+    assert _said(failing) == ["Hi", "Hello."]
+
+
+def test_a_thread_that_was_deleted_begins_anew(store: SQLiteStore) -> None:
+    """If the conversation was deleted between two lines, it is not brought back."""
+
+    def lines() -> Iterator[str]:
+        yield "one"
+        store.delete("ada")
+        yield "two"
+
+    assert _talk(store, lines(), "1", "2") == 0
+
+    assert _said(store) == ["two", "2"]
+
+
+@pytest.mark.parametrize("step", ["1", BackendError("down")], ids=["complete", "failed"])
+def test_a_thread_that_is_deleted_during_a_turn_stays_deleted(
+    store: SQLiteStore, step: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A turn that has nothing left to stand behind is told, and the next one begins anew."""
+    assert _talk(store, ["zero"], "0") == 0
+
+    def deleting(request: Any) -> Any:
+        store.delete("ada")
+        if isinstance(step, BackendError):
+            raise step
+        return step
+
+    assert _talk(store, ["one", "two"], deleting, "2") == 0
+
+    assert "deleted meanwhile" in capsys.readouterr().err
+    assert _said(store) == ["two", "2"]
 
 
 # ------------------------------------------------------------------------------------- a terminal

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,14 +12,21 @@ from pathlib import Path
 import pytest
 
 from goaitools_py import (
+    PLAIN,
+    UNBOUND,
     Chat,
     Compactor,
+    Encrypted,
     KeepRecentTurns,
+    Key,
+    Keyring,
     MessageLimit,
+    Signed,
     Tool,
     TurnError,
     event,
     pending_calls,
+    rewrap,
 )
 from goaitools_py.backends.base import BackendError
 from goaitools_py.cli import main
@@ -306,6 +314,159 @@ def test_a_missing_thread_is_a_problem(tmp_path: Path, capsys: pytest.CaptureFix
     assert main(["inspect", "--store", str(tmp_path / "states.sqlite3")]) == 1
 
     assert "'default'" in capsys.readouterr().err
+
+
+# ------------------------------------------------------------------------------------ sealed states
+
+KEY = Key(bytes(range(32)))
+RING = Keyring(KEY)
+BINDING = {"user": "ada", "tenant": "red"}
+OPENS = ["--key-env", "STATE_KEY", "--binding", "tenant=red", "--binding", "user=ada"]
+CODECS = [Signed(RING), Encrypted(RING), Encrypted(RING, visible_to="client")]
+
+
+@pytest.fixture
+def _key_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STATE_KEY", f"{KEY.to_text()}\n")
+
+
+def _sealed(blob: bytes, tmp_path: Path, codec: Signed | Encrypted, binding: object = BINDING) -> Path:
+    path = tmp_path / "sealed.bin"
+    path.write_bytes(rewrap(blob, PLAIN, to=codec, to_binding=binding))
+    return path
+
+
+@pytest.mark.usefixtures("_key_in_the_environment")
+@pytest.mark.parametrize("codec", CODECS, ids=["signed", "encrypted", "encrypted for clients"])
+@pytest.mark.parametrize("form", [[], ["--show"], ["--json", "--show"]], ids=" ".join)
+def test_a_sealed_state_is_read_with_its_key(
+    codec: Signed | Encrypted,
+    form: list[str],
+    blob: bytes,
+    file: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The key comes from an environment variable; what is said of the state is what a plain one says."""
+    sealed = _sealed(blob, tmp_path, codec)
+    assert main(["inspect", str(file), *form]) == 0
+    plain = capsys.readouterr().out
+
+    assert main(["inspect", str(sealed), *OPENS, *form]) == 0
+
+    sized = re.compile(r".*(size|blob_bytes).*")
+    assert sized.sub("", capsys.readouterr().out) == sized.sub("", plain)
+
+
+@pytest.mark.usefixtures("_key_in_the_environment")
+def test_an_unbound_state_needs_no_binding(
+    blob: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without --binding the state is one that may be anybody's."""
+    sealed = _sealed(blob, tmp_path, Signed(RING), UNBOUND)
+
+    assert main(["inspect", str(sealed), "--key-env", "STATE_KEY"]) == 0
+
+    assert "turns" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("codec", CODECS[:2], ids=["signed", "encrypted"])
+@pytest.mark.parametrize(
+    ("options", "key", "said"),
+    [
+        ([], KEY, "sealed; name the environment variable with its key: --key-env NAME"),
+        (["--key-env", "STATE_KEY"], KEY, "refused: the key in STATE_KEY"),
+        ([*OPENS, "--binding", "user=bob"], KEY, "refused: the key in STATE_KEY"),
+        (OPENS, Key(bytes(32)), "refused: the key in STATE_KEY"),
+    ],
+    ids=["no key", "no binding", "another binding", "another key"],
+)
+def test_a_refused_state_is_one_line(
+    codec: Signed | Encrypted,
+    options: list[str],
+    key: Key,
+    said: str,
+    blob: bytes,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """What a key does not open is exit code 1, in words of the command's options, without the key."""
+    monkeypatch.setenv("STATE_KEY", key.to_text())
+    sealed = _sealed(blob, tmp_path, codec)
+
+    code = main(["inspect", str(sealed), *options])
+
+    out, err = capsys.readouterr()
+    assert (code, out) == (1, "")
+    assert err.startswith(f"goaitools: {sealed}: the state ")
+    assert err.count("\n") == 1
+    assert said in err
+    assert key.to_text() not in err
+
+
+@pytest.mark.usefixtures("_key_in_the_environment")
+def test_a_plain_state_is_no_sealed_one(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Who asks for a key's word does not get a state that anybody could have written."""
+    assert main(["inspect", str(file), *OPENS]) == 1
+    assert "is not sealed" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("_key_in_the_environment")
+def test_a_damaged_sealed_state_is_told_as_any(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Bytes without a header are no matter of keys."""
+    path = tmp_path / "state.bin"
+    path.write_bytes(b"damaged")
+
+    assert main(["inspect", str(path), *OPENS]) == 1
+
+    assert "not a state" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "key", "said"),
+    [
+        (["--key-env", "STATE_KEY"], None, "no environment variable STATE_KEY"),
+        (["--key-env", "STATE_KEY"], "", "no environment variable STATE_KEY"),
+        (["--key-env", "STATE_KEY"], KEY.to_text()[:-1], "not the text of a key"),
+        (["--key-env", "STATE_KEY", "--binding", "ada"], KEY.to_text(), "NAME=VALUE"),
+        (["--key-env", "STATE_KEY", "--binding", "=ada"], KEY.to_text(), "NAME=VALUE"),
+        (["--binding", "user=ada"], None, "--key-env NAME"),
+    ],
+)
+def test_wrong_options_of_a_key_are_wrong_usage(
+    options: list[str],
+    key: str | None,
+    said: str,
+    file: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A variable without a key and a binding without a name are exit code 2; no key is shown."""
+    monkeypatch.delenv("STATE_KEY", raising=False)
+    if key is not None:
+        monkeypatch.setenv("STATE_KEY", key)
+
+    assert main(["inspect", str(file), *options]) == 2
+
+    err = capsys.readouterr().err
+    assert said in err
+    assert not key or key not in err
+
+
+def test_encrypted_without_its_package_says_what_to_install(
+    blob: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where `cryptography` is missing, an encrypted state is exit code 1 and says what installs it."""
+    monkeypatch.setenv("STATE_KEY", KEY.to_text())
+    sealed = _sealed(blob, tmp_path, Encrypted(RING))
+    monkeypatch.setitem(sys.modules, "cryptography.exceptions", None)
+
+    assert main(["inspect", str(sealed), *OPENS]) == 1
+
+    err = capsys.readouterr().err
+    assert "goaitools-py[crypto]" in err
+    assert err.count("\n") == 1
 
 
 # --------------------------------------------------------------------------------------- light feet

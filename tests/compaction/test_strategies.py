@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from goaitools_py import (
+    NO_COMPACTION,
     ByteLimit,
+    ChatOptions,
     ClearToolResults,
     ColdCache,
     CollapseToolExchanges,
@@ -31,12 +35,14 @@ from goaitools_py import (
     all_of,
     any_of,
     first_of,
+    rawjson,
     system,
     user,
 )
 from goaitools_py.compaction import AskFailed, Kept, ModelAnswer, Planned
 from goaitools_py.messages import Text
 from goaitools_py.turn.cut import compaction_request
+from goaitools_py.values import replace
 
 from ._histories import WIRES, Book, Said
 
@@ -136,7 +142,6 @@ def test_a_byte_limit_encodes_only_what_may_be_too_large() -> None:
     [
         lambda: ByteLimit(0),
         lambda: TurnLimit(-1),
-        lambda: PendingLimit(True),
         lambda: KeepRecentTurns(0),
         lambda: MiddleOut(first=0),
         lambda: ClearToolResults(keep=-1),
@@ -154,6 +159,33 @@ def test_what_cannot_be_meant_is_refused(make: Any) -> None:
     """A limit below one, or a name that nobody knows, is a ValueError where it is written."""
     with pytest.raises(ValueError, match=r"takes|one of"):
         make()
+
+
+@pytest.mark.parametrize(
+    ("make", "match"),
+    [
+        (lambda: PendingLimit(True), "whole number, got bool"),
+        (lambda: MessageLimit("8"), "whole number, got str"),
+        (lambda: Compactor(3, KeepRecentTurns(1)), "a trigger such as .* got int"),
+        (lambda: Compactor(MessageLimit, KeepRecentTurns(1)), "got the class MessageLimit: call it"),
+        (lambda: Compactor(MessageLimit(1), "drop"), "a strategy such as .* got str"),
+        (lambda: Compactor(MessageLimit(1), KeepRecentTurns(1), archive=[]), "archive=, got list"),
+        (lambda: any_of(MessageLimit(1), 3), "a trigger such as .* got int"),
+        (lambda: all_of(TurnLimit), "got the class TurnLimit"),
+        (lambda: first_of(), "got nothing"),
+        (lambda: first_of(MessageLimit(1)), "got MessageLimit"),
+    ],
+)
+def test_what_is_of_the_wrong_kind_is_refused(make: Any, match: str) -> None:
+    """A mistake is a TypeError where it is written, not a warning in every turn."""
+    with pytest.raises(TypeError, match=match):
+        make()
+
+
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda value: pickle.loads(pickle.dumps(value))])
+def test_no_compaction_is_itself_in_copied_options(again: Any) -> None:
+    """It is known by its identity, also where options went through a queue."""
+    assert again(ChatOptions(compactor=NO_COMPACTION)).compactor is NO_COMPACTION
 
 
 # ------------------------------------------------------------------------------------- turns that go
@@ -227,8 +259,8 @@ def test_old_tool_results_are_cleared(wire: str) -> None:
 @pytest.mark.parametrize(
     ("strategy", "count", "cleared"),
     [
-        (ClearToolResults(keep=3), 5, 0),
-        (ClearToolResults(keep=3), 6, 3),
+        (ClearToolResults(keep=3, at_least=3), 5, 0),
+        (ClearToolResults(keep=3, at_least=3), 6, 3),
         (ClearToolResults(keep=0), 1, 1),
         (ClearToolResults(keep=1, at_least=4), 4, 0),
         (ClearToolResults(keep=1, at_least=4), 5, 4),
@@ -236,7 +268,7 @@ def test_old_tool_results_are_cleared(wire: str) -> None:
     ],
 )
 def test_results_are_cleared_in_batches(wire: str, strategy: Any, count: int, cleared: int) -> None:
-    """By default as many go at once as stay; before that the strategy says what it waits for."""
+    """So many go at once; before that the strategy says what it waits for."""
     answer = strategy(_request(_tools(wire, count)))
 
     if not cleared:
@@ -245,6 +277,19 @@ def test_results_are_cleared_in_batches(wire: str, strategy: Any, count: int, cl
     else:
         results = [m.text for turn in _kept(answer) for m in turn.messages if m.role == "tool"]
         assert results.count("[result left out]") == cleared
+
+
+def test_by_default_a_batch_is_a_sixth_of_the_history(wire: str) -> None:
+    """What is rewritten makes a new prefix: in a long history a few results are not worth one."""
+    request = _request(_tools(wire, 30))
+
+    waits = ClearToolResults(keep=27)(request)
+    turns = _kept(ClearToolResults(keep=15)(request))
+
+    assert isinstance(waits, NoChange)
+    assert "3 old tool results could be left out" in waits.reason
+    assert "a sixth" in waits.reason
+    assert 6 * sum(turn.entry_bytes for turn in turns) <= 5 * sum(t.entry_bytes for t in request.turns)
 
 
 def test_a_placeholder_is_never_larger(wire: str) -> None:
@@ -362,6 +407,33 @@ def test_old_media_become_words(wire: str) -> None:
         "I see.",
     ]
     assert any(isinstance(part, Image) for part in turns[1].messages[0].parts)
+
+
+URL = "data:image/png;base64,AAAA"
+SOURCE = {"type": "base64", "media_type": "image/png", "data": "AAAA"}
+UNKNOWN: dict[str, list[Any]] = {
+    "openai": [{"type": "image_url", "image_url": {"url": URL}}, {"type": "hologram"}],
+    "openai-responses": [{"type": "input_image", "image_url": URL}, {"type": "input_file", "file_id": "f"}],
+    "anthropic": [{"type": "image", "source": SOURCE}, {"type": "container_upload", "file_id": "f"}],
+}
+"""A picture, and what this release has no word for."""
+
+
+def test_a_message_with_parts_of_unknown_kinds_keeps_them(wire: str) -> None:
+    """What was imported may hold more than we can write: a picture stays for its neighbour's sake."""
+    book = Book(wire)
+    book.add(user("Look.", Image.from_bytes(b"\x89PNG" + bytes(50))), Said("I see."))
+    book.add(user("And now?"), Said("The same."))
+    request = _request(book)
+    first, last = request.turns
+    entry = rawjson.dumps({"role": "user", "content": UNKNOWN[wire]})
+    imported = replace(first.pieces[0], entries=(entry,))
+    request = replace(request, load_turns=lambda: (first.with_pieces([imported, *first.pieces[1:]]), last))
+
+    answer = DropMedia(after_turns=1)(request)
+
+    assert request.turns[0].messages[0].unread == 1
+    assert isinstance(answer, NoChange)
 
 
 def test_media_go_in_batches(wire: str) -> None:

@@ -14,6 +14,7 @@ from goaitools_py import (
     CollapseToolExchanges,
     CompactionRequest,
     Compactor,
+    ContextTooLongError,
     ContextWindow,
     DropOldest,
     KeepRecentTurns,
@@ -64,6 +65,17 @@ def _users(state: bytes) -> list[str]:
 
 def _talk(chat: Any, count: int, **fields: Any) -> Any:
     return chat.run_turns(None, [f"Note {number}" for number in range(count)], **fields)
+
+
+TOO_LONG = {
+    "openai": b'{"error":{"code":"context_length_exceeded"}}',
+    "openai-responses": b'{"error":{"code":"context_length_exceeded"}}',
+    "anthropic": b'{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long"}}',
+}
+
+
+def _never(request: CompactionRequest) -> bool:
+    return False
 
 
 def _after(request: CompactionRequest) -> bool:
@@ -367,6 +379,36 @@ def test_an_emergency_is_archived_too(face: Any) -> None:
 
     assert "emergency_cut" in [warning.code for warning in result.warnings]
     assert seen == [["Note 0", "Noted.", "Note 1", "Noted."]]
+
+
+def test_a_turn_that_comes_to_the_archive_twice_has_the_same_id(face: Any, wire: str) -> None:
+    """A cut in vain is undone, and its turns come again with the cut that is kept: an archive by id has each
+    turn once, whoever cuts, and two turns that say the same are two."""
+    seen: list[list[str]] = []
+
+    def keep(turns: Sequence[TurnView]) -> None:
+        seen.append([turn.id for turn in turns])
+
+    async def keep_later(turns: Sequence[TurnView]) -> None:
+        keep(turns)
+
+    too_long = BackendError("no", status=400, body=TOO_LONG[wire])
+    backend = ScriptedBackend(*["Noted."] * 4, too_long, too_long, "Fine.", wire=wire)
+    chat = face.chat(backend, system="Be brief.")
+    before = chat.run_turns(None, ["The same.", "The same.", "Note 2", "Note 3"]).state
+    archive = keep_later if face.is_async else keep
+    compactor = Compactor(_after, KeepRecentTurns(2), archive=archive)
+
+    with pytest.raises(ContextTooLongError) as caught:
+        chat.chat_with_state(
+            before, user="Too much. " * 999, compactor=Compactor(_never, KeepRecentTurns(2), archive)
+        )
+    after = chat.chat_with_state(caught.value.state, user="Note 5", compactor=compactor)
+
+    assert _users(caught.value.state) == ["The same.", "The same.", "Note 2", "Note 3"]
+    assert _users(after.state) == ["Note 3", "Note 5"]
+    assert seen[0] == seen[1][:2]
+    assert len(set(seen[1])) == len(seen[1]) == 3
 
 
 def test_a_dry_run_archives_nothing(face: Any, wire: str) -> None:

@@ -113,14 +113,15 @@ def reference(wire: str, face: Any, hooks: Any) -> tuple[list[World], list[tuple
 _REPLY, _RESULT = frozenset({"reply"}), frozenset({"result"})
 ARRIVING = {
     **dict.fromkeys(("flow.Driver._run", "flow.AsyncDriver._run", "flow._Steps._resume"), _REPLY | _RESULT),
-    **dict.fromkeys(("edge.BlockingEdge.perform", "async_edge.AwaitingEdge.perform"), _REPLY | _RESULT),
-    **dict.fromkeys(("edge.BlockingEdge._read_chunk", "edge.BlockingEdge._read_within"), _REPLY),
-    **dict.fromkeys(("async_edge.AwaitingEdge._read_chunk", "async_edge.AwaitingEdge._within"), _REPLY),
+    **dict.fromkeys(("sync_edge.BlockingEdge.perform", "async_edge.AwaitingEdge.perform"), _REPLY | _RESULT),
+    **dict.fromkeys(("sync_edge.BlockingEdge._read_chunk", "sync_edge.BlockingEdge._read_until"), _REPLY),
+    **dict.fromkeys(("async_edge.AwaitingEdge._read_chunk", "async_edge.AwaitingEdge._until"), _REPLY),
     "async_edge._Alarm.off": _REPLY,
     **dict.fromkeys(("asking._attempt", "asking._read_body"), _REPLY),
-    **dict.fromkeys(("asking._attempt.<locals>.book", "asking._book"), _REPLY),
-    **dict.fromkeys(("edge._Started.run", "edge._Started.done", "edge.BlockingEdge._await_tool"), _RESULT),
+    **dict.fromkeys(("asking._attempt.<locals>.book", "asking._book", "ledger.Ledger.entered"), _REPLY),
+    **dict.fromkeys(("sync_edge._Started.run", "sync_edge._Started.done"), _RESULT),
     **dict.fromkeys(("async_edge._tool_done", "async_edge.AwaitingEdge._await_tool"), _RESULT),
+    "sync_edge.BlockingEdge._await_tool": _RESULT,
     "calling.run_calls": _RESULT,
 }
 """Between the last byte of a reply, or a tool's return, and the first line of what enters it into the books

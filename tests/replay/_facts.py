@@ -14,7 +14,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from goaitools_py import (
     AuthenticationError,
@@ -231,7 +231,7 @@ class RecordedTraffic:
         history = self.wire.history(body)
         lead = self.wire.client_words(history[: self.wire.lead(history)])
         beside = [message.text for message in self.wire.preamble(body)]
-        return [*beside, *(word["content"] for word in lead)]
+        return [*beside, *(_text(word["content"]) for word in lead)]
 
     def test_the_state_holds_the_conversation(self, replays: Replays) -> None:
         """The last blob says what the last request said, without the preamble, and the answer to it."""
@@ -343,3 +343,8 @@ def refusals(replays: Replays, *, later: bool) -> Iterator[Failed]:
 
 def is_poison(failed: Failed) -> bool:
     return failed.error.status_code in (400, 413, 422)
+
+
+def _text(content: Any) -> str:
+    """The text of a message, which is in a part of its own where a cached prefix is to end with it."""
+    return content if isinstance(content, str) else "".join(part["text"] for part in content)

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import traceback
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import sqlalchemy
 from sqlalchemy import text
 from sqlalchemy.dialects import mysql, postgresql, sqlite
-from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.schema import CreateTable
 
-from goaitools_py import StateConflictError, StoreUnavailableError
-from goaitools_py.stores import AsyncSQLAlchemyStore, SQLAlchemyStore, SQLiteStore, sql_table
+from goaitools_py import LeaseHeldError, StateConflictError, StoreUnavailableError
+from goaitools_py.stores import SQLAlchemyStore, SQLiteStore, sql_lease, sql_table
 from goaitools_py.testing import store_contract
 
 from ._places import Place
@@ -41,6 +40,13 @@ def _words(ddl: str) -> list[str]:
     return re.findall(r"[a-z0-9_]+|[(),=]", re.sub(r'[`";]', "", ddl).lower())
 
 
+def _documented(module: ModuleType, name: str) -> str:
+    written = re.search(rf"-- {name}\n(.*?;)", module.__doc__ or "", re.DOTALL)
+    assert written is not None
+    return written[1]
+
+
+@pytest.mark.parametrize("module", [sql_table, sql_lease], ids=["states", "leases"])
 @pytest.mark.parametrize(
     ("name", "dialect"),
     [
@@ -49,30 +55,40 @@ def _words(ddl: str) -> list[str]:
         ("SQLite", sqlite.dialect()),
     ],
 )
-def test_the_documented_table_is_the_one_that_is_made(name: str, dialect: sqlalchemy.Dialect) -> None:
-    """Who migrates by hand copies DDL from the module's docstring: it is what the first save would make."""
-    doc = sql_table.__doc__ or ""
-    written = re.search(rf"-- {name}\n(.*?;)", doc, re.DOTALL)
-    assert written is not None
+def test_the_documented_table_is_the_one_that_is_made(
+    module: ModuleType, name: str, dialect: sqlalchemy.Dialect
+) -> None:
+    """Who migrates by hand copies DDL from the docstrings: it is what the first save and lease would make."""
+    rows: sql_table.Rows = (
+        sql_table.StateRows("goaitools_state", None)
+        if module is sql_table
+        else sql_lease.LeaseRows(dialect.name, "goaitools_state", None)
+    )
 
-    made = str(CreateTable(sql_table.state_table(sqlalchemy.MetaData())).compile(dialect=dialect))
+    made = str(CreateTable(rows.table).compile(dialect=dialect))
 
     made = re.sub(r",\s*PRIMARY KEY \(\W?key\W?\)", "", made).replace("NOT NULL", "NOT NULL PRIMARY KEY", 1)
-    assert _words(written[1]) == _words(made)
+    assert _words(_documented(module, name)) == _words(made)
 
 
 @pytest.mark.parametrize("place", EACH, indirect=True)
-def test_the_documented_table_works(place: Place, engine: sqlalchemy.Engine) -> None:
-    """A table made from the docstring serves, and the store needs no right to make one."""
+def test_the_documented_tables_work(place: Place, engine: sqlalchemy.Engine) -> None:
+    """Tables made from the docstrings serve, and the store makes none."""
     name = {"postgresql": "PostgreSQL", "mariadb": "MySQL, MariaDB"}.get(place.kind, "SQLite")
-    written = re.search(rf"-- {name}\n(.*?;)", sql_table.__doc__ or "", re.DOTALL)
-    assert written is not None
     with engine.begin() as connection:
-        connection.exec_driver_sql(written[1])
+        for module in (sql_table, sql_lease):
+            connection.exec_driver_sql(_documented(module, name))
+    made: list[str] = []
+    sqlalchemy.event.listen(
+        engine, "before_cursor_execute", lambda *args: made.append(args[2]) if "CREATE" in args[2] else None
+    )
 
     store = SQLAlchemyStore(engine)
 
     version = store.save("ada", b"\x00\xff" * 40_000, expected=None)
+    with store.lease("ada", 60.0), pytest.raises(LeaseHeldError), store.lease("ada", 60.0):
+        raise AssertionError("two have it")
+    assert made == []
     stored = store.load("ada")
     assert stored is not None
     assert (stored.blob, stored.version) == (b"\x00\xff" * 40_000, version)
@@ -96,11 +112,12 @@ def test_looking_makes_no_table(engine: sqlalchemy.Engine) -> None:
 
 @pytest.mark.parametrize("place", EACH, indirect=True)
 def test_a_table_of_another_name(engine: sqlalchemy.Engine) -> None:
-    """Two stores with two tables share a database and nothing else."""
+    """Two stores with two tables share a database and nothing else, leases neither."""
     one, other = SQLAlchemyStore(engine), SQLAlchemyStore(engine, table="chats")
 
-    one.save("ada", b"one", expected=None)
-    other.save("ada", b"other", expected=None)
+    with one.lease("ada", 60.0), other.lease("ada", 60.0):
+        one.save("ada", b"one", expected=None)
+        other.save("ada", b"other", expected=None)
 
     stored = one.load("ada")
     assert stored is not None
@@ -109,20 +126,23 @@ def test_a_table_of_another_name(engine: sqlalchemy.Engine) -> None:
 
 @pytest.mark.parametrize("place", ["postgresql"], indirect=True)
 def test_a_table_in_a_schema(engine: sqlalchemy.Engine) -> None:
-    """With a schema the table is made there."""
+    """With a schema the tables are made there."""
     with engine.begin() as connection:
         connection.execute(text("CREATE SCHEMA chats"))
 
     store = SQLAlchemyStore(engine, schema="chats")
     store.save("ada", b"blob", expected=None)
+    with store.lease("ada", 60.0):
+        pass
 
     with engine.connect() as connection:
-        assert sqlalchemy.inspect(connection).get_table_names(schema="chats") == ["goaitools_state"]
+        made = sqlalchemy.inspect(connection).get_table_names(schema="chats")
+        assert sorted(made) == ["goaitools_state", "goaitools_state_lease"]
         assert sqlalchemy.inspect(connection).get_table_names() == []
 
 
 def test_sqlite_files_are_the_same_for_both_stores(tmp_path: Path) -> None:
-    """What `SQLiteStore` saved, a SQLAlchemy engine on the same file loads, and the other way round."""
+    """What one of `SQLiteStore` and a SQLAlchemy engine saved or leased, the other knows."""
     path = tmp_path / "states.sqlite3"
     engine = sqlalchemy.create_engine(f"sqlite:///{path}")
     with SQLiteStore(path) as plain:
@@ -133,6 +153,9 @@ def test_sqlite_files_are_the_same_for_both_stores(tmp_path: Path) -> None:
 
         assert plain.load("ada") == store.load("ada")
         assert plain.save("ada", b"3", expected=newer) == newer + 1
+        for holder, other in ((plain, store), (store, plain)):
+            with holder.lease("ada", 60.0), pytest.raises(LeaseHeldError), other.lease("ada", 60.0):
+                raise AssertionError("two have it")
     engine.dispose()
 
 
@@ -180,44 +203,45 @@ def test_a_lease_takes_nothing_from_the_pool(engine: sqlalchemy.Engine) -> None:
 
 
 @pytest.mark.parametrize("place", ["postgresql"], indirect=True)
-def test_a_lease_is_idle_and_in_no_transaction(place: Place, engine: sqlalchemy.Engine) -> None:
-    """A transaction that stays open during a model call would hold up vacuum and block others."""
+def test_a_lease_holds_no_connection(place: Place, engine: sqlalchemy.Engine) -> None:
+    """Thousands of turns may wait for their models: a held lease costs the server no connection."""
     asked = text(
-        "SELECT state, xact_start FROM pg_stat_activity WHERE datname = current_database()"
-        " AND pid <> pg_backend_pid()"
+        "SELECT count(*) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND backend_type = 'client backend'"
     )
-    with engine.connect() as connection, store_of_another_engine(place).lease("ada", 60.0):
-        rows = connection.execute(asked).all()
+    other = sqlalchemy.create_engine(place.url, poolclass=sqlalchemy.NullPool)
 
-    assert [tuple(row) for row in rows] == [("idle", None)]
-
-
-def store_of_another_engine(place: Place) -> SQLAlchemyStore:
-    return SQLAlchemyStore(sqlalchemy.create_engine(place.url, poolclass=sqlalchemy.NullPool))
-
-
-@pytest.mark.parametrize("place", ["postgresql"], indirect=True)
-def test_a_lease_leaves_no_connection_behind(place: Place, engine: sqlalchemy.Engine) -> None:
-    """After the block its connection is closed, whether the engine is blocking or async."""
-    asked = text("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()")
-
-    with store_of_another_engine(place).lease("ada", 60.0):
-        pass
-
-    async def hold() -> None:
-        for driver in ("postgresql+asyncpg", "postgresql+psycopg"):
-            url = sqlalchemy.make_url(place.url).set(drivername=driver)
-            other = create_async_engine(url)
-            async with AsyncSQLAlchemyStore(other).lease("ada", 60.0) as lease:
-                assert await lease.renew() is True
-            await other.dispose()
-
-    asyncio.run(hold())
-    with engine.connect() as connection:
+    with SQLAlchemyStore(other).lease("ada", 60.0) as lease, engine.connect() as connection:
+        assert lease.renew() is True
         for _ in range(2_000):  # a server takes a moment to notice that a connection was closed
+            connection.rollback()  # within a transaction it tells the same again
             if connection.scalar(asked) == 1:
                 break
         assert connection.scalar(asked) == 1
+
+
+@pytest.mark.parametrize("place", EACH, indirect=True)
+def test_an_ended_lease_leaves_no_row(engine: sqlalchemy.Engine) -> None:
+    """A table of leases is as long as the turns that run are many."""
+    store = SQLAlchemyStore(engine)
+
+    with store.lease("ada", 60.0):
+        pass
+
+    with engine.connect() as connection:
+        assert connection.scalar(text("SELECT count(*) FROM goaitools_state_lease")) == 0
+
+
+@pytest.mark.parametrize("place", EACH, indirect=True)
+def test_a_lease_that_ran_out_is_not_renewed(engine: sqlalchemy.Engine) -> None:
+    """Also if nobody has taken it since: somebody may have had it and gone."""
+    store = SQLAlchemyStore(engine)
+
+    with store.lease("ada", 60.0) as lease:
+        with engine.begin() as connection:
+            connection.execute(text("UPDATE goaitools_state_lease SET ends_at = 1"))
+
+        assert lease.renew() is False
 
 
 # --------------------------------------------------------------------------------------------- servers

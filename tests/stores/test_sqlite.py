@@ -172,7 +172,7 @@ def test_a_lease_holds_between_stores_on_one_file(tmp_path: Path) -> None:
         with other.lease("ada", 60.0):
             pass
 
-        rows = store._connection.execute("SELECT * FROM goaitools_lease").fetchall()
+        rows = store._connection.execute("SELECT * FROM goaitools_state_lease").fetchall()
 
     assert rows == []
 

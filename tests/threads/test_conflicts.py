@@ -17,6 +17,7 @@ from goaitools_py import (
     TurnError,
     event,
     inspect_state,
+    read_history,
     state_messages,
     tool,
 )
@@ -344,6 +345,27 @@ def test_a_cut_that_comes_too_late_is_no_lost_turn(kept: Threads, store: FaultyS
     assert blob_in(store) == result.state
     assert result.compaction.outcome == "failed"
     assert [warning.code for warning in result.warnings] == ["compaction_failed"]
+
+
+def test_a_compaction_beside_a_concurrent_turn_is_a_conflict(kept: Threads, store: FaultyStore) -> None:
+    """Theirs stays. What was compacted, and paid for, is in the error; to compact again is the caller's."""
+
+    def answer(_: Any) -> str:
+        other(store, "Theirs.").send("They?")
+        return "Notes."
+
+    conversation = kept(ScriptedBackend("a " * 99, "b", answer, "Notes."), store)
+    conversation.send("1")
+    before = conversation.send("2").state
+    compactor = Compactor(lambda _: True, Summarize(keep_turns=1))
+    with pytest.raises(StateConflictError, match=r"err\.state") as caught:
+        conversation.compact(compactor)
+    err = caught.value
+
+    assert said(blob_in(store))[-2:] == ["They?", "Theirs."]
+    assert (len(read_history(err.state).turns), err.base) == (2, before)
+    assert inspect_state(err.state).total_usage.requests == 3
+    assert conversation.compact(compactor).outcome == "compacted"
 
 
 def test_a_compaction_that_fails_is_paid_for(kept: Threads, store: FaultyStore) -> None:

@@ -206,6 +206,8 @@ def test_a_sealed_conversation_is_bound(kept: Threads, store: FaultyStore) -> No
         ada.send("Hello?", binding=UNBOUND)
     with pytest.raises(TypeError, match="one binding"):
         ada.send("Hello?", ChatOptions(binding=UNBOUND))
+    with pytest.raises(TypeError, match="must be ChatOptions, not dict"):
+        ada.send("Hello?", {"system": "Be brief."})
 
 
 def test_a_keyed_chat_wants_a_binding(kept: Threads, store: FaultyStore) -> None:
@@ -238,6 +240,17 @@ def test_a_store_of_the_other_colour_is_refused() -> None:
         AsyncChat(ScriptedBackend()).conversation(MemoryStore(), "ada")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="is not Async…"):
         Chat(ScriptedBackend()).conversation(AsyncMemoryStore(), "ada")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("chat", [Chat, AsyncChat])
+@pytest.mark.parametrize(
+    ("store", "says"),
+    [("bot.db", "see stores; got str"), (None, "got NoneType"), (MemoryStore, "got the class MemoryStore")],
+)
+def test_what_is_no_store_is_refused(chat: Any, store: Any, says: str) -> None:
+    """When the conversation is made, not at its first message."""
+    with pytest.raises(TypeError, match=says):
+        chat(ScriptedBackend()).conversation(store, "ada")
 
 
 def test_options_are_checked_before_the_store_is_asked(kept: Threads, store: FaultyStore) -> None:

@@ -21,7 +21,8 @@ from goaitools_py.tools import (
     Tool,
     ToolContext,
     ToolReturn,
-    arun_call,
+    begin_call,
+    finish_call,
     result_parts,
     run_call,
     tool,
@@ -77,12 +78,16 @@ def test_the_limit_holds_for_json_and_for_errors(ctx: ToolContext[Game]) -> None
     assert text_of(run_call(wordy, ctx, {})).endswith("characters removed]")
 
 
+async def awaited(a_tool: Tool, ctx: ToolContext[Any], kwargs: dict[str, Any]) -> Outcome:
+    return await finish_call(begin_call(a_tool, ctx, kwargs), ctx)
+
+
 def run_sync(a_tool: Tool, ctx: ToolContext[Any], kwargs: dict[str, Any]) -> Outcome:
     return run_call(a_tool, ctx, kwargs)
 
 
 def run_async(a_tool: Tool, ctx: ToolContext[Any], kwargs: dict[str, Any]) -> Outcome:
-    return asyncio.run(arun_call(a_tool, ctx, kwargs))
+    return asyncio.run(awaited(a_tool, ctx, kwargs))
 
 
 def run_awaited(a_tool: Tool, ctx: ToolContext[Any], kwargs: dict[str, Any]) -> Outcome:
@@ -91,7 +96,7 @@ def run_awaited(a_tool: Tool, ctx: ToolContext[Any], kwargs: dict[str, Any]) -> 
     async def run(*args: Any, **kwargs: Any) -> Any:
         return a_tool.run(*args, **kwargs)
 
-    return asyncio.run(arun_call(dataclasses.replace(a_tool, run=run), ctx, kwargs))
+    return asyncio.run(awaited(dataclasses.replace(a_tool, run=run), ctx, kwargs))
 
 
 every_way = pytest.mark.parametrize("run", [run_sync, run_async, run_awaited])
@@ -210,10 +215,7 @@ def test_an_awaitable_from_a_sync_call_is_explained(ctx: ToolContext[Game]) -> N
     gc.collect()
 
     assert outcome.flag == "error"
-    assert (
-        text_of(outcome)
-        == "Tool 'sneaky' returned an awaitable: declare it with 'async def' and use AsyncChat."
-    )
+    assert text_of(outcome) == "Tool 'sneaky' is async: it needs an AsyncChat."
 
 
 def test_an_awaitable_from_a_plain_def_is_awaited_on_the_async_path(ctx: ToolContext[Game]) -> None:
@@ -241,7 +243,7 @@ def test_cancelling_the_task_reaches_the_tool(ctx: ToolContext[Game]) -> None:
             seen.append("cleaned up")
 
     async def main() -> None:
-        task = asyncio.create_task(arun_call(wait, ctx, {}))
+        task = asyncio.create_task(awaited(wait, ctx, {}))
         await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):

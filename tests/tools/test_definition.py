@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from goaitools_py import ChatOptions
 from goaitools_py.backends.base import ProviderTool
 from goaitools_py.tools import Tool, ToolContext, as_tools, refuse_async, tool
 
@@ -270,6 +271,21 @@ def test_provider_tools_are_not_looked_into() -> None:
     assert as_tools([get_score, hosted, hosted]) == (get_score, hosted, hosted)
 
 
+def test_a_provider_tool_does_not_show_a_key() -> None:
+    """An MCP server's entry holds one, and options are printed and logged."""
+    hosted = ProviderTool({"type": "mcp", "authorization": "sesame-open"})
+
+    assert repr(hosted) == "ProviderTool()"
+    assert "sesame-open" not in repr(ChatOptions(tools=[hosted]))
+
+
+@pytest.mark.parametrize("raw", ["web_search", None, [{"type": "web_search"}]])
+def test_a_provider_tool_is_an_object_of_the_wire(raw: Any) -> None:
+    """Its name alone is a mistake that only the provider would tell, after the turn began."""
+    with pytest.raises(TypeError, match=f"the wire's JSON object, not {type(raw).__name__}"):
+        ProviderTool(raw)
+
+
 @pytest.mark.parametrize("name", ["", "with space", "ä", "a.b", "x" * 65, "line\n"])
 def test_names_that_a_wire_would_refuse_are_refused(name: str) -> None:
     """At the decorator, not at the first request."""
@@ -324,6 +340,10 @@ def test_hand_written_tools_are_checked_when_made() -> None:
         Tool("t", "", "{}", print)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="run of tool 't' must be callable, not int"):
         Tool("t", "", {"type": "object"}, 3)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="a tool's name must be str, not int"):
+        Tool(3, "", {"type": "object"}, print)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="timeout of tool 't' must be a number of seconds, not str"):
+        Tool("t", "", {"type": "object"}, print, timeout="5")  # type: ignore[arg-type]
 
 
 def test_a_sync_chat_can_refuse_async_tools() -> None:

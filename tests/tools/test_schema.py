@@ -11,6 +11,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import typing
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType
@@ -213,6 +214,19 @@ def test_models_dataclasses_and_typed_dicts_nest() -> None:
         "required": ["move", "clues"],
         "additionalProperties": False,
     }
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="pydantic takes both from Python 3.12 on")
+def test_a_typed_dict_of_typing_is_told_where_to_come_from() -> None:
+    """Pydantic cannot read it on Python 3.11; the text does not advise what was tried."""
+
+    class Clue(typing.TypedDict):
+        title: str
+
+    def look(clues: list[Clue]) -> None: ...
+
+    with pytest.raises(TypeError, match=r"'clues' of .*take TypedDict from typing_extensions"):
+        parameters(look)
 
 
 def test_a_title_that_is_data_stays() -> None:

@@ -79,6 +79,9 @@ class Model:
     is_open: bool = False
     sent: bytes = b""
     """The last history that a model accepted, to be the beginning of the next."""
+    began: int = 0
+    """Tools that the open turn has begun."""
+    usage: tuple[int, ...] = ()
     cut_off: tuple[list[str], list[int]] | None = None
     """What the running turn has cut off, as `items` and `ends`."""
     was_cut: bool = False
@@ -132,7 +135,7 @@ class Model:
         self.accepted = []
         if self.is_open:
             self.ends.append(len(self.items))
-        self.is_open = False
+        self.is_open, self.began = False, 0
         waiting = {one.mark for one in self.waiting}
         for one in self.ids.values():
             if not one.is_done and one.said not in waiting:

@@ -14,21 +14,25 @@ from typing import Any, Protocol
 from goaitools_py import rawjson
 from goaitools_py.backends.base import BackendError, ModelRequest, ResponseHead
 from goaitools_py.backends.dialects import dialect_of
+from goaitools_py.sim import Fault as SimFault
 from goaitools_py.sim import Reply, SimServer
 
 __all__ = ["Fault", "Provider", "Say"]
 
 PATHS = {"openai": "/v1/chat/completions", "openai-responses": "/v1/responses", "anthropic": "/v1/messages"}
 HEADERS = {"anthropic-version": "2023-06-01", "content-type": "application/json"}
-STATUS = {"429": 429, "500": 500, "400": 400, "422": 422, "context": 400}
+STATUS = {"429": 429, "500": 500, "401": 401, "413": 413, "400": 400, "422": 422, "context": 400}
+HOLLOW = {"html": SimFault.html, "null": SimFault.null, "broken": SimFault.broken_json}
+"""200s that are no reply."""
 
 
 @dataclass(frozen=True)
 class Say:
-    """A reply: the tools that it calls, and whether it thinks first."""
+    """A reply: the tools that it calls, whether it thinks first, and why it ends: "length", "refusal"."""
 
     calls: tuple[str, ...] = ()
     thinks: bool = False
+    ends: str = ""
 
 
 @dataclass(frozen=True)
@@ -72,22 +76,27 @@ class Provider:
         """A backend of a colour."""
         return (_AsyncBackend if is_async else _Backend)(self, max_retries)
 
-    def answer(self, request: ModelRequest) -> tuple[tuple[bytes, ...], Fault | None]:
-        """The pieces of a reply, and the fault that breaks it off. Raises `BackendError`."""
+    def answer(self, request: ModelRequest) -> tuple[ResponseHead, tuple[bytes, ...], Fault | None]:
+        """A reply's head and pieces, and the fault that breaks it off. Raises `BackendError`."""
         self.asked += 1
         self.listener.asked(request.body)
         step = self.script.popleft() if self.script else Say()
         fault = step if isinstance(step, Fault) else None
-        self.sim.push(self.listener.says(step if isinstance(step, Say) else Say()))
+        if fault is not None and fault.kind in HOLLOW:
+            self.sim.push(HOLLOW[fault.kind]())
+        else:
+            self.sim.push(self.listener.says(step if isinstance(step, Say) else Say()))
         headers = {**HEADERS, **{name.lower(): value for name, value in request.headers.items()}}
         response = self.sim.respond("POST", PATHS[self.wire], headers, request.body)
+        head = ResponseHead(status=200, headers={name.lower(): value for name, value in response.headers})
         self.listener.judged(self.sim.requests[-1].problems)
         if fault is not None and fault.kind == "lost":
             raise BackendError("no connection")
         if fault is not None and fault.kind in STATUS:
             raise _refusal(fault.kind)
-        self.listener.took(request.body)
-        return response.pieces, fault
+        if fault is None or fault.kind not in HOLLOW:
+            self.listener.took(request.body)
+        return head, response.pieces, fault
 
 
 def _refusal(kind: str) -> BackendError:
@@ -100,12 +109,19 @@ def _refusal(kind: str) -> BackendError:
 
 class _Pieces:
     def __init__(
-        self, pieces: tuple[bytes, ...], fault: Fault | None, whole: Callable[[], None], *, is_stream: bool
+        self,
+        head: ResponseHead,
+        pieces: tuple[bytes, ...],
+        fault: Fault | None,
+        whole: Callable[[], None],
+        *,
+        is_stream: bool,
     ) -> None:
-        self.head = ResponseHead(status=200)
+        self.head = head
         self._fault = fault
         # A body that breaks off does so in its middle.
-        self._left = deque(pieces if fault is None else pieces[: fault.after if is_stream else 0])
+        is_cut = fault is not None and fault.kind not in HOLLOW
+        self._left = deque(pieces[: fault.after if fault and is_stream else 0] if is_cut else pieces)
         self._whole = whole
 
     def take(self) -> bytes:
@@ -143,10 +159,10 @@ class _Base:
         self.context_window: int | None = None
 
     def _pieces(self, made: Any, request: ModelRequest) -> Any:
-        pieces, fault = self.provider.answer(request)
-        if fault is not None and not request.stream:
+        head, pieces, fault = self.provider.answer(request)
+        if fault is not None and not request.stream and fault.kind not in HOLLOW:
             fault = Fault("reset")  # a body that ends early is no answer, whatever ended it
-        return made(pieces, fault, self.provider.listener.said, is_stream=request.stream)
+        return made(head, pieces, fault, self.provider.listener.said, is_stream=request.stream)
 
 
 class _Backend(_Base):

@@ -14,9 +14,12 @@ from goaitools_py import (
     ChatOptions,
     Compactor,
     KeepRecentTurns,
+    Key,
+    Keyring,
     MessageLimit,
     ModelSettings,
     ProviderRejectedError,
+    Signed,
     StateCorruptError,
     StateDiscarded,
     StateFormatError,
@@ -233,6 +236,21 @@ def test_a_setting_that_the_wire_lacks_is_refused(face: Any) -> None:
 # ----------------------------------------------------------------------------------------- tools, backends
 
 
+@pytest.mark.parametrize("choice", ["nosuch", "any", ""])
+def test_a_tool_choice_must_name_a_tool(face: Any, choice: str) -> None:
+    """No provider could follow another; nothing is sent, and the text names those that there are."""
+    backend = ScriptedBackend("Never.")
+
+    @tool
+    def look() -> str:
+        """Look around."""
+        return ""
+
+    with pytest.raises(ValueError, match="expected 'auto', 'none', 'required', or one of 'look'"):
+        face.chat(backend).chat(user="Hi.", tools=[look], settings=ModelSettings(tool_choice=choice))
+    assert backend.requests == []
+
+
 def test_a_tool_needs_annotations(face: Any) -> None:
     """A parameter without a type is refused when the tool is given, naming both."""
 
@@ -290,3 +308,41 @@ def test_run_turns_wants_a_list_of_texts(face: Any) -> None:
     for texts in ("Hello.", []):
         with pytest.raises(ValueError, match="list"):
             face.chat(ScriptedBackend()).run_turns(None, texts)
+
+
+@pytest.mark.parametrize(
+    ("texts", "fields", "error", "words"),
+    [
+        (["Hello.", 5], {}, TypeError, "user must be text or a list of parts, not int"),
+        (["Hello.", ""], {}, ValueError, "some content"),
+        (["Hello.", None], {}, TypeError, "one of them is None"),
+        (["Hello.", "Bye."], {"turn_id": "m-1"}, ValueError, "turn_id names one turn"),
+    ],
+)
+def test_run_turns_checks_everything_before_the_first_turn(
+    face: Any, texts: Any, fields: Any, error: Any, words: str
+) -> None:
+    """The turns before a bad text would be paid for, and their state would be lost with the error."""
+    backend = ScriptedBackend("paid")
+
+    with pytest.raises(error, match=words):
+        face.chat(backend).run_turns(None, texts, **fields)
+
+    assert backend.requests == []
+
+
+@pytest.mark.parametrize(
+    ("codec", "found"),
+    [(None, "NoneType"), ("signed", "str"), (Signed, "Signed"), (Keyring(Key.generate()), "Keyring")],
+    ids=["None", "text", "class", "keyring"],
+)
+def test_a_codec_is_checked_when_a_chat_is_made(face: Any, codec: Any, found: str) -> None:
+    """Not at its first call; the text says what could stand there."""
+    with pytest.raises(TypeError, match=f"codec must be PLAIN, or .*Signed.*not {found};"):
+        face.chat(ScriptedBackend(), codec=codec)
+
+
+def test_the_class_of_a_backend_is_no_backend(face: Any) -> None:
+    """Forgotten parentheses are told as any other wrong value."""
+    with pytest.raises(TypeError, match=r"needs a backend with a?send\(\)"):
+        face.chat(ScriptedBackend)

@@ -14,10 +14,15 @@ from typing import Any, cast
 import pytest
 
 from goaitools_py import (
+    CompactionError,
+    Compactor,
     DeadlineExceededError,
+    MessageLimit,
+    ProviderCompaction,
     ProviderUnavailableError,
     RateLimitError,
     StreamInterruptedError,
+    Summarize,
     TextDelta,
     inspect_state,
     rawjson,
@@ -233,6 +238,43 @@ def test_each_call_of_a_turn_has_its_own_time(face: Any, sim: Any, run: Any, clo
     sim.push(Reply.calls(("dig", '{"depth":1}')), Reply.calls(("dig", '{"depth":2}')))
 
     assert run(chat, user="Dig.").status == "complete"
+
+
+ASKING = [
+    *((wire, Summarize(keep_turns=1)) for wire in ("openai", "openai-responses", "anthropic")),
+    *((wire, ProviderCompaction(keep_turns=1, fallback=None)) for wire in ("openai-responses", "anthropic")),
+]
+
+
+@pytest.mark.parametrize("begins", [False, True], ids=["no-headers", "a-part"])
+@pytest.mark.parametrize(("wire", "strategy"), ASKING)
+def test_a_question_of_a_strategy_takes_no_longer_than_a_call(
+    on: Any, server: StallingServer, words: Words, strategy: Any, begins: bool
+) -> None:
+    """A summary and a provider's compaction are model calls: the time that these have bounds them too."""
+    server.then = lambda _: [words.body]
+    state = on().run_turns(None, ["One.", "Two.", "Three."]).state
+    server.then = lambda _: [words.body[:20], STALL] if begins else [STALL]
+
+    with pytest.raises(CompactionError, match="call_timeout"):
+        on(call_timeout=SHORT).compact_state(state, Compactor(MessageLimit(1), strategy))
+
+    assert [server.end() for _ in range(4)] == ["whole"] * 3 + ["client left"]
+
+
+def test_a_question_that_took_too_long_is_asked_again(
+    on: Any, server: StallingServer, words: Words, clock: Any
+) -> None:
+    """The second try has a time of its own, and its answer is taken."""
+    server.then = lambda _: [words.body]
+    state = on().run_turns(None, ["One. " * 90, "Two.", "Three."]).state
+    server.push([STALL])
+
+    report = on(call_timeout=SHORT, **PERSISTENT).compact_state(
+        state, Compactor(MessageLimit(1), Summarize(keep_turns=1))
+    )
+
+    assert report.outcome == "compacted"
 
 
 # ---------------------------------------------------------------------------------- first_delta_timeout

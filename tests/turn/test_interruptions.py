@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -14,6 +15,7 @@ from goaitools_py import (
     AsyncTurn,
     Chat,
     TextDelta,
+    ToolFinished,
     ToolStarted,
     inspect_state,
     read_history,
@@ -185,3 +187,56 @@ def test_an_exit_of_a_listener_passes_through(face: Any) -> None:
     turn.cancel()
 
     assert face.chat(backend).resume(turn.state).text == "Hello."
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+def test_an_exit_out_of_a_plain_calls_listener_loses_nothing_that_was_kept(
+    face: Any, wire: str, error: type[BaseException]
+) -> None:
+    """At whichever event: what `on_checkpoint` has goes on, nothing runs twice, and a result that the
+    listener was told of is real. The given state takes the next message as before."""
+    exits = 0
+    for stop in itertools.count():
+        effects: list[str] = []
+        kept: list[bytes] = [b""]
+        told: list[Any] = []
+
+        @tool
+        def dig(place: str, effects: list[str] = effects) -> str:
+            """Dig somewhere."""
+            effects.append(place)
+            return f"gold at {place}"
+
+        def observe(event: Any, told: list[Any] = told, stop: int = stop) -> None:
+            told.append(event)
+            if len(told) == stop + 1:
+                raise error
+
+        backend = ScriptedBackend(
+            Calls([("dig", {"place": "a"}), ("dig", {"place": "b"})]), *["Done."] * 3, wire=wire
+        )
+        chat = face.chat(backend, tools=[dig], tool_threads=False)
+        try:
+            chat.chat_with_state(None, user="Dig.", on_event=observe, on_checkpoint=kept.append)
+        except error:
+            exits += 1
+        else:
+            break
+        before = list(effects)
+        if not kept[-1]:
+            finished = chat.chat_with_state(None, user="Dig.")
+        elif inspect_state(kept[-1]).status == "complete":
+            finished = None
+        else:
+            finished = chat.resume(kept[-1])
+        state = finished.state if finished is not None else kept[-1]
+        after = chat.chat_with_state(state, user="Thanks.")
+
+        assert max(map(effects.count, effects), default=0) <= 1
+        assert effects[: len(before)] == before
+        done = [event.call_id for event in told if isinstance(event, ToolFinished)]
+        flagged = read_history(state).turns[0].facts.get("flags", {})
+        assert not set(done) & set(flagged)
+        assert users(after.state) == ["Dig.", "Thanks."]
+        assert check_history(wire, state_messages(after.state)) == []
+    assert exits > 10

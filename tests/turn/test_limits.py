@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from goaitools_py import (
     Usage,
     inspect_state,
     rawjson,
+    read_history,
 )
 from goaitools_py.sim import Fault, Reply
 
@@ -125,6 +127,48 @@ def test_one_reply_may_not_run_calls_without_end(face: Any, sim: Any) -> None:
     assert runs == list(range(128))
     assert [r.flag for r in result.tool_log].count("not_run") == 72
     assert sim.problems == []
+
+
+def test_a_resumed_turn_counts_what_it_has_used(face: Any, sim: Any, scores: Any) -> None:
+    """Calls of before a failure are of the same turn: it has no more of them for having failed."""
+    chat = face.on(sim, tools=[scores.get_score], limits=Limits(max_tool_calls=3), tool_threads=False)
+    broken = Fault.server_error()
+    sim.push(Reply.calls(RED, ("nothing", "{}")), Reply.calls(RED), broken, Reply.calls(RED, RED))
+    with pytest.raises(ProviderUnavailableError) as caught:
+        chat.chat(user="Keep looking.")
+
+    result = chat.resume(caught.value.state)
+
+    assert (len(scores.runs), result.status) == (3, "limited")
+    assert [record.flag for record in result.tool_log][-2:] == ["ok", "not_run"]
+    assert tool_choice(sim.requests[-1]) == "none"
+    assert "calls_started" not in read_history(result.state).turns[0].facts
+
+
+def test_a_turn_that_fails_at_its_limit_has_its_last_answer(face: Any, sim: Any, scores: Any) -> None:
+    """Resumed, it is asked for the last answer, and may not call again."""
+    chat = face.on(sim, tools=[scores.get_score], max_iterations=2)
+    sim.push(Reply.calls(RED), Reply.calls(RED), Fault.server_error(), Reply.text("So far: 7."))
+    with pytest.raises(ProviderUnavailableError) as caught:
+        chat.chat(user="Keep looking.")
+
+    result = chat.resume(caught.value.state)
+
+    assert (result.text, result.status) == ("So far: 7.", "limited")
+    assert [tool_choice(request) for request in sim.requests] == [None, None, "none", "none"]
+
+
+def test_the_cost_of_a_turn_counts_from_its_beginning(face: Any, sim: Any, scores: Any) -> None:
+    """`max_cost_usd` holds over a resume; the calls of before it have today's price."""
+    fields: dict[str, Any] = {"prices": lambda _: Decimal(1), "tools": [scores.get_score]}
+    chat = face.on(sim, limits=Limits(max_cost_usd=Decimal(2)), **fields)
+    sim.push(Reply.calls(RED), Fault.server_error(), Reply.calls(RED), Reply.text("7."))
+    with pytest.raises(ProviderUnavailableError) as caught:
+        chat.chat(user="Keep looking.")
+
+    result = chat.resume(caught.value.state)
+
+    assert (result.text, result.status, result.cost_usd) == ("7.", "limited", Decimal(2))
 
 
 # --------------------------------------------------------------------------------------- conversations

@@ -9,6 +9,10 @@ from typing import Any
 import pytest
 
 from goaitools_py import (
+    Compacted,
+    Compactor,
+    KeepRecentTurns,
+    MessageLimit,
     ModelReplied,
     ModelRequested,
     StateDiscarded,
@@ -83,10 +87,11 @@ def test_an_observer_sees_what_an_iterator_sees(face: Any, sim: Any) -> None:
 def test_events_as_dictionaries_are_json_without_a_state(face: Any, sim: Any, scores: Any) -> None:
     """`to_dict` is fit for a log or a socket: JSON, named by type, and no blob in it."""
     chat = face.on(sim, tools=[scores.get_score])
-    before = chat.chat(user="Hello.").state
+    before = chat.run_turns(None, ["Hello.", "Hello again."]).state
     sim.push(Reply.calls(("get_score", '{"team":"Red"}')))
     events = list(chat.start(before[:-1], user="The score of Red?"))
-    assert any(isinstance(event, StateDiscarded) for event in events)
+    events += chat.start(before, user="Bye.", compactor=Compactor(MessageLimit(1), KeepRecentTurns(1)))
+    assert {StateDiscarded, Compacted} <= {type(event) for event in events}
 
     for event in events:
         as_dict = json.loads(json.dumps(event.to_dict()))

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import NO_COMPACTION, StateSizeError, inspect_state
+from goaitools_py import NO_COMPACTION, BlobLimits, Plain, StateSizeError, StateTooLargeError, inspect_state
 from goaitools_py.sim import Reply
 from goaitools_py.state import blob as blobs
-from goaitools_py.state.blob import BlobLimits
 
 from ._reading import messages, roles
 
@@ -127,6 +126,21 @@ def test_tool_results_beyond_twice_the_limit_end_the_turn_typed(
     assert len(err.tool_log[0].result) == 30_000
     assert [m.text for m in err.pending_input] == ["Dump it."]
     assert len(sim.requests) == 1
+
+
+def test_wider_limits_go_with_the_codec(face: Any, sim: Any, run: Any, small: BlobLimits) -> None:
+    """A plain codec with limits of its own writes and reads what is too large for others, who say so."""
+    roomy = Plain(limits=BlobLimits(max_decoded_bytes=200_000))
+    chat = face.on(sim, codec=roomy)
+    sim.push(Reply.text("y" * 60_000), Reply.text("Welcome."))
+
+    result = chat.chat(user="Tell me a story.")
+    after = run(chat, result.state, user="Thanks.")
+
+    assert (after.text, after.warnings) == ("Welcome.", ())
+    assert inspect_state(after.state, codec=roomy).messages == 4
+    with pytest.raises(StateTooLargeError, match=r"limits=BlobLimits\(max_decoded_bytes=…\)"):
+        inspect_state(after.state)
 
 
 def test_a_state_beyond_the_limit_can_be_read(face: Any, sim: Any, small: BlobLimits) -> None:

@@ -13,6 +13,7 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import ge
 from typing import Any
 
 import pytest
@@ -21,45 +22,70 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 
 from goaitools_py import (
+    NO_COMPACTION,
+    AbortTurn,
     Approve,
     ChatResult,
     CheckpointError,
     Compactor,
     ContextTooLongError,
     Deny,
+    DropOldest,
+    Image,
     KeepRecentTurns,
+    Limits,
     MessageLimit,
     ModelRequested,
     ModelSettings,
     ProviderRejectedError,
     ToolContext,
+    ToolError,
     ToolPendingError,
     ToolReturn,
     TurnConflictError,
     TurnError,
+    assistant,
     event,
     inspect_state,
     pending_calls,
     read_history,
     state_from_messages,
     state_messages,
+    system,
     tool,
+    user,
 )
 from goaitools_py.sim import Reply
 from goaitools_py.state.state import dump_state, load_state
 from goaitools_py.testing import check_history
 
 from ._plain_model import Broken, Call, Model, TurnId, Waiting, require
-from ._plain_provider import Fault, Provider, Say
+from ._plain_provider import HOLLOW, Fault, Provider, Say
 from ._random_known import unsigned
 from ._reading import HISTORY, MARK, read_body
 
 FEW = 10
 STEPS = 12
-MARKS = re.compile(r"\b[AERTU]\d+x\b")
-CUT = Compactor(MessageLimit(8), KeepRecentTurns(2))
+MARKS = re.compile(r"\b[AERSTU]\d+x\b")
+
+
+def _raising(_: Any) -> Any:
+    raise LookupError("a strategy that fails")
+
+
+COMPACTORS = {
+    "cuts": Compactor(MessageLimit(8), KeepRecentTurns(2)),
+    "drops": Compactor(MessageLimit(6), DropOldest(target_messages=4)),
+    "raises": Compactor(MessageLimit(1), _raising),
+    "empties": Compactor(MessageLimit(1), lambda _: ()),
+    "never": NO_COMPACTION,
+}
+CUTS = ("cuts", "drops")
+PIXEL = b"\x89PNG\r\n\x1a\n"
 POISON = (400, 413, 422)
 IDEMPOTENT = ("note",)
+INVALID = ("nothing", "wrong")
+"""Calls that no tool is run for: of a tool that is not there, and with arguments that do not fit."""
 
 
 class Killed(BaseException):
@@ -78,20 +104,33 @@ class Plan:
     """Where the process dies: in a tool, or at a checkpoint, before or after it was kept."""
     appends: int | None = None
     """At which event of a stream something is appended."""
-    compacts: bool = False
+    compactor: str = ""
     retries: int = 0
     context: str = ""
+    extra: str = ""
+    """What comes with the user's message."""
+    max_iterations: int = 10
+    max_calls: int | None = None
+    on_limit: str = "answer"
+    tool_errors: str = "to_model"
+    late: tuple[str, int] | None = None
+    """Where the deadline passes: in a tool, at a checkpoint or at an event."""
 
 
-CALLED = st.sampled_from(["act", "act", "act", "note", "fail", "pay", "clerk"])
-SAY = st.builds(Say, calls=st.lists(CALLED, max_size=3).map(tuple), thinks=st.booleans())
+CALLED = st.sampled_from(
+    ["act", "act", "act", "act", "note", "fail", "pay", "clerk", "grumble", "look", "abort", *INVALID]
+)
+ENDS = st.sampled_from(["", "", "", "", "", "length", "refusal"])
+SAY = st.builds(Say, calls=st.lists(CALLED, max_size=3).map(tuple), thinks=st.booleans(), ends=ENDS)
 CALLS = st.builds(Say, calls=st.lists(CALLED, min_size=1, max_size=3).map(tuple), thinks=st.booleans())
 WAITS = st.builds(
     Say, calls=st.lists(st.sampled_from(["act", "pay", "clerk"]), min_size=2, max_size=3).map(tuple)
 )
 FAULT = st.builds(
     Fault,
-    kind=st.sampled_from(["429", "500", "400", "422", "context", "lost", "reset", "end"]),
+    kind=st.sampled_from(
+        ["429", "500", "401", "413", "400", "422", "context", "lost", "reset", "end", *HOLLOW]
+    ),
     after=st.integers(1, 12),
 )
 SCRIPT = st.one_of(
@@ -107,9 +146,20 @@ PLAN = st.builds(
     stop=st.one_of(st.none(), st.none(), st.integers(0, 30)),
     death=st.one_of(st.none(), st.none(), DEATH),
     appends=st.one_of(st.none(), st.integers(0, 20)),
-    compacts=st.integers(0, 4).map(lambda n: n == 0),
+    compactor=st.sampled_from(["", "", "", "", "", "cuts", *COMPACTORS]),
     retries=st.sampled_from([0, 0, 1]),
     context=st.sampled_from(["", "", "noon", "night"]),
+    extra=st.sampled_from(["", "", "", "system", "assistant", "image"]),
+    max_iterations=st.sampled_from([10, 10, 10, 1, 2]),
+    max_calls=st.sampled_from([None, None, None, 1, 3]),
+    on_limit=st.sampled_from(["answer", "raise"]),
+    tool_errors=st.sampled_from(["to_model", "to_model", "raise"]),
+    late=st.one_of(
+        st.none(),
+        st.none(),
+        st.none(),
+        st.tuples(st.sampled_from(["tool", "checkpoint", "event"]), st.integers(1, 4)),
+    ),
 )
 ANSWERS = st.sampled_from(["", "approve", "change", "deny", "give"])
 NEWS = st.lists(
@@ -127,11 +177,16 @@ def marks_of(value: Any) -> list[str]:
     return [m for inner in value for m in marks_of(inner)] if isinstance(value, list) else []
 
 
+def _arguments(tool: str, token: str) -> str:
+    return f'{{"{"tokem" if tool == "wrong" else "token"}":"{token}"}}'
+
+
 class Conversation(RuleBasedStateMachine):
     """One conversation on one wire, in one colour, and the list of what it must hold."""
 
     face: Any
     wire: str
+    clock: Any
 
     def __init__(self) -> None:
         super().__init__()
@@ -151,6 +206,7 @@ class Conversation(RuleBasedStateMachine):
         self.provider.script.extend(plan.script)
         self.speaking: tuple[str, list[tuple[str, str]]] | None = None
         self.last_text: str | None = None
+        self.ended = "complete"
         self.kept: tuple[bytes, Model] | None = None
         self.checkpoints = self.tools_run = 0
         self.effects: list[str] = []
@@ -194,20 +250,28 @@ class Conversation(RuleBasedStateMachine):
     def says(self, said: Say) -> Reply:
         """A reply with marks of its own."""
         mark = self.mark("A")
-        calls = [(name, self.mark("T")) for name in said.calls]
-        self.speaking = mark, calls
+        is_cut_short = said.ends == "length"
+        calls = [(name, self.mark("T")) for name in said.calls] if said.ends != "refusal" else []
+        self.speaking = mark, [] if is_cut_short else calls
         self.last_text = f"{mark} is what I say. "
+        self.ended = {"length": "truncated", "refusal": "refused"}.get(said.ends, "complete")
         thinking = "Hm, let me see." if said.thinks and self.wire != "openai" else ""
-        made = [(name, f'{{"token":"{token}"}}') for name, token in calls]
+        finish = "length" if is_cut_short else None
+        made = [("act" if name == "wrong" else name, _arguments(name, token)) for name, token in calls]
+        if said.ends == "refusal":
+            return Reply.refusal(self.last_text)
         if made:
-            return Reply.calls(*made, text=self.last_text, thinking=thinking)
-        return Reply.text(self.last_text, thinking=thinking)
+            return Reply.calls(*made, text=self.last_text, thinking=thinking, finish=finish)
+        return Reply.text(self.last_text, thinking=thinking, finish=finish)
 
     def said(self) -> None:
         """The reply came whole, so it stays."""
         if self.speaking is not None:
             self.model.reply(*self.speaking)
             self.speaking = None
+            self.model.excuse("invalid", tools=INVALID)
+            if self.plan.max_calls is not None:
+                self.model.excuse("limit")
 
     # ------------------------------------------------------------------------------------- the tools
 
@@ -224,6 +288,18 @@ class Conversation(RuleBasedStateMachine):
             """Fail at it."""
             raise LookupError(self._effect(ctx, token))
 
+        def grumble(ctx: ToolContext[Any], token: str) -> str:
+            """Do it, and complain."""
+            raise ToolError(self._effect(ctx, token))
+
+        def look(ctx: ToolContext[Any], token: str) -> list[Any]:
+            """Bring a picture."""
+            return [self._effect(ctx, token), Image.from_bytes(PIXEL)]
+
+        def abort(ctx: ToolContext[Any], token: str) -> str:
+            """End the turn."""
+            raise AbortTurn(self._effect(ctx, token))
+
         def pay(ctx: ToolContext[Any], token: str) -> str:
             """Do it when somebody has approved."""
             return self._effect(ctx, token)
@@ -236,6 +312,9 @@ class Conversation(RuleBasedStateMachine):
             tool(act),
             tool(idempotent=True)(note),
             tool(fail),
+            tool(grumble),
+            tool(look),
+            tool(abort),
             tool(requires_approval=True)(pay),
             tool(external=True)(clerk),
         ]
@@ -248,19 +327,29 @@ class Conversation(RuleBasedStateMachine):
             again = token in self.model.ran or token in self.effects
             require(not again or call.tool in IDEMPOTENT, f"the effect of {token} takes place again")
             require(self.keys.setdefault(token, ctx.idempotency_key) == ctx.idempotency_key, "another key")
+            most = self.plan.max_calls
+            require(most is None or self.model.began < most, "more calls of the turn run than may")
         except Broken as exc:
             self.error = exc  # an exception here would be the tool's
             raise
         self.effects.append(token)
         self.tools_run += 1
+        self.model.began += 1
+        self._be_late("tool", self.tools_run)
         if self.plan.death == ("tool", self.tools_run):
             raise Killed
-        if call.tool == "fail":
+        if call.tool == "abort":
+            self.model.excuse("aborted")
+        if call.tool in ("fail", "abort"):
             call.excuse = "failed"
             self.model.failed.add(token)
         else:
             call.result = "R" + token[1:]
         return f"R{token[1:]} came of it"
+
+    def _be_late(self, where: str, number: int) -> None:
+        if self.plan.late == (where, number):
+            self.clock.advance(10_000)
 
     # --------------------------------------------------------------------------------- looking at blobs
 
@@ -300,7 +389,8 @@ class Conversation(RuleBasedStateMachine):
         opened = load_state(blob).open if blob else None
         model = self.model
         if opened is None and model.is_open:
-            require(not model.calls, "a turn is closed although its calls have no results")
+            left = [call.token for call in model.calls if not call.result and not call.excuse]
+            require(not left, f"a turn is closed although its calls {left} have no results")
             model.close(self.last_text)
         require((opened is not None) == model.is_open, "the state is open, or closed, and should not be")
         doubtful = {t for c in self._pending(blob, "in_doubt") for t in marks_of(c.arguments)}
@@ -318,6 +408,10 @@ class Conversation(RuleBasedStateMachine):
         open_calls = [call for call in self.model.calls if not call.result]
         least = sum(not call.excuse for call in open_calls)  # one in doubt may be flagged by now
         require(least <= info.open_calls <= len(open_calls), "another number of calls is open")
+        total = info.total_usage
+        spent = tuple(getattr(total, name) for name in total.__struct_fields__)
+        require(all(map(ge, spent, self.model.usage)), "less is spent than before")
+        self.model.usage = spent
         if not self.model.is_open:
             flags = {
                 id: flag
@@ -338,6 +432,7 @@ class Conversation(RuleBasedStateMachine):
 
     def _keep(self, blob: bytes) -> None:
         self.checkpoints += 1
+        self._be_late("checkpoint", self.checkpoints)
         death = self.plan.death
         is_now = death is not None and death[1] == self.checkpoints
         if death is not None and is_now and death[0] == "before":
@@ -360,8 +455,10 @@ class Conversation(RuleBasedStateMachine):
         """
         base = self.blob, before or self.model.copied()
         self._begin(plan)
+        if plan.max_calls is not None:
+            self.model.excuse("limit")
         faults = {one.kind for one in plan.script if isinstance(one, Fault)}
-        self.is_cut = plan.compacts or "context" in faults
+        self.is_cut = plan.compactor in CUTS or bool(faults & {"context", "413"})
         thinks = {"openai": {}, "openai-responses": {"reasoning_effort": "low"}}.get(
             self.wire, {"thinking_budget_tokens": 1024, "max_output_tokens": 4096}
         )
@@ -372,7 +469,11 @@ class Conversation(RuleBasedStateMachine):
             "tools": self.tools,
             "tool_threads": False,
             "on_checkpoint": self._keep,
-            "compactor": CUT if plan.compacts else None,
+            "compactor": COMPACTORS.get(plan.compactor),
+            "max_iterations": plan.max_iterations,
+            "limits": Limits(max_tool_calls=plan.max_calls),
+            "on_limit": plan.on_limit,
+            "tool_errors": plan.tool_errors,
         }
         chat = self.face.chat(self.provider.backend(is_async=self.face.is_async, max_retries=plan.retries))
         given = bytearray(self.blob)
@@ -412,6 +513,7 @@ class Conversation(RuleBasedStateMachine):
         plan = self.plan
         for number, happened in enumerate(turn):
             self.see(turn.state)
+            self._be_late("event", number)
             if number == plan.appends:
                 self._append_to(turn, is_late=isinstance(happened, ModelRequested))
                 self.see(turn.state)
@@ -431,13 +533,17 @@ class Conversation(RuleBasedStateMachine):
         self.model.admit(Waiting(mark, is_late=is_late))
 
     def _ended(self, result: ChatResult) -> None:
+        if result.status == "limited":
+            self.model.excuse("limit")
         self._take(result.state)
         if result.status == "awaiting_tools":
             waits = pending_calls(result.state)
             require(result.pending == waits, "what it waits for is not what its state waits for")
             require(self._pending(result.state, "approval", "external"), "it waits for nothing")
         else:
-            require(result.status == "complete", f"the status is {result.status}")
+            found = {warning.code for warning in result.warnings} & {"limit_reached", "invalid_tool_calls"}
+            status = "limited" if found and self.ended == "complete" else self.ended
+            require(result.status == status, f"the status is {result.status}, not {status}")
             require(result.text == self.last_text, "the answer is not what the provider said")
             require(not self.model.is_open, "the turn is complete, and open")
 
@@ -511,8 +617,26 @@ class Conversation(RuleBasedStateMachine):
                 made.append(event(f"{one.mark} happens.", topic=topic or None, id=event_id or None))
                 model.admit(one)
             fields["messages"] = made
+            if plan.extra:
+                self._say_more(plan.extra, mark, made, fields)
+                self._run(plan, "chat_with_state", before=before, **fields)
+                return
         model.admit(Waiting(mark))
         self._run(plan, "chat_with_state", before=before, **fields)
+
+    def _say_more(self, kind: str, mark: str, made: list[Any], fields: dict[str, Any]) -> None:
+        """Something beside the user's words: a picture, an assistant's before them, a system's behind."""
+        words = fields.pop("user")
+        said = user(words, Image.from_bytes(PIXEL)) if kind == "image" else user(words)
+        more = self.mark("S")
+        if kind == "assistant":
+            made.append(assistant(f"{more}, I say."))
+            self.model.admit(Waiting(more))
+        made.append(said)
+        self.model.admit(Waiting(mark))
+        if kind == "system":
+            made.append(system(f"{more}, I say."))
+            self.model.admit(Waiting(more))
 
     @precondition(lambda self: self.model.is_open or self.model.waiting)
     @rule(plan=PLAN, kinds=st.lists(ANSWERS, max_size=3))
@@ -655,7 +779,7 @@ class Conversation(RuleBasedStateMachine):
 @pytest.mark.parametrize("wire", ["openai", "openai-responses", "anthropic"])
 def test_a_conversation_holds_what_a_plain_list_does(wire: str, face: Any, clock: Any) -> None:
     """Users' words, replies and results stand in it once and in order, and no effect takes place twice."""
-    machine = type("Conversation", (Conversation,), {"face": face, "wire": wire})
+    machine = type("Conversation", (Conversation,), {"face": face, "wire": wire, "clock": clock})
     runs = os.environ.get("GOAITOOLS_MACHINE_RUNS")
 
     run_state_machine_as_test(

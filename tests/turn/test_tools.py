@@ -189,6 +189,46 @@ def test_results_keep_their_flags_in_the_state(face: Any, sim: Any) -> None:
     assert read_history(result.state).turns[0].facts["flags"] == {"a": "error"}
 
 
+@pytest.mark.parametrize("thread", [None, True, False])
+def test_an_async_tool_behind_a_plain_decorator_is_awaited(thread: bool | None) -> None:
+    """Decorators that trace or retry often hide an `async def` in a `def`; its answer is the result."""
+
+    async def ask(text: str) -> str:
+        await asyncio.sleep(0)
+        return text.upper()
+
+    def traced(text: str) -> Any:
+        """Ask the oracle."""
+        return ask(text)
+
+    chat = AsyncChat(
+        ScriptedBackend(Calls([("traced", {"text": "yes"})]), "Done."), tools=[tool(thread=thread)(traced)]
+    )
+
+    result = asyncio.run(chat.chat(user="Ask."))
+
+    assert results(result.state) == ["YES"]
+
+
+def test_an_awaitable_tool_has_its_timeout() -> None:
+    """What a plain function returns to be awaited ends with the tool's time."""
+
+    async def never() -> str:
+        await asyncio.Event().wait()
+        return ""
+
+    @tool(timeout=0.05)
+    def hidden() -> Any:
+        """Wait."""
+        return never()
+
+    chat = AsyncChat(ScriptedBackend(Calls([("hidden", {})]), "Done."), tools=[hidden])
+
+    result = asyncio.run(chat.chat(user="Wait."))
+
+    assert [record.flag for record in result.tool_log] == ["unknown"]
+
+
 # --------------------------------------------------------------------------------- where and in which order
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from goaitools_py import (
     Approve,
+    BudgetExceededError,
     CheckpointError,
     CheckpointReady,
     Compactor,
@@ -569,6 +570,78 @@ def test_every_answer_that_ends_a_call_is_kept_at_once(face: Any, wire: str) -> 
     desk.check(caught.value.state)
 
 
+def test_an_exit_leaves_every_answer_that_ends_a_call(face: Any, wire: str) -> None:
+    """Ctrl-C at any event of a resume, its first one too: the state of the turn has what was given, and
+    waits for the approval unless its call has started."""
+    for stop in itertools.count():
+        desk = Desk(face, wire)
+        waiting = desk.waiting(pay(1), clerk("Who?"), pay(2))
+        first, second, third = ids(waiting)
+        desk.script("Done.", "Done after all.")
+        seen = itertools.count()
+
+        def leave(_: Any, seen: Any = seen, stop: int = stop) -> None:
+            if next(seen) == stop:
+                raise KeyboardInterrupt
+
+        turn = desk.chat().inner._turn(
+            waiting.state,
+            None,
+            {"on_event": leave},
+            resume=True,
+            answers={first: Deny(), second: ToolReturn("Ada."), third: Approve()},
+        )
+        try:
+            face.run(turn.result()) if face.is_async else turn.result()
+        except KeyboardInterrupt:
+            blob = turn.state
+        else:
+            break
+        left = pending_calls(blob)
+        waits = {call.id: Approve() for call in left if call.reason == "approval"}
+        if inspect_state(blob).status != "complete":
+            blob = desk.chat().resume(blob, waits).state
+
+        assert {call.id for call in left} <= {third}
+        assert results(blob)[1] == "Ada."
+        assert flags(blob)[first] == "denied"
+        assert desk.effects.count("pay 2") <= 1
+        desk.check(blob)
+    assert stop > 6
+
+
+def test_the_same_answers_work_again_after_an_exit(face: Any, wire: str) -> None:
+    """Whoever has only the given state gives them once more: it has not changed."""
+    desk = Desk(face, wire)
+    waiting = desk.waiting(pay(1), clerk("Who?"))
+    answers = dict(zip(ids(waiting), [Approve(), ToolReturn("Ada.")], strict=True))
+    desk.script("Done.")
+
+    def leave(_: Any) -> None:
+        raise SystemExit
+
+    with pytest.raises(SystemExit):
+        desk.chat().resume(waiting.state, answers, on_event=leave)
+    result = desk.chat().resume(waiting.state, answers)
+
+    assert (result.status, desk.effects, desk.asked) == ("complete", ["pay 1"], 2)
+    desk.check(result.state)
+
+
+def test_a_spent_budget_keeps_what_was_answered(face: Any, wire: str) -> None:
+    """The error's state goes on without the answers."""
+    desk = Desk(face, wire)
+    waiting = desk.waiting(clerk("Who?"))
+    answers = {ids(waiting)[0]: ToolReturn("Ada.")}
+    desk.script("Done.")
+
+    with pytest.raises(BudgetExceededError) as caught:
+        desk.chat(limits=Limits(conversation_max_tokens=1)).resume(waiting.state, answers)
+    result = desk.chat().resume(caught.value.state)
+
+    assert (result.status, results(result.state)) == ("complete", ["Ada."])
+
+
 @pytest.mark.parametrize(
     ("failing", "ran"), [(0, []), (1, ["pay 10"]), (2, ["pay 10"]), (3, ["pay 10", "pay 20"])]
 )
@@ -680,6 +753,25 @@ def test_a_new_message_may_queue(face: Any, wire: str, run: Any) -> None:
     desk.check(queued.state, twice.state, done.state, after.state)
 
 
+def test_metadata_of_a_waiting_turn_stays_with_it(face: Any, wire: str) -> None:
+    """What came with the turn, with a message that queued and with the resume is stored, the newest first."""
+    desk = Desk(face, wire)
+    waiting = desk.waiting(pay(5), metadata={"by": "ada", "from": "web"})
+    queued = desk.chat().chat_with_state(
+        waiting.state, user="Hurry.", on_pending="queue", metadata={"by": "bob", "at": "noon"}
+    )
+    desk.script("Paid.")
+
+    done = desk.chat().resume(queued.state, {ids(waiting)[0]: Approve()}, metadata={"at": "night"})
+
+    facts = [read_history(result.state).turns[-1].facts["metadata"] for result in (waiting, queued, done)]
+    assert facts == [
+        {"by": "ada", "from": "web"},
+        {"by": "bob", "from": "web", "at": "noon"},
+        {"by": "bob", "from": "web", "at": "night"},
+    ]
+
+
 def test_a_queued_message_is_taken_along_by_a_denial(face: Any, wire: str) -> None:
     """What queued before is not lost when a later message ends the waiting."""
     desk = Desk(face, wire)
@@ -714,22 +806,40 @@ def test_a_denial_survives_a_failure_of_the_new_turn(face: Any, sim: Any, wire: 
 # ----------------------------------------------------------------------------------------------- limits
 
 
-@pytest.mark.parametrize("on_limit", ["answer", "raise"])
 @pytest.mark.parametrize(
     "fields", [{"max_iterations": 1}, {"limits": Limits(max_tokens=1)}], ids=["iterations", "tokens"]
 )
-def test_a_turn_at_its_limit_waits_all_the_same(
-    face: Any, wire: str, run: Any, fields: dict[str, Any], on_limit: str
+def test_a_turn_that_waits_at_its_limit_ends_there(
+    face: Any, wire: str, run: Any, fields: dict[str, Any]
 ) -> None:
-    """Nothing is asked or raised while calls wait; the limit counts anew for the resume."""
+    """Nothing is asked while calls wait; once they are answered, the last call is what it would have been."""
     desk = Desk(face, wire)
     desk.script([pay(5)], "Paid.")
 
-    waiting = run(desk.chat(**fields, on_limit=on_limit), user="Pay.")
-    result = desk.chat(**fields, on_limit=on_limit).resume(waiting.state, {ids(waiting)[0]: Approve()})
+    waiting = run(desk.chat(**fields), user="Pay.")
+    result = desk.chat(**fields).resume(waiting.state, {ids(waiting)[0]: Approve()})
 
     assert (waiting.status, waiting.warnings) == ("awaiting_tools", ())
-    assert (result.status, result.text, desk.effects) == ("complete", "Paid.", ["pay 5"])
+    assert (result.status, result.text, desk.effects) == ("limited", "Paid.", ["pay 5"])
+    assert codes(result) == ["limit_reached"]
+    desk.check(result.state)
+
+
+def test_an_approval_gives_no_further_calls(face: Any, wire: str) -> None:
+    """With `on_limit="raise"` the approved call runs, and the turn ends at the limit it had reached; a
+    resume of that goes on by one more reply."""
+    desk = Desk(face, wire)
+    chat = desk.chat(max_iterations=1, on_limit="raise")
+    desk.script([pay(5)], "Paid.")
+    waiting = chat.chat(user="Pay.")
+
+    with pytest.raises(LimitExceededError) as caught:
+        chat.resume(waiting.state, {ids(waiting)[0]: Approve()})
+    asked = desk.asked
+    result = chat.resume(caught.value.state)
+
+    assert (asked, desk.effects) == (1, ["pay 5"])
+    assert (result.status, result.text, desk.asked) == ("complete", "Paid.", 2)
     desk.check(result.state)
 
 
@@ -758,7 +868,7 @@ def test_a_resumed_turn_can_reach_its_limit(face: Any, wire: str) -> None:
     desk.script([look("a")], "Done.")
 
     with pytest.raises(LimitExceededError) as caught:
-        desk.chat(max_iterations=1, on_limit="raise").resume(waiting.state, {ids(waiting)[0]: Approve()})
+        desk.chat(max_iterations=2, on_limit="raise").resume(waiting.state, {ids(waiting)[0]: Approve()})
     result = desk.chat().resume(caught.value.state)
 
     assert desk.effects == ["pay 5", "look a"]
@@ -865,27 +975,41 @@ BINDING = ModelSettings(model="claude-opus-5-5", thinking_budget_tokens=1024, ma
 
 
 @pytest.mark.parametrize("wire", ["anthropic"])
-@pytest.mark.parametrize("change", ["system", "cut"])
-def test_open_thinking_that_does_not_fit_is_dropped(face: Any, sim: Any, wire: str, change: str) -> None:
-    """Behind another preamble, or a cut made while it waits, the provider is asked to drop the thinking."""
+def test_open_thinking_that_does_not_fit_is_dropped(face: Any, sim: Any, wire: str) -> None:
+    """Behind another preamble the provider is asked to drop the thinking."""
     desk = Desk(face, wire)
     chat = face.on(sim, tools=desk.tools(), settings=BINDING)
     before = chat.run_turns(None, ["My name is Ada.", "I like foxes."], system="You are a clerk.").state
     sim.push(Reply.calls(("pay", '{"amount":5}'), thinking="Hm."))
     waiting = chat.chat_with_state(before, user="Pay.", system="You are a clerk.")
-    state, system = waiting.state, "You are a librarian."
-    if change == "cut":
-        state, system = (
-            chat.compact_state(state, Compactor(MessageLimit(1), KeepRecentTurns(1))).state,
-            "You are a clerk.",
-        )
 
-    result = chat.resume(state, {ids(waiting)[0]: Approve()}, system=system)
+    result = chat.resume(waiting.state, {ids(waiting)[0]: Approve()}, system="You are a librarian.")
 
     assert result.status == "complete"
     assert desk.effects == ["pay 5"]
     assert "drop_block" in str(sim.requests[-1].parsed["thinking"])
     assert "input_dropped" in codes(result)
+    assert sim.problems == []
+
+
+@pytest.mark.parametrize("wire", ["anthropic"])
+def test_a_cut_waits_while_open_thinking_is_signed(face: Any, sim: Any, wire: str) -> None:
+    """It would not fit behind a cut: `compact_state` says that it waits, and cuts once the turn is over."""
+    desk = Desk(face, wire)
+    chat = face.on(sim, tools=desk.tools(), settings=BINDING, system="You are a clerk.")
+    before = chat.run_turns(None, ["My name is Ada.", "I like foxes."]).state
+    sim.push(Reply.calls(("pay", '{"amount":5}'), thinking="Hm."))
+    waiting = chat.chat_with_state(before, user="Pay.")
+    compactor = Compactor(MessageLimit(1), KeepRecentTurns(1))
+
+    early = chat.compact_state(waiting.state, compactor)
+    result = chat.resume(early.state, {ids(waiting)[0]: Approve()})
+    late = chat.compact_state(result.state, compactor)
+
+    assert (early.outcome, early.state) == ("no_change", waiting.state)
+    assert "signed thinking" in early.reason
+    assert codes(result) == []
+    assert (late.outcome, late.removed_turns) == ("compacted", 2)
     assert sim.problems == []
 
 

@@ -29,6 +29,7 @@ from goaitools_py import (
     AsyncConversation,
     AsyncTurn,
     Audio,
+    BlobLimits,
     ByteLimit,
     Charge,
     Chat,
@@ -36,6 +37,7 @@ from goaitools_py import (
     ChatResult,
     CheckpointReady,
     ClearToolResults,
+    Codec,
     ColdCache,
     CollapseToolExchanges,
     Compacted,
@@ -72,10 +74,13 @@ from goaitools_py import (
     NoChange,
     PendingCall,
     PendingLimit,
+    Plain,
     Prices,
     ProviderCompaction,
     ProviderTool,
     ReasoningDelta,
+    ServerCompaction,
+    ServerToolClearing,
     Signed,
     StateAuthError,
     StateConflictError,
@@ -279,6 +284,14 @@ def made(backend: Backend, other: AsyncBackend, options: ChatOptions) -> None:
     Chat(backend, options, codec=PLAIN, system="You are a guide.")
     Chat(backend, codec=Signed(Keyring(Key.generate())), binding=UNBOUND)
     AsyncChat(other, codec=Encrypted(Keyring(Key.generate()), visible_to="client", max_age=3600))
+    roomy = Plain(limits=BlobLimits(max_entries=20_000))
+    codecs: list[Codec] = [
+        PLAIN,
+        roomy,
+        Signed(Keyring(Key.generate())),
+        Encrypted(Keyring(Key.generate())),
+    ]
+    Chat(backend, codec=codecs[0])
     Chat(OpenAIChatBackend("MODEL", base_url="http://127.0.0.1:1/v1", api_key="KEY"))
     AsyncChat(other, tools=[one])
     AsyncChat(AsyncOpenAIChatBackend("MODEL", context_window=128_000))
@@ -397,6 +410,8 @@ def compactors() -> None:
     Compactor(TokenLimit(60_000), Summarize(keep_turns=4))
     Compactor(TokenLimit(60_000), Summarize("openai:MODEL", keep_turns=4))
     Compactor(TokenLimit(60_000), ProviderCompaction(keep_turns=2, instructions="Keep names.", fallback=None))
+    ModelSettings(context_management=[ServerCompaction(above_tokens=60_000, instructions="Keep names.")])
+    ModelSettings(context_management=(ServerToolClearing(above_tokens=30_000, keep=3, keep_tools=["look"]),))
     assert_type(AskProvider(turns=()).instructions, str)
     windows = ContextWindow(max_tokens=8_000, max_messages=40, min_recent_turns=3, strategy="middle_out")
     first_of(windows, ContextWindow(max_messages=100, preserve_system=False, strategy=newest))

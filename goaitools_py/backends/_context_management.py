@@ -1,0 +1,74 @@
+"""A provider's own editing of a request's context, in the words of the two wires that have it.
+
+Owns: the member ``context_management``, and the betas that it needs. Must never know: a history, an answer.
+
+Sources: anthropic 2.12, types/beta (``clear_tool_uses_20250919``, ``compact_20260112``), openai 3.54,
+types/responses/response_create_params.py; recorded requests of both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any, Final
+
+from ..context_management import ContextEdit, ServerCompaction, ServerToolClearing
+
+__all__ = ["IN_REPLY_BETA", "anthropic_edits", "check_host", "responses_edits"]
+
+IN_REPLY_BETA: Final = "compact-2026-01-12"
+"""Goes along with every request whose history holds a compaction that was made inside a reply."""
+
+_CLEARING_BETA: Final = "context-management-2025-06-27"
+
+
+def check_host(family: str, known: Collection[str]) -> None:
+    """Refuse a host that is not known to edit contexts: most would take no notice. Raises `ValueError`."""
+    if family not in known:
+        raise ValueError(
+            f"the server {family!r} is not known to have context_management; leave the setting out and use a "
+            "compactor, or, if it does have it, send its own words by extra_body"
+        )
+
+
+def anthropic_edits(wanted: Sequence[ContextEdit]) -> tuple[dict[str, Any], list[str]]:
+    """Anthropic's member, and the names of the betas for it."""
+    betas = {IN_REPLY_BETA if isinstance(one, ServerCompaction) else _CLEARING_BETA for one in wanted}
+    return {"edits": [_edit(one) for one in wanted]}, sorted(betas)
+
+
+def _edit(wanted: ContextEdit) -> dict[str, Any]:
+    if isinstance(wanted, ServerCompaction):
+        edit: dict[str, Any] = {"type": "compact_20260112", "trigger": _tokens(wanted.above_tokens)}
+        return edit | ({"instructions": wanted.instructions} if wanted.instructions else {})
+    edit = {"type": "clear_tool_uses_20250919"}
+    if wanted.above_tokens is not None:
+        edit["trigger"] = _tokens(wanted.above_tokens)
+    if wanted.keep is not None:
+        edit["keep"] = {"type": "tool_uses", "value": wanted.keep}
+    if wanted.at_least_tokens is not None:
+        edit["clear_at_least"] = _tokens(wanted.at_least_tokens)
+    if wanted.clear_inputs:
+        edit["clear_tool_inputs"] = True
+    if wanted.keep_tools:
+        edit["exclude_tools"] = list(wanted.keep_tools)
+    return edit
+
+
+def _tokens(count: int) -> dict[str, Any]:
+    return {"type": "input_tokens", "value": count}
+
+
+def responses_edits(wanted: Sequence[ContextEdit]) -> list[dict[str, Any]]:
+    """OpenAI's member on the Responses wire. Raises `ValueError` for what this wire has not."""
+    return [{"type": "compaction", "compact_threshold": _threshold(one)} for one in wanted]
+
+
+def _threshold(wanted: ContextEdit) -> int:
+    if isinstance(wanted, ServerToolClearing):
+        raise ValueError(
+            "the 'openai-responses' wire clears no tool results by itself; use "
+            "Compactor(trigger, ClearToolResults(…))"
+        )
+    if wanted.instructions:
+        raise ValueError("the 'openai-responses' wire takes no instructions for a compaction; leave them out")
+    return wanted.above_tokens

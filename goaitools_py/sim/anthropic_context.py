@@ -1,0 +1,108 @@
+"""What Anthropic refuses in ``context_management``, and which beta each edit needs.
+
+Owns: the shape of the edits. Must never know: what a client would write there, or what an edit does.
+
+Shapes are those of the published types (anthropic 2.12, types/beta); the recorded requests pass. The least
+trigger of a compaction is that of the documents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from .anthropic_blocks import extra
+from .refusals import Refusal
+
+__all__ = ["IN_REPLY", "context_refusals"]
+
+IN_REPLY = "compact-2026-01-12"
+"""The beta of compactions inside a reply, which later requests name too."""
+
+_EDITING = "context-management-2025-06-27"
+_TOKENS = ("input_tokens",)
+_EDITS: Mapping[str, tuple[str, Mapping[str, tuple[str, ...]]]] = {
+    "clear_tool_uses_20250919": (
+        _EDITING,
+        {
+            "trigger": ("input_tokens", "tool_uses"),
+            "keep": ("tool_uses",),
+            "clear_at_least": _TOKENS,
+            "clear_tool_inputs": (),
+            "exclude_tools": (),
+        },
+    ),
+    "clear_thinking_20251015": (_EDITING, {"keep": ()}),
+    "compact_20260112": (
+        IN_REPLY,
+        {"trigger": _TOKENS, "pause_after_compaction": (), "instructions": ()},
+    ),
+}
+"""By type: its beta, and of its members the units that they count."""
+
+_LEAST_COMPACTED = 50_000
+
+
+def context_refusals(body: Mapping[str, Any], betas: Collection[str] | None) -> Iterator[Refusal]:
+    """What is wrong with a request's ``context_management``. `betas` None: every beta is on."""
+    wanted = body.get("context_management")
+    if wanted is None:
+        return
+    if body.get("compaction") is not None:
+        yield Refusal("compaction: may not be used together with context_management")
+    if not isinstance(wanted, dict):
+        yield Refusal("context_management: Input should be an object")
+        return
+    for key in wanted:
+        if key != "edits":
+            yield extra(f"context_management.{key}")
+    edits = wanted.get("edits", [])
+    if not isinstance(edits, list):
+        yield Refusal("context_management.edits: Input should be a valid array")
+        return
+    for at, edit in enumerate(edits):
+        yield from _edit(f"context_management.edits.{at}", edit, betas)
+
+
+def _edit(path: str, edit: Any, betas: Collection[str] | None) -> Iterator[Refusal]:
+    kind = str(edit.get("type")) if isinstance(edit, dict) else "None"
+    if kind not in _EDITS or (betas is not None and _EDITS[kind][0] not in betas):
+        known = ", ".join(repr(name) for name, (beta, _) in _EDITS.items() if betas is None or beta in betas)
+        yield Refusal(
+            f"{path}: Input tag '{kind}' found using 'type' does not match any of the expected tags: {known}"
+        )
+        return
+    members = _EDITS[kind][1]
+    for key, value in edit.items():
+        if key == "type":
+            continue
+        if key not in members:
+            yield extra(f"{path}.{kind}.{key}")
+        elif members[key] and value is not None:
+            yield from _count(f"{path}.{kind}.{key}", value, members[key])
+    if not isinstance(edit.get("clear_tool_inputs", False), bool | list | None):
+        yield Refusal(f"{path}.{kind}.clear_tool_inputs: Input should be a valid boolean or array")
+    names = edit.get("exclude_tools")
+    if names is not None and not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
+        yield Refusal(f"{path}.{kind}.exclude_tools: Input should be a valid list of strings")
+    trigger = edit.get("trigger")
+    if kind == "compact_20260112" and isinstance(trigger, dict) and _below(trigger.get("value")):
+        yield Refusal(f"{path}.{kind}.trigger: must be at least {_LEAST_COMPACTED} input tokens")
+
+
+def _below(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value < _LEAST_COMPACTED
+
+
+def _count(path: str, value: Any, units: tuple[str, ...]) -> Iterator[Refusal]:
+    if not isinstance(value, dict):
+        yield Refusal(f"{path}: Input should be an object")
+        return
+    if value.get("type") not in units:
+        yield Refusal(f"{path}.type: Input should be {' or '.join(map(repr, units))}")
+    number = value.get("value")
+    if isinstance(number, bool) or not isinstance(number, int) or number < 0:
+        yield Refusal(f"{path}.value: Input should be a valid integer, 0 or more")
+    for key in value:
+        if key not in ("type", "value"):
+            yield extra(f"{path}.{key}")
