@@ -132,8 +132,8 @@ ALLOWED = {
     "history.compact messages options result state.blob tools turn.answers turn.counting turn.engine "
     "turn.flow turn.inbox",
     "goaitools_py": "backends.base chat compaction context_management conversation errors events "
-    "history.branch history.convert history.estimate history.info history.rebase history.turns messages options prices "
-    "result seal state.blob state.reseal state.text tokens tools turn.answers vocabulary",
+    "history.branch history.convert history.estimate history.info history.rebase history.turns messages "
+    "options prices result seal state.blob state.reseal state.text tokens tools turn.answers vocabulary",
     "testing": "backends backends.base backends.rules errors messages rawjson render sim stores values",
     "cli": "backends errors goaitools_py history.convert history.info history.turns messages seal sim "
     "state.blob stores",
