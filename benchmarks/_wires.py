@@ -66,7 +66,7 @@ def _chat_history(turns: Iterable[Turn]) -> History:
 
 
 def _chat_backend(http_client: httpx2.Client) -> Any:
-    from goaitools_py.backends.openai_backends import OpenAIChatBackend
+    from goaitools_py.backends.openai.backends import OpenAIChatBackend
 
     return OpenAIChatBackend(MODEL, http_client=http_client, api_key=_KEY)
 
@@ -191,7 +191,7 @@ def _responses_answer() -> dict[str, Any]:
 
 
 def _responses_backend(http_client: httpx2.Client) -> Any:
-    from goaitools_py.backends.openai_backends import OpenAIResponsesBackend
+    from goaitools_py.backends.openai.backends import OpenAIResponsesBackend
 
     return OpenAIResponsesBackend(MODEL, http_client=http_client, api_key=_KEY)
 
@@ -304,7 +304,7 @@ def _claude_answer() -> dict[str, Any]:
 
 
 def _claude_backend(http_client: httpx2.Client) -> Any:
-    from goaitools_py.backends.anthropic_backends import AnthropicBackend
+    from goaitools_py.backends.anthropic.backends import AnthropicBackend
 
     return AnthropicBackend(_CLAUDE, http_client=http_client, api_key=_KEY)
 

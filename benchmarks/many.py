@@ -23,7 +23,7 @@ from _report import Figure, Report, at_least, info
 
 from goaitools_py import AsyncChat, state_from_messages
 from goaitools_py.backends.base import ModelRequest, ResponseHead
-from goaitools_py.backends.openai_backends import AsyncOpenAIChatBackend
+from goaitools_py.backends.openai.backends import AsyncOpenAIChatBackend
 
 __all__ = ["run"]
 

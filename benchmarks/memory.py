@@ -15,7 +15,7 @@ from _model import MODEL, instant_client
 from _report import Report, at_most
 
 from goaitools_py import Chat
-from goaitools_py.backends.openai_backends import OpenAIChatBackend
+from goaitools_py.backends.openai.backends import OpenAIChatBackend
 
 __all__ = ["run"]
 

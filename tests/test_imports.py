@@ -317,8 +317,8 @@ HEAVY = (
     "goaitools_py.cli",
     "goaitools_py.seal",
     "goaitools_py.testing",
-    "goaitools_py.backends.openai_responses",
-    "goaitools_py.backends.anthropic_messages",
+    "goaitools_py.backends.openai.responses",
+    "goaitools_py.backends.anthropic.messages",
 )
 NEEDED = {
     "importing the package": "import goaitools_py",

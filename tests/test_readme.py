@@ -195,7 +195,7 @@ def test_the_map_names_what_there_is() -> None:
     top = ROOT / "goaitools_py"
     present = {
         path.name if path.is_file() else f"{path.name}/"
-        for folder in (top, top / "turn", top / "state", top / "history")
+        for folder in (top, top / "turn", top / "state", top / "history", top / "backends")
         for path in folder.iterdir()
         if not path.name.startswith(("_", ".")) and (path.suffix == ".py" or (path / "__init__.py").exists())
     }

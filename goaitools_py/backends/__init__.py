@@ -7,7 +7,7 @@ Importing this package imports no SDK; that happens when a backend is made.
 
 from __future__ import annotations
 
-from .anthropic_backends import AnthropicBackend, AsyncAnthropicBackend
+from .anthropic.backends import AnthropicBackend, AsyncAnthropicBackend
 from .base import (
     AsyncBackend,
     AsyncExchange,
@@ -18,8 +18,8 @@ from .base import (
     ModelRequest,
     ResponseHead,
 )
-from .http_client import async_http_client
-from .openai_backends import (
+from .http.client import async_http_client
+from .openai.backends import (
     AsyncOpenAIChatBackend,
     AsyncOpenAIResponsesBackend,
     OpenAIChatBackend,

@@ -16,9 +16,9 @@ from functools import cached_property
 from typing import Generic, Literal, TypeVar, overload
 
 from ..values import Value
-from ._endpoints import endpoint_family
 from .base import AsyncBackend, AsyncExchange, Backend, BackendError, Dialect, Exchange, ModelRequest
 from .dialects import WIRES, dialect_of
+from .endpoints import endpoint_family
 
 __all__ = ["backend_from_name"]
 
@@ -84,15 +84,15 @@ def _parsed(name: str) -> _Place:
 def _sync_class(wire: str) -> Callable[..., Backend]:
     match wire:
         case "openai":
-            from .openai_backends import OpenAIChatBackend
+            from .openai.backends import OpenAIChatBackend
 
             return OpenAIChatBackend
         case "openai-responses":
-            from .openai_backends import OpenAIResponsesBackend
+            from .openai.backends import OpenAIResponsesBackend
 
             return OpenAIResponsesBackend
         case _:
-            from .anthropic_backends import AnthropicBackend
+            from .anthropic.backends import AnthropicBackend
 
             return AnthropicBackend
 
@@ -100,15 +100,15 @@ def _sync_class(wire: str) -> Callable[..., Backend]:
 def _async_class(wire: str) -> Callable[..., AsyncBackend]:
     match wire:
         case "openai":
-            from .openai_backends import AsyncOpenAIChatBackend
+            from .openai.backends import AsyncOpenAIChatBackend
 
             return AsyncOpenAIChatBackend
         case "openai-responses":
-            from .openai_backends import AsyncOpenAIResponsesBackend
+            from .openai.backends import AsyncOpenAIResponsesBackend
 
             return AsyncOpenAIResponsesBackend
         case _:
-            from .anthropic_backends import AsyncAnthropicBackend
+            from .anthropic.backends import AsyncAnthropicBackend
 
             return AsyncAnthropicBackend
 

@@ -28,15 +28,15 @@ def dialect_of(wire: str, *, family: str | None = None, model: str = "") -> Dial
     """
     match wire:
         case "openai":
-            from .openai_chat import OpenAIChatDialect
+            from .openai.chat import OpenAIChatDialect
 
             return OpenAIChatDialect(family or "openai")
         case "openai-responses":
-            from .openai_responses import OpenAIResponsesDialect
+            from .openai.responses import OpenAIResponsesDialect
 
             return OpenAIResponsesDialect(family or "openai")
         case "anthropic":
-            from .anthropic_messages import AnthropicDialect
+            from .anthropic.messages import AnthropicDialect
 
             return AnthropicDialect(family=family or "anthropic", model=model)
     raise ValueError(f"this release cannot read entries of the wire {wire!r}; it speaks {', '.join(WIRES)}")

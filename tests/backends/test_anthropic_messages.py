@@ -12,7 +12,7 @@ import jsonschema_rs
 import pytest
 
 from goaitools_py import rawjson
-from goaitools_py.backends.anthropic_messages import AnthropicDialect
+from goaitools_py.backends.anthropic.messages import AnthropicDialect
 from goaitools_py.backends.base import ProviderTool, RequestParts, ToolSpec
 from goaitools_py.messages import (
     Audio,

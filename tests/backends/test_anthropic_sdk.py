@@ -24,8 +24,8 @@ from goaitools_py.backends import (
     Backend,
     BackendError,
 )
-from goaitools_py.backends._endpoints import endpoint_family
 from goaitools_py.backends.base import ModelRequest, ResponseHead
+from goaitools_py.backends.endpoints import endpoint_family
 
 from ._http import Chunks, Colour, Handler, failing, loopback, mock_async_http, mock_http
 

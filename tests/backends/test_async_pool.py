@@ -16,7 +16,7 @@ import pytest
 
 from goaitools_py import AsyncChat
 from goaitools_py.backends import AsyncOpenAIChatBackend, async_http_client
-from goaitools_py.backends._async_pool import LIMITS, TIMEOUT, ShardedClient, ShardedTransport
+from goaitools_py.backends.http.async_pool import LIMITS, TIMEOUT, ShardedClient, ShardedTransport
 
 URL = "http://sim.invalid/v1"
 

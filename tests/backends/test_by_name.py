@@ -14,10 +14,12 @@ import openai
 import pytest
 
 from goaitools_py import AsyncChat, Chat
-from goaitools_py.backends import AsyncBackend, Backend, BackendError, anthropic_backends, openai_backends
+from goaitools_py.backends import AsyncBackend, Backend, BackendError
+from goaitools_py.backends.anthropic import backends as anthropic_backends
 from goaitools_py.backends.base import ModelRequest
 from goaitools_py.backends.by_name import backend_from_name
 from goaitools_py.backends.dialects import WIRES, dialect_of
+from goaitools_py.backends.openai import backends as openai_backends
 
 Colour = Literal["sync", "async"]
 
@@ -144,7 +146,7 @@ def test_naming_a_backend_loads_no_sdk(wire: str) -> None:
                 backend = backend_from_name(name, is_async=is_async)
                 assert backend.dialect.wire == "{wire}" and backend.model
         heavy = {{"openai", "httpx", "httpx2", "anthropic", "asyncio", "goaitools_py.sim.server"}}
-        dialects = {{"openai_chat", "openai_responses", "anthropic_messages"}}
+        dialects = {{"openai.chat", "openai.responses", "anthropic.messages"}}
         dialects = {{"goaitools_py.backends." + name for name in dialects}}
         print(sorted(heavy & set(sys.modules)), len(dialects & set(sys.modules)))
     """

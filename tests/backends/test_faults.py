@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from goaitools_py.backends._faults import fault_of_error, http_fault, retry_after
 from goaitools_py.backends.base import Fault, FaultKind
+from goaitools_py.backends.http.faults import fault_of_error, http_fault, retry_after
 
 
 def answer(message: str = "no", **members: Any) -> bytes:

@@ -12,7 +12,7 @@ import pytest
 
 from goaitools_py import rawjson
 from goaitools_py.backends.base import Dialect, ProviderTool, RequestParts, ToolSpec
-from goaitools_py.backends.openai_chat import OpenAIChatDialect
+from goaitools_py.backends.openai.chat import OpenAIChatDialect
 from goaitools_py.messages import (
     Audio,
     Document,

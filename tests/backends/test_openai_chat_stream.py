@@ -9,10 +9,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from goaitools_py.backends._openai_chat_stream import ChatDecoder
-from goaitools_py.backends._sse import MAX_EVENT_BYTES
 from goaitools_py.backends.base import Delta, FaultKind, ProtocolFault, Reply
-from goaitools_py.backends.openai_chat import OpenAIChatDialect
+from goaitools_py.backends.http.sse import MAX_EVENT_BYTES
+from goaitools_py.backends.openai.chat import OpenAIChatDialect
+from goaitools_py.backends.openai.chat_stream import ChatDecoder
 from goaitools_py.messages import ToolCall, Usage
 
 OTHER = OpenAIChatDialect("llm.example.org")

@@ -10,8 +10,8 @@ import jsonschema_rs
 import pytest
 
 from goaitools_py.backends.base import Dialect, ModelRequest, ProviderTool, RequestParts, ToolSpec
-from goaitools_py.backends.openai_chat import OpenAIChatDialect
-from goaitools_py.backends.openai_responses import OpenAIResponsesDialect
+from goaitools_py.backends.openai.chat import OpenAIChatDialect
+from goaitools_py.backends.openai.responses import OpenAIResponsesDialect
 from goaitools_py.messages import (
     Audio,
     Document,

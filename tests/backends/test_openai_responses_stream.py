@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from goaitools_py.backends._sse import MAX_EVENT_BYTES
 from goaitools_py.backends.base import Delta, FaultKind, ProtocolFault, Reply
-from goaitools_py.backends.openai_responses import OpenAIResponsesDialect
+from goaitools_py.backends.http.sse import MAX_EVENT_BYTES
+from goaitools_py.backends.openai.responses import OpenAIResponsesDialect
 from goaitools_py.messages import Usage
 
 OPENAI = OpenAIResponsesDialect()

@@ -10,9 +10,9 @@ import pytest
 import zstandard
 
 from goaitools_py import ServerCompaction, rawjson
-from goaitools_py.backends.anthropic_messages import AnthropicDialect
+from goaitools_py.backends.anthropic.messages import AnthropicDialect
 from goaitools_py.backends.base import CompactsHistory, ProtocolFault, RequestParts
-from goaitools_py.backends.openai_responses import OpenAIResponsesDialect
+from goaitools_py.backends.openai.responses import OpenAIResponsesDialect
 from goaitools_py.backends.rules import check_history
 
 RESPONSES = OpenAIResponsesDialect()

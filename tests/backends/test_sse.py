@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from goaitools_py.backends._sse import EventSplitter, EventTooLongError
+from goaitools_py.backends.http.sse import EventSplitter, EventTooLongError
 
 STREAM = (
     b"\xef\xbb\xbfdata: first\n"

@@ -13,8 +13,9 @@ import httpx2
 import pytest
 import respx
 
-from goaitools_py.backends import AsyncOpenAIChatBackend, OpenAIChatBackend, _transport
+from goaitools_py.backends import AsyncOpenAIChatBackend, OpenAIChatBackend
 from goaitools_py.backends.base import ModelRequest
+from goaitools_py.backends.http import transport as _transport
 
 Colour = Literal["sync", "async"]
 Handler = Callable[[httpx.Request], httpx.Response]

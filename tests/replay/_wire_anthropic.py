@@ -265,7 +265,7 @@ class _Anthropic(Wire):
     # connections
 
     def backend(self, *, is_async: bool) -> Callable[..., Any]:
-        from goaitools_py.backends.anthropic_backends import AnthropicBackend, AsyncAnthropicBackend
+        from goaitools_py.backends.anthropic.backends import AnthropicBackend, AsyncAnthropicBackend
 
         return AsyncAnthropicBackend if is_async else AnthropicBackend
 

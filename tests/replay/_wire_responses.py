@@ -257,7 +257,7 @@ class _Responses(Wire):
     # connections
 
     def backend(self, *, is_async: bool) -> Callable[..., Any]:
-        from goaitools_py.backends.openai_backends import AsyncOpenAIResponsesBackend, OpenAIResponsesBackend
+        from goaitools_py.backends.openai.backends import AsyncOpenAIResponsesBackend, OpenAIResponsesBackend
 
         return AsyncOpenAIResponsesBackend if is_async else OpenAIResponsesBackend
 

@@ -41,11 +41,13 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from .. import rawjson
-from ..messages import ToolCall, Usage
-from ..render import plain
-from ..values import Value, replace
-from ._openai_answer import (
+from ... import rawjson
+from ...messages import ToolCall, Usage
+from ...render import plain
+from ...values import Value, replace
+from ..base import ProtocolFault, Reply
+from ..tolerance import as_dict, as_str, count, is_hollow, members_of
+from .answer import (
     FIRST_PARTY,
     clean_name,
     error_fault,
@@ -53,9 +55,7 @@ from ._openai_answer import (
     shape_of,
     stored_arguments,
 )
-from ._openai_chat_message import call_of, spoken
-from ._tolerance import as_dict, as_str, count, is_hollow, members_of
-from .base import ProtocolFault, Reply
+from .chat_message import call_of, spoken
 
 __all__ = [
     "Answer",

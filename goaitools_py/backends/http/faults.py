@@ -11,8 +11,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from .. import rawjson
-from .base import Fault, FaultKind
+from ... import rawjson
+from ..base import Fault, FaultKind
 
 __all__ = ["classify", "fault_of_error", "http_fault", "retry_after"]
 

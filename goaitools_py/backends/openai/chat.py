@@ -11,17 +11,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
-from .. import rawjson
-from ..messages import Audio, Document, Image, Message, Part, Text, ToolCall, ToolResult
-from ..render import BlockText, event_block, plain, user_text
-from ..values import Value
-from . import _openai_chat_reply as reading
-from . import _openai_request as writing
-from ._faults import http_fault
-from ._openai_answer import FIRST_PARTY
-from ._openai_chat_message import read_entry
-from ._openai_chat_stream import ChatDecoder
-from .base import Fault, ModelRequest, ProviderTool, Reply, RequestParts, StreamDecoder, ToolSpec
+from ... import rawjson
+from ...messages import Audio, Document, Image, Message, Part, Text, ToolCall, ToolResult
+from ...render import BlockText, event_block, plain, user_text
+from ...values import Value
+from ..base import Fault, ModelRequest, ProviderTool, Reply, RequestParts, StreamDecoder, ToolSpec
+from ..http.faults import http_fault
+from . import chat_reply as reading
+from . import request as writing
+from .answer import FIRST_PARTY
+from .chat_message import read_entry
+from .chat_stream import ChatDecoder
 
 __all__ = ["OpenAIChatDialect"]
 

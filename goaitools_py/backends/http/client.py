@@ -42,7 +42,7 @@ def async_http_client(**options: Any) -> httpx2.AsyncClient:
     try:
         import aiohttp  # noqa: F401 - without it the SDKs' clients for it cannot be made
     except ImportError:
-        from ._async_pool import ShardedClient
+        from .async_pool import ShardedClient
 
         return ShardedClient(**options)
     # Both SDKs have one; take that of the SDK which is there already.

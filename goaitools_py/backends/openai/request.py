@@ -10,11 +10,11 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from .. import rawjson
-from ..messages import Audio, Document, Image
-from ..render import plain
-from .base import ProviderTool, RequestParts, ToolSpec
-from .capabilities import capabilities
+from ... import rawjson
+from ...messages import Audio, Document, Image
+from ...render import plain
+from ..base import ProviderTool, RequestParts, ToolSpec
+from ..capabilities import capabilities
 
 __all__ = [
     "TOOL_CHOICES",

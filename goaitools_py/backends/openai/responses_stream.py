@@ -14,12 +14,12 @@ from typing import Final, Literal
 
 import msgspec
 
-from .. import rawjson
-from ..render import plain
-from ..values import replace
-from ._openai_responses_reply import Answer, failure, read_response, reply_of
-from ._sse import EventSplitter, EventTooLongError
-from .base import Delta, Fault, ProtocolFault, Reply
+from ... import rawjson
+from ...render import plain
+from ...values import replace
+from ..base import Delta, Fault, ProtocolFault, Reply
+from ..http.sse import EventSplitter, EventTooLongError
+from .responses_reply import Answer, failure, read_response, reply_of
 
 __all__ = ["ResponsesDecoder"]
 

@@ -13,20 +13,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
-from .. import rawjson
-from ..messages import Audio, Document, Image, Message, Part, Text, ToolCall, ToolResult
-from ..render import BlockText, event_block, plain, user_text
-from ..values import Value, replace
-from . import _openai_request as writing
-from . import _openai_responses_reply as reading
-from . import _openai_responses_units as units
-from ._context_management import check_host, responses_edits
-from ._counting import count_of, cut_down
-from ._faults import http_fault
-from ._openai_answer import FIRST_PARTY
-from ._openai_responses_item import CALLS, read_entries
-from ._openai_responses_stream import ResponsesDecoder
-from .base import (
+from ... import rawjson
+from ...messages import Audio, Document, Image, Message, Part, Text, ToolCall, ToolResult
+from ...render import BlockText, event_block, plain, user_text
+from ...values import Value, replace
+from ..base import (
     Fault,
     ModelRequest,
     ProtocolFault,
@@ -36,6 +27,15 @@ from .base import (
     StreamDecoder,
     ToolSpec,
 )
+from ..context_management import check_host, responses_edits
+from ..counting import count_of, cut_down
+from ..http.faults import http_fault
+from . import request as writing
+from . import responses_reply as reading
+from . import responses_units as units
+from .answer import FIRST_PARTY
+from .responses_item import CALLS, read_entries
+from .responses_stream import ResponsesDecoder
 
 __all__ = ["OpenAIResponsesDialect"]
 

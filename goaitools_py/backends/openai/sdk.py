@@ -11,16 +11,16 @@ from typing import Any, Generic, TypeVar
 
 import openai
 
-from ._async_pool import ShardedClient
-from ._endpoints import endpoint_family
-from ._sdk_edge import (
+from ..base import ModelRequest
+from ..endpoints import endpoint_family
+from ..http.async_pool import ShardedClient
+from ..http.sdk_edge import (
     AsyncSdkEdge,
     ClientOptions,
     SdkEdge,
     SdkErrors,
     refuse_options,
 )
-from .base import ModelRequest
 
 __all__ = ["async_openai_edge", "openai_edge"]
 

@@ -20,8 +20,9 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import httpx2
 
-from ._endpoints import is_plain_loopback
-from ._exchange import (
+from ..base import BackendError, ModelRequest
+from ..endpoints import is_plain_loopback
+from .exchange import (
     HttpAsyncExchange,
     HttpExchange,
     body_of,
@@ -31,7 +32,6 @@ from ._exchange import (
     status_errors,
     wire_errors,
 )
-from .base import BackendError, ModelRequest
 
 __all__ = [
     "AsyncSdkEdge",
@@ -155,7 +155,7 @@ def _http_client(sdk: Sdk[Any], options: ClientOptions) -> httpx2.Client:
         return sdk.http_class(**_way_out(sdk, options))  # type: ignore[no-any-return]
     if isinstance(options.http_client, httpx2.Client):
         return options.http_client
-    from . import _transport
+    from . import transport as _transport
 
     return _transport.bridge(options.http_client)
 
@@ -166,7 +166,7 @@ def _async_http_client(sdk: Sdk[Any], options: ClientOptions) -> httpx2.AsyncCli
         return sdk.http_class(**_way_out(sdk, options))  # type: ignore[no-any-return]
     if isinstance(options.http_client, httpx2.AsyncClient):
         return options.http_client
-    from . import _transport
+    from . import transport as _transport
 
     return _transport.bridge_async(options.http_client)
 

@@ -17,25 +17,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
-from .. import rawjson
-from ..context_management import ContextEdit
-from ..messages import Message, ToolResult
-from ..render import plain
-from ..values import Value, replace
-from . import _anthropic_compaction as compaction
-from . import _anthropic_reply as reading
-from . import _anthropic_written as writing
-from ._anthropic_compaction import COMPACTION_BETA
-from ._anthropic_message import read_entry
-from ._anthropic_reply import FIRST_PARTY
-from ._anthropic_sent import marked, marked_last, opened, placed
-from ._anthropic_stream import AnthropicDecoder
-from ._context_management import IN_REPLY_BETA, anthropic_edits, check_host
-from ._counting import count_of, cut_down
-from ._faults import http_fault
-from ._openai_request import body_of, tool_list
-from .base import Fault, ModelRequest, ProviderTool, Reply, RequestParts, StreamDecoder, ToolSpec
-from .capabilities import Capabilities, capabilities
+from ... import rawjson
+from ...context_management import ContextEdit
+from ...messages import Message, ToolResult
+from ...render import plain
+from ...values import Value, replace
+from ..base import Fault, ModelRequest, ProviderTool, Reply, RequestParts, StreamDecoder, ToolSpec
+from ..capabilities import Capabilities, capabilities
+from ..context_management import IN_REPLY_BETA, anthropic_edits, check_host
+from ..counting import count_of, cut_down
+from ..http.faults import http_fault
+from ..openai.request import body_of, tool_list
+from . import compaction
+from . import reply as reading
+from . import written as writing
+from .compaction import COMPACTION_BETA
+from .message import read_entry
+from .reply import FIRST_PARTY
+from .sent import marked, marked_last, opened, placed
+from .stream import AnthropicDecoder
 
 __all__ = ["AnthropicDialect"]
 

@@ -14,14 +14,14 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from .. import rawjson
-from ..render import plain
-from ..values import replace
-from ._anthropic_reply import Answer, is_object, reply_of
-from ._openai_answer import error_fault
-from ._sse import EventSplitter, EventTooLongError
-from ._tolerance import members_of
-from .base import Delta, Fault, ProtocolFault, Reply
+from ... import rawjson
+from ...render import plain
+from ...values import replace
+from ..base import Delta, Fault, ProtocolFault, Reply
+from ..http.sse import EventSplitter, EventTooLongError
+from ..openai.answer import error_fault
+from ..tolerance import members_of
+from .reply import Answer, is_object, reply_of
 
 __all__ = ["AnthropicDecoder"]
 

@@ -9,10 +9,10 @@ import hashlib
 import re
 from typing import Final, Literal
 
-from .. import rawjson
-from ..render import plain
-from ._faults import fault_of_error
-from .base import ProtocolFault
+from ... import rawjson
+from ...render import plain
+from ..base import ProtocolFault
+from ..http.faults import fault_of_error
 
 __all__ = [
     "FIRST_PARTY",

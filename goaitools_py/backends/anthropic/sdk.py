@@ -13,17 +13,17 @@ from typing import Any, Generic, TypeVar
 
 import anthropic
 
-from ._async_pool import ShardedClient
-from ._endpoints import endpoint_family
-from ._exchange import wire_errors
-from ._sdk_edge import (
+from ..base import ModelRequest
+from ..endpoints import endpoint_family
+from ..http.async_pool import ShardedClient
+from ..http.exchange import wire_errors
+from ..http.sdk_edge import (
     AsyncSdkEdge,
     ClientOptions,
     SdkEdge,
     SdkErrors,
     refuse_options,
 )
-from .base import ModelRequest
 
 __all__ = ["anthropic_edge", "async_anthropic_edge"]
 

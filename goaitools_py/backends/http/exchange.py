@@ -15,7 +15,7 @@ from typing import Any
 import anyio
 import httpx2
 
-from .base import BackendError, ResponseHead
+from ..base import BackendError, ResponseHead
 
 __all__ = [
     "HttpAsyncExchange",

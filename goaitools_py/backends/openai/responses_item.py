@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal
 
-from .. import rawjson
-from ..messages import Document, Image, Message, Part, Role, Text, ToolCall
-from ..render import read_event, read_text
-from ._tolerance import as_dict, as_str, data_url
+from ... import rawjson
+from ...messages import Document, Image, Message, Part, Role, Text, ToolCall
+from ...render import read_event, read_text
+from ..tolerance import as_dict, as_str, data_url
 
 __all__ = ["CALLS", "call_of", "is_refused", "kind_of", "read_entries", "spoken", "thought"]
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from .base import AsyncExchange, Dialect, Exchange, ModelRequest
+from ..base import AsyncExchange, Dialect, Exchange, ModelRequest
 
 if TYPE_CHECKING:
-    from ._sdk_edge import ClientOptions
+    from ..http.sdk_edge import ClientOptions
 
 __all__ = [
     "AsyncOpenAIChatBackend",
@@ -40,7 +40,7 @@ class _OpenAIBackend:
         max_retries: int = 2,
         **client_options: Any,
     ) -> None:
-        from ._sdk_edge import ClientOptions
+        from ..http.sdk_edge import ClientOptions
 
         options = ClientOptions(
             client=client,
@@ -64,7 +64,7 @@ class _OpenAIBackend:
 
 class _Sync(_OpenAIBackend):
     def _connect(self, options: ClientOptions) -> str:
-        from ._openai_sdk import openai_edge
+        from .sdk import openai_edge
 
         self._edge = openai_edge(options, path=self._path)
         return self._edge.family
@@ -80,7 +80,7 @@ class _Sync(_OpenAIBackend):
 
 class _Async(_OpenAIBackend):
     def _connect(self, options: ClientOptions) -> str:
-        from ._openai_sdk import async_openai_edge
+        from .sdk import async_openai_edge
 
         self._edge = async_openai_edge(options, path=self._path)
         return self._edge.family
@@ -98,7 +98,7 @@ class _Chat(_OpenAIBackend):
     _path = "/chat/completions"
 
     def _dialect(self, family: str) -> Dialect:
-        from .openai_chat import OpenAIChatDialect
+        from .chat import OpenAIChatDialect
 
         return OpenAIChatDialect(family)
 
@@ -107,7 +107,7 @@ class _Responses(_OpenAIBackend):
     _path = "/responses"
 
     def _dialect(self, family: str) -> Dialect:
-        from .openai_responses import OpenAIResponsesDialect
+        from .responses import OpenAIResponsesDialect
 
         return OpenAIResponsesDialect(family)
 

@@ -14,13 +14,13 @@ from typing import Final, Literal
 
 import msgspec
 
-from .. import rawjson
-from ..render import plain
-from ..values import replace
-from ._openai_answer import error_fault
-from ._openai_chat_reply import Answer, reply_of
-from ._sse import EventSplitter, EventTooLongError
-from .base import Delta, Fault, ProtocolFault, Reply
+from ... import rawjson
+from ...render import plain
+from ...values import replace
+from ..base import Delta, Fault, ProtocolFault, Reply
+from ..http.sse import EventSplitter, EventTooLongError
+from .answer import error_fault
+from .chat_reply import Answer, reply_of
 
 __all__ = ["ChatDecoder"]
 

@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from .. import rawjson
-from ._openai_responses_item import CALLS, kind_of, spoken
-from ._tolerance import as_str
+from ... import rawjson
+from ..tolerance import as_str
+from .responses_item import CALLS, kind_of, spoken
 
 __all__ = ["is_signed", "kinds_of", "settled", "unsigned", "without_calls", "without_orphans"]
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from .base import AsyncExchange, Dialect, Exchange, ModelRequest
+from ..base import AsyncExchange, Dialect, Exchange, ModelRequest
 
 if TYPE_CHECKING:
-    from ._sdk_edge import ClientOptions
+    from ..http.sdk_edge import ClientOptions
 
 __all__ = ["AnthropicBackend", "AsyncAnthropicBackend"]
 
@@ -34,8 +34,8 @@ class _AnthropicBackend:
         betas: Sequence[str] = (),
         **client_options: Any,
     ) -> None:
-        from ._sdk_edge import ClientOptions
-        from .anthropic_messages import AnthropicDialect
+        from ..http.sdk_edge import ClientOptions
+        from .messages import AnthropicDialect
 
         options = ClientOptions(
             client=client,
@@ -84,7 +84,7 @@ class AnthropicBackend(_AnthropicBackend):
     """
 
     def _connect(self, options: ClientOptions, betas: Sequence[str]) -> str:
-        from ._anthropic_sdk import anthropic_edge
+        from .sdk import anthropic_edge
 
         self._edge = anthropic_edge(options, betas=betas)
         return self._edge.family
@@ -106,7 +106,7 @@ class AsyncAnthropicBackend(_AnthropicBackend):
     """
 
     def _connect(self, options: ClientOptions, betas: Sequence[str]) -> str:
-        from ._anthropic_sdk import async_anthropic_edge
+        from .sdk import async_anthropic_edge
 
         self._edge = async_anthropic_edge(options, betas=betas)
         return self._edge.family

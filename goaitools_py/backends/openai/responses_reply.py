@@ -38,15 +38,15 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from .. import rawjson
-from ..messages import ToolCall, Usage
-from ..render import plain
-from ..values import Value, replace
-from . import _openai_responses_units as units
-from ._openai_answer import clean_name, error_fault, made_call_id, shape_of, stored_arguments
-from ._openai_responses_item import CALLS, call_of, is_refused, kind_of, spoken, thought
-from ._tolerance import as_dict, as_str, count, members_of
-from .base import Fault, ProtocolFault, Reply
+from ... import rawjson
+from ...messages import ToolCall, Usage
+from ...render import plain
+from ...values import Value, replace
+from ..base import Fault, ProtocolFault, Reply
+from ..tolerance import as_dict, as_str, count, members_of
+from . import responses_units as units
+from .answer import clean_name, error_fault, made_call_id, shape_of, stored_arguments
+from .responses_item import CALLS, call_of, is_refused, kind_of, spoken, thought
 
 __all__ = [
     "Answer",

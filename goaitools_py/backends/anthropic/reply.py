@@ -38,13 +38,13 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from .. import rawjson
-from ..messages import ToolCall, Usage
-from ..render import plain
-from ..values import Value, replace
-from ._openai_answer import clean_name, error_fault, shape_of
-from ._tolerance import count, members_of
-from .base import ProtocolFault, Reply
+from ... import rawjson
+from ...messages import ToolCall, Usage
+from ...render import plain
+from ...values import Value, replace
+from ..base import ProtocolFault, Reply
+from ..openai.answer import clean_name, error_fault, shape_of
+from ..tolerance import count, members_of
 
 __all__ = [
     "FIRST_PARTY",

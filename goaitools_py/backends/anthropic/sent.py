@@ -11,8 +11,8 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-from .. import rawjson
-from ..render import system_block
+from ... import rawjson
+from ...render import system_block
 
 __all__ = ["marked", "marked_last", "opened", "placed"]
 

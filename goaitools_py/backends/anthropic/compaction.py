@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from .. import rawjson
-from ..rawjson import RawJSONError
-from ..values import replace
-from . import _anthropic_reply as reading
-from .base import ProtocolFault, Reply
+from ... import rawjson
+from ...rawjson import RawJSONError
+from ...values import replace
+from ..base import ProtocolFault, Reply
+from . import reply as reading
 
 __all__ = ["CARRIED", "COMPACTION_BETA", "begins_compacted", "compacted", "is_boundary"]
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from .. import rawjson
-from ..messages import Audio, Document, Image, Message, Part, Text, ToolCall
-from ..render import BlockText, event_block, plain, system_block, user_text
-from ._openai_request import placeholder
-from .base import ToolSpec
+from ... import rawjson
+from ...messages import Audio, Document, Image, Message, Part, Text, ToolCall
+from ...render import BlockText, event_block, plain, system_block, user_text
+from ..base import ToolSpec
+from ..openai.request import placeholder
 
 __all__ = ["function", "message", "text", "tool_result"]
 

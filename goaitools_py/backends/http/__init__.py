@@ -1,0 +1,4 @@
+"""What all wires share on the way to a server: one exchange, its faults, its stream, its connections.
+
+Owns: HTTP as this package meets it. Must never know: what a body says.
+"""
