@@ -3,7 +3,7 @@
 Owns: the shape of the edits. Must never know: what a client would write there, or what an edit does.
 
 Shapes are those of the published types (anthropic 2.12, types/beta); the recorded requests pass. The least
-trigger of a compaction is that of the documents.
+trigger of a compaction is the least one seen in recorded traffic.
 """
 
 from __future__ import annotations
