@@ -54,6 +54,11 @@ class HistoryTurn(Value, frozen=True, kw_only=True):
         """The turn's messages in order."""
         return tuple(message for iteration in self.iterations for message in iteration.messages)
 
+    @property
+    def metadata(self) -> Mapping[str, str]:
+        """What the caller's `metadata=` said of the turn."""
+        return dict(self.facts.get("metadata", {}))
+
 
 class History(Value, frozen=True, kw_only=True):
     """A conversation's turns, oldest first; `waiting` are messages that no model has seen."""

@@ -72,6 +72,8 @@ def run_calls(
     for index, step in settled:
         yield from _done(ledger, index, step)
     any_valid = bool(queue)
+    if len(queue) > MAX_CALLS_PER_REPLY:
+        ledger.warn("limit_reached", f"of one reply {MAX_CALLS_PER_REPLY} calls are run; it had {len(queue)}")
     over = queue[MAX_CALLS_PER_REPLY if allowed is None else min(allowed, MAX_CALLS_PER_REPLY) :]
     del queue[len(queue) - len(over) :]
     running: set[int] = set()

@@ -111,7 +111,7 @@ def test_tokens_of_a_turn_are_limited(face: Any, sim: Any, run: Any, scores: Any
 
 
 def test_one_reply_may_not_run_calls_without_end(face: Any, sim: Any) -> None:
-    """A reply of 200 calls runs 128 of them and answers all."""
+    """A reply of 200 calls runs 128 of them, answers all, and the result says so."""
     runs: list[int] = []
 
     def count(number: int) -> int:
@@ -126,6 +126,7 @@ def test_one_reply_may_not_run_calls_without_end(face: Any, sim: Any) -> None:
 
     assert runs == list(range(128))
     assert [r.flag for r in result.tool_log].count("not_run") == 72
+    assert [w.message for w in result.warnings] == ["of one reply 128 calls are run; it had 200"]
     assert sim.problems == []
 
 

@@ -239,9 +239,9 @@ def test_settings_are_recorded_with_the_turn(face: Any, backend: ScriptedBackend
 
     state = chat.chat(user="Hello.", settings=given, metadata={"channel": "web"}).state
 
-    facts = read_history(state).turns[0].facts
-    assert facts["settings"] == {"temperature": 0.2}
-    assert facts["metadata"] == {"channel": "web"}
+    stored = read_history(state).turns[0]
+    assert stored.facts["settings"] == {"temperature": 0.2}
+    assert stored.metadata == {"channel": "web"}
     assert backend.requests[0].headers["X-Token"] == "canary"
     assert backend.bodies()[0]["token"] == "canary"
 
