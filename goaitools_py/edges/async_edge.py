@@ -159,7 +159,7 @@ class AwaitingEdge:
     async def _until(self, end: float, call: Callable[[], Awaitable[_T]]) -> _T:
         """Await a call; `_TimeUp` once the time has come."""
         alarm = self._alarm
-        alarm.on(end)
+        alarm.on(end, self._performer)
         try:
             return await call()
         except asyncio.CancelledError:
@@ -248,9 +248,9 @@ class _Alarm:
         self._asked_before = 0
         self._has_rung = False
 
-    def on(self, end: float) -> None:
-        """This task begins to wait."""
-        task = self._task = asyncio.current_task()
+    def on(self, end: float, task: asyncio.Task[Any] | None) -> None:
+        """A task, the one that runs, begins to wait."""
+        self._task = task
         self._asked_before = task.cancelling() if task is not None else 0
         if end != self._end or self._timer is None:
             if self._timer is not None:

@@ -81,7 +81,8 @@ class _Connection(http.server.BaseHTTPRequestHandler):
             owner.ended.put("client left")
 
     def _play(self, script: Script, kind: str) -> None:
-        unsent = f"HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ntransfer-encoding: chunked\r\n\r\n".encode()
+        head = f"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-type: {kind}\r\ntransfer-encoding: chunked"
+        unsent = f"{head}\r\n\r\n".encode()
         for step in script:
             if isinstance(step, bytes):
                 self.connection.sendall(unsent + (b"%x\r\n%s\r\n" % (len(step), step) if step else b""))
