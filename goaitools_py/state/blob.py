@@ -583,13 +583,15 @@ def _bytes(blob: object) -> bytes:
 
 _BINARY: Final = "use a binary column or file mode"
 _JSON: Final = "it is JSON, perhaps a state of the Go library goaitools, which this release cannot read"
+_REPR: Final = "it is the repr of a bytes object; store the bytes themselves, never str(state)"
 _DAMAGES: Final = (
     (b"gas1.", "it is the text form; state_from_text gives its bytes"),
     (b"9UdBU", "it is base64; decode it with base64.b64decode before passing it on"),
     (b"\\xf5474153", r"it is PostgreSQL's \x form; use a bytea column, or bytes.fromhex behind the \x"),
     (b"f5474153", "it is hexadecimal; decode it with bytes.fromhex before passing it on"),
     (b"F5474153", "it is hexadecimal; decode it with bytes.fromhex before passing it on"),
-    (b"b'\\xf5GAS", "it is the repr of a bytes object; store the bytes themselves, never str(state)"),
+    (b"b'\\xf5GAS", _REPR),
+    (b'b"\\xf5GAS', _REPR),  # where there is a ' among the bytes, and no "
     (b"\xc3\xb5GAS", f"it was decoded as Latin-1 and became UTF-8 on the way; {_BINARY}"),
     (b"\xef\xbf\xbdGAS", f"it was decoded as UTF-8, which lost bytes; {_BINARY}"),
     (b"\xed\xb3\xb5GAS", f"it was decoded with surrogateescape; {_BINARY}"),

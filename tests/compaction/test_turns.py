@@ -436,7 +436,7 @@ COMPACTORS = {
     "middle": Compactor(TurnLimit(10), MiddleOut(first=1, last=3)),
     "window": ContextWindow(max_messages=20, strategy="summary"),
     "tools": first_of(
-        Compactor(MessageLimit(20), ClearToolResults(keep=2)),
+        Compactor(MessageLimit(20), ClearToolResults(keep=2, at_least=2)),
         Compactor(MessageLimit(20), CollapseToolExchanges(keep_turns=2)),
         Compactor(MessageLimit(30), DropOldest(target_messages=8)),
     ),
