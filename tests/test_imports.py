@@ -45,11 +45,11 @@ ALLOWED = {
     "state.state": "errors state.blob state.records state.segments values",
     "state.reseal": "state.blob state.state",
     # what a turn may ask: rules that are pure
-    "backends.base": "messages values",
+    "backends.base": "context_management messages values",
     "backends.rules": "rawjson",
     "backends.atoms": "rawjson",
     "backends.capabilities": "values",
-    "compaction": "messages values",
+    "compaction": "context_management messages values",
     "tools": "backends.base errors messages values",
     "reading": "backends.base errors messages rawjson",
     "media": "messages",
@@ -80,7 +80,7 @@ ALLOWED = {
     "turn.calling": "errors events messages state.records state.state tools turn.answers turn.flow "
     "turn.journal turn.ledger values",
     "turn.limits": "errors prices state.records turn.journal turn.ledger",
-    "turn.voice": "backends.base state.records tools turn.ledger values",
+    "turn.voice": "backends.base context_management state.records tools turn.ledger values",
     "turn.consult": "backends.base compaction messages turn.bodies turn.flow turn.ledger turn.voice values",
     "turn.shrink": "backends.rules compaction errors events messages result state.state turn.consult "
     "turn.cut turn.flow turn.ledger turn.unsign turn.voice values",
@@ -118,7 +118,8 @@ ALLOWED = {
     "edges": "",
     "edges.watch": "",
     "edges.sync_edge": "backends.base edges.watch tools turn.deadlines turn.flow",
-    "edges.async_edge": "backends.base tools turn.deadlines turn.flow",
+    "edges.async_edge": "backends.base edges.wait tools turn.flow",
+    "edges.wait": "turn.deadlines",
     "threads.leases": "",
     "backends": "backends.base backends.capabilities context_management messages rawjson render values",
     "stores": "errors",

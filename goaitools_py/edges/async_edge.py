@@ -14,13 +14,11 @@ import math
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
-from ..backends.base import AsyncBackend, AsyncExchange, BackendError, ModelRequest, ResponseHead
+from ..backends.base import AsyncBackend, AsyncExchange, BackendError
 from ..tools.call import Outcome, begin_call, finish_call, timed_out
 from ..tools.results import text_parts
-from ..turn.deadlines import SHORTEST_WAIT
 from ..turn.flow import (
     AwaitTool,
     CallModel,
@@ -35,13 +33,12 @@ from ..turn.flow import (
     Sleep,
     ToolDone,
 )
+from .wait import Wait
 
 __all__ = ["AwaitingEdge"]
 
 GRACE_SECONDS: Final = 0.1
 """How long the end of a turn waits for cancelled tools to tidy up. Those that do not stop are left."""
-
-_T = TypeVar("_T")
 
 _left: Final[set[asyncio.Task[Any]]] = set()
 """Cancelled tools that nobody waits for: the loop itself holds tasks weakly."""
@@ -61,40 +58,36 @@ class AwaitingEdge:
         self._named = named
         self._threads = threads
         self._exchange: AsyncExchange | None = None
-        self._alarm = _Alarm()
+        self._wait = Wait()
         self._running: dict[asyncio.Task[ToolDone], tuple[CallTool, float, float]] = {}
         self._cancelled: set[asyncio.Task[ToolDone]] = set()
-        self._performer: asyncio.Task[Any] | None = None
-        self._is_interrupted = False
         self._closed = asyncio.Event()
 
-    async def perform(self, effect: Effect) -> Any:
+    def perform(self, effect: Effect) -> Awaitable[Any]:
         """Carry one effect out and return its answer."""
+        if type(effect) is ReadChunk:
+            return self._read_chunk(effect)
+        return self._perform(effect)
+
+    async def _perform(self, effect: Effect) -> Any:
         if type(effect) is Clock:
             return _now()
-        performer = asyncio.current_task()
-        asked_before = performer.cancelling() if performer is not None else 0
-        self._performer = performer
+        self._wait.begin()
         try:
             return await _PERFORM[type(effect)](self, effect)
         except asyncio.CancelledError:
-            # As in `asyncio.timeout`: it is ours to end only if nobody else has asked for it too.
-            if performer is not None and self._is_interrupted and performer.cancelling() == asked_before + 1:
-                raise Interrupted from None
-            raise
+            if (why := self._wait.ended()) is None:
+                raise
+            late = BackendError("no answer in time", timed_out=True)
+            raise (late if why == "late" else Interrupted()) from None
         finally:
-            self._performer = None
-            if performer is not None and self._is_interrupted:
-                performer.uncancel()
+            self._wait.over()
 
     async def interrupt(self) -> None:
         """From another task: cancel what is being awaited, and return once this edge is closed."""
-        performer = self._performer
-        if performer is asyncio.current_task():
+        if self._wait.task is asyncio.current_task():
             return  # `on_checkpoint` gives its own turn up: that ends when it returns
-        if performer is not None and not self._is_interrupted:
-            self._is_interrupted = True
-            performer.cancel()
+        self._wait.interrupt()
         await self._closed.wait()
 
     async def aclose(self) -> None:
@@ -128,56 +121,41 @@ class AwaitingEdge:
     async def _call_model(self, effect: CallModel) -> Any:
         await self._close_exchange()
         request = effect.request
-        opening = partial(self._open, effect.backend or self._backend, request)
         seconds = request.timeout if request.head_timeout is None else request.head_timeout
-        if seconds is None:
-            return await opening()
-        try:
-            return await self._until(time.monotonic() + seconds, opening)
-        except _TimeUp:
-            raise BackendError("no answer in time", timed_out=True) from None
-
-    async def _open(self, backend: AsyncBackend, request: ModelRequest) -> ResponseHead:
-        self._exchange = await backend.asend(request)  # entered at once: whatever comes next finds it open
+        if seconds is not None:
+            self._wait.limit(time.monotonic() + seconds)
+        # Entered at once: whatever comes next finds it open.
+        self._exchange = await (effect.backend or self._backend).asend(request)
         return self._exchange.head
 
-    async def _read_chunk(self, effect: ReadChunk) -> bytes | tuple[Moment, bytes]:
-        now = _now() if effect.timed else None
+    async def _read_chunk(self, effect: ReadChunk) -> bytes | tuple[float, bytes]:
+        """Performed without a further step between: a reply may come in a thousand pieces."""
+        began = time.monotonic()
         exchange, chunk = self._exchange, b""
         if exchange is not None:
+            self._wait.begin(effect.until)
             try:
-                if effect.until is None:
-                    chunk = await exchange.read()
-                else:
-                    chunk = await self._until(effect.until, exchange.read)
-            except _TimeUp:
-                raise BackendError("the answer stalled", kind="interrupted", timed_out=True) from None
-            if not chunk:
-                await self._close_exchange()
-        return chunk if now is None else (now, chunk)
-
-    async def _until(self, end: float, call: Callable[[], Awaitable[_T]]) -> _T:
-        """Await a call; `_TimeUp` once the time has come."""
-        alarm = self._alarm
-        alarm.on(end, self._performer)
-        try:
-            return await call()
-        except asyncio.CancelledError:
-            if alarm.has_cancelled():
-                raise _TimeUp from None
-            raise
-        finally:
-            alarm.off()
+                chunk = await exchange.read()
+                if not chunk:
+                    await self._close_exchange()
+            except asyncio.CancelledError:
+                if (why := self._wait.ended()) is None:
+                    raise
+                late = BackendError("the answer stalled", kind="interrupted", timed_out=True)
+                raise (late if why == "late" else Interrupted()) from None
+            finally:
+                self._wait.over()
+        return (began, chunk) if effect.timed else chunk
 
     async def _close_exchange(self) -> None:
         exchange = self._exchange
         try:
             self._exchange = None
-            self._alarm.close()
+            self._wait.forget()
             if exchange is not None:
                 await exchange.aclose()
         except BaseException:  # such as a cancellation: what it kept from its end is done once more
-            self._alarm.close()
+            self._wait.forget()
             if exchange is not None:
                 await exchange.aclose()
             raise
@@ -231,62 +209,6 @@ def _now() -> Moment:
     return Moment(time.time_ns() // 1_000_000, time.monotonic())
 
 
-class _TimeUp(Exception):  # noqa: N818 - a signal inside this module
-    """A wait lasted too long."""
-
-
-class _Alarm:
-    """Cancels a task's wait when its time has come, as `asyncio.timeout` does, which costs ten times as much:
-    here all waits that end at the same time share a timer."""
-
-    __slots__ = ("_asked_before", "_end", "_has_rung", "_task", "_timer")
-
-    def __init__(self) -> None:
-        self._end = math.inf
-        self._timer: asyncio.TimerHandle | None = None
-        self._task: asyncio.Task[Any] | None = None
-        self._asked_before = 0
-        self._has_rung = False
-
-    def on(self, end: float, task: asyncio.Task[Any] | None) -> None:
-        """A task, the one that runs, begins to wait."""
-        self._task = task
-        self._asked_before = task.cancelling() if task is not None else 0
-        if end != self._end or self._timer is None:
-            if self._timer is not None:
-                self._timer.cancel()
-            seconds = max(SHORTEST_WAIT, end - time.monotonic())
-            self._timer = asyncio.get_running_loop().call_later(seconds, self._ring)
-            self._end = end
-
-    def _ring(self) -> None:
-        self._timer = None
-        if self._task is not None:
-            self._has_rung = True
-            self._task.cancel()
-
-    def has_cancelled(self) -> bool:
-        """True if a cancellation is from here, and nobody else has asked for it too."""
-        if not self._has_rung or self._task is None:
-            return False
-        self._has_rung = False
-        return self._task.uncancel() <= self._asked_before
-
-    def off(self) -> None:
-        """The wait is over."""
-        task, self._task = self._task, None
-        if self._has_rung and task is not None:
-            self._has_rung = False
-            task.uncancel()
-
-    def close(self) -> None:
-        """No wait follows soon: let go of the timer."""
-        self._task = None
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-
 def _forget(task: asyncio.Task[ToolDone]) -> None:
     _left.discard(task)
     if not task.cancelled():
@@ -306,7 +228,6 @@ def _cancelled(effect: CallTool) -> Outcome:
 # Functions rather than an instance's bound methods: those would tie a knot that only the collector undoes.
 _PERFORM: Final[Mapping[type, Callable[[AwaitingEdge, Any], Awaitable[Any]]]] = {
     CallModel: AwaitingEdge._call_model,
-    ReadChunk: AwaitingEdge._read_chunk,
     CallTool: AwaitingEdge._call_tool,
     AwaitTool: AwaitingEdge._await_tool,
     Sleep: AwaitingEdge._sleep,

@@ -34,7 +34,7 @@ from ..values import replace
 from . import journal
 from .bodies import out_of_time, read_chunks
 from .deadlines import CallTimes, Passed
-from .flow import CallModel, Emit, Flow, ReadChunk, Sleep
+from .flow import CallModel, Effect, Emit, Flow, ReadChunk, Sleep
 from .ledger import Base, Ledger
 from .repair import repaired
 from .voice import Voice
@@ -145,11 +145,11 @@ def _attempt(
     if ledger.listening:
         yield Emit(ModelRequested(ledger.iteration, len(request.body)))
     asked = max(0, began.wall_ms - before.meta.created)
-    shown, begun, unsaid = False, False, ""
+    shown, begun, unsaid, heard = False, False, "", 0.0
 
     def book(reply: Reply) -> Reply:
         # Without another look at the clock: whatever comes between a reply and the books can lose it.
-        ms = round((ledger.now.monotonic - began.monotonic) * 1000)
+        ms = round((max(ledger.now.monotonic, heard) - began.monotonic) * 1000)
         return _book(ledger, reply, voice.model, booked, asked=asked, ms=ms)
 
     try:
@@ -168,25 +168,34 @@ def _attempt(
             decoder = dialect.decoder()
             size = 0
             next_chunk = ReadChunk(times.end(begun=False), timed=True)
+            following: Effect = next_chunk
             try:
-                while not decoder.is_done:
-                    ledger.now, chunk = yield next_chunk
+                while True:
+                    heard, chunk = yield following
                     if not chunk:
                         break
                     size += len(chunk)
                     if size > MAX_REPLY_BYTES:
                         raise ProtocolFault(f"the reply is larger than {MAX_REPLY_BYTES} bytes")
-                    for delta in decoder.feed(chunk):
-                        shown = True
-                        made = TextDelta if delta.kind == "text" else ReasoningDelta
-                        yield Emit(made(delta.text, ledger.iteration))
-                    if not begun and (shown or getattr(decoder, "has_begun", False)):
+                    deltas = decoder.feed(chunk)
+                    if not begun and (deltas or getattr(decoder, "has_begun", False)):
                         begun = True
                         next_chunk = ReadChunk(times.end(begun=True), timed=True)
-                    if times.passed(ledger.now.monotonic, begun=begun):
-                        if _is_whole(decoder):
-                            break  # what is still to come, if only pings, is not waited for
+                    is_late = next_chunk.until is not None and heard >= next_chunk.until
+                    is_over = is_late or decoder.is_done
+                    following, left = next_chunk, len(deltas)
+                    for delta in deltas:
+                        shown, left = True, left - 1
+                        made = TextDelta if delta.kind == "text" else ReasoningDelta
+                        event = made(delta.text, ledger.iteration)
+                        if left or is_over:
+                            yield Emit(event)
+                        else:
+                            following = Emit(event, next_chunk)
+                    if is_late and not _is_whole(decoder):
                         raise out_of_time()
+                    if is_over:
+                        break  # what is still to come, if only pings, is not waited for
                 yield from ledger.tick()
                 reply = decoder.finish()
             except (TurnError, AssertionError, ProtocolFault):

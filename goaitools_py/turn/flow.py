@@ -16,8 +16,8 @@ thread here, from another task there. Everything else about a turn is written in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any, Final, Generic, Protocol, Self, TypeAlias, TypeVar
 
 from ..backends.base import ModelRequest
 from ..events import Event
@@ -81,7 +81,7 @@ class ReadChunk(Value, frozen=True):
 
     `until`: when the wait ends with a `BackendError` that says ``timed_out``, on the clock of
     `Moment.monotonic` and however the bytes come in; None without a limit.
-    `timed`: True for a pair as the answer, the `Moment` before the read and the bytes: `Clock`, but cheaper.
+    `timed`: True for a pair as the answer, when the read began, on the same clock, and the bytes.
     """
 
     until: float | None = None
@@ -134,9 +134,14 @@ class Moment(Value, frozen=True):
 
 
 class Emit(Value, frozen=True):
-    """Hand an event to whoever listens."""
+    """Hand an event to whoever listens.
+
+    `then`: what is asked for next, once somebody wants another event; its answer is this effect's. It spares
+    resuming the flow only to hear that, which counts where a reply comes in a thousand pieces.
+    """
 
     event: Event
+    then: Effect | None = None
 
 
 Effect: TypeAlias = CallModel | OpenBackend | Invoke | ReadChunk | CallTool | AwaitTool | Sleep | Clock | Emit
@@ -162,7 +167,7 @@ class Edge(Protocol):
 class AsyncEdge(Protocol):
     """Carries out effects by awaiting."""
 
-    async def perform(self, effect: Effect) -> Any: ...
+    def perform(self, effect: Effect) -> Awaitable[Any]: ...
 
     async def interrupt(self) -> None:
         """Called from another task while `perform` runs: end its wait, and return once `aclose` has run."""
@@ -182,18 +187,18 @@ class _Seat:
     """Room for one reader. Each act is one operation on a dict, and undone only by whose it is: so an exit
     such as Ctrl-C leaves no reader behind that nobody can send away."""
 
-    __slots__ = ("_held",)
+    __slots__ = ("held",)
 
     def __init__(self) -> None:
-        self._held: dict[str, object] = {}
+        self.held: dict[str, object] = {}
 
     def take(self, reader: object) -> bool:
         """True if the seat is the reader's now, or was already."""
-        return self._held.setdefault("by", reader) is reader
+        return self.held.setdefault("by", reader) is reader
 
     def leave(self, reader: object) -> None:
-        if self._held.get("by") is reader:
-            self._held.clear()
+        if self.held.get("by") is reader:
+            self.held.clear()
 
 
 class _Steps(Generic[ResultT]):
@@ -208,10 +213,11 @@ class _Steps(Generic[ResultT]):
         error: What it raised; an exit or a cancellation is none of its errors.
     """
 
-    __slots__ = ("_flow", "_is_closed", "_is_stopping", "_seat", "done", "error", "result")
+    __slots__ = ("_flow", "_is_closed", "_is_stopping", "_seat", "_then", "done", "error", "result")
 
     def __init__(self, flow: Flow[ResultT]) -> None:
         self._flow = flow
+        self._then: Effect | None = None
         self._seat = _Seat()
         self._is_stopping = False
         self._is_closed = False
@@ -243,6 +249,11 @@ class _Steps(Generic[ResultT]):
             return None
         return effect
 
+    def _begin(self) -> Effect | None:
+        """A step's first effect: what was to follow the last event, or what the flow says now."""
+        then, self._then = self._then, None
+        return self._resume(None, None) if then is None else then
+
     def _give_up(self) -> None:
         self.done = True
         self._flow.close()
@@ -262,16 +273,27 @@ class Driver(_Steps[ResultT]):
 
         Raises BusyError while another thread, or a caller further up, is in a step.
         """
-        reader = object()
+        reader, held = object(), self._seat.held
         try:
-            if not self._seat.take(reader):
+            if held.setdefault("by", reader) is not reader:
                 if self._is_stopping:
                     return None
                 raise BusyError(_BUSY)
-            event = None if self.done else self._run()
+            event = None
+            effect = None if self.done else self._begin()
+            while effect is not None:
+                if type(effect) is Emit:
+                    event, self._then = effect.event, effect.then
+                    break
+                answer = failure = None
+                try:
+                    answer = self._edge.perform(effect)
+                except BaseException as exc:
+                    failure = exc
+                effect = self._resume(answer, failure)
             if self.done:
                 self._end()
-            self._seat.leave(reader)
+            held.clear()
             if self._is_stopping:  # said so too late for this step to see it
                 self.close()
             return event
@@ -283,19 +305,6 @@ class Driver(_Steps[ResultT]):
                 finally:
                     self._seat.leave(reader)
             raise
-
-    def _run(self) -> Event | None:
-        answer: Any = None
-        failure: BaseException | None = None
-        while (effect := self._resume(answer, failure)) is not None:
-            if type(effect) is Emit:
-                return effect.event
-            answer = failure = None
-            try:
-                answer = self._edge.perform(effect)
-            except BaseException as exc:
-                failure = exc
-        return None
 
     def close(self) -> None:
         """Give the flow up where it stands; while a step runs, that step does so as soon as it can."""
@@ -336,17 +345,34 @@ class AsyncDriver(_Steps[ResultT]):
         super().__init__(flow)
         self._edge = edge
 
+    def __aiter__(self) -> Self:
+        return self
+
     async def step(self) -> Event | None:
         """As `Driver.step`, awaited."""
-        reader = object()
+        return await anext(self, None)
+
+    async def __anext__(self) -> Event:
+        """The next event, without a further step between: a reply may come in a thousand pieces."""
+        reader, held = object(), self._seat.held
         try:
-            if not self._seat.take(reader):
+            if held.setdefault("by", reader) is not reader:
                 raise BusyError(_BUSY)
-            event = None if self.done else await self._run()
+            event: Event | None = None
+            effect = None if self.done else self._begin()
+            while effect is not None:
+                if type(effect) is Emit:
+                    event, self._then = effect.event, effect.then
+                    break
+                answer = failure = None
+                try:
+                    answer = await self._edge.perform(effect)
+                except BaseException as exc:
+                    failure = exc
+                effect = self._resume(answer, failure)
             if self.done:
                 await self._end()
-            self._seat.leave(reader)
-            return event
+            held.clear()
         except BaseException:
             if self._seat.take(reader):
                 self._is_stopping = True
@@ -355,19 +381,9 @@ class AsyncDriver(_Steps[ResultT]):
                 finally:
                     self._seat.leave(reader)
             raise
-
-    async def _run(self) -> Event | None:
-        answer: Any = None
-        failure: BaseException | None = None
-        while (effect := self._resume(answer, failure)) is not None:
-            if type(effect) is Emit:
-                return effect.event
-            answer = failure = None
-            try:
-                answer = await self._edge.perform(effect)
-            except BaseException as exc:
-                failure = exc
-        return None
+        if event is None:
+            raise StopAsyncIteration
+        return event
 
     async def aclose(self) -> None:
         """As `Driver.close`, awaited: a step that another task runs has ended when this returns."""

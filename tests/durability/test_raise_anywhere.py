@@ -37,7 +37,17 @@ FILES = {
         *sorted((HOME / "edges").glob("*.py")),
     )
 }
-METHODS = ("__enter__", "__exit__", "__aenter__", "__aexit__", "__iter__", "__aiter__", "result", "cancel")
+METHODS = (
+    "__enter__",
+    "__exit__",
+    "__aenter__",
+    "__aexit__",
+    "__iter__",
+    "__aiter__",
+    "_told",
+    "result",
+    "cancel",
+)
 HANDLES = frozenset(f"{handle}.{method}" for handle in ("Turn", "AsyncTurn") for method in METHODS)
 """Of the facade, what runs while a turn does."""
 
@@ -112,11 +122,13 @@ def reference(wire: str, face: Any, hooks: Any) -> tuple[list[World], list[tuple
 
 _REPLY, _RESULT = frozenset({"reply"}), frozenset({"result"})
 ARRIVING = {
-    **dict.fromkeys(("flow.Driver._run", "flow.AsyncDriver._run", "flow._Steps._resume"), _REPLY | _RESULT),
-    **dict.fromkeys(("sync_edge.BlockingEdge.perform", "async_edge.AwaitingEdge.perform"), _REPLY | _RESULT),
+    **dict.fromkeys(
+        ("flow.Driver.step", "flow.AsyncDriver.__anext__", "flow._Steps._resume"), _REPLY | _RESULT
+    ),
+    **dict.fromkeys(("sync_edge.BlockingEdge.perform", "async_edge.AwaitingEdge._perform"), _REPLY | _RESULT),
     **dict.fromkeys(("sync_edge.BlockingEdge._read_chunk", "sync_edge.BlockingEdge._read_until"), _REPLY),
-    **dict.fromkeys(("async_edge.AwaitingEdge._read_chunk", "async_edge.AwaitingEdge._until"), _REPLY),
-    "async_edge._Alarm.off": _REPLY,
+    "async_edge.AwaitingEdge._read_chunk": _REPLY,
+    "wait.Wait.over": _REPLY | _RESULT,
     **dict.fromkeys(("asking._attempt", "asking._read_body"), _REPLY),
     **dict.fromkeys(("asking._attempt.<locals>.book", "asking._book", "ledger.Ledger.entered"), _REPLY),
     **dict.fromkeys(("sync_edge._Started.run", "sync_edge._Started.done"), _RESULT),

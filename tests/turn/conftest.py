@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from goaitools_py import ChatResult
-from goaitools_py.edges import async_edge
+from goaitools_py.edges import async_edge, wait
 from goaitools_py.edges import sync_edge as edge
 
 from ._reading import HISTORY
@@ -79,6 +79,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> SkippingClock:
     made = SkippingClock()
     monkeypatch.setattr(edge, "time", _With(time, monotonic=made.monotonic, sleep=made.sleep))
     monkeypatch.setattr(async_edge, "time", _With(time, monotonic=made.monotonic))
+    monkeypatch.setattr(wait, "time", _With(time, monotonic=made.monotonic))
     monkeypatch.setattr(async_edge, "asyncio", _With(asyncio, sleep=made.sleep_async))
     return made
 

@@ -445,7 +445,7 @@ def test_waits_that_end_in_time_leave_nothing_behind() -> None:
         assert [await edge.perform(soon) for _ in range(3)] == [b"x"] * 3
         await asyncio.sleep(3 * TICK)
         assert [await edge.perform(late) for _ in range(3)] == [b"x"] * 3
-        timer = edge._alarm._timer
+        timer = edge._wait._timer
         assert timer is not None
         await edge.aclose()
         assert exchange.closed

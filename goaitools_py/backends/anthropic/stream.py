@@ -75,7 +75,11 @@ _MAX_GUESSES: Final = 8
 
 
 class AnthropicDecoder:
-    """Decodes one streamed response, which ends with ``message_stop``."""
+    """Decodes one streamed response, which ends with ``message_stop``.
+
+    Attributes:
+        is_done: Whether ``message_stop`` was read; nothing after it matters.
+    """
 
     def __init__(self) -> None:
         self._splitter = EventSplitter()
@@ -84,7 +88,7 @@ class AnthropicDecoder:
         self._usage: dict[str, bytes] = {}
         self._transformations = b"null"
         self._blocks: dict[int, _Block] = {}
-        self._is_done = False
+        self.is_done = False
         self._guesses_left = _MAX_GUESSES
 
     # -------------------------------------------------------------------------------- the protocol
@@ -102,7 +106,7 @@ class AnthropicDecoder:
         except EventTooLongError as problem:
             raise self._fault(str(problem)) from problem
         for data in events:
-            if self._is_done:
+            if self.is_done:
                 break
             if self._guesses_left and self._blocks and self._take_plain(data, deltas):
                 continue
@@ -119,18 +123,13 @@ class AnthropicDecoder:
         """Whether anything of the reply has come: text, or a block of any other kind."""
         return any(block.type != b'"text"' or block.text() for block in self._blocks.values())
 
-    @property
-    def is_done(self) -> bool:
-        """Whether ``message_stop`` was read; nothing after it matters."""
-        return self._is_done
-
     def finish(self) -> Reply:
         """The complete reply.
 
         Raises:
             ProtocolFault: The stream ended before the reply did, or its content cannot be read.
         """
-        if not self._is_done:
+        if not self.is_done:
             raise ProtocolFault("the stream ended before the reply did", _INTERRUPTED)
         message = members_of(_joined(self._message))
         end = members_of(_joined(self._end))
@@ -191,7 +190,7 @@ class AnthropicDecoder:
             self._add_usage(event.usage)
             self._transform(event.input_transformations)
         elif event.type == "message_stop":
-            self._is_done = True
+            self.is_done = True
         elif event.type == "error" or event.error != _NULL:
             raise self._fault("the provider broke the stream off", rawjson.loads(bytes(event.error)))
         # "ping" and "content_block_stop" say nothing, and of a type that is unknown nothing is known

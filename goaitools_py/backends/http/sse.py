@@ -13,6 +13,7 @@ __all__ = ["MAX_EVENT_BYTES", "EventSplitter", "EventTooLongError"]
 MAX_EVENT_BYTES: Final = 32 * 1024 * 1024
 """What one event may hold. The largest that these wires send is a whole reply, or an image as base64."""
 
+_LF: Final = 0x0A
 _BOM: Final = b"\xef\xbb\xbf"
 
 
@@ -53,9 +54,9 @@ class EventSplitter:
             EventTooLongError: An event is beyond the limit. The stream cannot be read any further.
         """
         held = self._line_size + self._data_size
-        if not held and len(chunk) <= self._limit and _is_one_event(chunk):
+        if not held and len(chunk) <= self._limit and (data := _one_event(chunk)) is not None:
             self._at_start = self._cr_before = False
-            return [chunk[6:-2]]
+            return [data]
         events = self._split(chunk)
         if held + len(chunk) > self._limit:
             held = self._line_size + self._data_size
@@ -108,11 +109,18 @@ class EventSplitter:
         return events
 
 
-def _is_one_event(chunk: bytes) -> bool:
-    """Whether the bytes are one event as most servers write it, and most reads return it."""
-    return (
-        chunk.startswith(b"data: ")
-        and chunk.endswith(b"\n\n")
-        and chunk.find(b"\n") == len(chunk) - 2
-        and b"\r" not in chunk
-    )
+def _one_event(chunk: bytes) -> bytes | None:
+    """The data, if the bytes are one event as most servers write it, and most reads return it."""
+    start = chunk[:6]
+    if start == b"data: ":
+        at = 6
+    elif start == b"event:":
+        at = chunk.find(b"\n") + 7
+        if chunk[at - 6 : at] != b"data: ":
+            return None
+    else:
+        return None
+    end = len(chunk) - 2
+    if chunk.find(b"\n", at) != end or chunk[-1] != _LF or chunk.find(b"\r") >= 0:
+        return None
+    return chunk[at:end]

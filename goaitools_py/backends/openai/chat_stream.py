@@ -108,6 +108,9 @@ class ChatDecoder:
 
     The stream counts as complete once choice 0 gave a finish reason, or at ``[DONE]`` after choice 0 was
     heard of at all: some servers leave the reason empty, none says ``[DONE]`` in the middle.
+
+    Attributes:
+        is_done: Whether ``[DONE]`` was read; nothing after it matters.
     """
 
     def __init__(self, family: str) -> None:
@@ -115,7 +118,7 @@ class ChatDecoder:
         self._splitter = EventSplitter()
         self._id = self._model = self._finish = ""
         self._usage = b"null"
-        self._is_done = self._has_choice = self._has_begun = False
+        self.is_done = self._has_choice = self._has_begun = False
         self._expects_text = False
         self._guesses_left = _MAX_GUESSES
         self._message = _Grown(frozenset(_SPOKEN))
@@ -142,10 +145,10 @@ class ChatDecoder:
                 if text:
                     deltas.append(Delta(kind="text", text=text))
                 continue
-            if self._is_done or not (data := data.strip()):
+            if self.is_done or not (data := data.strip()):
                 continue
             if data == b"[DONE]":
-                self._is_done = True
+                self.is_done = True
                 continue
             try:
                 self._take(_chunk(data), data, deltas)
@@ -158,11 +161,6 @@ class ChatDecoder:
         """Whether anything of the reply has come: text, reasoning, a piece of a call."""
         return self._has_begun
 
-    @property
-    def is_done(self) -> bool:
-        """Whether ``[DONE]`` was read; nothing after it matters."""
-        return self._is_done
-
     def finish(self) -> Reply:
         """The complete reply. It may be asked for as soon as there is a finish reason: what would have
         come after it is the usage at most.
@@ -170,7 +168,7 @@ class ChatDecoder:
         Raises:
             ProtocolFault: The stream ended before the reply did.
         """
-        if not self._finish and not (self._is_done and self._has_choice):
+        if not self._finish and not (self.is_done and self._has_choice):
             raise ProtocolFault("the stream ended before the reply did", _INTERRUPTED)
         answer = Answer(
             message=self._assembled(),

@@ -56,7 +56,11 @@ _EVENT: Final = msgspec.json.Decoder(_Event)
 
 
 class ResponsesDecoder:
-    """Decodes one streamed response. It is complete with one of the three terminal events, never before."""
+    """Decodes one streamed response. It is complete with one of the three terminal events, never before.
+
+    Attributes:
+        is_done: Whether a terminal event was read; nothing after it matters.
+    """
 
     def __init__(self, family: str) -> None:
         self._family = family
@@ -64,6 +68,7 @@ class ResponsesDecoder:
         self._text: list[str] = []
         self._done: dict[int, bytes] = {}
         self._answer: Answer | None = None
+        self.is_done = False
         self._has_begun = False
 
     def feed(self, chunk: bytes) -> list[Delta]:
@@ -101,11 +106,6 @@ class ResponsesDecoder:
     def has_begun(self) -> bool:
         """Whether anything of the reply has come: text, reasoning, a piece of a call, a whole item."""
         return self._has_begun
-
-    @property
-    def is_done(self) -> bool:
-        """Whether a terminal event was read; nothing after it matters."""
-        return self._answer is not None
 
     def finish(self) -> Reply:
         """The complete reply.
@@ -147,6 +147,7 @@ class ResponsesDecoder:
         if answer is None:
             raise self._fault(ProtocolFault("the stream's last event holds no response"))
         self._answer = answer if answer.status else replace(answer, status=status)
+        self.is_done = True
 
     def _check_error(self, data: bytes) -> None:
         """Events of other names matter if they are errors; servers differ in where they put one."""
