@@ -61,7 +61,7 @@ from .compaction import (
     any_of,
     first_of,
 )
-from .context_management import ServerCompaction, ServerToolClearing
+from .context_management import ServerCompaction, ServerThinkingClearing, ServerToolClearing
 from .errors import (
     AbortTurn,
     AuthenticationError,
@@ -257,6 +257,7 @@ __all__ = [
     "RateLimitError",
     "ReasoningDelta",
     "ServerCompaction",
+    "ServerThinkingClearing",
     "ServerToolClearing",
     "Signed",
     "StateAuthError",

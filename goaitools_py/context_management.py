@@ -2,27 +2,34 @@
 
 Owns: these wishes, in neutral words. Must never know: a wire's names for them, or which hosts have them.
 
-They are settings of a request, not compactors: the provider decides when, by its own count of tokens, and
-does it again for each request. The history in the state stays whole, and `ProviderCompaction` drops from it
-what a compaction of the provider's stands for. A wire or host that has no such thing is a `ValueError`.
+They go along with every request of a conversation, and the provider decides when, by its own count of
+tokens, and does it again for each request. The history in the state stays whole. Two may ask for them:
+
+- a compactor, by ``ProviderCompaction(context_management=[…])``. What the wire or the host does not have is
+  left out there; the strategy's own way is what happens instead.
+- the setting ``ModelSettings(context_management=[…])``, which wins where both do. What the wire or the host
+  does not have is a `ValueError`.
+
+`ProviderCompaction` drops from the history what stands before a compaction of the provider's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from .values import Value
 
-__all__ = ["ContextEdit", "ServerCompaction", "ServerToolClearing"]
+__all__ = ["ContextEdit", "ServerCompaction", "ServerThinkingClearing", "ServerToolClearing", "check_edits"]
 
 
 class ServerCompaction(Value, frozen=True, kw_only=True, tag=True):
     """Compact a request that holds more than `above_tokens`, before it is answered.
 
     OpenAI's ``context_management`` on the wire "openai-responses", and Anthropic's ``compact_20260112``,
-    whose beta ``compact-2026-01-12`` goes along by itself. The reply begins with what the provider has made
-    of all before it, and the provider reads no more of what is older.
+    whose beta ``compact-2026-01-12`` goes along by itself. The reply holds what the provider has made of all
+    before it (recorded: Anthropic's begins with it, OpenAI's ends with it), and the provider reads no more of
+    what is older.
 
     `instructions`: what to keep, in place of the provider's own prompt; Anthropic only.
     """
@@ -66,7 +73,40 @@ class ServerToolClearing(Value, frozen=True, kw_only=True, tag=True):
             raise TypeError("keep_tools must be a list of names; write keep_tools=['look']")
 
 
-ContextEdit: TypeAlias = ServerCompaction | ServerToolClearing
+class ServerThinkingClearing(Value, frozen=True, kw_only=True, tag=True):
+    """Leave the thinking of old turns out of a request before it is answered.
+
+    It is Anthropic's ``clear_thinking_20251015``; the beta goes along by itself. It takes a request that
+    asks for thinking (``ModelSettings(thinking_budget_tokens=…)``, say); to another Anthropic answers 400.
+
+    `keep`: so many of the newest turns keep theirs; "all": every one, which is best for the prompt cache.
+    None: the provider's own choice, which differs between models.
+    """
+
+    keep: int | Literal["all"] | None = None
+
+    def __post_init__(self) -> None:
+        if self.keep is not None and self.keep != "all":
+            _check_count("keep", self.keep, 1)
+
+
+ContextEdit: TypeAlias = ServerCompaction | ServerToolClearing | ServerThinkingClearing
+
+
+def check_edits(name: str, value: object) -> None:
+    """Raise TypeError for what is no list of such wishes."""
+    if not isinstance(value, Sequence) or isinstance(value, (str, bytes, bytearray, memoryview)):
+        raise TypeError(f"{name} must be a list, not {_kind(value)}")
+    for edit in value:
+        if not isinstance(edit, ContextEdit):
+            raise TypeError(
+                f"each item of {name} must be a ServerCompaction, a ServerToolClearing or a "
+                f"ServerThinkingClearing, not {_kind(edit)}"
+            )
+
+
+def _kind(value: object) -> str:
+    return "None" if value is None else type(value).__name__
 
 
 def _check_count(name: str, value: object, least: int) -> None:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 
-from .context_management import ContextEdit
+from .context_management import ContextEdit, check_edits
 from .messages import Message, Part
 from .values import Value, field
 
@@ -135,13 +135,6 @@ def _mapping(name: str, value: Any) -> None:
         raise _not(name, value, "a dict")
 
 
-def _edits(name: str, value: Any) -> None:
-    _list(name, value)
-    for edit in value:
-        if not isinstance(edit, ContextEdit):
-            raise _not(f"each item of {name}", edit, "a ServerCompaction or a ServerToolClearing")
-
-
 def _flag(name: str, value: Any) -> None:
     if not isinstance(value, bool):
         raise _not(name, value, "True or False")
@@ -238,7 +231,9 @@ class ModelSettings(Value, frozen=True, kw_only=True):
     `max_output_tokens` and `thinking_budget_tokens` count tokens. `tool_choice` is "auto", "none",
     "required" or a tool's name and holds for the first model call of a turn. `extra_body` and
     `extra_headers` are merged into the request as they are and never stored. `context_management` is what
-    the provider does with the context by itself: `ServerCompaction`, `ServerToolClearing`.
+    the provider does with the context by itself: `ServerCompaction`, `ServerToolClearing`,
+    `ServerThinkingClearing`. It wins over what a compactor's `ProviderCompaction` asks for; None asks for
+    nothing.
 
     Raises:
         TypeError: A value is of a type that no wire takes.
@@ -287,7 +282,7 @@ _SETTING_CHECKS: Final[Mapping[str, _Check]] = {
     "prompt_cache_key": _text,
     "extra_body": _mapping,
     "extra_headers": _headers,
-    "context_management": _edits,
+    "context_management": check_edits,
 }
 
 

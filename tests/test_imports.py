@@ -36,7 +36,7 @@ ALLOWED = {
     # the state
     "state": "",
     "state.dictionary": "errors",
-    "state.frames": "errors state.dictionary",
+    "state.frames": "errors state.dictionary values",
     "state.blob": "errors state.dictionary state.frames values",
     "seal": "state.blob state.frames",
     "state.text": "errors state.blob",

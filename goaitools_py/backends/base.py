@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol, runtime_checkable
 
+from ..context_management import ContextEdit
 from ..messages import Message, ToolCall, ToolResult, Usage
 from ..values import Value
 
@@ -26,6 +27,7 @@ __all__ = [
     "CountsTokens",
     "Delta",
     "Dialect",
+    "EditsContext",
     "Exchange",
     "Fault",
     "FaultKind",
@@ -378,6 +380,21 @@ class CompactsHistory(Protocol):
 
     def is_boundary(self, entry: bytes) -> bool:
         """True if a stored entry is, or holds, what the provider has made of all that stood before it."""
+        ...
+
+
+@runtime_checkable
+class EditsContext(Protocol):
+    """What a dialect may have beside the methods of `Dialect`, if its provider edits contexts by itself."""
+
+    def usable_edits(
+        self, edits: Sequence[ContextEdit], settings: Mapping[str, Any]
+    ) -> tuple[ContextEdit, ...]:
+        """What of a compactor's wishes a request with these settings may hold as `context_management`.
+
+        What the wire or the host does not have is left out: nothing of the answer may be refused by
+        `Dialect.request`. Equal settings, equal answer, so that a conversation's requests do not differ.
+        """
         ...
 
 

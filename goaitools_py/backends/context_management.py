@@ -2,8 +2,10 @@
 
 Owns: the member ``context_management``, and the betas that it needs. Must never know: a history, an answer.
 
-Sources: anthropic 2.12, types/beta (``clear_tool_uses_20250919``, ``compact_20260112``), openai 3.54,
-types/responses/response_create_params.py; recorded requests of both.
+Sources: anthropic 2.12, types/beta (``clear_thinking_20251015``, ``clear_tool_uses_20250919``,
+``compact_20260112``), openai 3.54, types/responses/response_create_params.py; recorded requests of both.
+That the clearing of thinking comes first: platform.claude.com, context editing; docs.rs/adk-anthropic. That
+it needs thinking: the 400 in anthropics/claude-code#11971.
 """
 
 from __future__ import annotations
@@ -11,9 +13,17 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any, Final
 
-from ..context_management import ContextEdit, ServerCompaction, ServerToolClearing
+from ..context_management import ContextEdit, ServerCompaction, ServerThinkingClearing, ServerToolClearing
+from ..values import replace
 
-__all__ = ["IN_REPLY_BETA", "anthropic_edits", "check_host", "responses_edits"]
+__all__ = [
+    "IN_REPLY_BETA",
+    "anthropic_edits",
+    "check_host",
+    "responses_edits",
+    "usable_at_anthropic",
+    "usable_on_responses",
+]
 
 IN_REPLY_BETA: Final = "compact-2026-01-12"
 """Goes along with every request whose history holds a compaction that was made inside a reply."""
@@ -31,15 +41,26 @@ def check_host(family: str, known: Collection[str]) -> None:
 
 
 def anthropic_edits(wanted: Sequence[ContextEdit]) -> tuple[dict[str, Any], list[str]]:
-    """Anthropic's member, and the names of the betas for it."""
+    """Anthropic's member, the clearing of thinking first, and the names of the betas for it."""
     betas = {IN_REPLY_BETA if isinstance(one, ServerCompaction) else _CLEARING_BETA for one in wanted}
-    return {"edits": [_edit(one) for one in wanted]}, sorted(betas)
+    ordered = sorted(wanted, key=lambda one: not isinstance(one, ServerThinkingClearing))
+    return {"edits": [_edit(one) for one in ordered]}, sorted(betas)
+
+
+def usable_at_anthropic(wanted: Sequence[ContextEdit], *, thinks: bool) -> tuple[ContextEdit, ...]:
+    """What a request may ask for: to one without thinking the clearing of thinking is a 400."""
+    return tuple(one for one in wanted if thinks or not isinstance(one, ServerThinkingClearing))
 
 
 def _edit(wanted: ContextEdit) -> dict[str, Any]:
     if isinstance(wanted, ServerCompaction):
         edit: dict[str, Any] = {"type": "compact_20260112", "trigger": _tokens(wanted.above_tokens)}
         return edit | ({"instructions": wanted.instructions} if wanted.instructions else {})
+    if isinstance(wanted, ServerThinkingClearing):
+        if wanted.keep is None:
+            return {"type": "clear_thinking_20251015"}
+        keep = wanted.keep if wanted.keep == "all" else {"type": "thinking_turns", "value": wanted.keep}
+        return {"type": "clear_thinking_20251015", "keep": keep}
     edit = {"type": "clear_tool_uses_20250919"}
     if wanted.above_tokens is not None:
         edit["trigger"] = _tokens(wanted.above_tokens)
@@ -63,7 +84,14 @@ def responses_edits(wanted: Sequence[ContextEdit]) -> list[dict[str, Any]]:
     return [{"type": "compaction", "compact_threshold": _threshold(one)} for one in wanted]
 
 
+def usable_on_responses(wanted: Sequence[ContextEdit]) -> tuple[ContextEdit, ...]:
+    """What this wire has of it: compactions, made after the provider's own idea of what to keep."""
+    return tuple(replace(one, instructions="") for one in wanted if isinstance(one, ServerCompaction))
+
+
 def _threshold(wanted: ContextEdit) -> int:
+    if isinstance(wanted, ServerThinkingClearing):
+        raise ValueError("the 'openai-responses' wire clears no reasoning by itself; leave it out")
     if isinstance(wanted, ServerToolClearing):
         raise ValueError(
             "the 'openai-responses' wire clears no tool results by itself; use "

@@ -17,6 +17,7 @@ from enum import Enum
 from functools import cached_property
 from typing import Any, Final, Protocol, TypeAlias
 
+from ..context_management import ContextEdit
 from ..messages import Usage
 from ..values import Value, field
 from .turns import TurnView
@@ -39,6 +40,7 @@ __all__ = [
     "Trigger",
     "Turns",
     "checked_turns",
+    "edits_of",
     "first_of",
     "name_of",
 ]
@@ -182,6 +184,9 @@ class CompactorLike(Protocol):
     """Anything with `plan`: None when there is nothing to do.
 
     `force`: the provider has refused the history; the trigger is not asked.
+
+    It may also have a ``context_management``: what the provider is asked for with each request of the
+    conversation. `Compactor`, `first_of` and `ContextWindow` have that of their strategies.
     """
 
     def plan(self, request: CompactionRequest, *, force: bool = False) -> Planned | None: ...
@@ -215,6 +220,17 @@ class Compactor(Value, frozen=True):
             return None
         return Planned(by=name_of(self.strategy), turns=self.strategy(request), archive=self.archive)
 
+    @property
+    def context_management(self) -> Sequence[ContextEdit]:
+        """What the strategy has the provider do by itself, with each request."""
+        return edits_of(self.strategy)
+
+
+def edits_of(part: object) -> Sequence[ContextEdit]:
+    """What a strategy, or a compactor, has the provider do by itself; () for one that has no such wish."""
+    found: Sequence[ContextEdit] = getattr(part, "context_management", ())
+    return found
+
 
 def checked_part(expected: str, value: Any) -> None:
     """TypeError for what is no function of a request, such as a class that nobody called."""
@@ -231,6 +247,15 @@ class _FirstOf(Value, frozen=True):
     def archive(self) -> Archive | None:
         """Who is to have what goes in an emergency, which is nobody's plan."""
         return next((found for one in self.compactors if (found := getattr(one, "archive", None))), None)
+
+    @property
+    def context_management(self) -> Sequence[ContextEdit]:
+        """The wishes of all, in order; of each kind the first, for a request can hold one."""
+        found: dict[type, ContextEdit] = {}
+        for compactor in self.compactors:
+            for edit in edits_of(compactor):
+                found.setdefault(type(edit), edit)
+        return tuple(found.values())
 
     def plan(self, request: CompactionRequest, *, force: bool = False) -> Planned | None:
         idle: Planned | None = None

@@ -1,7 +1,7 @@
 """A strategy that has the provider itself compact the older part of a history.
 
-Owns: which turns are given to the provider, and what is done where it has no such thing.
-Must never know: a wire's request for it.
+Owns: which turns are given to the provider, what it is to do by itself with each request, and what is done
+where it has no such thing. Must never know: a wire's request for it.
 
 It is the only kind of compaction after which the reasoning of the turns that stay is still good: the
 provider checks what it has signed from its newest compaction on. Behind any other cut it is taken out.
@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import Any, Literal
 
+from ..context_management import ContextEdit, check_edits
 from ..values import Value
 from .base import AskFailed, AskProvider, CompactionRequest, NoChange, Strategy, Turns
 from .strategies import check_count, recent_from
@@ -27,9 +28,11 @@ class ProviderCompaction(Value, frozen=True):
     OpenAI's ``/responses/compact`` and Anthropic's compaction on demand (beta ``compact-2026-09-04``). What
     comes back is opaque, belongs to the provider, and stands in the place of the turns.
 
-    A provider may also compact by itself in the middle of a reply, if it is asked to
-    (``ModelSettings(context_management=[ServerCompaction(above_tokens=…)])``). The history then holds such an
-    item already, and whole turns before it are dropped without a question.
+    With `context_management` every request of the conversation also asks the provider to do something with
+    the context by itself, before it answers: a chat whose compactor has this strategy sends it along, in a
+    turn in which no trigger fires too. If it compacts inside a reply, the history holds such an item already,
+    and whole turns before it are dropped without a question, as soon as the trigger fires. Other edits leave
+    the history as it is.
 
     Args:
         keep_turns: So many turns stay word for word.
@@ -39,16 +42,22 @@ class ProviderCompaction(Value, frozen=True):
         instructions: What the provider is told to keep, where it takes such words (Anthropic).
         fallback: The strategy for a wire, or a server, that has no compaction, or refuses it. "summarize" is
             ``Summarize(keep_turns=…)`` with the turn's own model; None: nothing is done.
+        context_management: `ServerCompaction`, `ServerToolClearing`, `ServerThinkingClearing`. What the wire
+            or the host does not have is left out of the request, and so is the clearing of thinking where a
+            request asks for none: what happens there is what the strategy does when its trigger fires. The
+            setting of the same name wins, and raises ValueError instead.
     """
 
     keep_turns: int = 2
     at_least: int | None = None
     instructions: str = ""
     fallback: Strategy | Literal["summarize"] | None = "summarize"
+    context_management: Sequence[ContextEdit] = ()
 
     def __post_init__(self) -> None:
         check_count("keep_turns", self.keep_turns, 1)
         check_count("at_least", self.at_least if self.at_least is not None else 1, 1)
+        check_edits("context_management", self.context_management)
 
     def __call__(self, request: CompactionRequest) -> Generator[Any, Any, Turns]:
         turns = request.turns

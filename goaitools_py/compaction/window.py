@@ -8,8 +8,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, Literal, TypeAlias, get_args
 
+from ..context_management import ContextEdit
 from ..values import Value
-from .base import Archive, CompactionRequest, Compactor, Kept, NoChange, Planned, Strategy, Trigger, Turns
+from .base import (
+    Archive,
+    CompactionRequest,
+    Compactor,
+    Kept,
+    NoChange,
+    Planned,
+    Strategy,
+    Trigger,
+    Turns,
+    edits_of,
+)
 from .strategies import (
     GAP,
     KeepRecentTurns,
@@ -76,6 +88,11 @@ class ContextWindow(Value, frozen=True, kw_only=True):
         if planned is None or callable(self.strategy):
             return planned
         return Planned(by=f"ContextWindow:{self.strategy}", turns=planned.turns, archive=planned.archive)
+
+    @property
+    def context_management(self) -> Sequence[ContextEdit]:
+        """What a strategy of its own has the provider do by itself, with each request."""
+        return edits_of(self.strategy)
 
     def _strategy(self) -> Strategy:
         if callable(self.strategy):

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .anthropic_blocks import is_answer, is_hosted_call
+from .anthropic_edits import Edited, edited, messages_of, open_turn, read_block
 from .anthropic_errors import NO_THREADS, NOT_FOUND, NOT_JSON, broken_thinking, error_object, status_of
-from .anthropic_prefix import Prefix, read_prefix
+from .anthropic_prefix import Piece, Prefix, block_bytes, read_prefix
 from .anthropic_rules import BINDING_BETA, AnthropicRules
 from .body import Body, dump
 from .compacting import sealed
@@ -50,6 +51,8 @@ class _Kept:
         shows_thinking: False if the request wants signatures without the thoughts' text.
         reports: Whether the request asks for a report of what was left out of it.
         unfinished: Calls of hosted tools, as blocks, that a paused reply left open.
+        applied: What the provider has cleared by itself; None if it was not asked to do anything.
+        compaction: The block that stands for all that was sent, if the provider has made one.
     """
 
     seal: Seal = field(repr=False)
@@ -57,6 +60,8 @@ class _Kept:
     reports: bool = False
     dropped: tuple[Dropped, ...] = ()
     unfinished: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)
+    applied: tuple[Mapping[str, Any], ...] | None = None
+    compaction: Mapping[str, Any] | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,14 +97,15 @@ class AnthropicMessages:
         values = body.values
         prefix = read_prefix(body)
         checked = _checked(body, prefix)
-        content, cacheable = prefix.cacheable(
-            frozenset((dropped.message, dropped.block) for dropped in checked.dropped)
-        )
+        unread = {(dropped.message, dropped.block) for dropped in checked.dropped}
+        read = tuple(piece for piece in prefix.pieces if (piece.message, piece.block) not in unread)
+        seen = edited(replace(prefix, pieces=read), values)
+        content, cacheable = seen.prefix.cacheable()
         offers, must_call = _offers(values)
         thinking = values.get("thinking") or {}
-        return Prompt(
+        prompt = Prompt(
             model=values["model"],
-            history=tuple(_history(values)),
+            history=tuple(_history(values, seen.prefix.pieces)),
             content=content,
             cacheable=cacheable,
             offers=offers,
@@ -115,8 +121,10 @@ class AnthropicMessages:
                 reports=BINDING_BETA in _betas(body),
                 dropped=checked.dropped,
                 unfinished=tuple(_unfinished(values["messages"])),
+                applied=seen.applied if values.get("context_management") is not None else None,
             ),
         )
+        return replace(prompt, shortened=_shortened(prompt, seen, values)) if seen.compacts else prompt
 
     def count_body(self, body: Body) -> Body:
         """A count has no output limit, and what has one is no count."""
@@ -222,10 +230,30 @@ def _text(content: Any) -> str:
     return "".join(part["text"] for part in _parts(content) if part.get("type") == "text")
 
 
-def _history(values: Mapping[str, Any]) -> Iterator[Said]:
+def _shortened(prompt: Prompt, seen: Edited, values: Mapping[str, Any]) -> Callable[[str], Prompt]:
+    """What is answered behind a compaction, as recorded: its block is all that counts. The model sees what
+    was asked beside it, which a real summary would tell."""
+
+    def shortened(summary: str) -> Prompt:
+        opaque = sealed(summary, values["messages"])
+        block = {"type": "compaction", "content": summary, "encrypted_content": opaque}
+        piece = Piece(message=0, block=0, content=block_bytes("assistant", block), value=block)
+        content, cacheable = replace(seen.prefix, pieces=(read_block(piece),)).cacheable()
+        history = _history(values, open_turn(seen.prefix.pieces), summary)
+        kept = replace(prompt.kept, compaction=block)
+        return replace(
+            prompt, history=tuple(history), content=content, cacheable=cacheable, kept=kept, shortened=None
+        )
+
+    return shortened
+
+
+def _history(values: Mapping[str, Any], pieces: Sequence[Piece], summary: str = "") -> Iterator[Said]:
     if system := _text(values.get("system")):
         yield Said(role="system", text=system)
-    messages: list[Mapping[str, Any]] = values["messages"]
+    if summary:
+        yield Said(role="assistant", text=summary)
+    messages = messages_of(pieces, values["messages"])
     for index, message in enumerate(messages):
         role, parts = message["role"], _parts(message.get("content"))
         if role == "system":
@@ -292,6 +320,10 @@ def _sim(model: str) -> str:
 def _blocks(exchange: Exchange) -> Iterator[_Block]:
     kept: _Kept = exchange.prompt.kept
     seal = kept.seal.copy()
+    if kept.compaction is not None:
+        delta = {**kept.compaction, "type": "compaction_delta"}
+        start = {"type": "compaction", "content": None}
+        yield _Block(value=kept.compaction, start=start, deltas=(delta,))
     for unfinished in kept.unfinished:
         result = _result(unfinished)
         seal.passed(result)
@@ -414,6 +446,10 @@ def _ending(exchange: Exchange) -> dict[str, Any]:
     }
     if reply.usage:
         ending["usage"] = _input_usage(exchange) | _output_usage(exchange) | {"service_tier": "standard"}
+        ending["usage"] |= _iterations(exchange)
+    kept: _Kept = exchange.prompt.kept
+    if kept.applied is not None:
+        ending["context_management"] = {"applied_edits": list(kept.applied)}
     return ending
 
 
@@ -454,6 +490,23 @@ def _output_usage(exchange: Exchange) -> dict[str, Any]:
     }
 
 
+def _iterations(exchange: Exchange) -> dict[str, Any]:
+    """What a compaction took is told here and nowhere else, as recorded."""
+    if exchange.summary is None:
+        return {}
+    tokens = exchange.summary.tokens
+    compaction = {
+        "type": "compaction",
+        "input_tokens": tokens.prompt - tokens.cached,
+        "cache_creation_input_tokens": 0,
+        "cache_read_input_tokens": tokens.cached,
+        "output_tokens": tokens.completion,
+    }
+    return {
+        "iterations": [compaction, {"type": "message", **_input_usage(exchange), **_output_usage(exchange)}]
+    }
+
+
 def _events(exchange: Exchange, blocks: Sequence[_Block]) -> Iterator[dict[str, Any]]:
     yield {"type": "message_start", "message": _message(exchange)}
     for index, block in enumerate(blocks):
@@ -468,9 +521,11 @@ def _events(exchange: Exchange, blocks: Sequence[_Block]) -> Iterator[dict[str, 
     if exchange.reply.container:
         delta["container"] = _container(exchange.reply)
     ending = {"type": "message_delta", "delta": delta}
+    if "context_management" in delta:
+        ending["context_management"] = delta.pop("context_management")
     if usage is not None:
         known = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
-        ending["usage"] = {key: usage[key] for key in known} | _output_usage(exchange)
+        ending["usage"] = {key: usage[key] for key in known} | _output_usage(exchange) | _iterations(exchange)
     yield ending
     yield {"type": "message_stop"}
 

@@ -1,9 +1,12 @@
 """What Anthropic refuses in ``context_management``, and which beta each edit needs.
 
-Owns: the shape of the edits. Must never know: what a client would write there, or what an edit does.
+Owns: the shape of the edits and their order. Must never know: what a client would write there, or what an
+edit does.
 
 Shapes are those of the published types (anthropic 2.12, types/beta); the recorded requests pass. The least
-trigger of a compaction is the least one seen in recorded traffic.
+trigger of a compaction is the least one seen in recorded traffic. That clearing thinking comes first is
+the documents' word (build-with-claude/context-editing; how it is refused is not known), that it needs
+thinking a 400 in anthropics/claude-code#11971.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ IN_REPLY = "compact-2026-01-12"
 
 _EDITING = "context-management-2025-06-27"
 _TOKENS = ("input_tokens",)
+_THINKING = "clear_thinking_20251015"
 _EDITS: Mapping[str, tuple[str, Mapping[str, tuple[str, ...]]]] = {
     "clear_tool_uses_20250919": (
         _EDITING,
@@ -32,7 +36,7 @@ _EDITS: Mapping[str, tuple[str, Mapping[str, tuple[str, ...]]]] = {
             "exclude_tools": (),
         },
     ),
-    "clear_thinking_20251015": (_EDITING, {"keep": ()}),
+    _THINKING: (_EDITING, {"keep": ()}),
     "compact_20260112": (
         IN_REPLY,
         {"trigger": _TOKENS, "pause_after_compaction": (), "instructions": ()},
@@ -62,6 +66,13 @@ def context_refusals(body: Mapping[str, Any], betas: Collection[str] | None) -> 
         return
     for at, edit in enumerate(edits):
         yield from _edit(f"context_management.edits.{at}", edit, betas)
+    kinds = [edit.get("type") for edit in edits if isinstance(edit, dict)]
+    if _THINKING in kinds:
+        if kinds.index(_THINKING) > 0:
+            yield Refusal(f"context_management.edits: `{_THINKING}` strategy must be the first one")
+        thinking = body.get("thinking")
+        if not isinstance(thinking, dict) or thinking.get("type") not in ("adaptive", "enabled"):
+            yield Refusal(f"`{_THINKING}` strategy requires `thinking` to be enabled")
 
 
 def _edit(path: str, edit: Any, betas: Collection[str] | None) -> Iterator[Refusal]:
@@ -85,9 +96,18 @@ def _edit(path: str, edit: Any, betas: Collection[str] | None) -> Iterator[Refus
     names = edit.get("exclude_tools")
     if names is not None and not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
         yield Refusal(f"{path}.{kind}.exclude_tools: Input should be a valid list of strings")
+    if kind == _THINKING:
+        yield from _turns_kept(f"{path}.{kind}.keep", edit.get("keep"))
     trigger = edit.get("trigger")
     if kind == "compact_20260112" and isinstance(trigger, dict) and _below(trigger.get("value")):
         yield Refusal(f"{path}.{kind}.trigger: must be at least {_LEAST_COMPACTED} input tokens")
+
+
+def _turns_kept(path: str, keep: Any) -> Iterator[Refusal]:
+    if isinstance(keep, dict) and keep.get("type") == "thinking_turns":
+        yield from _count(path, keep, ("thinking_turns",))
+    elif keep not in (None, "all", {"type": "all"}):
+        yield Refusal(f"{path}: Input should be 'all', or an object of type 'all' or 'thinking_turns'")
 
 
 def _below(value: Any) -> bool:

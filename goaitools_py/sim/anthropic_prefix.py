@@ -59,20 +59,19 @@ class Prefix:
     system_marked: int = 0
     is_automatic: bool = False
 
-    def cacheable(self, dropped: frozenset[tuple[int, int]] = frozenset()) -> tuple[bytes, int]:
-        """All bytes in the order in which they are cached, and how many lie before the last breakpoint.
+    @property
+    def size(self) -> int:
+        """How many bytes it has."""
+        return len(self.tools) + len(self.system) + sum(len(piece.content) for piece in self.pieces)
 
-        Args:
-            dropped: Blocks (message, block) that the model never saw.
-        """
+    def cacheable(self) -> tuple[bytes, int]:
+        """All bytes in the order in which they are cached, and how many lie before the last breakpoint."""
         parts = [self.tools, self.system]
         length = len(self.tools) + len(self.system)
         reach = self.tools_marked
         if self.system_marked:
             reach = len(self.tools) + self.system_marked
         for piece in self.pieces:
-            if (piece.message, piece.block) in dropped:
-                continue
             parts.append(piece.content)
             length += len(piece.content)
             if piece.is_marked:

@@ -18,7 +18,7 @@ from .prompt import Call, Offer, Prompt, Said
 from .refusals import OPENAI_NOT_JSON, Refusal
 from .response import EVENT_STREAM, JSON, Headers, Response
 from .responses_output import Item, Output, item_events
-from .responses_reasoning import Removed, as_items, encrypted, removed
+from .responses_reasoning import Removed, as_items, encrypted, read_from, removed
 from .responses_rules import responses_refusals
 from .tokens import Tokens, estimate
 from .wire import Exchange
@@ -81,11 +81,16 @@ class OpenAIResponses:
         values = body.values
         offers, must_call = _offers(values)
         frame = (body.spans.get(key, b"") for key in ("tools", "text", "instructions"))
+        items = as_items(values)
+        start = read_from(items)
+        given = body.spans["input"]
+        if start is not None:
+            given = dump([_read(item) for item in values["input"][start:]])
         return Prompt(
             model=values["model"],
-            history=tuple(_history(values)),
+            history=tuple(_history(values, items[start:])),
             # Without its closing bracket the longer history begins with the shorter one.
-            content=b"".join((*frame, body.spans["input"].rstrip(b"]"))),
+            content=b"".join((*frame, given.rstrip(b"]"))),
             offers=offers,
             must_call=must_call,
             parallel=values.get("parallel_tool_calls") is not False,
@@ -93,6 +98,7 @@ class OpenAIResponses:
             stream=values.get("stream") is True,
             stream_usage=True,
             thinks=_thinks(values.get("reasoning")),
+            compact_above=_threshold(values.get("context_management")),
             kept=_Asked(values, tuple(removed(values))),
         )
 
@@ -191,12 +197,24 @@ def _thinks(reasoning: Any) -> bool:
     return isinstance(reasoning, dict) and reasoning.get("effort") != "none"
 
 
-def _history(values: Mapping[str, Any]) -> Iterator[Said]:
+def _read(item: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The item as its model reads it: of a compaction the summary. What it was made of is ours alone."""
+    found = opened(item.get("encrypted_content")) if item.get("type") == "compaction" else None
+    return item if found is None else {**item, "encrypted_content": found[0]}
+
+
+def _threshold(entries: Any) -> int | None:
+    """The least number of tokens above which the provider compacts by itself."""
+    counts = [entry["compact_threshold"] for entry in entries or () if entry.get("compact_threshold")]
+    return min(counts, default=None)
+
+
+def _history(values: Mapping[str, Any], items: Sequence[Mapping[str, Any]]) -> Iterator[Said]:
     """The conversation; what the model made in one go, a message and calls, is one `Said`."""
     if values.get("instructions"):
         yield Said(role="system", text=values["instructions"])
     made: Said | None = None
-    for item in as_items(values):
+    for item in items:
         said = _said(item)
         if said is None:
             continue
@@ -289,6 +307,8 @@ def _output(exchange: Exchange) -> Output:
         encrypted=encrypted(values) if included else None,
         custom={tool["name"] for tool in _tools(values) if tool.get("type") == "custom"},
         ended=_status(reply.finish) not in ("incomplete", "failed"),
+        summary=None if exchange.summary is None else exchange.summary.text,
+        asked=as_items(values),
     )
 
 
@@ -358,6 +378,8 @@ def _usage(exchange: Exchange) -> Item:
     thought = estimate((_thinking(exchange) or "").encode("utf-8", "replace"))
     # The stock thought is no part of the reply, whose tokens were counted without it.
     written = tokens.completion + (0 if exchange.reply.thinking else thought)
+    if exchange.summary is not None:
+        written += exchange.summary.tokens.completion  # recorded: a compaction is output like any other
     return {
         "input_tokens": tokens.prompt,
         "input_tokens_details": {"cache_write_tokens": tokens.written, "cached_tokens": tokens.cached},

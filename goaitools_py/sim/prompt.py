@@ -53,6 +53,9 @@ class Prompt:
         must_call: True if the request demands a tool call; `offers` holds only what may be called.
         max_tokens: The reply is cut after so many, None for no limit.
         cacheable: So many bytes of `content` may be cached, None for all of them.
+        shortened: Gives the prompt that is answered once a summary, its argument, stands for the history: the
+            provider compacts before it answers. None: it does not.
+        compact_above: The provider compacts behind an answer in words that brings the tokens above so many.
         kept: What the wire wants to find again when it writes the answer; no model looks at it.
     """
 
@@ -67,6 +70,8 @@ class Prompt:
     stream_usage: bool = False
     thinks: bool = False
     cacheable: int | None = None
+    shortened: Callable[[str], Prompt] | None = field(default=None, repr=False)
+    compact_above: int | None = None
     kept: Any = field(default=None, repr=False)
 
 

@@ -6,10 +6,11 @@ the items. Shapes and their order as in recorded streams of api.openai.com.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from .compacting import sealed
 from .openai_common import WORDS, pieces
 from .prompt import Call
 from .responses_reasoning import announced, written_id
@@ -33,6 +34,9 @@ class Output:
         encrypted: The encrypted content of the reasoning, None to leave it out.
         custom: The tools whose calls are custom ones.
         ended: False for a reply that broke off: its last item is incomplete.
+        summary: What the provider's own compaction made of all that was said; None without one. Its item
+            comes last, as recorded.
+        asked: The items of the request.
     """
 
     key: str
@@ -44,6 +48,8 @@ class Output:
     encrypted: str | None = field(default=None, repr=False)
     custom: Collection[str] = ()
     ended: bool = True
+    summary: str | None = field(default=None, repr=False)
+    asked: Sequence[Mapping[str, Any]] = field(default=(), repr=False)
 
     def items(self) -> list[Item]:
         """The output items in order: the reasoning, the message, the calls."""
@@ -54,6 +60,10 @@ class Output:
         items += [self._call(call, place) for place, call in enumerate(self.calls, start=len(items))]
         if not self.ended and "status" in items[-1]:
             items[-1]["status"] = "incomplete"
+        if self.summary is not None:
+            content = sealed(self.summary, [*self.asked, *items])
+            named = written_id("cmp", reply=self.key, place=len(items), led=False)
+            items.append({"id": named, "type": "compaction", "encrypted_content": content})
         return items
 
     def _id(self, kind: str, place: int) -> str:
@@ -115,6 +125,8 @@ def _begun(item: Item) -> Item:
         if "encrypted_content" in item:
             begun["encrypted_content"] = announced(item["encrypted_content"])
         return begun
+    if item["type"] == "compaction":
+        return {**item, "encrypted_content": announced(item["encrypted_content"])}
     if item["type"] == "message":
         return {**item, "status": "in_progress", "content": []}
     return {**item, "status": "in_progress", "input" if item["type"] == _CUSTOM else "arguments": ""}
@@ -129,7 +141,7 @@ def _inside(item: Item) -> Iterator[Item]:
         for index, part in enumerate(item["content"]):
             for event in _part_events(part):
                 yield {**event, "content_index": index}
-    else:
+    elif item["type"] != "compaction":
         custom = item["type"] == _CUSTOM
         name, key = (
             ("custom_tool_call_input", "input") if custom else ("function_call_arguments", "arguments")

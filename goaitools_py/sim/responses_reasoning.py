@@ -35,6 +35,7 @@ __all__ = [
     "encrypted",
     "genuine",
     "known_id",
+    "read_from",
     "removed",
     "written_id",
 ]
@@ -121,17 +122,21 @@ class Removed:
 
 
 def removed(values: Mapping[str, Any]) -> list[Removed]:
-    """The reasoning items of a valid request that do not fit what stands before them, in order."""
+    """The reasoning items of a valid request that do not fit what stands before them, in order.
+
+    Those that no model reads anyway, before a compaction made inside a reply, are not among them. Whether
+    OpenAI reports these is not known.
+    """
     return list(_removed(values))
 
 
 def _removed(values: Mapping[str, Any]) -> Iterator[Removed]:
     items = as_items(values)
-    boundary = _boundary(values, items)
+    boundary, start = _boundary(values, items), read_from(items) or 0
     hasher = _frame(values)
     for index, item in enumerate(items):
         content = item.get("encrypted_content")
-        if item.get("type") == "reasoning" and isinstance(content, str):
+        if index >= start and item.get("type") == "reasoning" and isinstance(content, str):
             digests = _opened(content)
             reason: Reason | None = None
             if digests is None:
@@ -173,6 +178,17 @@ def as_items(values: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     if isinstance(given, str):
         return [{"type": "message", "role": "user", "content": given}]
     return [{"type": "message", **item} for item in given or () if isinstance(item, dict)]
+
+
+def read_from(items: Sequence[Mapping[str, Any]]) -> int | None:
+    """Where the model begins to read: at the newest compaction made inside a reply. None without one.
+
+    One that was asked for says itself what stays before it: the user's messages.
+    """
+    made = (
+        at for at, item in enumerate(items) if item.get("type") == "compaction" and known_id(item.get("id"))
+    )
+    return max(made, default=None)
 
 
 def _of_model(values: Mapping[str, Any]) -> bytes:

@@ -26,7 +26,7 @@ from .prompt import Model, Prompt, Reply, Said
 from .refusals import Refusal
 from .response import JSON, Response
 from .tokens import PrefixCache, Tokens, cut, estimate, reply_tokens
-from .wire import REQUEST_ID, Exchange, Wire
+from .wire import REQUEST_ID, Exchange, Summary, Wire
 
 __all__ = ["Recorded", "SimServer"]
 
@@ -229,7 +229,7 @@ class SimServer:
         reply = scripted.reply if isinstance(scripted, Fault) else scripted
 
         def answer() -> Response:
-            return self._written(wire, prompt, reply or cut(self._model(prompt), prompt.max_tokens))
+            return self._answered(wire, prompt, reply)
 
         return damage(scripted, wire, prompt, answer) if isinstance(scripted, Fault) else answer()
 
@@ -240,34 +240,49 @@ class SimServer:
         if isinstance(scripted, Response):
             return scripted
         prompt = wire.prompt(body)
-        asked = replace(prompt, history=(*prompt.history, Said(role="user", text=REQUEST)), stream=False)
 
         def answer() -> Response:
-            summary = self._model(asked)
-            cached = self._cache.count(prompt.model, prompt.content[: prompt.cacheable])
-            tokens = Tokens(
-                prompt=estimate(prompt.content), cached=cached, completion=reply_tokens(summary), written=0
-            )
-            return wire.compaction(body, summary.content, tokens)
+            summary = self._summary(prompt)
+            return wire.compaction(body, summary.text, summary.tokens)
 
         return damage(scripted, wire, prompt, answer) if isinstance(scripted, Fault) else answer()
 
-    def _written(self, wire: Wire, prompt: Prompt, reply: Reply) -> Response:
+    def _summary(self, prompt: Prompt, *said: Said) -> Summary:
+        """The model's summary of a prompt, and of what was said since."""
+        history = (*prompt.history, *said, Said(role="user", text=REQUEST))
+        summary = self._model(replace(prompt, history=history, stream=False))
+        return Summary(text=summary.content, tokens=replace(self._tokens(prompt, summary), written=0))
+
+    def _tokens(self, prompt: Prompt, reply: Reply) -> Tokens:
+        cacheable = prompt.content[: prompt.cacheable]
+        cached = self._cache.count(prompt.model, cacheable)
+        return Tokens(
+            prompt=estimate(prompt.content),
+            cached=cached,
+            completion=reply_tokens(reply),
+            written=estimate(cacheable) - cached,
+        )
+
+    def _answered(self, wire: Wire, prompt: Prompt, reply: Reply | None) -> Response:
+        """The answer; before or behind it the provider may compact, if it was asked to. A reply of the
+        script is said whatever the model would have seen."""
+        seen, summary = prompt, None
+        if prompt.shortened is not None:
+            summary = self._summary(prompt)
+            seen = prompt.shortened(summary.text)
+        reply = reply or cut(self._model(seen), prompt.max_tokens)
+        tokens, most = self._tokens(seen, reply), prompt.compact_above
+        if most is not None and tokens.prompt + tokens.completion > most and not reply.tool_calls:
+            summary = self._summary(prompt, Said(role="assistant", text=reply.content))
         salt = f"{self._seed}:{prompt.model}".encode("utf-8", "replace")
         key = hashlib.blake2b(prompt.content, digest_size=16, key=salt[:64]).hexdigest()
         calls = [
             call if call.id is not None else replace(call, id=_call_id(key, index))
             for index, call in enumerate(reply.tool_calls)
         ]
-        cacheable = prompt.content[: prompt.cacheable]
-        cached = self._cache.count(prompt.model, cacheable)
-        tokens = Tokens(
-            prompt=estimate(prompt.content),
-            cached=cached,
-            completion=reply_tokens(reply),
-            written=estimate(cacheable) - cached,
+        return wire.answer(
+            Exchange(prompt=seen, reply=reply, calls=calls, tokens=tokens, key=key, summary=summary)
         )
-        return wire.answer(Exchange(prompt=prompt, reply=reply, calls=calls, tokens=tokens, key=key))
 
 
 def _endpoints(wire: Wire) -> tuple[str, ...]:

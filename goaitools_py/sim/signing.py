@@ -79,11 +79,13 @@ class Seal:
         self._messages.update(block_bytes("assistant", block))
 
     def _pass_over(self, block: Mapping[str, Any], content: bytes) -> None:
-        """Take note of a block without a signature; a compaction stands for all that it was made of."""
+        """Take note of a block without a signature; a compaction stands for all that it was made of, whether
+        that is still there before it or not."""
         found = opened(block.get("encrypted_content")) if block.get("type") == "compaction" else None
         if found is None:
             self._messages.update(content)
             return
+        self._messages, self._parent = hashlib.blake2b(digest_size=_DIGEST_BYTES), _NO_PARENT
         for piece in read_messages(found[1]):
             if piece.is_thinking:
                 self._follow(_signature(piece.value))

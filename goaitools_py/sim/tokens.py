@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from .prompt import Reply
 
-__all__ = ["BLOCK_TOKENS", "PrefixCache", "Tokens", "cut", "estimate", "reply_tokens"]
+__all__ = ["BLOCK_TOKENS", "PrefixCache", "Tokens", "cut", "estimate", "estimate_bytes", "reply_tokens"]
 
 _BYTES_PER_TOKEN = 4
 BLOCK_TOKENS = 32
@@ -31,8 +31,13 @@ class Tokens:
 
 
 def estimate(content: bytes) -> int:
-    """Tokens of so many bytes: four bytes each, rounded up."""
-    return -(-len(content) // _BYTES_PER_TOKEN)
+    """Tokens of these bytes: four bytes each, rounded up."""
+    return estimate_bytes(len(content))
+
+
+def estimate_bytes(length: int) -> int:
+    """Tokens of so many bytes."""
+    return -(-length // _BYTES_PER_TOKEN)
 
 
 def reply_tokens(reply: Reply) -> int:

@@ -6,7 +6,7 @@ Owns: the protocol between the server and a wire. Must never know: a particular 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from .body import Body
@@ -15,21 +15,33 @@ from .refusals import Refusal
 from .response import Headers, Response
 from .tokens import Tokens
 
-__all__ = ["REQUEST_ID", "Exchange", "Wire"]
+__all__ = ["REQUEST_ID", "Exchange", "Summary", "Wire"]
 
 REQUEST_ID = b"req_sim_------"
 """A wire writes this where its body names the request; the server puts the request's id in its place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """What a compaction inside a reply made of the history, and what it took."""
+
+    text: str = field(repr=False)
+    tokens: Tokens
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
-    """A prompt and its reply, ready to be written: `calls` have ids, `key` names the exchange (hex)."""
+    """A prompt and its reply, ready to be written: `calls` have ids, `key` names the exchange (hex).
+
+    `summary`: what the provider compacted the history to by itself, if it did.
+    """
 
     prompt: Prompt
     reply: Reply
     calls: Sequence[Call]
     tokens: Tokens
     key: str
+    summary: Summary | None = None
 
 
 class Wire(Protocol):

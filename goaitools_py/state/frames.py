@@ -13,6 +13,7 @@ from typing import Final
 import zstandard
 
 from ..errors import StateCorruptError
+from ..values import Value
 from . import dictionary
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "RESTORE",
     "ZSTD",
     "ZSTD_DICTIONARY_1",
+    "Effort",
     "check_frame",
     "compress",
     "corrupt",
@@ -44,11 +46,23 @@ def corrupt(found: str) -> StateCorruptError:
     return StateCorruptError(f"state is damaged: {found}; {RESTORE}")
 
 
+class Effort(Value, frozen=True):
+    """How hard to compress.
+
+    A frame may do without the dictionary, and is read with it just the same: its entropy tables are its own,
+    and dictionary 1 begins with the repeated offsets that zstd begins with anyway (RFC 8878, 3.1.1.5).
+    """
+
+    level: int
+    """zstd's."""
+    uses_dictionary: bool = True
+
+
 class _Local(threading.local):
     """zstd contexts cost more to make than to use and must not be shared between threads."""
 
     def __init__(self) -> None:
-        self.compressors: dict[int, zstandard.ZstdCompressor] = {}
+        self.compressors: dict[Effort, zstandard.ZstdCompressor] = {}
         self.decompressors: dict[int, zstandard.ZstdDecompressor] = {}
 
 
@@ -67,12 +81,12 @@ def _digested_dictionary(level: int) -> zstandard.ZstdCompressionDict:
     return prepared
 
 
-def _compressor(level: int) -> zstandard.ZstdCompressor:
-    found = _local.compressors.get(level)
+def _compressor(effort: Effort) -> zstandard.ZstdCompressor:
+    found = _local.compressors.get(effort)
     if found is None:
-        found = _local.compressors[level] = zstandard.ZstdCompressor(
-            level=level,
-            dict_data=_digested_dictionary(level),
+        found = _local.compressors[effort] = zstandard.ZstdCompressor(
+            level=effort.level,
+            dict_data=_digested_dictionary(effort.level) if effort.uses_dictionary else None,
             write_content_size=True,
             write_checksum=False,
             write_dict_id=False,
@@ -90,9 +104,9 @@ def _decompressor(compression: int) -> zstandard.ZstdDecompressor:
     return found
 
 
-def compress(raw: bytes, level: int) -> bytes:
-    """A frame of `raw` with dictionary 1; its header states the size, and nothing that can be left out."""
-    return _compressor(level).compress(raw)
+def compress(raw: bytes, effort: Effort) -> bytes:
+    """A frame of `raw` to be read with dictionary 1; its header states the size, and nothing else."""
+    return _compressor(effort).compress(raw)
 
 
 def check_frame(stored: bytes, raw_len: int) -> None:

@@ -94,16 +94,21 @@ def _answer(
         model, dialect = voice.model, ledger.dialect
         reply = yield from _ask(ledger, voice, question, forbid_tools=False)
         if reply.calls:
-            booked(Spent(usage=reply.usage, asked=model, answered=reply.model, dialect=dialect))
+            booked(Spent(usage=_consumed(reply), asked=model, answered=reply.model, dialect=dialect))
             reply = yield from _ask(ledger, voice, question, forbid_tools=True)
     else:
         other = yield OpenBackend(question.backend)
         model, dialect = other.model, other.dialect
         reply = yield from _post(ledger, dialect, _transcript(other, question), other)
-    booked(Spent(usage=reply.usage, asked=model, answered=reply.model, dialect=dialect))
+    booked(Spent(usage=_consumed(reply), asked=model, answered=reply.model, dialect=dialect))
     if reply.calls:
         raise AskFailed("the model asked for a tool instead of answering")
     return ModelAnswer(text=reply.text, stop=reply.stop, usage=reply.usage, model=reply.model)
+
+
+def _consumed(reply: Reply) -> Usage:
+    """What an answer took, a compaction of the provider's own accord included."""
+    return reply.usage if reply.aside is None else reply.usage + reply.aside
 
 
 def _compaction(

@@ -422,7 +422,7 @@ class TurnEngine:
         facts: dict[str, Any] = {}
         if status != "complete":
             facts["status"] = status
-        if settings := {k: v for k, v in voice.settings.items() if k not in _NOT_STORED}:
+        if settings := {k: v for k, v in voice.recorded.items() if k not in _NOT_STORED}:
             facts["settings"] = settings
         ledger.state = journal.close_turn(ledger.state, self._plan.dialect, facts=facts, status=status)
         return status

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ..backends.base import ProviderTool, ToolSpec
+from ..backends.base import EditsContext, ProviderTool, ToolSpec
+from ..context_management import ContextEdit, check_edits
 from ..state.records import Meta, digest8
 from ..tools import Tool
 from ..values import Value, field, replace
@@ -33,6 +34,15 @@ class Voice(Value, frozen=True, kw_only=True):
     preamble: bytes = b""
     tools: bytes = b""
     settings: dict[str, Any] = field(default_factory=dict)
+    has_compactors_edits: bool = False
+    """True: `context_management` among the settings is the compactor's, and no setting of the turn's."""
+
+    @property
+    def recorded(self) -> Mapping[str, Any]:
+        """The settings as the turn's record has them: without what the compactor added to them."""
+        if not self.has_compactors_edits:
+            return self.settings
+        return {name: value for name, value in self.settings.items() if name != "context_management"}
 
     @property
     def marks(self) -> dict[str, str]:
@@ -69,6 +79,9 @@ def voice_of(plan: Plan, meta: Meta) -> tuple[Voice, Tools]:
         raise ValueError(
             "no model was named: use Chat('openai:MODEL'), a backend's model=, or ModelSettings(model=…)"
         )
+    edits = () if "context_management" in given else _compactors_edits(plan, settings)
+    if edits:
+        settings["context_management"] = edits
     specs = [tool.spec(options.deps) if isinstance(tool, Tool) else tool for tool in plan.tools]
     runnable = {
         spec.name: tool
@@ -81,8 +94,19 @@ def voice_of(plan: Plan, meta: Meta) -> tuple[Voice, Tools]:
         preamble=plan.dialect.preamble(plan.preamble) if plan.preamble else b"",
         tools=plan.dialect.tools(specs) if specs else b"",
         settings=settings,
+        has_compactors_edits=bool(edits),
     )
     return voice, runnable
+
+
+def _compactors_edits(plan: Plan, settings: Mapping[str, Any]) -> tuple[ContextEdit, ...]:
+    """What the compactor has the provider do by itself, as far as this wire and host can."""
+    wanted = getattr(plan.options.compactor, "context_management", ())
+    if not wanted or "context_management" in settings.get("extra_body", ()):
+        return ()
+    check_edits("the compactor's context_management", wanted)
+    dialect = plan.dialect
+    return dialect.usable_edits(wanted, settings) if isinstance(dialect, EditsContext) else ()
 
 
 def _check_choice(choice: Any, specs: Sequence[ToolSpec | ProviderTool]) -> None:

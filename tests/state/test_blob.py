@@ -172,7 +172,7 @@ def test_a_segment_from_a_blob_is_not_compressed_again(
     """Saving costs what is new: decoded segments go into the next blob as they stand."""
     blob = encode(whole)
     segments = decode(blob)
-    monkeypatch.setattr(frames, "_compressor", lambda level: pytest.fail("compressed again"))
+    monkeypatch.setattr(frames, "_compressor", lambda effort: pytest.fail("compressed again"))
 
     assert encode(segments) == blob
 

@@ -21,7 +21,7 @@ import pytest
 import zstandard
 
 from goaitools_py.errors import GoAIToolsError, StateError
-from goaitools_py.state import dictionary
+from goaitools_py.state import dictionary, frames
 from goaitools_py.state.blob import Kind, encode, segment
 from goaitools_py.state.dictionary import build
 
@@ -216,3 +216,27 @@ def test_a_blob_is_small_beside_its_messages(count: int, share: float) -> None:
 
     print(f"{count} messages: {blob_bytes / raw_bytes:.1%} of their JSON")
     assert blob_bytes <= share * raw_bytes
+
+
+def test_a_frame_that_does_without_the_dictionary_is_read_with_it() -> None:
+    """Large tails are compressed without it, and read as if with it: it begins with zstd's own offsets. With
+    other ones in the dictionary the same frames say something else."""
+    content = dictionary.load(1)
+    offsets = b"".join(number.to_bytes(4, "little") for number in (1, 4, 8))
+    assert content.count(offsets) == 1
+    others = content.replace(offsets, b"".join(number.to_bytes(4, "little") for number in (2, 5, 9)))
+    altered = zstandard.ZstdDecompressor(
+        dict_data=zstandard.ZstdCompressionDict(others, dict_type=zstandard.DICT_TYPE_FULLDICT)
+    )
+    differ = 0
+    for length in range(12):
+        raw = random.Random(length).randbytes(length) + b"a" * 2_000 + b"the end"
+        frame = frames.compress(raw, frames.Effort(1, uses_dictionary=False))
+
+        assert frames.inflate(frame, len(raw), frames.ZSTD_DICTIONARY_1) == raw
+        assert frames.inflate(frame, len(raw), frames.ZSTD) == raw
+        try:
+            differ += altered.decompress(frame) != raw
+        except zstandard.ZstdError:
+            differ += 1
+    assert differ > 0

@@ -10,6 +10,8 @@ import json
 from typing import Any
 
 import pytest
+from anthropic.types.beta import BetaClearThinking20251015EditParam
+from pydantic import TypeAdapter
 
 from goaitools_py import (
     Compactor,
@@ -18,6 +20,7 @@ from goaitools_py import (
     ProviderCompaction,
     ProviderRejectedError,
     ServerCompaction,
+    ServerThinkingClearing,
     ServerToolClearing,
     Summarize,
     inspect_state,
@@ -118,6 +121,40 @@ def test_anthropic_gets_edits_and_their_betas(
     assert sim.problems == []
 
 
+@pytest.mark.parametrize("wire", ["anthropic"])
+@pytest.mark.parametrize(
+    ("edit", "member"),
+    [
+        (ServerThinkingClearing(), {}),
+        (ServerThinkingClearing(keep="all"), {"keep": "all"}),
+        (ServerThinkingClearing(keep=2), {"keep": {"type": "thinking_turns", "value": 2}}),
+    ],
+)
+def test_the_clearing_of_thinking_comes_first(
+    own: Any, sim: Any, wire: str, edit: Any, member: dict[str, Any]
+) -> None:
+    """Anthropic's documents want it there; the published type takes it as it is."""
+    settings = wanting(CLEAR, COMPACT, edit, thinking_budget_tokens=1024)
+
+    own(settings=settings).chat(user="Hello.")
+
+    sent = sim.requests[-1].parsed["context_management"]
+    assert sent == {"edits": [{"type": "clear_thinking_20251015", **member}, CLEARED, COMPACTED]}
+    first = sent["edits"][0]
+    assert TypeAdapter(BetaClearThinking20251015EditParam).validate_python(first) == first
+    assert betas(sim.requests[-1]) == ["compact-2026-01-12", "context-management-2025-06-27"]
+    assert sim.problems == []
+
+
+@pytest.mark.parametrize("wire", ["anthropic"])
+def test_the_clearing_of_thinking_needs_thinking(own: Any, sim: Any, wire: str) -> None:
+    """As a setting it is sent as it is, and the provider says no."""
+    with pytest.raises(ProviderRejectedError):
+        own().chat(user="Hello.", settings=wanting(ServerThinkingClearing()))
+
+    assert "requires `thinking`" in sim.problems[0]
+
+
 @pytest.mark.parametrize("wire", ["openai-responses"])
 def test_openai_gets_a_threshold(own: Any, sim: Any, wire: str) -> None:
     """One entry, with the provider's own name for it."""
@@ -134,6 +171,7 @@ def test_openai_gets_a_threshold(own: Any, sim: Any, wire: str) -> None:
         ("openai", True, COMPACT, "wire has no context_management"),
         ("openai-responses", True, CLEAR, "clears no tool results"),
         ("openai-responses", True, ServerCompaction(above_tokens=9, instructions="All."), "no instructions"),
+        ("openai-responses", True, ServerThinkingClearing(keep=1), "clears no reasoning"),
         ("openai-responses", False, COMPACT, "'local' is not known to have"),
         ("anthropic", False, CLEAR, "'local' is not known to have"),
     ],
@@ -247,6 +285,7 @@ def test_the_setting_is_recorded_with_the_turn(own: Any, sim: Any, wire: str) ->
         (lambda: ServerCompaction(above_tokens=0), ValueError),
         (lambda: ServerCompaction(above_tokens=True), TypeError),
         (lambda: ServerToolClearing(keep=-1), ValueError),
+        (lambda: ServerThinkingClearing(keep=0), ValueError),
         (lambda: ServerToolClearing(keep_tools="look"), TypeError),
         (lambda: wanting({"type": "compaction"}), TypeError),
         (lambda: ModelSettings(context_management=COMPACT), TypeError),  # type: ignore[arg-type]

@@ -80,6 +80,7 @@ from goaitools_py import (
     ProviderTool,
     ReasoningDelta,
     ServerCompaction,
+    ServerThinkingClearing,
     ServerToolClearing,
     Signed,
     StateAuthError,
@@ -412,6 +413,8 @@ def compactors() -> None:
     Compactor(TokenLimit(60_000), ProviderCompaction(keep_turns=2, instructions="Keep names.", fallback=None))
     ModelSettings(context_management=[ServerCompaction(above_tokens=60_000, instructions="Keep names.")])
     ModelSettings(context_management=(ServerToolClearing(above_tokens=30_000, keep=3, keep_tools=["look"]),))
+    ModelSettings(context_management=[ServerThinkingClearing(keep="all"), ServerThinkingClearing(keep=2)])
+    ProviderCompaction(2, context_management=[ServerCompaction(above_tokens=60_000)])
     assert_type(AskProvider(turns=()).instructions, str)
     windows = ContextWindow(max_tokens=8_000, max_messages=40, min_recent_turns=3, strategy="middle_out")
     first_of(windows, ContextWindow(max_messages=100, preserve_system=False, strategy=newest))

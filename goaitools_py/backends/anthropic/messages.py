@@ -24,7 +24,7 @@ from ...render import plain
 from ...values import Value, replace
 from ..base import Fault, ModelRequest, ProviderTool, Reply, RequestParts, StreamDecoder, ToolSpec
 from ..capabilities import Capabilities, capabilities
-from ..context_management import IN_REPLY_BETA, anthropic_edits, check_host
+from ..context_management import IN_REPLY_BETA, anthropic_edits, check_host, usable_at_anthropic
 from ..counting import count_of, cut_down
 from ..http.faults import http_fault
 from ..openai.request import body_of, tool_list
@@ -220,6 +220,18 @@ class AnthropicDialect(Value, frozen=True):
         check_host(self.family, FIRST_PARTY)
         edits, betas = anthropic_edits(wanted)
         return {"context_management": edits}, betas
+
+    def usable_edits(
+        self, edits: Sequence[ContextEdit], settings: Mapping[str, Any]
+    ) -> tuple[ContextEdit, ...]:
+        """What of a compactor's wishes a request may hold; see `EditsContext`."""
+        if self.family not in FIRST_PARTY:
+            return ()
+        thinking = settings.get("extra_body", {}).get("thinking")
+        if thinking is None and "thinking_budget_tokens" in settings:
+            thinking = _thinking(settings["thinking_budget_tokens"])
+        thinks = isinstance(thinking, Mapping) and thinking.get("type") in ("adaptive", "enabled")
+        return usable_at_anthropic(edits, thinks=thinks)
 
     def _mark(self, members: dict[str, bytes], history: Sequence[bytes], mark: bytes) -> Sequence[bytes]:
         """Put marks on a request; the history as it is sent. Marks of a caller's own tools count."""

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 from ... import rawjson
+from ...context_management import ContextEdit
 from ...messages import Audio, Document, Image, Message, Part, Text, ToolCall, ToolResult
 from ...render import BlockText, event_block, plain, user_text
 from ...values import Value, replace
@@ -27,7 +28,7 @@ from ..base import (
     StreamDecoder,
     ToolSpec,
 )
-from ..context_management import check_host, responses_edits
+from ..context_management import check_host, responses_edits, usable_on_responses
 from ..counting import count_of, cut_down
 from ..http.faults import http_fault
 from . import request as writing
@@ -216,6 +217,12 @@ class OpenAIResponsesDialect(Value, frozen=True):
         if parts.forbid_tools and parts.tools:
             values["tool_choice"] = "none"
         return values
+
+    def usable_edits(
+        self, edits: Sequence[ContextEdit], settings: Mapping[str, Any]
+    ) -> tuple[ContextEdit, ...]:
+        """What of a compactor's wishes a request may hold; see `EditsContext`."""
+        return usable_on_responses(edits) if self.family in FIRST_PARTY else ()
 
     def count_request(self, parts: RequestParts) -> ModelRequest:
         """Ask how many input tokens a request has; see `CountsTokens`."""
