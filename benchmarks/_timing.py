@@ -31,12 +31,16 @@ class Blocks:
         return statistics.median(self.per_call)
 
 
-def interleaved(sides: Mapping[str, Callable[[], object]], *, short: bool = False) -> dict[str, Blocks]:
+def interleaved(
+    sides: Mapping[str, Callable[[], object]], *, short: bool = False, rounds_of: int = 1
+) -> dict[str, Blocks]:
     """Measure in turns, A B A B …, so that a slow second of the machine slows all sides.
 
     Args:
         sides: What to call, by name. Each is called once before anything is measured.
         short: 3 blocks of 5 ms for each side instead of 9 of 25 ms; a block is at least one call.
+        rounds_of: A block is a whole number of so many calls, for sides that do something else each time; but
+            one call where a single one takes longer than a block.
 
     Returns:
         For each side its blocks: CPU time of this thread, so that other processes steal no time, though
@@ -46,7 +50,8 @@ def interleaved(sides: Mapping[str, Callable[[], object]], *, short: bool = Fals
     calls = {}
     for name, side in sides.items():
         side()
-        calls[name] = max(1, round(block_us / _per_call(side, 1)))
+        wished = block_us / _per_call(side, 1)
+        calls[name] = 1 if wished < 1 else rounds_of * max(1, round(wished / rounds_of))
     found: dict[str, list[float]] = {name: [] for name in sides}
     for _ in range(rounds):
         for name, side in sides.items():

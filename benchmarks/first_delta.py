@@ -18,6 +18,7 @@ from _dripping import DIGITS, dripping_model
 from _report import Figure, Report, at_most, info
 from _timing import interleaved
 from _wires import WIRES, BenchedWire
+from _yardstick import THERE_US, yardstick
 
 from goaitools_py import AsyncChat, Chat, TextDelta, backends
 from goaitools_py.backends.base import ModelRequest, ResponseHead
@@ -54,7 +55,9 @@ def run(*, short: bool = False) -> Report:
         "plain socket reads the same bytes in the same rounds, and the figure is how much later 95 % of the "
         "words are there than on it. Cost: CPU time of one thread for a whole turn "
         f"over a stream in memory, {words} words in as many reads, less that of a turn with one word; blocks "
-        "interleaved; minima",
+        "interleaved; minima. The aim was set on another machine: each cost stands as measured, and then "
+        "over how many times as long a turn of the plain SDK with 200 messages takes here "
+        f"(the minimum of the same rounds, against a median of {THERE_US / 1000:.1f} ms there)",
         figures=figures,
     )
 
@@ -206,27 +209,24 @@ class _Memory:
 def _costs(wire: BenchedWire, words: int, *, short: bool) -> list[Figure]:
     long, brief = _Memory(wire, words), _Memory(wire, 1)
     with asyncio.Runner() as runner:
-        sides: dict[str, Callable[[], object]] = {"decoder": long.decode}
+        sides: dict[str, Callable[[], object]] = {"decoder": long.decode, "yardstick": yardstick()}
         for name, memory in (("long", long), ("brief", brief)):
             sides[f"Chat {name}"] = _reading(Chat(memory))
             sides[f"AsyncChat {name}"] = _areading(AsyncChat(memory), runner)
         found = interleaved(sides, short=short)
+    slower = found["yardstick"].minimum / THERE_US
     figures = []
     for colour in ("Chat", "AsyncChat"):
         least, usual = (
             [getattr(found[f"{colour} {name}"], kind) for name in ("long", "brief")]
             for kind in ("minimum", "median")
         )
-        figures.append(
-            at_most(
-                5.0,
-                f"{wire.name}: a word, {colour}",
-                max(0.01, (least[0] - least[1]) / (words - 1)),
-                "µs",
-                note=f"of medians {(usual[0] - usual[1]) / (words - 1):.1f}; "
-                f"{found['decoder'].minimum / words:.1f} of it in the decoder",
-            )
-        )
+        figure, cost = f"{wire.name}: a word, {colour}", max(0.01, (least[0] - least[1]) / (words - 1))
+        note = f"of medians {(usual[0] - usual[1]) / (words - 1):.1f}; "
+        note += f"{found['decoder'].minimum / words:.1f} of it in the decoder"
+        figures.append(info(figure, cost, "µs", note=note))
+        scaled = f"this machine takes {slower:.2f} times as long as that one"
+        figures.append(at_most(5.0, f"{figure}, where the aim was set", cost / slower, "µs", note=scaled))
     return figures
 
 

@@ -66,7 +66,7 @@ class ModelRequested(Event, frozen=True):
     bytes_sent: int
 
 
-class TextDelta(Event, frozen=True):
+class TextDelta(Event, frozen=True, gc=False):
     """A piece of the visible reply."""
 
     unshown = frozenset({"text"})
@@ -75,7 +75,7 @@ class TextDelta(Event, frozen=True):
     iteration: int
 
 
-class ReasoningDelta(Event, frozen=True):
+class ReasoningDelta(Event, frozen=True, gc=False):
     """A piece of the model's reasoning, where the provider shows it."""
 
     unshown = frozenset({"text"})

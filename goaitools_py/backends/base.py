@@ -178,7 +178,7 @@ class Reply(Value, frozen=True, kw_only=True):
     aside: Usage | None = None
 
 
-class Delta(Value, frozen=True, kw_only=True):
+class Delta(Value, frozen=True, kw_only=True, gc=False):
     """A piece of a streamed reply."""
 
     unshown = frozenset({"text"})

@@ -48,23 +48,23 @@ class _Event(msgspec.Struct):
 # What most events are. Any other member makes msgspec refuse the event, which is then read in full.
 
 
-class _Text(msgspec.Struct, tag="text_delta", forbid_unknown_fields=True):
+class _Text(msgspec.Struct, tag="text_delta", forbid_unknown_fields=True, gc=False):
     text: str
 
 
-class _Thinking(msgspec.Struct, tag="thinking_delta", forbid_unknown_fields=True):
+class _Thinking(msgspec.Struct, tag="thinking_delta", forbid_unknown_fields=True, gc=False):
     thinking: str
     estimated_tokens: int | None = None
 
 
-class _Input(msgspec.Struct, tag="input_json_delta", forbid_unknown_fields=True):
+class _Input(msgspec.Struct, tag="input_json_delta", forbid_unknown_fields=True, gc=False):
     partial_json: str
 
 
 _Delta: TypeAlias = _Text | _Thinking | _Input
 
 
-class _DeltaEvent(msgspec.Struct, forbid_unknown_fields=True):
+class _DeltaEvent(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     type: Literal["content_block_delta"]
     index: int
     delta: _Delta

@@ -73,7 +73,7 @@ class _Chunk(msgspec.Struct):
 # would count is declared as what it is when it says nothing, so that msgspec refuses any other event.
 
 
-class _TextDelta(msgspec.Struct, forbid_unknown_fields=True):
+class _TextDelta(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     content: str
     role: Literal["assistant"] | None = None
     refusal: None = None
@@ -84,14 +84,14 @@ class _TextDelta(msgspec.Struct, forbid_unknown_fields=True):
     audio: None = None
 
 
-class _TextChoice(msgspec.Struct):
+class _TextChoice(msgspec.Struct, gc=False):
     delta: _TextDelta
     index: Literal[0] | None = 0
     finish_reason: Literal[""] | None = None
     error: None = None
 
 
-class _TextChunk(msgspec.Struct):
+class _TextChunk(msgspec.Struct, gc=False):
     choices: tuple[_TextChoice]
     object: Literal["chat.completion.chunk"] | None = None
     usage: None = None

@@ -42,7 +42,7 @@ _INTERRUPTED: Final = Fault(kind="interrupted", retryable=True)
 _NULL: Final = msgspec.Raw(b"null")
 
 
-class _Event(msgspec.Struct):
+class _Event(msgspec.Struct, gc=False):
     """What is read of an event; the rest, such as padding and positions, is passed over."""
 
     type: str = ""
