@@ -32,7 +32,7 @@ A map of the package, outermost first::
 from typing import TYPE_CHECKING
 
 from .backends.base import ProviderTool
-from .chat import AsyncChat, AsyncTurn, Chat, Turn
+from .chat import AsyncChat, Chat
 from .compaction import (
     NO_COMPACTION,
     AskModel,
@@ -113,6 +113,7 @@ from .events import (
     TurnCompleted,
     TurnStarted,
 )
+from .handles import AsyncTurn, Turn
 from .history.convert import state_from_messages, state_messages
 from .history.estimate import estimate_tokens
 from .history.info import StateInfo, inspect_state, pending_calls

@@ -1,4 +1,4 @@
-"""The facade: `Chat`, `AsyncChat` and the handle of a running turn.
+"""The facade: `Chat` and `AsyncChat`.
 
 Owns: the two colours' meeting point with the user, and the way from options to a turn's plan.
 Must never know: what happens inside a turn. Bodies that both colours need stand in `_Facade`.
@@ -6,19 +6,18 @@ Must never know: what happens inside a turn. Bodies that both colours need stand
 
 from __future__ import annotations
 
-import inspect
 import os
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar
 
 from .backends.base import AsyncBackend, Backend, Dialect
 from .backends.by_name import backend_from_name
 from .edges.sync_edge import BlockingEdge, refuse_async_callback
-from .events import Event, TextDelta
+from .handles import AsyncTurn, Turn, Work, checked_message
 from .history.append import append_messages
 from .history.compact import compact_flow
 from .messages import Audio, Document, Image, Message, Text, user
@@ -30,14 +29,14 @@ from .tools import as_tools, refuse_async
 from .turn.answers import Answers
 from .turn.counting import count_flow
 from .turn.engine import Plan, TurnEngine
-from .turn.flow import AsyncDriver, BusyError, Driver, Flow
+from .turn.flow import AsyncDriver, Driver, Flow
 from .turn.inbox import split_preamble
 
 if TYPE_CHECKING:
     from .conversation import AsyncConversation, Conversation, Gate, Save
     from .stores.base import AsyncStore, Store
 
-__all__ = ["AsyncChat", "AsyncTurn", "Chat", "State", "Turn"]
+__all__ = ["AsyncChat", "Chat", "State"]
 
 State: TypeAlias = bytes | bytearray | memoryview | None
 
@@ -118,7 +117,7 @@ class _Facade(ABC, Generic[_B]):
     ) -> bytes:
         return append_messages(
             _state_bytes(state),
-            [_message(message) for message in messages],
+            [checked_message(message) for message in messages],
             self._dialect,
             codec=self._codec,
             binding=self._bound(binding),
@@ -249,16 +248,8 @@ def _answers(answers: Any) -> Answers:
     return dict(answers)
 
 
-def _message(value: Any) -> Message:
-    if not isinstance(value, Message):
-        raise TypeError(
-            f"messages must be made with user(), system(), assistant() or event(), not {type(value).__name__}"
-        )
-    return value
-
-
 def _new_messages(options: Resolved) -> list[Message]:
-    messages = [_message(message) for message in options.messages or ()]
+    messages = [checked_message(message) for message in options.messages or ()]
     said = options.user
     if said is None:
         return messages
@@ -269,186 +260,6 @@ def _new_messages(options: Resolved) -> list[Message]:
     else:
         raise TypeError(f"user must be text or a list of parts, not {type(said).__name__}")
     return messages
-
-
-def _log_observer(exc: Exception, event: Event) -> None:
-    """What an observer raises is logged, by class only, and the turn goes on."""
-    import logging  # not at the top: it is a tenth of what importing this package takes
-
-    log = logging.getLogger("goaitools_py")
-    log.warning("on_event raised %s for %s", type(exc).__name__, type(event).__name__)
-
-
-def _notify(on_event: Callable[[Any], object], event: Event) -> None:
-    try:
-        answer = on_event(event)
-        if inspect.isawaitable(answer):
-            if inspect.iscoroutine(answer):
-                answer.close()  # or Python warns that it was never awaited
-            raise TypeError("on_event returned an awaitable, and a Chat runs no event loop: use AsyncChat")
-    except Exception as exc:
-        _log_observer(exc, event)
-
-
-async def _notify_async(on_event: Callable[[Any], object], event: Event) -> None:
-    try:
-        answer = on_event(event)
-        if inspect.isawaitable(answer):
-            await answer
-    except Exception as exc:
-        _log_observer(exc, event)
-
-
-# --------------------------------------------------------------------------------------------- turns
-
-
-class _Work(Protocol):
-    """What a handle is of: a turn, or one that is kept in a store."""
-
-    def snapshot(self) -> bytes: ...
-
-    def append(self, *messages: Message) -> None: ...
-
-
-class _Handle:
-    """What both turn handles share: the state at this instant, and the result once there is one."""
-
-    _engine: _Work
-    _steps: Driver[ChatResult] | AsyncDriver[ChatResult]
-
-    @property
-    def state(self) -> bytes:
-        """A complete blob of this instant; `Chat.resume` goes on from it."""
-        return self._engine.snapshot()
-
-    def append(self, *messages: Message) -> None:
-        """Add messages to the running turn, from any thread; its next model call sees them.
-
-        Raises RuntimeError after the turn's end: use `append_to_state` on its state.
-        """
-        if self._steps.done:
-            raise RuntimeError("the turn is over; use append_to_state on its state")
-        self._engine.append(*(_message(message) for message in messages))
-
-    def _finished(self) -> ChatResult:
-        steps = self._steps
-        if steps.error is not None:
-            raise steps.error
-        if steps.result is None:
-            raise RuntimeError("the turn was given up before its end; turn.state holds what there is")
-        return steps.result
-
-
-class Turn(_Handle):
-    """A turn that runs as it is iterated, by one reader at a time.
-
-    ``with chat.start(state, user="…") as turn: for event in turn: …`` then ``turn.result()``.
-    """
-
-    def __init__(self, engine: _Work, steps: Driver[ChatResult], on_event: Any = None) -> None:
-        refuse_async_callback("on_event", on_event)
-        self._engine = engine
-        self._steps: Driver[ChatResult] = steps
-        self._on_event = on_event
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.cancel()
-
-    def __iter__(self) -> Iterator[Event]:
-        while (event := self._steps.step()) is not None:
-            if self._on_event is not None:
-                _notify(self._on_event, event)
-            yield event
-
-    def text_deltas(self) -> Iterator[str]:
-        """Only the pieces of visible text, as they arrive."""
-        for event in self:
-            if isinstance(event, TextDelta):
-                yield event.text
-
-    def result(self) -> ChatResult:
-        """Run what is left of the turn and return its result.
-
-        Raises what the turn raised, also when it is asked again; RuntimeError if it was given up.
-        """
-        try:
-            for _ in self:
-                pass
-        except BusyError:
-            raise
-        except BaseException:  # such as an exit out of `on_event`
-            self.cancel()
-            raise
-        return self._finished()
-
-    def cancel(self) -> None:
-        """Give the turn up where it stands; `state` stays valid. After its end: nothing happens.
-
-        Any thread may call this, such as that of a stop button: the reader's iteration then ends, at
-        once if it waits for more of a reply or for tools in worker threads, else when what it waits for
-        (the reply's beginning, a retry's pause, a tool of its own thread) is there.
-        """
-        self._steps.close()
-
-
-class AsyncTurn(_Handle):
-    """As `Turn`, with ``async with``, ``async for`` and awaited `result` and `cancel`."""
-
-    def __init__(self, engine: _Work, steps: AsyncDriver[ChatResult], on_event: Any = None) -> None:
-        self._engine = engine
-        self._steps: AsyncDriver[ChatResult] = steps
-        self._on_event = on_event
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.cancel()
-
-    def __aiter__(self) -> AsyncIterator[Event]:
-        return self._steps if self._on_event is None else self._told(self._on_event)
-
-    async def _told(self, on_event: Callable[[Any], object]) -> AsyncIterator[Event]:
-        async for event in self._steps:
-            await _notify_async(on_event, event)
-            yield event
-
-    async def text_deltas(self) -> AsyncIterator[str]:
-        """Only the pieces of visible text, as they arrive."""
-        async for event in self:
-            if isinstance(event, TextDelta):
-                yield event.text
-
-    async def result(self) -> ChatResult:
-        """As `Turn.result`, awaited."""
-        try:
-            while (event := await self._steps.step()) is not None:
-                if self._on_event is not None:
-                    await _notify_async(self._on_event, event)
-        except BusyError:
-            raise
-        except BaseException:  # such as a cancellation in `on_event`
-            await self.cancel()
-            raise
-        return self._finished()
-
-    async def cancel(self) -> None:
-        """Give the turn up where it stands; `state` stays valid. After its end: nothing happens.
-
-        Any task of the loop may call this: a reader in another task sees the end of its iteration, at
-        once, and the response and the running tools are closed when this returns.
-        """
-        await self._steps.aclose()
-
-
-# --------------------------------------------------------------------------------------------- chats
 
 
 class Chat(_Facade[Backend]):
@@ -640,7 +451,7 @@ class Chat(_Facade[Backend]):
         engine = TurnEngine(plan)
         return self._open(engine, plan.options, lambda drive: drive(engine.run()))
 
-    def _open(self, work: _Work, options: Resolved, steps: Callable[[Any], Any]) -> Turn:
+    def _open(self, work: Work, options: Resolved, steps: Callable[[Any], Any]) -> Turn:
         """The handle of a turn, from what is run and from what drives it."""
         refuse_async_callback("on_checkpoint", options.on_checkpoint)
         return Turn(work, steps(partial(self._drive, threads=options.tool_threads)), options.on_event)
@@ -774,7 +585,7 @@ class AsyncChat(_Facade[AsyncBackend]):
         engine = TurnEngine(plan)
         return self._open(engine, plan.options, lambda drive: drive(engine.run()))
 
-    def _open(self, work: _Work, options: Resolved, steps: Callable[[Any], Any]) -> AsyncTurn:
+    def _open(self, work: Work, options: Resolved, steps: Callable[[Any], Any]) -> AsyncTurn:
         """As `Chat._open`."""
         return AsyncTurn(work, steps(partial(self._drive, threads=options.tool_threads)), options.on_event)
 

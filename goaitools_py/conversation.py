@@ -30,7 +30,7 @@ from .turn.ledger import Plan
 from .values import Value, field, replace
 
 if TYPE_CHECKING:
-    from .chat import AsyncTurn, Turn
+    from .handles import AsyncTurn, Turn
     from .stores.base import AsyncStore, Store, Stored
 
 __all__ = ["AsyncConversation", "Conversation", "ConversationInfo", "Gate", "Ports", "Save", "settings_of"]

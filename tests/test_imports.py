@@ -129,10 +129,11 @@ ALLOWED = {
     "conversation": "backends.base errors history.info history.turns messages options result state.blob "
     "state.state threads.kept threads.leases threads.row threads.thread turn.answers turn.flow turn.ledger "
     "values",
-    "chat": "backends backends.base conversation edges.async_edge edges.sync_edge events history.append "
+    "handles": "edges.sync_edge events messages result turn.flow",
+    "chat": "backends backends.base conversation edges.async_edge edges.sync_edge handles history.append "
     "history.compact messages options result state.blob tools turn.answers turn.counting turn.engine "
     "turn.flow turn.inbox",
-    "goaitools_py": "backends.base chat compaction context_management conversation errors events "
+    "goaitools_py": "backends.base chat compaction context_management conversation errors events handles "
     "history.branch history.convert history.estimate history.info history.rebase history.turns messages "
     "options prices result seal state.blob state.reseal state.text tokens tools turn.answers vocabulary",
     "testing": "backends backends.base backends.rules errors messages rawjson render sim stores values",
@@ -157,6 +158,8 @@ NEVER = (
     ("compaction", "state.state"),
     ("tools", "turn.engine"),
     ("turn.engine", "chat"),
+    ("turn.engine", "handles"),
+    ("handles", "turn.engine"),
     ("turn.engine", "backends"),
     ("turn.engine", "edges.sync_edge"),
     ("chat", "stores"),

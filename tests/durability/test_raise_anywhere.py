@@ -32,7 +32,7 @@ HOME = Path(goaitools_py.__file__).parent
 FILES = {
     str(path): path.stem
     for path in (
-        HOME / "chat.py",
+        HOME / "handles.py",
         *sorted((HOME / "turn").glob("*.py")),
         *sorted((HOME / "edges").glob("*.py")),
     )
@@ -77,7 +77,7 @@ class Tracer:
         name = FILES.get(code.co_filename)
         if name is None or self.world.fired:
             return None
-        return self._line if name != "chat" or code.co_qualname in HANDLES else None
+        return self._line if name != "handles" or code.co_qualname in HANDLES else None
 
     def _is_the_turn(self) -> bool:
         """Not a tool's own task, nor a callback of the loop: what is raised there does not reach the turn."""

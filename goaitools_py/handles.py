@@ -1,0 +1,203 @@
+"""The handle of a running turn, in both colours.
+
+Owns: how a turn is iterated, listened to, added to and given up. Must never know: what happens inside a turn,
+or what options it has.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncIterator, Callable, Iterator
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from .edges.sync_edge import refuse_async_callback
+from .events import Event, TextDelta
+from .messages import Message
+from .result import ChatResult
+from .turn.flow import AsyncDriver, BusyError, Driver
+
+__all__ = ["AsyncTurn", "Turn", "Work", "checked_message"]
+
+
+def _log_observer(exc: Exception, event: Event) -> None:
+    """What an observer raises is logged, by class only, and the turn goes on."""
+    import logging  # not at the top: it is a tenth of what importing this package takes
+
+    log = logging.getLogger("goaitools_py")
+    log.warning("on_event raised %s for %s", type(exc).__name__, type(event).__name__)
+
+
+def _notify(on_event: Callable[[Any], object], event: Event) -> None:
+    try:
+        answer = on_event(event)
+        if inspect.isawaitable(answer):
+            if inspect.iscoroutine(answer):
+                answer.close()  # or Python warns that it was never awaited
+            raise TypeError("on_event returned an awaitable, and a Chat runs no event loop: use AsyncChat")
+    except Exception as exc:
+        _log_observer(exc, event)
+
+
+async def _notify_async(on_event: Callable[[Any], object], event: Event) -> None:
+    try:
+        answer = on_event(event)
+        if inspect.isawaitable(answer):
+            await answer
+    except Exception as exc:
+        _log_observer(exc, event)
+
+
+class Work(Protocol):
+    """What a handle is of: a turn, or one that is kept in a store."""
+
+    def snapshot(self) -> bytes: ...
+
+    def append(self, *messages: Message) -> None: ...
+
+
+class _Handle:
+    """What both turn handles share: the state at this instant, and the result once there is one."""
+
+    _engine: Work
+    _steps: Driver[ChatResult] | AsyncDriver[ChatResult]
+
+    @property
+    def state(self) -> bytes:
+        """A complete blob of this instant; `Chat.resume` goes on from it."""
+        return self._engine.snapshot()
+
+    def append(self, *messages: Message) -> None:
+        """Add messages to the running turn, from any thread; its next model call sees them.
+
+        Raises RuntimeError after the turn's end: use `append_to_state` on its state.
+        """
+        if self._steps.done:
+            raise RuntimeError("the turn is over; use append_to_state on its state")
+        self._engine.append(*(checked_message(message) for message in messages))
+
+    def _finished(self) -> ChatResult:
+        steps = self._steps
+        if steps.error is not None:
+            raise steps.error
+        if steps.result is None:
+            raise RuntimeError("the turn was given up before its end; turn.state holds what there is")
+        return steps.result
+
+
+class Turn(_Handle):
+    """A turn that runs as it is iterated, by one reader at a time.
+
+    ``with chat.start(state, user="…") as turn: for event in turn: …`` then ``turn.result()``.
+    """
+
+    def __init__(self, engine: Work, steps: Driver[ChatResult], on_event: Any = None) -> None:
+        refuse_async_callback("on_event", on_event)
+        self._engine = engine
+        self._steps: Driver[ChatResult] = steps
+        self._on_event = on_event
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.cancel()
+
+    def __iter__(self) -> Iterator[Event]:
+        while (event := self._steps.step()) is not None:
+            if self._on_event is not None:
+                _notify(self._on_event, event)
+            yield event
+
+    def text_deltas(self) -> Iterator[str]:
+        """Only the pieces of visible text, as they arrive."""
+        for event in self:
+            if isinstance(event, TextDelta):
+                yield event.text
+
+    def result(self) -> ChatResult:
+        """Run what is left of the turn and return its result.
+
+        Raises what the turn raised, also when it is asked again; RuntimeError if it was given up.
+        """
+        try:
+            for _ in self:
+                pass
+        except BusyError:
+            raise
+        except BaseException:  # such as an exit out of `on_event`
+            self.cancel()
+            raise
+        return self._finished()
+
+    def cancel(self) -> None:
+        """Give the turn up where it stands; `state` stays valid. After its end: nothing happens.
+
+        Any thread may call this, such as that of a stop button: the reader's iteration then ends, at
+        once if it waits for more of a reply or for tools in worker threads, else when what it waits for
+        (the reply's beginning, a retry's pause, a tool of its own thread) is there.
+        """
+        self._steps.close()
+
+
+class AsyncTurn(_Handle):
+    """As `Turn`, with ``async with``, ``async for`` and awaited `result` and `cancel`."""
+
+    def __init__(self, engine: Work, steps: AsyncDriver[ChatResult], on_event: Any = None) -> None:
+        self._engine = engine
+        self._steps: AsyncDriver[ChatResult] = steps
+        self._on_event = on_event
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.cancel()
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        return self._steps if self._on_event is None else self._told(self._on_event)
+
+    async def _told(self, on_event: Callable[[Any], object]) -> AsyncIterator[Event]:
+        async for event in self._steps:
+            await _notify_async(on_event, event)
+            yield event
+
+    async def text_deltas(self) -> AsyncIterator[str]:
+        """Only the pieces of visible text, as they arrive."""
+        async for event in self:
+            if isinstance(event, TextDelta):
+                yield event.text
+
+    async def result(self) -> ChatResult:
+        """As `Turn.result`, awaited."""
+        try:
+            while (event := await self._steps.step()) is not None:
+                if self._on_event is not None:
+                    await _notify_async(self._on_event, event)
+        except BusyError:
+            raise
+        except BaseException:  # such as a cancellation in `on_event`
+            await self.cancel()
+            raise
+        return self._finished()
+
+    async def cancel(self) -> None:
+        """Give the turn up where it stands; `state` stays valid. After its end: nothing happens.
+
+        Any task of the loop may call this: a reader in another task sees the end of its iteration, at
+        once, and the response and the running tools are closed when this returns.
+        """
+        await self._steps.aclose()
+
+
+def checked_message(value: Any) -> Message:
+    """The value, if it is a message; else TypeError."""
+    if not isinstance(value, Message):
+        raise TypeError(
+            f"messages must be made with user(), system(), assistant() or event(), not {type(value).__name__}"
+        )
+    return value
