@@ -38,6 +38,7 @@ __all__ = [
     "Planned",
     "Strategy",
     "Trigger",
+    "TriggerFailed",
     "Turns",
     "checked_turns",
     "edits_of",
@@ -216,9 +217,15 @@ class Compactor(Value, frozen=True):
 
     def plan(self, request: CompactionRequest, *, force: bool = False) -> Planned | None:
         """What stays, or None if the trigger does not fire."""
-        if not force and not self.trigger(request):
+        if not force and not self._fires(request):
             return None
         return Planned(by=name_of(self.strategy), turns=self.strategy(request), archive=self.archive)
+
+    def _fires(self, request: CompactionRequest) -> bool:
+        try:
+            return self.trigger(request)
+        except Exception as exc:
+            raise TriggerFailed(name_of(self.trigger)) from exc
 
     @property
     def context_management(self) -> Sequence[ContextEdit]:
@@ -341,6 +348,14 @@ def name_of(strategy: Any) -> str:
 
 
 # -------------------------------------------------------------------------------------- checked answers
+
+
+class TriggerFailed(Exception):  # noqa: N818 - becomes an outcome
+    """A trigger raised, which is the cause. `by`: its name."""
+
+    def __init__(self, by: str) -> None:
+        super().__init__(by)
+        self.by = by
 
 
 class InvalidPlan(Exception):  # noqa: N818 - a finding, turned into a warning or CompactionError

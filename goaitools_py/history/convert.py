@@ -56,6 +56,14 @@ def state_messages(
 _LETTERS = {"system": "s", "developer": "s", "user": "u", "assistant": "a", "tool": "t"}
 
 
+def _check_messages(messages: Any) -> None:
+    if not isinstance(messages, Sequence) or isinstance(messages, (str, bytes, bytearray, memoryview)):
+        raise TypeError(f"messages must be a list of dicts, not {type(messages).__name__}")
+    for message in messages:
+        if not isinstance(message, Mapping):
+            raise TypeError(f"each message must be a dict of the wire's JSON, not {type(message).__name__}")
+
+
 def state_from_messages(
     wire: str,
     messages: Sequence[Mapping[str, Any]],
@@ -77,8 +85,10 @@ def state_from_messages(
     flagged "unknown".
 
     Raises:
+        TypeError: `messages` is no list of dicts.
         ValueError: The wire is unknown, a leading system message, or the provider would refuse the history.
     """
+    _check_messages(messages)
     dialect = dialect or dialect_of(wire)
     if dialect.wire != wire:
         raise ValueError(f"the dialect is of the wire {dialect.wire!r}, not {wire!r}")

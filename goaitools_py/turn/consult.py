@@ -37,6 +37,9 @@ __all__ = ["Spent", "consult"]
 
 MAX_ANSWER_BYTES: Final = 4 * 2**20
 MAX_WAIT_SECONDS: Final = 20.0
+
+_MAY_PASS: Final = frozenset({"unavailable", "interrupted", "rate_limit"})
+"""Kinds of failures without an answer that another try may not meet."""
 """No longer pause is made for a question that the conversation can do without."""
 
 
@@ -223,7 +226,7 @@ def _post(
             if passed:
                 fault = Fault(kind="unavailable", code=passed, retryable=True)
             elif exc.status is None:
-                fault = Fault(kind=exc.kind, retryable=exc.kind == "unavailable")
+                fault = Fault(kind=exc.kind, retryable=exc.kind in _MAY_PASS)
             else:
                 fault = dialect.fault(exc.status, exc.headers, exc.body)
         except ProtocolFault as exc:

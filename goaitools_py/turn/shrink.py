@@ -19,6 +19,7 @@ from ..compaction.base import (
     Kept,
     NoChange,
     Planned,
+    TriggerFailed,
     checked_turns,
     name_of,
 )
@@ -172,6 +173,9 @@ def _compacted(
         return _unchanged(ledger, request, "failed", by, f"{by} got no answer: {exc}")
     except CheckpointError:
         raise
+    except TriggerFailed as exc:
+        cause = ledger.compaction_cause = exc.__cause__ if isinstance(exc.__cause__, Exception) else exc
+        return _unchanged(ledger, request, "failed", exc.by, f"{exc.by} raised {type(cause).__name__}")
     except Exception as exc:
         ledger.compaction_cause = exc
         return _unchanged(ledger, request, "failed", by, f"{by} raised {type(exc).__name__}")

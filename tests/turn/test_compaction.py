@@ -231,10 +231,25 @@ def test_a_failing_compactor_never_fails_the_turn(face: Any, run: Any, strategy:
 
 
 def test_a_failing_trigger_never_fails_the_turn(face: Any) -> None:
-    """A trigger that raises is a warning too."""
-    chat = face.chat(ScriptedBackend("Noted."), compactor=Compactor(raising, KeepRecentTurns(1)))
+    """A trigger that raises is a warning too, and it is the one that is named, also inside of `first_of`."""
+    chat = face.chat(ScriptedBackend(*["Noted."] * 2))
+    compactor = Compactor(raising, KeepRecentTurns(1))
 
-    assert [w.code for w in chat.chat(user="Note 0").warnings] == ["compaction_failed"]
+    for one in (compactor, first_of(Compactor(lambda _: False, KeepRecentTurns(1)), compactor)):
+        result = chat.chat(user="Note 0", compactor=one)
+
+        assert [w.code for w in result.warnings] == ["compaction_failed"]
+        assert "raising raised" in result.warnings[0].message
+        assert (result.compaction.outcome, result.compaction.by) == ("failed", "raising")
+
+
+def test_compact_state_does_not_ask_the_trigger(face: Any) -> None:
+    """Outside a turn the trigger is not asked, so it cannot fail."""
+    chat = face.chat(ScriptedBackend(*["Noted."] * 2))
+
+    report = chat.compact_state(turns(chat, 2).state, Compactor(raising, KeepRecentTurns(1)))
+
+    assert report.outcome == "compacted"
 
 
 def test_a_cut_that_the_provider_would_refuse_is_undone(face: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -223,3 +223,21 @@ def test_the_error_is_the_turns(face: Any, wire: str) -> None:
 
     assert [warning.code for warning in caught.value.warnings] == ["compaction_failed"]
     assert spent(caught.value.state) == (1, 1)
+
+
+@pytest.mark.parametrize("kind", ["unavailable", "interrupted", "rate_limit"])
+def test_a_question_is_asked_again_where_the_conversations_own_would_be(
+    face: Any, wire: str, kind: Any, clock: Any
+) -> None:
+    """What another try may not meet does not cost the compaction, whether or not an answer told of it."""
+    _, state = talk(face, wire)
+    script = [BackendError("down", kind=kind), "Short.", "Hello."]
+    chat = face.chat(ScriptedBackend(*script, wire=wire, max_retries=1))
+
+    result = chat.chat_with_state(
+        state, user="Hello?", compactor=Compactor(before_request, Summarize(None, 1))
+    )
+
+    assert result.compaction.outcome == "compacted"
+    assert result.text == "Hello."
+    assert len(clock.naps) == 1
