@@ -352,7 +352,8 @@ PLAIN: Final[Codec] = Plain()
 
 
 _QUICK: Final = frames.Effort(1, uses_dictionary=False)
-_USUAL: Final = frames.Effort(5)
+_USUAL: Final = frames.Effort(4)
+_LONGER: Final = frames.Effort(5)
 _MEDIA: Final = frames.Effort(3)
 _ONCE: Final = frames.Effort(6)
 
@@ -364,13 +365,15 @@ def _effort(kind: Kind, raw_len: int) -> frames.Effort:
     At 4 KiB, with the dictionary: level 3 30.1, 30; level 4 28.3, 60; level 5 27.9, 89; level 6 27.8, 119.
     At 20 KiB: level 3 20.8, 117; level 4 19.4, 208; level 5 19.1, 279.
     At 45 KiB: level 1 17.8, 142; level 4 15.9, 367; level 6 15.3, 695. Without it: level 1 18.3, 101.
-    What is written on every turn is compressed well while that is cheap beside a request; beyond 24 KiB it
-    would be the largest part of a turn. What is sealed is compressed once. A piece beyond 256 KiB is a
-    picture or a document in base64, where levels differ in time but hardly in size.
+    What is written on every turn is compressed well, and better as it grows, while that is cheap beside a
+    request; beyond 24 KiB it would be the largest part of a turn. What is sealed is compressed once. A piece
+    beyond 256 KiB is a picture or a document in base64, where levels differ in time but hardly in size.
     """
     if kind is Kind.SEALED:
         return _ONCE if raw_len <= 256 * 2**10 else _MEDIA
-    return _USUAL if raw_len <= 24 * 2**10 else _QUICK
+    if raw_len <= 12 * 2**10:
+        return _USUAL
+    return _LONGER if raw_len <= 24 * 2**10 else _QUICK
 
 
 def _pack(kind: Kind, raw: bytes, entries: int, compression: int) -> Segment:

@@ -189,7 +189,7 @@ class TurnEngine:
             ledger.warn(
                 "turn_closed", "the state held an unfinished turn; it was closed, and a new one began"
             )
-        if not inbox.admit(state, self._messages, dialect).inbox and state.open is None:
+        if not (state.inbox or state.open is not None or inbox.has_unseen(state, self._messages)):
             raise ValueError(_nothing_to_do(resume=plan.resume, left_open=left_open))
         voice, self._tools = voice_of(plan, state.meta)
         answered = with_answers(state, self._tools, plan.answers, ledger.options.deps)

@@ -12,6 +12,7 @@ import msgspec
 
 from ..backends.base import Dialect
 from ..messages import Message
+from ..messages import system as system_message
 from ..reading import read_entries
 from ..render import is_context, with_context
 from ..state.records import IDS_KEPT, InboxItem, digest8
@@ -19,7 +20,15 @@ from ..state.state import ConversationState
 from ..values import replace
 from .turn_ids import FACT
 
-__all__ = ["admit", "inbox_messages", "merged", "split_preamble", "with_new_context", "without_inbox"]
+__all__ = [
+    "admit",
+    "has_unseen",
+    "inbox_messages",
+    "merged",
+    "split_preamble",
+    "with_new_context",
+    "without_inbox",
+]
 
 _LETTERS = {"system": "s", "user": "u", "assistant": "a"}
 
@@ -28,8 +37,6 @@ def split_preamble(
     system: str | None, messages: Sequence[Message]
 ) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
     """Split a call's messages into the leading system messages, never stored, and the rest."""
-    from ..messages import system as system_message
-
     lead = 0
     while lead < len(messages) and messages[lead].role == "system":
         lead += 1
@@ -64,7 +71,7 @@ def admit(state: ConversationState, messages: Sequence[Message], dialect: Dialec
     for message in messages:
         mark = ""
         if message.event_id is not None:
-            mark = digest8(message.event_id.encode("utf-8", "replace"))
+            mark = _mark(message.event_id)
             if mark in seen:
                 continue
             seen.append(mark)
@@ -78,6 +85,17 @@ def admit(state: ConversationState, messages: Sequence[Message], dialect: Dialec
     if len(seen) != len(meta.events):
         meta = msgspec.structs.replace(meta, events=tuple(seen[-IDS_KEPT:]))
     return replace(state, meta=meta, inbox=tuple(inbox))
+
+
+def has_unseen(state: ConversationState, messages: Sequence[Message]) -> bool:
+    """True if `admit` would put one of them into the inbox."""
+    return any(
+        message.event_id is None or _mark(message.event_id) not in state.meta.events for message in messages
+    )
+
+
+def _mark(event_id: str) -> str:
+    return digest8(event_id.encode("utf-8", "replace"))
 
 
 def without_inbox(state: ConversationState) -> ConversationState:
