@@ -36,7 +36,7 @@ WarningCode = Literal[
     "input_dropped",  # the provider says that it left parts of the history out, and why
     "endpoint_changed",
     "calls_dropped",  # the reply was cut inside a tool call; its calls were not run
-    "call_ids_rewritten",  # the provider sent missing or duplicate call ids
+    "call_ids_rewritten",  # the reply gave its calls ids that the conversation had already
     "invalid_tool_calls",  # three replies in a row held only calls that cannot run
     "limit_reached",
     "compaction_failed",
