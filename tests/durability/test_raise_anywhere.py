@@ -122,9 +122,7 @@ def reference(wire: str, face: Any, hooks: Any) -> tuple[list[World], list[tuple
 
 _REPLY, _RESULT = frozenset({"reply"}), frozenset({"result"})
 ARRIVING = {
-    **dict.fromkeys(
-        ("flow.Driver.step", "flow.AsyncDriver.__anext__", "flow._Steps._resume"), _REPLY | _RESULT
-    ),
+    **dict.fromkeys(("flow.Driver._run", "flow.AsyncDriver._run", "flow._Steps._resume"), _REPLY | _RESULT),
     **dict.fromkeys(("sync_edge.BlockingEdge.perform", "async_edge.AwaitingEdge._perform"), _REPLY | _RESULT),
     **dict.fromkeys(("sync_edge.BlockingEdge._read_chunk", "sync_edge.BlockingEdge._read_until"), _REPLY),
     "async_edge.AwaitingEdge._read_chunk": _REPLY,
