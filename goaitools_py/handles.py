@@ -158,12 +158,10 @@ class AsyncTurn(_Handle):
     ) -> None:
         await self.cancel()
 
-    def __aiter__(self) -> AsyncIterator[Event]:
-        return self._steps if self._on_event is None else self._told(self._on_event)
-
-    async def _told(self, on_event: Callable[[Any], object]) -> AsyncIterator[Event]:
-        async for event in self._steps:
-            await _notify_async(on_event, event)
+    async def __aiter__(self) -> AsyncIterator[Event]:
+        while (event := await self._steps.step()) is not None:
+            if self._on_event is not None:
+                await _notify_async(self._on_event, event)
             yield event
 
     async def text_deltas(self) -> AsyncIterator[str]:

@@ -128,9 +128,9 @@ class AwaitingEdge:
         self._exchange = await (effect.backend or self._backend).asend(request)
         return self._exchange.head
 
-    async def _read_chunk(self, effect: ReadChunk) -> bytes | tuple[float, bytes]:
+    async def _read_chunk(self, effect: ReadChunk) -> bytes | tuple[Moment, bytes]:
         """Performed without a further step between: a reply may come in a thousand pieces."""
-        began = time.monotonic()
+        now = _now() if effect.timed else None
         exchange, chunk = self._exchange, b""
         if exchange is not None:
             self._wait.begin(effect.until)
@@ -145,7 +145,7 @@ class AwaitingEdge:
                 raise (late if why == "late" else Interrupted()) from None
             finally:
                 self._wait.over()
-        return (began, chunk) if effect.timed else chunk
+        return chunk if now is None else (now, chunk)
 
     async def _close_exchange(self) -> None:
         exchange = self._exchange

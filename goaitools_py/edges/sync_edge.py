@@ -139,8 +139,8 @@ class BlockingEdge:
         self._exchange = (effect.backend or self._backend).send(effect.request)
         return self._exchange.head
 
-    def _read_chunk(self, effect: ReadChunk) -> bytes | tuple[float, bytes]:
-        began = time.monotonic()
+    def _read_chunk(self, effect: ReadChunk) -> bytes | tuple[Moment, bytes]:
+        now = _now() if effect.timed else None
         exchange, chunk = self._exchange, b""
         if exchange is not None:
             if effect.until is None and self._watch is None:
@@ -149,7 +149,7 @@ class BlockingEdge:
                 chunk = self._read_until(exchange, math.inf if effect.until is None else effect.until)
             if not chunk:
                 self._close_exchange()
-        return (began, chunk) if effect.timed else chunk
+        return chunk if now is None else (now, chunk)
 
     def _read_until(self, exchange: Exchange, end: float) -> bytes:
         """The next bytes, or BackendError once the time has come, also if it came between two reads. An

@@ -27,11 +27,11 @@ class Wait:
         task: The task that waits; None if none does.
     """
 
-    __slots__ = ("_asked_before", "_end", "_ended", "_is_limited", "_timer", "task")
+    __slots__ = ("_asked", "_asked_before", "_end", "_ended", "_is_limited", "_timer", "task")
 
     def __init__(self) -> None:
         self.task: asyncio.Task[Any] | None = None
-        self._asked_before = 0
+        self._asked = self._asked_before = 0
         self._ended: Ended | None = None
         self._is_limited = False
         self._end = inf
@@ -58,29 +58,35 @@ class Wait:
 
     def _ring(self) -> None:
         self._timer = None
-        if self._is_limited:
+        # One that somebody else ends already is left to that: a second cancellation would hide the first from
+        # those who tell theirs by its message, as the scopes of anyio do.
+        if self._is_limited and self.task is not None and self.task.cancelling() == self._asked_before:
             self._cancel("late")
 
     def interrupt(self) -> None:
-        """End the wait. Nothing happens if there is none, or if it is ending already."""
-        self._cancel("interrupted")
+        """End the wait, also one that is tidying up after its time was over. Nothing happens if there is
+        none, or if it was interrupted before."""
+        if self._ended != "interrupted":
+            self._cancel("interrupted")
 
     def _cancel(self, why: Ended) -> None:
-        if self.task is not None and self._ended is None:
+        if self.task is not None:
             self._ended = why
+            self._asked += 1
             self.task.cancel()
 
     def ended(self) -> Ended | None:
         """What the wait was cancelled for; None if that was somebody else, or somebody else too."""
-        if self.task is None or self.task.cancelling() > self._asked_before + 1:
+        if self.task is None or self.task.cancelling() > self._asked_before + self._asked:
             return None
         return self._ended
 
     def over(self) -> None:
         """The wait is over, whichever way."""
         task, self.task = self.task, None
-        if self._ended is not None:
-            self._ended = None
+        self._ended = None
+        while self._asked:
+            self._asked -= 1
             if task is not None:
                 task.uncancel()
 

@@ -145,11 +145,11 @@ def _attempt(
     if ledger.listening:
         yield Emit(ModelRequested(ledger.iteration, len(request.body)))
     asked = max(0, began.wall_ms - before.meta.created)
-    shown, begun, unsaid, heard = False, False, "", 0.0
+    shown, begun, unsaid = False, False, ""
 
     def book(reply: Reply) -> Reply:
         # Without another look at the clock: whatever comes between a reply and the books can lose it.
-        ms = round((max(ledger.now.monotonic, heard) - began.monotonic) * 1000)
+        ms = round((ledger.now.monotonic - began.monotonic) * 1000)
         return _book(ledger, reply, voice.model, booked, asked=asked, ms=ms)
 
     try:
@@ -171,7 +171,7 @@ def _attempt(
             following: Effect = next_chunk
             try:
                 while True:
-                    heard, chunk = yield following
+                    ledger.now, chunk = yield following
                     if not chunk:
                         break
                     size += len(chunk)
@@ -181,7 +181,7 @@ def _attempt(
                     if not begun and (deltas or getattr(decoder, "has_begun", False)):
                         begun = True
                         next_chunk = ReadChunk(times.end(begun=True), timed=True)
-                    is_late = next_chunk.until is not None and heard >= next_chunk.until
+                    is_late = next_chunk.until is not None and ledger.now.monotonic >= next_chunk.until
                     is_over = is_late or decoder.is_done
                     following, left = next_chunk, len(deltas)
                     for delta in deltas:

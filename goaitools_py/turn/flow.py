@@ -17,7 +17,7 @@ thread here, from another task there. Everything else about a turn is written in
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator
-from typing import Any, Final, Generic, Protocol, Self, TypeAlias, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 from ..backends.base import ModelRequest
 from ..events import Event
@@ -81,7 +81,7 @@ class ReadChunk(Value, frozen=True):
 
     `until`: when the wait ends with a `BackendError` that says ``timed_out``, on the clock of
     `Moment.monotonic` and however the bytes come in; None without a limit.
-    `timed`: True for a pair as the answer, when the read began, on the same clock, and the bytes.
+    `timed`: True for a pair as the answer, the `Moment` before the read and the bytes: `Clock`, but cheaper.
     """
 
     until: float | None = None
@@ -289,6 +289,8 @@ class Driver(_Steps[ResultT]):
             if self._is_stopping:  # said so too late for this step to see it
                 self.close()
             return event
+        except BusyError:
+            raise  # the seat is another's, even if that has just left it
         except BaseException:
             if self._seat.take(reader):
                 self._is_stopping = True
@@ -351,23 +353,21 @@ class AsyncDriver(_Steps[ResultT]):
         super().__init__(flow)
         self._edge = edge
 
-    def __aiter__(self) -> Self:
-        return self
-
     async def step(self) -> Event | None:
         """As `Driver.step`, awaited."""
-        return await anext(self, None)
-
-    async def __anext__(self) -> Event:
-        """The next event; StopAsyncIteration once the flow has ended."""
         reader, held = object(), self._seat.held
         try:
             if held.setdefault("by", reader) is not reader:
+                if self._is_stopping:
+                    return None
                 raise BusyError(_BUSY)
             event = None if self.done else await self._run()
             if self.done:
                 await self._end()
             held.clear()
+            return event
+        except BusyError:
+            raise  # the seat is another's, even if that has just left it
         except BaseException:
             if self._seat.take(reader):
                 self._is_stopping = True
@@ -376,9 +376,6 @@ class AsyncDriver(_Steps[ResultT]):
                 finally:
                     self._seat.leave(reader)
             raise
-        if event is None:
-            raise StopAsyncIteration
-        return event
 
     async def _run(self) -> Event | None:
         effect = self._begin()

@@ -44,7 +44,6 @@ METHODS = (
     "__aexit__",
     "__iter__",
     "__aiter__",
-    "_told",
     "result",
     "cancel",
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,7 +12,17 @@ from typing import Any
 import pytest
 
 from goaitools_py.events import TurnStarted
-from goaitools_py.turn.flow import AsyncDriver, Clock, Driver, Effect, Emit, Flow, Interrupted, Sleep
+from goaitools_py.turn.flow import (
+    AsyncDriver,
+    BusyError,
+    Clock,
+    Driver,
+    Effect,
+    Emit,
+    Flow,
+    Interrupted,
+    Sleep,
+)
 
 Answers = Callable[[Effect], Any]
 
@@ -401,3 +412,79 @@ def test_a_flow_is_stepped_by_one_reader_at_a_time(drive: Drive) -> None:
     assert drive.events() == ["noon", "noon"]
     assert len(refused) == 2
     assert all("one reader at a time" in text for text in refused)
+
+
+def test_a_second_reader_leaves_the_first_unharmed_however_late_it_is_told() -> None:
+    """The first reader's step ends while the second hears that the seat was taken."""
+    inside, go_on = threading.Event(), threading.Event()
+
+    class Slow:
+        def perform(self, effect: Effect) -> Any:
+            inside.set()
+            go_on.wait(10)
+
+        def interrupt(self) -> None:
+            raise AssertionError("nobody gives the flow up")
+
+        def close(self) -> None:
+            raise AssertionError("nobody gives the flow up")
+
+    def endless() -> Flow[None]:
+        while True:
+            yield Clock()
+            yield Emit(TurnStarted("now"))
+
+    driver = Driver(endless(), Slow())
+    first = threading.Thread(target=driver.step)
+
+    def when_busy(frame: Any, event: str, arg: Any) -> Any:
+        if event == "exception" and arg[0] is BusyError:
+            go_on.set()
+            first.join(10)
+        return when_busy
+
+    def second() -> None:
+        sys.settrace(when_busy)
+        try:
+            with pytest.raises(BusyError):
+                driver.step()
+        finally:
+            sys.settrace(None)
+
+    first.start()
+    assert inside.wait(10)
+    other = threading.Thread(target=second)
+    other.start()
+    other.join(10)
+
+    assert not driver.done
+    assert driver.step() == TurnStarted("now")
+
+
+def test_a_reader_between_two_events_sees_the_end_of_a_flow_that_is_being_closed() -> None:
+    """As in plain code: who has asked for the next event is told that there is none."""
+
+    class Slow:
+        async def perform(self, effect: Effect) -> Any:
+            return None
+
+        async def interrupt(self) -> None:
+            return None
+
+        async def aclose(self) -> None:
+            await asyncio.sleep(0.01)
+
+    def endless() -> Flow[None]:
+        while True:
+            yield Emit(TurnStarted("now"))
+
+    async def main() -> list[Any]:
+        driver = AsyncDriver(endless(), Slow())
+        seen = [await driver.step()]
+        closing = asyncio.create_task(driver.aclose())
+        await asyncio.sleep(0)
+        seen.append(await driver.step())
+        await closing
+        return seen
+
+    assert asyncio.run(main()) == [TurnStarted("now"), None]
