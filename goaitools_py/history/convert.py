@@ -56,11 +56,12 @@ def state_messages(
 _LETTERS = {"system": "s", "developer": "s", "user": "u", "assistant": "a", "tool": "t"}
 
 
-def _check_messages(messages: Any) -> None:
+def _check_messages(messages: Any, *, repair: bool) -> None:
+    """A repair drops what is no message; else it is refused."""
     if not isinstance(messages, Sequence) or isinstance(messages, (str, bytes, bytearray, memoryview)):
         raise TypeError(f"messages must be a list of dicts, not {type(messages).__name__}")
     for message in messages:
-        if not isinstance(message, Mapping):
+        if not repair and not isinstance(message, Mapping):
             raise TypeError(f"each message must be a dict of the wire's JSON, not {type(message).__name__}")
 
 
@@ -85,10 +86,10 @@ def state_from_messages(
     flagged "unknown".
 
     Raises:
-        TypeError: `messages` is no list of dicts.
+        TypeError: `messages` is no list, or holds something else than dicts and is not to be repaired.
         ValueError: The wire is unknown, a leading system message, or the provider would refuse the history.
     """
-    _check_messages(messages)
+    _check_messages(messages, repair=repair)
     dialect = dialect or dialect_of(wire)
     if dialect.wire != wire:
         raise ValueError(f"the dialect is of the wire {dialect.wire!r}, not {wire!r}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -395,7 +396,11 @@ def test_a_turn_that_comes_to_the_archive_twice_has_the_same_id(face: Any, wire:
     too_long = BackendError("no", status=400, body=TOO_LONG[wire])
     backend = ScriptedBackend(*["Noted."] * 4, too_long, too_long, "Fine.", wire=wire)
     chat = face.chat(backend, system="Be brief.")
-    before = chat.run_turns(None, ["The same.", "The same.", "Note 2", "Note 3"]).state
+    first = chat.chat(user="The same.").state
+    now = time.time_ns() // 1_000_000
+    while time.time_ns() // 1_000_000 == now:
+        pass  # no model answers twice within a millisecond, but this one does
+    before = chat.run_turns(first, ["The same.", "Note 2", "Note 3"]).state
     archive = keep_later if face.is_async else keep
     compactor = Compactor(_after, KeepRecentTurns(2), archive=archive)
 
