@@ -133,7 +133,7 @@ class Moment(Value, frozen=True):
     monotonic: float
 
 
-class Emit(Value, frozen=True, gc=False):
+class Emit(Value, frozen=True):
     """Hand an event to whoever listens.
 
     `then`: what is asked for next, once somebody wants another event; its answer is this effect's. It spares

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from goaitools_py import ChatResult
+from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.edges import async_edge, wait
 from goaitools_py.edges import sync_edge as edge
 
@@ -82,6 +83,18 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> SkippingClock:
     monkeypatch.setattr(wait, "time", _With(time, monotonic=made.monotonic))
     monkeypatch.setattr(async_edge, "asyncio", _With(asyncio, sleep=made.sleep_async))
     return made
+
+
+@pytest.fixture
+def own(face: Any, sim: Any) -> Any:
+    """Makes chats that take the simulator for the provider itself."""
+
+    def make(**fields: Any) -> Any:
+        backend = sim.backend(is_async=face.is_async)
+        backend.dialect = dialect_of(sim.wire)
+        return face.chat(backend, **fields)
+
+    return make
 
 
 class Scores:

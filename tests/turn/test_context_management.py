@@ -27,7 +27,6 @@ from goaitools_py import (
     read_history,
     state_messages,
 )
-from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.sim.response import JSON, Response
 from goaitools_py.testing import check_history
 
@@ -46,18 +45,6 @@ SPENT = {"type": "compaction", "input_tokens": 55_000, "output_tokens": 125}
 
 def wanting(*edits: Any, **settings: Any) -> ModelSettings:
     return ModelSettings(context_management=edits, **settings)
-
-
-@pytest.fixture
-def own(face: Any, sim: Any) -> Any:
-    """Makes chats that take the simulator for the provider itself."""
-
-    def make(**fields: Any) -> Any:
-        backend = sim.backend(is_async=face.is_async)
-        backend.dialect = dialect_of(sim.wire)
-        return face.chat(backend, **fields)
-
-    return make
 
 
 def betas(request: Any) -> list[str]:

@@ -21,7 +21,6 @@ from goaitools_py import (
     read_history,
     state_messages,
 )
-from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.sim import Reply
 from goaitools_py.testing import check_history
 
@@ -36,18 +35,6 @@ THINKING = {
 LEAST = {"openai-responses": 1_000, "anthropic": 50_000}
 """From so many tokens on each provider compacts."""
 NATIVE = ("openai-responses", "anthropic")
-
-
-@pytest.fixture
-def own(face: Any, sim: Any) -> Any:
-    """Makes chats that take the simulator for the provider itself."""
-
-    def make(**fields: Any) -> Any:
-        backend = sim.backend(is_async=face.is_async)
-        backend.dialect = dialect_of(sim.wire)
-        return face.chat(backend, **fields)
-
-    return make
 
 
 def look(place: str) -> str:

@@ -30,7 +30,6 @@ from goaitools_py import (
     read_history,
     state_messages,
 )
-from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.sim import Reply
 from goaitools_py.testing import check_history
 
@@ -54,18 +53,6 @@ TALK = " It was a long day, and there was much to see on the way from the statio
 
 def by_itself(*edits: Any, **fields: Any) -> ProviderCompaction:
     return ProviderCompaction(context_management=edits, **fields)
-
-
-@pytest.fixture
-def own(face: Any, sim: Any) -> Any:
-    """Makes chats that take the simulator for the provider itself."""
-
-    def make(**fields: Any) -> Any:
-        backend = sim.backend(is_async=face.is_async)
-        backend.dialect = dialect_of(sim.wire)
-        return face.chat(backend, **fields)
-
-    return make
 
 
 def asked(sim: Any) -> list[Any]:
