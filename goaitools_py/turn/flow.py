@@ -278,7 +278,7 @@ class Driver(_Steps[ResultT]):
         """
         reader, held = object(), self._seat.held
         try:
-            if held.setdefault("by", reader) is not reader:
+            if held.setdefault("by", reader) is not reader:  # as `take`, without a call for each word
                 if self._is_stopping:
                     return None
                 raise BusyError(_BUSY)
@@ -357,7 +357,7 @@ class AsyncDriver(_Steps[ResultT]):
         """As `Driver.step`, awaited."""
         reader, held = object(), self._seat.held
         try:
-            if held.setdefault("by", reader) is not reader:
+            if held.setdefault("by", reader) is not reader:  # as `take`, without a call for each word
                 if self._is_stopping:
                     return None
                 raise BusyError(_BUSY)
