@@ -8,13 +8,15 @@ from __future__ import annotations
 import asyncio
 import time
 from math import inf
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from ..turn.deadlines import SHORTEST_WAIT
 
 __all__ = ["Ended", "Wait"]
 
 Ended: TypeAlias = Literal["late", "interrupted"]
+
+_AGAIN_SECONDS: Final = 0.02
 
 
 class Wait:
@@ -58,10 +60,14 @@ class Wait:
 
     def _ring(self) -> None:
         self._timer = None
-        # One that somebody else ends already is left to that: a second cancellation would hide the first from
-        # those who tell theirs by its message, as the scopes of anyio do.
-        if self._is_limited and self.task is not None and self.task.cancelling() == self._asked_before:
+        if not self._is_limited or self.task is None:
+            return
+        if self.task.cancelling() == self._asked_before:
             self._cancel("late")
+            return
+        # Somebody else ends it already: a second cancellation would hide that from those who tell theirs by
+        # its message, as the scopes of anyio do. If the wait goes on all the same, its time is over soon.
+        self._timer = asyncio.get_running_loop().call_later(_AGAIN_SECONDS, self._ring)
 
     def interrupt(self) -> None:
         """End the wait, also one that is tidying up after its time was over. Nothing happens if there is

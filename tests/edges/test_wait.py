@@ -78,6 +78,27 @@ def test_a_scope_that_ends_at_the_same_moment_keeps_its_cancellation() -> None:
     assert asyncio.run(main()) == (True, 0)
 
 
+def test_a_wait_whose_other_cancellation_is_swallowed_ends_late_all_the_same() -> None:
+    """What is awaited has a scope of its own that ends just then, and stalls afterwards."""
+    wait = Wait()
+
+    async def stalls() -> None:
+        with anyio.CancelScope() as scope:
+            asyncio.get_running_loop().call_later(TICK / 2, scope.cancel)
+            time.sleep(3 * TICK)  # then both are due, one after the other
+            for _ in range(5):
+                await asyncio.sleep(0)
+        await asyncio.sleep(20)
+
+    async def main() -> tuple[object, int]:
+        began = time.monotonic()
+        found = await ends(wait, stalls, began + TICK)
+        assert time.monotonic() - began < 10
+        return found, cancelling()
+
+    assert asyncio.run(main()) == ("late", 0)
+
+
 def test_the_timer_of_a_wait_ends_no_other_one() -> None:
     """A timer is kept for the next wait until the same time; one without a limit does not hear it."""
     wait = Wait()
