@@ -56,6 +56,7 @@ def interleaved(
     for _ in range(rounds):
         for name, side in sides.items():
             gc.collect()
+            side()  # what was collected, and the side before, left the core's caches cold
             found[name].append(_per_call(side, calls[name]))
     return {name: Blocks(tuple(blocks)) for name, blocks in found.items()}
 

@@ -199,7 +199,7 @@ class _Facade(ABC, Generic[_B]):
             options=resolved,
             codec=self._codec,
             blob=_state_bytes(state),
-            fresh_id=_fresh_id(),
+            new_id=_fresh_id,
             model=backend.model,
             max_retries=backend.max_retries,
             context_window=backend.context_window,

@@ -325,7 +325,11 @@ class Usage(Value, frozen=True, kw_only=True):
         return max(0, self.input_tokens - self.cached_input_tokens)
 
     def __add__(self, other: Usage) -> Usage:
-        return Usage(**{name: getattr(self, name) + getattr(other, name) for name in _USAGE_FIELDS})
-
-
-_USAGE_FIELDS = Usage.__struct_fields__
+        return Usage(
+            input_tokens=self.input_tokens + other.input_tokens,
+            cached_input_tokens=self.cached_input_tokens + other.cached_input_tokens,
+            cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
+            requests=self.requests + other.requests,
+        )

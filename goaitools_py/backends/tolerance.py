@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from .. import rawjson
 
-__all__ = ["as_dict", "as_str", "count", "data_url", "decoded", "is_hollow", "members_of"]
+__all__ = ["as_dict", "as_str", "count", "data_url", "decoded", "is_hollow", "members_of", "object_of"]
 
 
 def as_str(value: Any) -> str:
@@ -38,15 +38,23 @@ def members_of(raw: bytes | None) -> Mapping[str, bytes]:
         return {}
 
 
+def object_of(raw: bytes) -> dict[str, Any]:
+    """An object as Python values; an empty one of anything else."""
+    try:
+        return as_dict(rawjson.view(raw))
+    except rawjson.RawJSONError:
+        return {}
+
+
 _MAX_COUNT: Final = 2**53 - 1
 """The largest count: what every JSON reader holds exactly."""
 
 
-def count(raw: bytes | None) -> int:
-    """Read digits; a negative number, a fraction, a string or anything else is 0."""
-    if raw is None or not raw.isdigit():
-        return 0
-    return min(int(raw), _MAX_COUNT) if len(raw) <= 16 else _MAX_COUNT
+def count(value: Any) -> int:
+    """The value if it is a whole number, within bounds; a fraction, a string or anything else is 0."""
+    if type(value) is int or (type(value) is float and value.is_integer()):
+        return min(max(int(value), 0), _MAX_COUNT)
+    return 0
 
 
 def data_url(url: str, fallback: str) -> tuple[str, bytes | None]:

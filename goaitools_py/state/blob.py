@@ -189,7 +189,7 @@ class Segment(Value, frozen=True, kw_only=True, eq=False):
         stored: Its bytes as they stand in a blob whose compression byte is `compression`.
     """
 
-    unshown = frozenset({"stored", "_raw", "_blob"})
+    unshown = frozenset({"stored", "_raw", "_blob", "_head"})
 
     kind: Kind
     entries: int
@@ -198,6 +198,7 @@ class Segment(Value, frozen=True, kw_only=True, eq=False):
     compression: int
     _raw: bytes | None = None
     _blob: bytes = b""
+    _head: bytes = b""
 
     def raw(self) -> bytes:
         """The inflated bytes. Inflated on the first call and then kept.
@@ -352,34 +353,37 @@ PLAIN: Final[Codec] = Plain()
 
 
 _QUICK: Final = frames.Effort(1, uses_dictionary=False)
+_LIGHT: Final = frames.Effort(3)
 _USUAL: Final = frames.Effort(4)
 _LONGER: Final = frames.Effort(5)
-_MEDIA: Final = frames.Effort(3)
-_ONCE: Final = frames.Effort(6)
+_ONCE: Final = frames.Effort(9, uses_dictionary=False)
 
 
-def _effort(kind: Kind, raw_len: int) -> frames.Effort:
+def _effort(kind: Kind, raw_len: int, *, is_minor: bool) -> frames.Effort:
     """How hard a segment is worth to be compressed.
 
-    Measured on real conversations (Xeon, 2 GHz): per cent of the raw bytes, CPU time in µs.
-    At 4 KiB, with the dictionary: level 3 30.1, 30; level 4 28.3, 60; level 5 27.9, 89; level 6 27.8, 119.
-    At 20 KiB: level 3 20.8, 117; level 4 19.4, 208; level 5 19.1, 279.
-    At 45 KiB: level 1 17.8, 142; level 4 15.9, 367; level 6 15.3, 695. Without it: level 1 18.3, 101.
+    Measured on real conversations (Xeon): per cent of the raw bytes, CPU time in µs.
+    At 4 KiB, with the dictionary: level 3 31.8, 10; level 4 30.1, 19; level 5 29.8, 25.
+    At 20 KiB: level 3 21.1, 44; level 4 19.9, 116; level 5 19.6, 166. Without it: level 1 23.3, 27.
+    At 44 KiB: level 1 19.5, 75; level 4 17.4, 225; level 5 17.1, 319. Without it: level 1 20.0, 53.
     What is written on every turn is compressed well, and better as it grows, while that is cheap beside a
-    request; beyond 24 KiB it would be the largest part of a turn. What is sealed is compressed once. A piece
-    beyond 256 KiB is a picture or a document in base64, where levels differ in time but hardly in size.
+    request; beyond 24 KiB it would be the largest part of a turn, and where most of a blob was compressed
+    before, it is not worth it. What is sealed is compressed once, and inflated with every turn: of 64 KiB
+    level 9 makes as little without the dictionary as level 6 with it, in as much time (15.5 per cent, 600
+    µs), and is inflated in 26 instead of 30 µs. A piece beyond 256 KiB is a picture or a document in base64,
+    where levels differ in time but hardly in size.
     """
     if kind is Kind.SEALED:
-        return _ONCE if raw_len <= 256 * 2**10 else _MEDIA
+        return _ONCE if raw_len <= 256 * 2**10 else _LIGHT
     if raw_len <= 12 * 2**10:
-        return _USUAL
-    return _LONGER if raw_len <= 24 * 2**10 else _QUICK
+        return _LIGHT if is_minor else _USUAL
+    return _LONGER if raw_len <= 24 * 2**10 and not is_minor else _QUICK
 
 
-def _pack(kind: Kind, raw: bytes, entries: int, compression: int) -> Segment:
+def _pack(kind: Kind, raw: bytes, entries: int, compression: int, *, is_minor: bool = False) -> Segment:
     stored = raw
     if compression == frames.ZSTD_DICTIONARY_1:
-        frame = frames.compress(raw, _effort(kind, len(raw)))
+        frame = frames.compress(raw, _effort(kind, len(raw), is_minor=is_minor))
         if len(frame) < len(raw):
             stored = frame
     return Segment(
@@ -387,13 +391,14 @@ def _pack(kind: Kind, raw: bytes, entries: int, compression: int) -> Segment:
     )
 
 
-def segment(kind: Kind, raw: bytes, entries: int) -> Segment:
+def segment(kind: Kind, raw: bytes, entries: int, *, is_minor: bool = False) -> Segment:
     """Make a segment from its raw bytes, compressed unless that makes it larger.
 
     Args:
         kind: What it is for.
         raw: Its content, at least one byte; a segment without content is left out of the blob instead.
         entries: How many wire entries `raw` holds; 0 for a meta.
+        is_minor: It is the smaller part of its blob: compressed quickly rather than well.
 
     Raises:
         ValueError: `raw` is empty, or `entries` is negative or given for a meta.
@@ -403,7 +408,7 @@ def segment(kind: Kind, raw: bytes, entries: int) -> Segment:
         raise ValueError(f"a {kind.name.lower()} segment needs at least one byte; leave an empty one out")
     if entries < 0 or (kind is Kind.META and entries):
         raise ValueError(f"a {kind.name.lower()} segment cannot have {entries} entries")
-    return _pack(kind, raw, entries, frames.ZSTD_DICTIONARY_1)
+    return _pack(kind, raw, entries, frames.ZSTD_DICTIONARY_1, is_minor=is_minor)
 
 
 # ------------------------------------------------------------------------------------------ varints
@@ -490,8 +495,10 @@ def _recompressed(given: Segment, compression: int) -> Segment:
 
 def _body(segments: Sequence[Segment]) -> Iterator[bytes]:
     for each in segments:
-        for number in (each.kind, len(each.stored), each.raw_len, each.entries):
-            yield _varint(number)
+        if each._head:
+            yield each._head
+        else:
+            yield from map(_varint, (each.kind, len(each.stored), each.raw_len, each.entries))
         yield each.stored
 
 
@@ -657,7 +664,7 @@ def _check_header(header: Header, codec: Codec, limits: BlobLimits) -> None:
 def _segments(body: bytes, header: Header, limits: BlobLimits, source: bytes) -> Iterator[Segment]:
     previous: Kind | None = None
     at = count = decoded_len = entries_total = 0
-    while at < len(body):
+    while (start := at) < len(body):
         number, at = _read_varint(body, at)
         stored_len, at = _read_varint(body, at)
         raw_len, at = _read_varint(body, at)
@@ -681,7 +688,7 @@ def _segments(body: bytes, header: Header, limits: BlobLimits, source: bytes) ->
         _check_limit("max_decoded_bytes", limits.max_decoded_bytes, decoded_len)
         _check_limit("max_entries", limits.max_entries, entries_total)
 
-        stored = body[at : at + stored_len]
+        head, stored = body[start:at], body[at : at + stored_len]
         at += stored_len
         if stored_len == raw_len:
             raw = stored
@@ -698,6 +705,7 @@ def _segments(body: bytes, header: Header, limits: BlobLimits, source: bytes) ->
             compression=header.compression,
             _raw=raw,
             _blob=source,
+            _head=head,
         )
     if previous is None:
         raise frames.corrupt("it has no segments")

@@ -195,9 +195,16 @@ def _turn_column(record: TurnRecord) -> bytes:
     return _json(row)
 
 
-def history_segment(kind: Kind, entries: Iterable[bytes | memoryview], columns: bytes, count: int) -> Segment:
-    """Entries and the line that follows them as a segment of `count` entries."""
-    return blobs.segment(kind, JOIN.join(entries) + b"\n" + columns, count)
+def history_segment(
+    kind: Kind,
+    entries: Iterable[bytes | memoryview],
+    columns: bytes,
+    count: int,
+    *,
+    is_minor: bool = False,
+) -> Segment:
+    """Entries and the line that follows them as a segment of `count` entries; see `blob.segment`."""
+    return blobs.segment(kind, JOIN.join(entries) + b"\n" + columns, count, is_minor=is_minor)
 
 
 def turn_columns(records: Iterable[TurnRecord]) -> bytes:

@@ -87,16 +87,16 @@ def with_turn(state: ConversationState, entries: Sequence[bytes], record: TurnRe
     """The state with one more closed turn at its end. Meta is the caller's to update."""
     if not entries:
         return state
-    hot = state.hot
+    sealed, hot = state.sealed, state.hot
+    pieces: Sequence[bytes | memoryview] = entries
     column, count = turn_columns([record]), len(entries)
-    if hot is None:
-        return replace(state, hot=history_segment(Kind.HOT, entries, column, count))
-    if hot.raw_len >= SEAL_BYTES:
-        sealed = (*state.sealed, blobs.segment(Kind.SEALED, hot.raw(), hot.entries))
-        return replace(state, sealed=sealed, hot=history_segment(Kind.HOT, entries, column, count))
-    columns = columns_of(hot) + b"," + column
-    segment = history_segment(Kind.HOT, (spliceable(hot), *entries), columns, hot.entries + count)
-    return replace(state, hot=segment)
+    if hot is not None and hot.raw_len >= SEAL_BYTES:
+        sealed, hot = (*sealed, blobs.segment(Kind.SEALED, hot.raw(), hot.entries)), None
+    if hot is not None:
+        pieces = (spliceable(hot), *entries)
+        column, count = columns_of(hot) + b"," + column, hot.entries + count
+    grown = history_segment(Kind.HOT, pieces, column, count, is_minor=bool(sealed))
+    return replace(state, sealed=sealed, hot=grown)
 
 
 def closed_turns(state: ConversationState) -> list[tuple[tuple[bytes, ...], TurnRecord]]:
@@ -126,7 +126,11 @@ def rebuild(
         entries.extend(turn_entries)
         records.append(record)
         size += sum(len(entry) + len(JOIN) for entry in turn_entries)
-    hot = history_segment(Kind.HOT, entries, turn_columns(records), len(entries)) if entries else None
+    hot = (
+        history_segment(Kind.HOT, entries, turn_columns(records), len(entries), is_minor=bool(sealed))
+        if entries
+        else None
+    )
     return replace(state, sealed=tuple(sealed), hot=hot)
 
 

@@ -37,10 +37,11 @@ def count_flow(plan: Plan) -> Flow[int]:
     yield from ledger.tick()
     if options.timeout is not None:
         ledger.deadline = ledger.now.monotonic + options.timeout
-    state = new_state(dialect.wire, id=plan.fresh_id, created=ledger.now.wall_ms)
     if plan.blob:
         state = load_state(plan.blob, wire=dialect.wire, codec=plan.codec, binding=options.binding)
         journal.check_journal(state, dialect)
+    else:
+        state = new_state(dialect.wire, id=plan.new_id(), created=ledger.now.wall_ms)
     voice = voice_of(plan, state.meta)[0]
     before = state if journal.ready(state) and not plan.messages else journal.close_turn(state, dialect)
     messages = list(plan.messages)

@@ -147,16 +147,14 @@ class TurnEngine:
 
     def _load(self) -> ConversationState:
         plan, ledger = self._plan, self._ledger
-        wire = plan.dialect.wire
-        identity = ledger.options.conversation_id or plan.fresh_id
-        fresh = new_state(wire, id=identity, created=ledger.now.wall_ms)
         if not plan.blob:
+            fresh = self._fresh()
             check_revision(fresh, ledger.options.min_revision)
             return fresh
         try:
             state = load_state(
                 plan.blob,
-                wire=wire,
+                wire=plan.dialect.wire,
                 codec=plan.codec,
                 binding=ledger.options.binding,
                 min_revision=ledger.options.min_revision,
@@ -170,7 +168,11 @@ class TurnEngine:
                 raise
             ledger.discarded = exc
             ledger.warn("state_discarded", f"the given state could not be used, a fresh one began: {exc}")
-            return fresh
+            return self._fresh()
+
+    def _fresh(self) -> ConversationState:
+        identity = self._ledger.options.conversation_id or self._plan.new_id()
+        return new_state(self._plan.dialect.wire, id=identity, created=self._ledger.now.wall_ms)
 
     def _checked(self, state: ConversationState) -> ConversationState:
         """The state with a closed history that the provider takes. Nothing is read if its writer saw to

@@ -54,8 +54,9 @@ class Plan(Value, frozen=True, kw_only=True):
     dialect: Dialect
     options: Resolved
     codec: Codec
+    new_id: Callable[[], str]
+    """Makes the id of a conversation that begins."""
     blob: bytes = b""
-    fresh_id: str = ""
     model: str | None = None
     max_retries: int = 2
     context_window: int | None = None

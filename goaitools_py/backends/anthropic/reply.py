@@ -44,7 +44,7 @@ from ...render import plain
 from ...values import Value, replace
 from ..base import ProtocolFault, Reply
 from ..openai.answer import clean_name, error_fault, shape_of
-from ..tolerance import count, members_of
+from ..tolerance import as_dict, count, members_of, object_of
 
 __all__ = [
     "FIRST_PARTY",
@@ -429,7 +429,7 @@ def _usage_of(raw: bytes) -> Usage:
     compaction inside the request are no part of the context that follows: see `compaction_usage`.
     Never raises: an absurd bill is no reason to lose the answer that it is for.
     """
-    root = members_of(raw)
+    root = object_of(raw)
     cached = count(root.get("cache_read_input_tokens"))
     written = count(root.get("cache_creation_input_tokens"))
     return Usage(
@@ -437,7 +437,7 @@ def _usage_of(raw: bytes) -> Usage:
         cached_input_tokens=cached,
         cache_write_tokens=written,
         output_tokens=count(root.get("output_tokens")),
-        reasoning_tokens=count(members_of(root.get("output_tokens_details")).get("thinking_tokens")),
+        reasoning_tokens=count(as_dict(root.get("output_tokens_details")).get("thinking_tokens")),
         requests=1,
     )
 
@@ -446,13 +446,12 @@ def compaction_usage(raw: bytes) -> Usage | None:
     """What compactions in a request consumed, None without one: that stands among the ``iterations``, and is
     no part of the totals."""
     total: Usage | None = None
-    try:
-        iterations = rawjson.items(members_of(raw).get("iterations", b"[]"))
-    except rawjson.RawJSONError:
+    if b"compaction" not in raw:
         return None
-    for iteration in iterations:
-        members = members_of(iteration)
-        if members.get("type") != b'"compaction"':
+    iterations = object_of(raw).get("iterations")
+    for iteration in iterations if isinstance(iterations, list) else ():
+        members = as_dict(iteration)
+        if members.get("type") != "compaction":
             continue
         cached = count(members.get("cache_read_input_tokens"))
         written = count(members.get("cache_creation_input_tokens"))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import socket
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import anyio
@@ -104,18 +103,14 @@ def _head(response: httpx2.Response, request_id_header: str) -> ResponseHead:
     )
 
 
-@contextlib.contextmanager
-def _interruptions(response: httpx2.Response) -> Iterator[None]:
-    try:
-        yield
-    except wire_errors() as error:
-        timed_out = is_timeout(error)
-        what = "stalled" if timed_out else "broke off"
-        raise BackendError(
-            f"the answer of {response.url.host} {what} ({type(error).__name__})",
-            kind="interrupted",
-            timed_out=timed_out,
-        ) from error
+def _interruption(response: httpx2.Response, error: Exception) -> BackendError:
+    timed_out = is_timeout(error)
+    what = "stalled" if timed_out else "broke off"
+    return BackendError(
+        f"the answer of {response.url.host} {what} ({type(error).__name__})",
+        kind="interrupted",
+        timed_out=timed_out,
+    )
 
 
 class HttpExchange:
@@ -132,8 +127,10 @@ class HttpExchange:
 
     def read(self) -> bytes:
         """The next bytes as they came, decompressed; b"" at the end. Raises `BackendError`."""
-        with _interruptions(self._response):
+        try:
             return next(self._chunks, b"")
+        except wire_errors() as error:
+            raise _interruption(self._response, error) from error
 
     def interrupt(self) -> None:
         """End a `read` that waits in another thread: it fails, or returns what had come.
@@ -153,8 +150,10 @@ class HttpExchange:
 
     def close(self) -> None:
         """Give the connection back; what was not read is lost. May be called twice."""
-        with contextlib.suppress(*wire_errors()):
+        try:
             self._response.close()
+        except wire_errors():
+            pass
 
 
 class HttpAsyncExchange:
@@ -167,11 +166,15 @@ class HttpAsyncExchange:
 
     async def read(self) -> bytes:
         """The next bytes as they came, decompressed; b"" at the end. Raises `BackendError`."""
-        with _interruptions(self._response):
+        try:
             return await anext(self._chunks, b"")
+        except wire_errors() as error:
+            raise _interruption(self._response, error) from error
 
     async def aclose(self) -> None:
         """Give the connection back; what was not read is lost. May be called twice."""
-        with contextlib.suppress(*wire_errors()):
+        try:
             await self._chunks.aclose()
             await self._response.aclose()
+        except wire_errors():
+            pass

@@ -11,12 +11,11 @@ classes, and skips its typed request path, which works through every message of 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
 import httpx2
 
@@ -193,19 +192,16 @@ def _post_arguments(
     return {"path": request.path, "content": request.body, "cast_to": httpx2.Response, "options": options}
 
 
-@contextlib.contextmanager
-def _findings(sdk: Sdk[_Client], client: _Client) -> Iterator[None]:
-    try:
-        yield
-    except Exception as error:
-        found = _finding(sdk, error, client.base_url.host or "the server")
-        if isinstance(found, BackendError):
-            if found.status == 401:
-                sdk.refused(client)
-            raise found from error
-        if found is error:
-            raise
-        raise found from None
+def _raise_for(sdk: Sdk[_Client], client: _Client, error: Exception) -> NoReturn:
+    """Raise what a failed post means. Called while the error is handled."""
+    found = _finding(sdk, error, client.base_url.host or "the server")
+    if isinstance(found, BackendError):
+        if found.status == 401:
+            sdk.refused(client)
+        raise found from error
+    if found is error:
+        raise
+    raise found from None
 
 
 def _finding(sdk: Sdk[Any], error: Exception, host: str) -> Exception:
@@ -266,10 +262,12 @@ class SdkEdge(Generic[_Client]):
     def send(self, request: ModelRequest) -> HttpExchange:
         """Post a request; return once 2xx headers are there. Raises `BackendError`."""
         client, whole, head = self._client, request.timeout, request.head_timeout
-        with _findings(self._sdk, client):
+        try:
             response = client.post(
                 **_post_arguments(self._sdk, client, request, whole if head is None else head)
             )
+        except Exception as error:
+            _raise_for(self._sdk, client, error)
         if head is not None:
             let_body_take(response, bounded_timeout(client.timeout, whole))
         return HttpExchange(response, self._sdk.errors.request_id)
@@ -304,8 +302,10 @@ class AsyncSdkEdge(Generic[_Client]):
         That the headers come in time is left to whoever awaits this.
         """
         client = self._shared or self._of_this_loop()
-        with _findings(self._sdk, client):
+        try:
             response = await client.post(**_post_arguments(self._sdk, client, request, request.timeout))
+        except Exception as error:
+            _raise_for(self._sdk, client, error)
         return HttpAsyncExchange(response, self._sdk.errors.request_id)
 
     async def aclose(self) -> None:

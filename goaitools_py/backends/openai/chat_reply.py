@@ -46,7 +46,7 @@ from ...messages import ToolCall, Usage
 from ...render import plain
 from ...values import Value, replace
 from ..base import ProtocolFault, Reply
-from ..tolerance import as_dict, as_str, count, is_hollow, members_of
+from ..tolerance import as_dict, as_str, count, is_hollow, object_of
 from .answer import (
     FIRST_PARTY,
     clean_name,
@@ -208,9 +208,9 @@ def usage_of(raw: bytes) -> Usage:
 
     Never raises: an absurd bill is no reason to lose the answer that it is for.
     """
-    root = members_of(raw)
-    prompt = members_of(root.get("prompt_tokens_details"))
-    completion = members_of(root.get("completion_tokens_details"))
+    root = object_of(raw)
+    prompt = as_dict(root.get("prompt_tokens_details"))
+    completion = as_dict(root.get("completion_tokens_details"))
     return Usage(
         input_tokens=count(root.get("prompt_tokens")),
         cached_input_tokens=count(prompt.get("cached_tokens"))

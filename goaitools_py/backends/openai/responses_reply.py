@@ -43,7 +43,7 @@ from ...messages import ToolCall, Usage
 from ...render import plain
 from ...values import Value, replace
 from ..base import Fault, ProtocolFault, Reply
-from ..tolerance import as_dict, as_str, count, members_of
+from ..tolerance import as_dict, as_str, count, members_of, object_of
 from . import responses_units as units
 from .answer import clean_name, error_fault, made_call_id, shape_of, stored_arguments
 from .responses_item import CALLS, call_of, is_refused, kind_of, spoken, thought
@@ -288,9 +288,9 @@ def usage_of(raw: bytes) -> Usage:
 
     Never raises: an absurd bill is no reason to lose the answer that it is for.
     """
-    root = members_of(raw)
-    read = members_of(root.get("input_tokens_details"))
-    written = members_of(root.get("output_tokens_details"))
+    root = object_of(raw)
+    read = as_dict(root.get("input_tokens_details"))
+    written = as_dict(root.get("output_tokens_details"))
     return Usage(
         input_tokens=count(root.get("input_tokens")),
         cached_input_tokens=count(read.get("cached_tokens")),
