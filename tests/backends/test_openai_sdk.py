@@ -441,6 +441,31 @@ def test_own_client_is_used_as_it_is_and_stays_open() -> None:
     assert not client.is_closed()
 
 
+def test_own_client_is_given_a_path_and_may_move() -> None:
+    """A caller's client puts the address together itself, so a new base URL holds from then on."""
+    seen: list[str] = []
+
+    def handler(request: httpx2.Request) -> httpx2.Response:
+        seen.append(str(request.url))
+        return httpx2.Response(200, content=b"{}")
+
+    class Routed(openai.OpenAI):
+        def post(self, path: str, **rest: Any) -> Any:
+            seen.append(path)
+            return super().post(path, **rest)
+
+    client = Routed(
+        api_key="k",
+        base_url="https://old.test/v1",
+        http_client=httpx2.Client(transport=httpx2.MockTransport(handler)),
+    )
+    backend = OpenAIChatBackend("m", client=client)
+    client.base_url = "https://new.test/v1"
+    backend.send(REQUEST).close()
+
+    assert seen == ["/chat/completions", "https://new.test/v1/chat/completions"]
+
+
 def test_own_http_client_stays_open() -> None:
     """An HTTP client that was handed in is the caller's to close."""
     http_client = mock_http()

@@ -99,6 +99,25 @@ def test_path_is_appended_to_the_base_url(sdk: Sdk) -> None:
     assert str(request.url) == "https://x.test/a/b" + sdk.path
 
 
+@pytest.mark.parametrize("base_url", ["https://x.test/a/b/", "http://x.test:8080", "https://x.test/ä"])
+def test_a_whole_address_is_posted_to_like_its_path(sdk: Sdk, base_url: str) -> None:
+    """The base URL and the path in one string make the same request, credentials included."""
+    by_path = sdk.sent({"base_url": base_url})
+    seen: list[httpx2.Request] = []
+
+    def handler(request: httpx2.Request) -> httpx2.Response:
+        seen.append(request)
+        return httpx2.Response(200, content=b"{}")
+
+    client = sdk.client(handler, base_url=base_url)
+    address = str(client.base_url).rstrip("/") + sdk.path
+    client.post(address, content=BODY, cast_to=httpx2.Response, options={"max_retries": 0})
+
+    assert seen[0].url == by_path.url
+    assert seen[0].headers == by_path.headers
+    assert "k-1" in seen[0].headers["authorization"]
+
+
 def test_credentials_are_added(sdk: Sdk) -> None:
     """A raw post carries the key as a bearer token, and in no other header."""
     request = sdk.sent()

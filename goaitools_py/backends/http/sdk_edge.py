@@ -181,15 +181,23 @@ def _way_out(sdk: Sdk[Any], options: ClientOptions) -> dict[str, Any]:
 # ------------------------------------------------------------------------------------------- one post
 
 
+def _address(client: SdkClient, options: ClientOptions) -> str:
+    """What stands before a request's path: of a client made here the whole address, which spares the SDK
+    putting one together for each request. A caller's own may look at the path, or move to another address.
+    """
+    return str(client.base_url).rstrip("/") if options.client is None else ""
+
+
 def _post_arguments(
-    sdk: Sdk[_Client], client: _Client, request: ModelRequest, timeout: float | None
+    sdk: Sdk[_Client], client: _Client, address: str, request: ModelRequest, timeout: float | None
 ) -> dict[str, Any]:
     accept = {"Accept": "text/event-stream"} if request.stream else {}
     headers = {"Content-Type": "application/json", **accept, **sdk.headers(client, request), **_UNREAD}
     options: dict[str, Any] = {"headers": headers, "max_retries": 0}
     if timeout is not None:
         options["timeout"] = bounded_timeout(client.timeout, timeout)
-    return {"path": request.path, "content": request.body, "cast_to": httpx2.Response, "options": options}
+    path = address + request.path
+    return {"path": path, "content": request.body, "cast_to": httpx2.Response, "options": options}
 
 
 def _raise_for(sdk: Sdk[_Client], client: _Client, error: Exception) -> NoReturn:
@@ -257,15 +265,15 @@ class SdkEdge(Generic[_Client]):
             if options.client is None
             else sdk.checked(options)
         )
+        self._address = _address(self._client, options)
         self.family = sdk.family(self._client)
 
     def send(self, request: ModelRequest) -> HttpExchange:
         """Post a request; return once 2xx headers are there. Raises `BackendError`."""
         client, whole, head = self._client, request.timeout, request.head_timeout
+        soon = whole if head is None else head
         try:
-            response = client.post(
-                **_post_arguments(self._sdk, client, request, whole if head is None else head)
-            )
+            response = client.post(**_post_arguments(self._sdk, client, self._address, request, soon))
         except Exception as error:
             _raise_for(self._sdk, client, error)
         if head is not None:
@@ -294,6 +302,7 @@ class AsyncSdkEdge(Generic[_Client]):
         self._spare = first if owned else None
         self._clients: dict[asyncio.AbstractEventLoop, _Client] = {}
         self._lock = threading.Lock()
+        self._address = _address(first, options)
         self.family = sdk.family(first)
 
     async def asend(self, request: ModelRequest) -> HttpAsyncExchange:
@@ -303,7 +312,9 @@ class AsyncSdkEdge(Generic[_Client]):
         """
         client = self._shared or self._of_this_loop()
         try:
-            response = await client.post(**_post_arguments(self._sdk, client, request, request.timeout))
+            response = await client.post(
+                **_post_arguments(self._sdk, client, self._address, request, request.timeout)
+            )
         except Exception as error:
             _raise_for(self._sdk, client, error)
         return HttpAsyncExchange(response, self._sdk.errors.request_id)

@@ -220,6 +220,8 @@ def _string(members: Mapping[str, bytes], key: str) -> str | None:
 
 def _reasons(raw: bytes) -> tuple[str, ...]:
     """Why the provider left parts of the history out; anything but a short word is "unknown"."""
+    if not raw.startswith(b"["):
+        return ()
     try:
         removed = [members_of(one).get("reason", b"null") for one in rawjson.items(raw)]
         reasons = [rawjson.string(reason) or "" for reason in removed]
