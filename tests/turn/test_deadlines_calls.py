@@ -171,7 +171,7 @@ def test_a_call_that_takes_too_long_is_tried_again(
     result = run(on(call_timeout=SHORT, **PERSISTENT), user="Tell me a story.")
 
     assert (result.status, result.text) == ("complete", "Once upon a time.")
-    assert [server.end(), server.end()] == ["client left"] * 2
+    assert sorted(server.end() for _ in range(3)) == ["client left", "client left", "whole"]
     assert len(clock.naps) >= 2
     assert roles(result.state) == ["user", "assistant"]
 
@@ -291,7 +291,7 @@ def test_a_stream_that_does_not_begin_is_tried_again(
     result = chat.start(None, user="Tell me a story.").result()
 
     assert (result.status, result.text) == ("complete", "Once upon a time.")
-    assert [server.end(), server.end()] == ["client left"] * 2
+    assert sorted(server.end() for _ in range(3)) == ["client left", "client left", "whole"]
 
 
 def test_pings_are_no_beginning(face: Any, sim: Any) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from goaitools_py import (
@@ -24,7 +25,9 @@ from goaitools_py import (
     state_messages,
 )
 from goaitools_py.sim import Fault
+from goaitools_py.state.state import dump_state, load_state
 from goaitools_py.testing import check_history
+from goaitools_py.values import replace
 
 THINKING = {
     "openai": ModelSettings(),
@@ -263,14 +266,17 @@ def test_it_is_not_asked_again_for_every_turn(face: Any, sim: Any, wire: str) ->
 
 
 @pytest.mark.parametrize("wire", ["anthropic"])
-@pytest.mark.parametrize(("cold_after", "marked"), [(None, True), (3600.0, True), (1e-9, False)])
+@pytest.mark.parametrize(("cold_after", "marked"), [(None, True), (86_400.0, True), (3600.0, False)])
 def test_a_cold_conversation_sets_no_marks(
     face: Any, sim: Any, wire: str, cold_after: float | None, marked: bool
 ) -> None:
     """After a silence that no cache outlives, the first request of a turn pays for none."""
     chat = talking(face, sim)
-    state = chat.chat(user="My name is Ada.").state
+    state = load_state(chat.chat(user="My name is Ada.").state)
+    two_hours_ago = msgspec.structs.replace(state.meta, created=state.meta.created - 7_200_000)
 
-    chat.chat_with_state(state, user="What is my name?", cold_after=cold_after)
+    chat.chat_with_state(
+        dump_state(replace(state, meta=two_hours_ago)), user="What is my name?", cold_after=cold_after
+    )
 
     assert (b"cache_control" in sim.requests[-1].body) == marked
