@@ -24,9 +24,9 @@ from goaitools_py.state.state import dump_state, load_state, with_turn
 __all__ = ["run"]
 
 _AROUND = range(-70, 70, 2)
-"""Entries more or fewer. The tail of a state is compressed with each turn until it has 64 KiB, about 140
-entries here, and is then sealed, which takes ten times as long: what a turn costs is the mean over the turns
-of such a cycle."""
+"""Entries more or fewer. The tail of a state is compressed with each turn until it has 32 KiB, about 70
+entries here, and is then sealed, every other time together with the one before: that takes ten times as long.
+What a turn costs is the mean over the turns of such a cycle."""
 
 SIZES = {"openai": (2, 10, 50, 200, 1000), "openai-responses": (200, 1000), "anthropic": (200, 1000)}
 QUESTION = "And is my second bag still on the reservation?"
@@ -58,7 +58,7 @@ def run(*, short: bool = False) -> Report:
         method=f"CPU time of one thread, model in process (MockTransport); {corpus().source}; an entry is a "
         f"message, on openai-responses an item; from 200 on ours and the codec are the mean over "
         f"{len(_AROUND)} states of {-_AROUND[0]} entries less to {_AROUND[-1]} more, for the tail grows with "
-        "each turn until it is sealed, which is a part of one of them; blocks interleaved; ratios and sums "
+        "each turn until it is sealed, which is a part of two of them; blocks interleaved; ratios and sums "
         "of the minima, medians beside them",
         figures=figures,
     )

@@ -47,8 +47,10 @@ __all__ = [
     "with_turn",
 ]
 
-SEAL_BYTES = 64 * 1024
-"""A hot segment this large is sealed: it is not compressed again by later turns."""
+SEAL_BYTES = 32 * 1024
+"""A hot segment this large is sealed: later turns do not compress it again."""
+FULL_BYTES = 64 * 1024
+"""A sealed segment smaller than this takes in the next one that is sealed."""
 
 
 class ConversationState(Value, frozen=True, kw_only=True):
@@ -91,12 +93,21 @@ def with_turn(state: ConversationState, entries: Sequence[bytes], record: TurnRe
     pieces: Sequence[bytes | memoryview] = entries
     column, count = turn_columns([record]), len(entries)
     if hot is not None and hot.raw_len >= SEAL_BYTES:
-        sealed, hot = (*sealed, blobs.segment(Kind.SEALED, hot.raw(), hot.entries)), None
+        sealed, hot = _with_sealed(sealed, hot), None
     if hot is not None:
         pieces = (spliceable(hot), *entries)
         column, count = columns_of(hot) + b"," + column, hot.entries + count
     grown = history_segment(Kind.HOT, pieces, column, count, is_minor=bool(sealed))
     return replace(state, sealed=sealed, hot=grown)
+
+
+def _with_sealed(sealed: tuple[Segment, ...], hot: Segment) -> tuple[Segment, ...]:
+    if not sealed or sealed[-1].raw_len >= FULL_BYTES:
+        return (*sealed, blobs.segment(Kind.SEALED, hot.raw(), hot.entries))
+    last = sealed[-1]
+    columns = columns_of(last) + b"," + columns_of(hot)
+    pieces = (spliceable(last), spliceable(hot))
+    return (*sealed[:-1], history_segment(Kind.SEALED, pieces, columns, last.entries + hot.entries))
 
 
 def closed_turns(state: ConversationState) -> list[tuple[tuple[bytes, ...], TurnRecord]]:
@@ -114,24 +125,39 @@ def closed_turns(state: ConversationState) -> list[tuple[tuple[bytes, ...], Turn
 def rebuild(
     state: ConversationState, turns: Sequence[tuple[Sequence[bytes], TurnRecord]]
 ) -> ConversationState:
-    """The state with its closed history replaced by `turns`, packed into segments anew."""
-    sealed: list[Segment] = []
-    entries: list[bytes] = []
-    records: list[TurnRecord] = []
-    size = 0
-    for turn_entries, record in turns:
-        if size >= SEAL_BYTES:
-            sealed.append(history_segment(Kind.SEALED, entries, turn_columns(records), len(entries)))
-            entries, records, size = [], [], 0
-        entries.extend(turn_entries)
-        records.append(record)
-        size += sum(len(entry) + len(JOIN) for entry in turn_entries)
-    hot = (
-        history_segment(Kind.HOT, entries, turn_columns(records), len(entries), is_minor=bool(sealed))
-        if entries
-        else None
-    )
-    return replace(state, sealed=tuple(sealed), hot=hot)
+    """The state with its closed history replaced by `turns`, in segments as if it had grown by them."""
+    piles: list[_Pile] = []
+    for entries, record in turns:
+        if not piles or piles[-1].raw_len >= SEAL_BYTES:
+            if len(piles) > 1 and piles[-2].raw_len < FULL_BYTES:
+                piles[-2].take(piles.pop())
+            piles.append(_Pile())
+        piles[-1].add(entries, [turn_columns([record])])
+    segments = [pile.segment(Kind.SEALED) for pile in piles[:-1]]
+    hot = piles[-1].segment(Kind.HOT, is_minor=bool(segments)) if piles else None
+    return replace(state, sealed=tuple(segments), hot=hot)
+
+
+class _Pile:
+    """Turns that will be one segment."""
+
+    def __init__(self) -> None:
+        self._entries: list[bytes] = []
+        self._columns: list[bytes] = []
+        self.raw_len = -len(JOIN)  # no joint at the end; the newline counts as a comma
+
+    def add(self, entries: Sequence[bytes], columns: Sequence[bytes]) -> None:
+        self._entries += entries
+        self._columns += columns
+        self.raw_len += sum(len(entry) + len(JOIN) for entry in entries)
+        self.raw_len += sum(len(column) + 1 for column in columns)
+
+    def take(self, other: _Pile) -> None:
+        self.add(other._entries, other._columns)
+
+    def segment(self, kind: Kind, *, is_minor: bool = False) -> Segment:
+        columns = b",".join(self._columns)
+        return history_segment(kind, self._entries, columns, len(self._entries), is_minor=is_minor)
 
 
 # -------------------------------------------------------------------------------- bytes <-> state

@@ -40,8 +40,10 @@ from goaitools_py.state.records import (
 )
 from goaitools_py.state.segments import turn_records
 from goaitools_py.state.state import (
+    FULL_BYTES,
     SEAL_BYTES,
     ConversationState,
+    closed_turns,
     dump_state,
     load_state,
     new_state,
@@ -109,15 +111,42 @@ def test_the_meta_does_not_grow_with_the_history() -> None:
 
 
 def test_a_large_tail_is_sealed_and_not_compressed_again() -> None:
-    """Beyond 64 KiB the hot segment is sealed; later turns carry its very bytes along."""
+    """From 32 KiB on the hot segment is sealed; later turns carry its very bytes along."""
     entry = b'{"role":"assistant","content":"%s"}' % (b"abc " * 5000)
-    state = load_state(dump_state(conversation(5, entry)))
+    state = load_state(dump_state(conversation(3, entry)))
     assert [segment.kind for segment in state.segments] == [Kind.SEALED, Kind.HOT]
 
     grown = with_turn(state, (USER, REPLY), record())
 
     assert state.sealed[0].raw_len >= SEAL_BYTES
     assert grown.sealed[0] is state.sealed[0]
+
+
+def test_a_small_sealed_segment_takes_in_the_next_one() -> None:
+    """So a long history is in few pieces, each of 64 KiB or more but the last; nothing of it is lost."""
+    entry = b'{"role":"assistant","content":"%s"}' % (b"abc " * 1000)
+    state = conversation(0)
+    for number in range(60):
+        state = load_state(dump_state(with_turn(state, (USER, entry), record(number))))
+
+    sizes = [segment.raw_len for segment in state.sealed]
+    assert len(sizes) >= 3
+    assert all(FULL_BYTES <= size < FULL_BYTES + 2 * len(entry) + SEAL_BYTES for size in sizes[:-1])
+    assert closed_turns(state) == [((USER, entry), record(number)) for number in range(60)]
+
+
+def test_a_rebuilt_history_is_packed_like_one_that_grew() -> None:
+    """An import and a cut leave the segments that turns would have made."""
+    entry = b'{"role":"assistant","content":"%s"}' % (b"abc " * 1000)
+    turns = [((USER, entry), record(number)) for number in range(60)]
+    grown = conversation(0)
+
+    for number, turn in enumerate(turns, 1):
+        grown = with_turn(grown, *turn)
+        rebuilt = rebuild(conversation(0), turns[:number])
+
+        assert [s.entries for s in rebuilt.segments] == [s.entries for s in grown.segments], number
+        assert [s.raw() for s in rebuilt.segments] == [s.raw() for s in grown.segments]
 
 
 def test_rebuilding_packs_the_same_turns() -> None:
@@ -129,7 +158,7 @@ def test_rebuilding_packs_the_same_turns() -> None:
 
     found = [turn for segment in state.segments for turn in turn_records(segment)]
     assert found == [turn for _, turn in turns]
-    assert all(segment.raw_len < 2 * SEAL_BYTES for segment in state.segments)
+    assert all(segment.raw_len < 2 * FULL_BYTES for segment in state.segments)
 
 
 def test_a_state_of_another_wire_is_named() -> None:
