@@ -126,6 +126,14 @@ def test_credentials_are_added(sdk: Sdk) -> None:
     assert [name for name, value in request.headers.items() if "k-1" in value] == ["authorization"]
 
 
+def test_an_empty_idempotency_key_is_no_header(sdk: Sdk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With one the SDK makes no key of its own, and sends what it would have sent without."""
+    expected = sdk.sent().headers
+    monkeypatch.setattr(sdk.client_class, "_idempotency_key", lambda _: pytest.fail("a key was made"))
+
+    assert sdk.sent(idempotency_key="").headers == expected
+
+
 def test_content_type_is_json(sdk: Sdk) -> None:
     """Bytes are labelled as JSON when the caller says so, once."""
     request = sdk.sent(headers={"Content-Type": "application/json"})

@@ -193,7 +193,8 @@ def _post_arguments(
 ) -> dict[str, Any]:
     accept = {"Accept": "text/event-stream"} if request.stream else {}
     headers = {"Content-Type": "application/json", **accept, **sdk.headers(client, request), **_UNREAD}
-    options: dict[str, Any] = {"headers": headers, "max_retries": 0}
+    # The SDK tries nothing again, so it need not make a key that would tie its tries together.
+    options: dict[str, Any] = {"headers": headers, "max_retries": 0, "idempotency_key": ""}
     if timeout is not None:
         options["timeout"] = bounded_timeout(client.timeout, timeout)
     path = address + request.path
