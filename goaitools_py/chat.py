@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar, Unpack
 
 from .backends.base import AsyncBackend, Backend, Dialect
 from .backends.by_name import backend_from_name
@@ -21,7 +21,7 @@ from .handles import AsyncTurn, Turn, Work, checked_message
 from .history.append import append_messages
 from .history.compact import compact_flow
 from .messages import Audio, Document, Image, Message, Text, user
-from .options import ChatOptions, Resolved, check_defaults, given_options, resolve
+from .options import PER_TURN, ChatOptions, Resolved, check_defaults, given_options, resolve
 from .result import ChatResult, CompactionReport
 from .state import blob as blobs
 from .state.blob import PLAIN, Codec
@@ -34,6 +34,7 @@ from .turn.inbox import split_preamble
 
 if TYPE_CHECKING:
     from .conversation import AsyncConversation, Conversation, Gate, Save
+    from .fields import ChatFields, CompactFields, DefaultFields, RunTurnsFields
     from .stores.base import AsyncStore, Store
 
 __all__ = ["AsyncChat", "Chat", "State"]
@@ -56,7 +57,7 @@ class _Facade(ABC, Generic[_B]):
         /,
         *,
         codec: Codec = PLAIN,
-        **default_fields: Any,
+        **default_fields: Unpack[DefaultFields],
     ) -> None:
         self._backend: _B = self._named(backend) if isinstance(backend, str) else self._checked(backend)
         self._beside: dict[str, _B] = {}
@@ -162,11 +163,19 @@ class _Facade(ABC, Generic[_B]):
         return self._defaults.get("binding") if binding is None else binding
 
     def _compaction(
-        self, state: State, compactor: Any, dry_run: bool, binding: Any, min_revision: int | None
+        self, state: State, compactor: Any, dry_run: bool, fields: Mapping[str, Any]
     ) -> Flow[CompactionReport]:
-        given = {"compactor": compactor, "binding": binding, "min_revision": min_revision}
-        fields = {name: value for name, value in given.items() if value is not None}
-        return compact_flow(self._plan(state, None, fields), dry_run=dry_run)
+        given = dict(fields)
+        for name in PER_TURN & given.keys() - {"min_revision"}:
+            raise TypeError(
+                f"{name!r} belongs to a turn; compact_state takes what goes beside one, as system="
+            )
+        for name in ("binding", "min_revision"):  # None names none
+            if given.get(name) is None:
+                given.pop(name, None)
+        if compactor is not None:
+            given["compactor"] = compactor
+        return compact_flow(self._plan(state, None, given), dry_run=dry_run)
 
     def _named_beside(self, name: str) -> _B:
         """A backend that a strategy names; it is kept as long as the chat's own."""
@@ -276,12 +285,12 @@ class Chat(_Facade[Backend]):
     def _named(self, name: str) -> Backend:
         return backend_from_name(name, is_async=False)
 
-    def chat(self, options: ChatOptions | None = None, /, **fields: Any) -> ChatResult:
+    def chat(self, options: ChatOptions | None = None, /, **fields: Unpack[ChatFields]) -> ChatResult:
         """One stateless exchange: `chat_with_state` with no state."""
         return self.chat_with_state(None, options, **fields)
 
     def chat_with_state(
-        self, state: State, options: ChatOptions | None = None, /, **fields: Any
+        self, state: State, options: ChatOptions | None = None, /, **fields: Unpack[ChatFields]
     ) -> ChatResult:
         """Run one turn: ask the model, run its tools, compact if asked, return the reply and the new blob.
 
@@ -301,7 +310,9 @@ class Chat(_Facade[Backend]):
         """
         return self._turn(state, options, fields).result()
 
-    def start(self, state: State, options: ChatOptions | None = None, /, **fields: Any) -> Turn:
+    def start(
+        self, state: State, options: ChatOptions | None = None, /, **fields: Unpack[ChatFields]
+    ) -> Turn:
         """The same turn as a handle: lazy, streaming, its state readable at any instant."""
         return self._turn(state, options, fields, stream=True)
 
@@ -311,7 +322,7 @@ class Chat(_Facade[Backend]):
         answers: Answers | None = None,
         options: ChatOptions | None = None,
         /,
-        **fields: Any,
+        **fields: Unpack[ChatFields],
     ) -> ChatResult:
         """Finish a turn that failed, stopped at a checkpoint, or waits: finished tool results are kept.
 
@@ -331,7 +342,12 @@ class Chat(_Facade[Backend]):
         return self._turn(state, options, fields, resume=True, answers=answers).result()
 
     def run_turns(
-        self, state: State, texts: Sequence[str], options: ChatOptions | None = None, /, **fields: Any
+        self,
+        state: State,
+        texts: Sequence[str],
+        options: ChatOptions | None = None,
+        /,
+        **fields: Unpack[RunTurnsFields],
     ) -> ChatResult:
         """Say several things one after another; the result is the last turn's.
 
@@ -352,20 +368,31 @@ class Chat(_Facade[Backend]):
         /,
         *,
         dry_run: bool = False,
-        binding: Any = None,
-        min_revision: int | None = None,
+        **fields: Unpack[CompactFields],
     ) -> CompactionReport:
         """Compact now, outside a turn; the trigger is not asked. The report's `state` is the new blob.
 
-        Raises `CompactionError` if the compactor fails; the given state is as it was.
+        Args:
+            state: The conversation's blob.
+            compactor: What compacts; None takes the chat's.
+            dry_run: Only report what would be done; `state` is the given one, and nothing is archived.
+            fields: What the conversation's turns are given and the chat does not have by default: a strategy
+                that asks the model asks behind the same `system`, `tools` and `settings`, which is what its
+                provider has cached and signed. And `binding`, `timeout`, `min_revision`.
+
+        Raises:
+            CompactionError: The compactor failed; the given state is as it was.
+            StateError: The state cannot be read.
         """
-        steps = self._drive(self._compaction(state, compactor, dry_run, binding, min_revision))
+        steps = self._drive(self._compaction(state, compactor, dry_run, fields))
         while steps.step() is not None:
             pass
         assert steps.result is not None
         return steps.result
 
-    def count_tokens(self, state: State, options: ChatOptions | None = None, /, **fields: Any) -> int:
+    def count_tokens(
+        self, state: State, options: ChatOptions | None = None, /, **fields: Unpack[ChatFields]
+    ) -> int:
         """Ask the provider how many input tokens the next request has. No model answers, nothing changes.
 
         For an estimate without a request see `inspect_state` and `estimate_tokens`.
@@ -472,17 +499,19 @@ class AsyncChat(_Facade[AsyncBackend]):
     def _named(self, name: str) -> AsyncBackend:
         return backend_from_name(name, is_async=True)
 
-    async def chat(self, options: ChatOptions | None = None, /, **fields: Any) -> ChatResult:
+    async def chat(self, options: ChatOptions | None = None, /, **fields: Unpack[ChatFields]) -> ChatResult:
         """One stateless exchange: `chat_with_state` with no state."""
         return await self.chat_with_state(None, options, **fields)
 
     async def chat_with_state(
-        self, state: State, options: ChatOptions | None = None, /, **fields: Any
+        self, state: State, options: ChatOptions | None = None, /, **fields: Unpack[ChatFields]
     ) -> ChatResult:
         """As `Chat.chat_with_state`, awaited."""
         return await self._turn(state, options, fields).result()
 
-    def start(self, state: State, options: ChatOptions | None = None, /, **fields: Any) -> AsyncTurn:
+    def start(
+        self, state: State, options: ChatOptions | None = None, /, **fields: Unpack[ChatFields]
+    ) -> AsyncTurn:
         """As `Chat.start`; the handle is used with ``async with`` and ``async for``."""
         return self._turn(state, options, fields, stream=True)
 
@@ -492,13 +521,18 @@ class AsyncChat(_Facade[AsyncBackend]):
         answers: Answers | None = None,
         options: ChatOptions | None = None,
         /,
-        **fields: Any,
+        **fields: Unpack[ChatFields],
     ) -> ChatResult:
         """As `Chat.resume`, awaited."""
         return await self._turn(state, options, fields, resume=True, answers=answers).result()
 
     async def run_turns(
-        self, state: State, texts: Sequence[str], options: ChatOptions | None = None, /, **fields: Any
+        self,
+        state: State,
+        texts: Sequence[str],
+        options: ChatOptions | None = None,
+        /,
+        **fields: Unpack[RunTurnsFields],
     ) -> ChatResult:
         """As `Chat.run_turns`, awaited."""
         result = None
@@ -515,17 +549,18 @@ class AsyncChat(_Facade[AsyncBackend]):
         /,
         *,
         dry_run: bool = False,
-        binding: Any = None,
-        min_revision: int | None = None,
+        **fields: Unpack[CompactFields],
     ) -> CompactionReport:
         """As `Chat.compact_state`, awaited."""
-        steps = self._drive(self._compaction(state, compactor, dry_run, binding, min_revision))
+        steps = self._drive(self._compaction(state, compactor, dry_run, fields))
         while await steps.step() is not None:
             pass
         assert steps.result is not None
         return steps.result
 
-    async def count_tokens(self, state: State, options: ChatOptions | None = None, /, **fields: Any) -> int:
+    async def count_tokens(
+        self, state: State, options: ChatOptions | None = None, /, **fields: Unpack[ChatFields]
+    ) -> int:
         """As `Chat.count_tokens`, awaited."""
         steps = self._drive(count_flow(self._plan(state, options, fields)))
         while await steps.step() is not None:

@@ -9,14 +9,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, Unpack
 
 from .backends.base import Dialect
 from .errors import StateConflictError, TurnError
 from .history.info import StateInfo, inspect_state, pending_calls
 from .history.turns import History, read_history
 from .messages import Message
-from .options import ChatOptions, given_options
+from .options import ChatOptions, Said, given_options
 from .result import ChatResult, CompactionReport
 from .state.blob import Codec
 from .state.state import closed_turns, load_state
@@ -30,6 +30,7 @@ from .turn.ledger import Plan
 from .values import Value, field, replace
 
 if TYPE_CHECKING:
+    from .fields import ChatFields, CompactFields
     from .handles import AsyncTurn, Turn
     from .stores.base import AsyncStore, Store, Stored
 
@@ -118,6 +119,11 @@ def settings_of(
     )
 
 
+def _refuse_binding(given: Mapping[str, Any]) -> None:
+    if "binding" in given:
+        raise TypeError("a kept conversation has one binding: give it to chat.conversation(…, binding=…)")
+
+
 class _Kept:
     """What both conversations are: a key in a store, and a chat. Nothing is loaded or kept between calls."""
 
@@ -141,8 +147,7 @@ class _Kept:
     ) -> tuple[threads.KeptTurn, Plan]:
         if user is not None and "user" in fields:
             raise TypeError("user was given twice: once in its place and once by name")
-        if "binding" in given_options(options, fields):
-            raise TypeError("a kept conversation has one binding: give it to chat.conversation(…, binding=…)")
+        _refuse_binding(given_options(options, fields))
         given = dict(fields) if user is None else {**fields, "user": user}
         plan = self._ports.plan(None, options, {**given, "binding": self._settings.binding}, **how)
         if plan.options.conversation_id is None:
@@ -151,12 +156,13 @@ class _Kept:
         work = threads.KeptTurn(self._settings, plan, checkpoints=self._save == "checkpoint")
         return work, plan
 
-    def _compaction(self, compactor: Any, dry_run: bool) -> threads.KeptCompaction:
-        settings = self._settings
+    def _compaction(self, compactor: Any, dry_run: bool, fields: Mapping[str, Any]) -> threads.KeptCompaction:
+        _refuse_binding(fields)
+        given = {**fields, "binding": self._settings.binding}
         return threads.KeptCompaction(
-            settings,
-            lambda blob: self._ports.compact(blob, compactor, dry_run, settings.binding, None),
-            timeout=self._ports.plan(None, None, {}).options.timeout,
+            self._settings,
+            lambda blob: self._ports.compact(blob, compactor, dry_run, given),
+            timeout=self._ports.plan(None, None, given).options.timeout,
         )
 
     def _appending(self, messages: tuple[Message, ...]) -> Flow[None]:
@@ -220,7 +226,9 @@ class Conversation(_Kept):
     threads, processes and machines may serve the same key.
     """
 
-    def send(self, user: Any = None, options: ChatOptions | None = None, /, **fields: Any) -> ChatResult:
+    def send(
+        self, user: Said | None = None, options: ChatOptions | None = None, /, **fields: Unpack[ChatFields]
+    ) -> ChatResult:
         """Run one turn and save it. Without anything to say it answers what was appended.
 
         Args:
@@ -242,12 +250,18 @@ class Conversation(_Kept):
         """
         return self._turn(*self._work(user, options, fields)).result()
 
-    def start(self, user: Any = None, options: ChatOptions | None = None, /, **fields: Any) -> Turn:
+    def start(
+        self, user: Said | None = None, options: ChatOptions | None = None, /, **fields: Unpack[ChatFields]
+    ) -> Turn:
         """The same turn as a streaming handle. It is saved when it ends, fails, is cancelled or left."""
         return self._turn(*self._work(user, options, fields, stream=True))
 
     def resume(
-        self, answers: Answers | None = None, options: ChatOptions | None = None, /, **fields: Any
+        self,
+        answers: Answers | None = None,
+        options: ChatOptions | None = None,
+        /,
+        **fields: Unpack[ChatFields],
     ) -> ChatResult:
         """Finish the stored turn: one that failed, that another process left, or that waits for `answers`."""
         return self._turn(*self._work(None, options, fields, resume=True, answers=answers)).result()
@@ -260,9 +274,11 @@ class Conversation(_Kept):
         """
         self._run(self._appending(messages))
 
-    def compact(self, compactor: Any = None, /, *, dry_run: bool = False) -> CompactionReport:
+    def compact(
+        self, compactor: Any = None, /, *, dry_run: bool = False, **fields: Unpack[CompactFields]
+    ) -> CompactionReport:
         """Compact now; as `Chat.compact_state`."""
-        steps = KeptSteps(self._compaction(compactor, dry_run), self._ports.drive)
+        steps = KeptSteps(self._compaction(compactor, dry_run, fields), self._ports.drive)
         while steps.step() is not None:
             pass
         report: CompactionReport = steps.result
@@ -328,17 +344,23 @@ class AsyncConversation(_Kept):
     """`Conversation` on an event loop: the same names and results; made by `AsyncChat.conversation`."""
 
     async def send(
-        self, user: Any = None, options: ChatOptions | None = None, /, **fields: Any
+        self, user: Said | None = None, options: ChatOptions | None = None, /, **fields: Unpack[ChatFields]
     ) -> ChatResult:
         """As `Conversation.send`, awaited."""
         return await self._turn(*self._work(user, options, fields)).result()
 
-    def start(self, user: Any = None, options: ChatOptions | None = None, /, **fields: Any) -> AsyncTurn:
+    def start(
+        self, user: Said | None = None, options: ChatOptions | None = None, /, **fields: Unpack[ChatFields]
+    ) -> AsyncTurn:
         """As `Conversation.start`; the handle is used with ``async with`` and ``async for``."""
         return self._turn(*self._work(user, options, fields, stream=True))
 
     async def resume(
-        self, answers: Answers | None = None, options: ChatOptions | None = None, /, **fields: Any
+        self,
+        answers: Answers | None = None,
+        options: ChatOptions | None = None,
+        /,
+        **fields: Unpack[ChatFields],
     ) -> ChatResult:
         """As `Conversation.resume`, awaited."""
         return await self._turn(*self._work(None, options, fields, resume=True, answers=answers)).result()
@@ -347,9 +369,11 @@ class AsyncConversation(_Kept):
         """As `Conversation.append`, awaited."""
         await self._run(self._appending(messages))
 
-    async def compact(self, compactor: Any = None, /, *, dry_run: bool = False) -> CompactionReport:
+    async def compact(
+        self, compactor: Any = None, /, *, dry_run: bool = False, **fields: Unpack[CompactFields]
+    ) -> CompactionReport:
         """As `Conversation.compact`, awaited."""
-        steps = AsyncKeptSteps(self._compaction(compactor, dry_run), self._ports.drive)
+        steps = AsyncKeptSteps(self._compaction(compactor, dry_run, fields), self._ports.drive)
         while await steps.step() is not None:
             pass
         report: CompactionReport = steps.result

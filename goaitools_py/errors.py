@@ -78,7 +78,13 @@ __all__ = [
 
 
 class GoAIToolsError(Exception):
-    """Base of every error of this package."""
+    """Base of every error of this package.
+
+    Attributes:
+        retryable: True if the same call may succeed later.
+    """
+
+    retryable: bool = False
 
 
 # ------------------------------------------------------------------------------------------ states
@@ -270,6 +276,8 @@ class TurnConflictError(GoAIToolsError):
 class TurnInProgressError(GoAIToolsError):
     """Another process runs a turn on this conversation."""
 
+    retryable = True
+
 
 class CompactionError(GoAIToolsError):
     """A compactor failed in `compact_state`; inside a turn this is a warning instead.
@@ -306,6 +314,8 @@ class StateConflictError(StoreError):
         base: What the turn, or the compaction, began from.
     """
 
+    retryable = True
+
     def __init__(self, message: str, *, state: bytes = b"", text: str = "", base: bytes = b"") -> None:
         super().__init__(message)
         self.state = state
@@ -316,9 +326,13 @@ class StateConflictError(StoreError):
 class LeaseHeldError(StoreError):
     """Somebody else holds the lease of this key."""
 
+    retryable = True
+
 
 class StoreUnavailableError(StoreError):
     """The store did not answer."""
+
+    retryable = True
 
 
 # ------------------------------------------------------------------------------------ inside tools

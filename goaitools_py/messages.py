@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from .values import Value
 
@@ -45,9 +45,15 @@ ResultFlag = Literal["ok", "not_run", "unknown", "cancelled", "error", "denied"]
 
 
 class Text(Value, frozen=True):
-    """A piece of text."""
+    """A piece of text.
+
+    Attributes:
+        is_block: True for what this library put beside the author's words: a context block, or a note on
+            what a compaction took away.
+    """
 
     unshown = frozenset({"text"})
+    is_block: ClassVar[bool] = False
 
     text: str
 
@@ -180,7 +186,7 @@ class ToolResult(Value, frozen=True, kw_only=True):
 class ToolRecord(Value, frozen=True, kw_only=True):
     """One line of the tool log: what was called, what came back, how long it took."""
 
-    unshown = frozenset({"result"})
+    unshown = frozenset({"result", "error"})
 
     call: ToolCall
     result: str
@@ -189,6 +195,8 @@ class ToolRecord(Value, frozen=True, kw_only=True):
     """Seconds since the epoch, or None if the call never started."""
     seconds: float = 0.0
     iteration: int = 0
+    error: BaseException | None = None
+    """What the tool raised, for your own log: the model is told its class only, and no state keeps it."""
 
     @property
     def synthetic(self) -> bool:
@@ -239,8 +247,17 @@ class Message(Value, frozen=True, kw_only=True, eq=False):
 
     @property
     def text(self) -> str:
-        """All text of the message."""
+        """All text of the message, as the model reads it."""
         return "".join(part.text for part in self.parts if isinstance(part, Text))
+
+    @property
+    def said(self) -> str:
+        """The text as its author wrote it, for a page that shows it: without the context blocks and notes
+        beside it, and with the ``<`` of a user's own ``<app-…`` as it was."""
+        from .render import as_written  # which is about messages
+
+        said = "".join(part.text for part in self.parts if isinstance(part, Text) and not part.is_block)
+        return as_written(said) if self.role == "user" and not self.is_event else said
 
 
 def _parts(values: tuple[Part | str, ...]) -> tuple[Part, ...]:

@@ -26,6 +26,9 @@ __all__ = ["UNSET", "ChatOptions", "Limits", "ModelSettings", "Resolved", "Unset
 
 T = TypeVar("T")
 
+Said: TypeAlias = str | Part | Sequence[Part | str]
+"""What a user says: text, a part, or a list of them."""
+
 
 class Unset:
     """The type of `UNSET`: an option that was not given, which is not the same as None (off)."""
@@ -323,7 +326,7 @@ class ChatOptions(Value, frozen=True, kw_only=True):
     Precedence: keywords > options > the chat's defaults > what the state keeps (`sticky_settings`).
 
     Attributes:
-        user: Shorthand for one trailing `user(...)`: text, or a list of parts.
+        user: Shorthand for one trailing `user(...)`: text, a part, or a list of them.
         messages: Messages in order. The leading run of system messages is preamble and not stored.
         system: Preamble text: sent first on every call, never stored.
         context: What changes each turn (clock, score, place). Stored with the message, not repeated
@@ -373,7 +376,7 @@ class ChatOptions(Value, frozen=True, kw_only=True):
 
     unshown = frozenset({"user", "messages", "system", "context", "deps", "binding", "metadata"})
 
-    user: str | Sequence[Part | str] | Unset | None = UNSET
+    user: Said | Unset | None = UNSET
     messages: Sequence[Message] | Unset | None = UNSET
     system: str | Unset | None = UNSET
     context: str | Unset | None = UNSET
@@ -421,7 +424,7 @@ class Resolved(Value, frozen=True, kw_only=True):
 
     unshown = frozenset({"user", "system", "context", "deps", "settings", "binding", "metadata", "messages"})
 
-    user: str | Sequence[Part | str] | None = None
+    user: Said | None = None
     messages: Sequence[Message] | None = ()
     system: str | None = None
     context: str | None = None
@@ -474,11 +477,22 @@ def given_options(options: ChatOptions | None, keywords: Mapping[str, Any]) -> d
 
 
 _LATER: Final = frozenset({"output_type"})
+_SAID: Final = "what the user says is user=…"
+_ELSEWHERE: Final[Mapping[str, str]] = {
+    "stream": "streaming is a method, start(…) in place of chat(…), which takes the same options",
+    "message": _SAID,
+    "prompt": _SAID,
+    "input": _SAID,
+    "history": "what was said before is the state of the last turn, or messages=[…]",
+}
+"""Names from other libraries, and where it is here what they mean."""
 
 
 def _unknown(name: str) -> str:
     if name in _LATER:
         return f"the option {name!r} comes with a later release; this one does not have it"
+    if name in _ELSEWHERE:
+        return f"unknown option {name!r}; {_ELSEWHERE[name]}"
     import difflib  # only a mistake needs it
 
     if name in SETTING_NAMES:

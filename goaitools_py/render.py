@@ -22,6 +22,7 @@ a user wrote stays as it is.
 from __future__ import annotations
 
 import re
+from typing import ClassVar, Final
 
 from .messages import Message, Text
 from .values import Value, replace
@@ -29,6 +30,7 @@ from .values import Value, replace
 __all__ = [
     "BlockText",
     "Event",
+    "as_written",
     "context_block",
     "event_block",
     "is_context",
@@ -44,6 +46,7 @@ __all__ = [
 ]
 
 _DELIMITER = re.compile(r"<(?=/?app-(?:event|context|note|system))", re.IGNORECASE)
+_ESCAPED_DELIMITER: Final = re.compile(r"&lt;(?=/?app-(?:event|context|note|system))", re.IGNORECASE)
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 _EVENT = re.compile(r'<app-event(?: topic="([^"<]*)")?(?: id="([^"<]*)")?>\n([^<]*)\n</app-event>')
 _CONTEXT = re.compile(r"<app-context>\n[^<]*\n</app-context>")
@@ -57,6 +60,8 @@ _ATTRIBUTE_ESCAPES = (*_ESCAPES, ('"', "&quot;"), ("\n", "&#10;"), ("\r", "&#13;
 
 class BlockText(Text, frozen=True):
     """A text part that *is* a context block or a note: already escaped, never escaped again."""
+
+    is_block: ClassVar[bool] = True
 
 
 class Event(Value, frozen=True, kw_only=True):
@@ -154,7 +159,14 @@ def is_context(part: object) -> bool:
 
 def read_text(text: str) -> Text:
     """A user's stored text as a part: a `BlockText` if it is exactly one context block or note."""
-    return BlockText(text) if _CONTEXT.fullmatch(text) or _NOTE.fullmatch(text) else Text(text)
+    if text.startswith("<app-") and (_CONTEXT.fullmatch(text) or _NOTE.fullmatch(text)):
+        return BlockText(text)
+    return Text(text)
+
+
+def as_written(text: str) -> str:
+    """What a user wrote, of what `user_text` made of it."""
+    return _ESCAPED_DELIMITER.sub("<", text) if "&lt;" in text else text
 
 
 def _escape(text: str, escapes: tuple[tuple[str, str], ...]) -> str:

@@ -69,9 +69,10 @@ class CompactionReport(Value, frozen=True, kw_only=True):
         rewritten_turns: Turns of which parts were replaced.
         usage: What the strategy's own model calls consumed; part of the turn's usage.
         state: Set by `compact_state` only.
+        error: What a trigger, a strategy or `archive` of yours raised, for your own log.
     """
 
-    unshown = frozenset({"state"})
+    unshown = frozenset({"state", "error"})
 
     outcome: Outcome
     by: str = ""
@@ -87,6 +88,7 @@ class CompactionReport(Value, frozen=True, kw_only=True):
     tokens_before: int = 0
     tokens_after: int = 0
     state: bytes = b""
+    error: Exception | None = None
 
 
 class Bill(Value, frozen=True, kw_only=True):

@@ -30,6 +30,7 @@ ALLOWED = {
     "render": "messages values",
     "context_management": "values",
     "options": "context_management messages values",
+    "fields": "messages options prices tokens",
     "prices": "messages values",
     "result": "messages prices values",
     "events": "messages values",
@@ -145,6 +146,7 @@ ALLOWED = {
 
 LAZY = {
     ("errors", "messages"): "an error made without a usage carries an empty one",
+    ("messages", "render"): "what a user wrote is known to the module that escapes it",
     ("backends", "sim"): "the backend called 'sim' starts the simulator at its first call",
 }
 """Imports against the direction, allowed inside a function only, and why."""
@@ -321,6 +323,7 @@ HEAVY = (
     "goaitools_py.cli",
     "goaitools_py.seal",
     "goaitools_py.testing",
+    "goaitools_py.fields",
     "goaitools_py.backends.openai.responses",
     "goaitools_py.backends.anthropic.messages",
 )

@@ -157,6 +157,11 @@ def test_none_switches_an_option_off(name: str) -> None:
     [
         ("max_tokens", r"did you mean settings=ModelSettings\(max_output_tokens=…\)\?"),
         ("tool", "did you mean 'tools'"),
+        ("stream", r"streaming is .* start\(…\)"),
+        ("prompt", "user=…"),
+        ("message", "user=…"),
+        ("input", "user=…"),
+        ("history", r"the state of the last turn, or messages="),
         ("temperature", r"it is a model setting; pass settings=ModelSettings\(temperature=…\)"),
     ],
 )

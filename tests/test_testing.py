@@ -87,6 +87,71 @@ def test_scripted_calls_reach_the_tools(face: Any) -> None:
     assert [record.result for record in result.tool_log] == ["8"]
 
 
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (
+            lambda: Calls(("charge", {"euros": 5})),
+            r"Calls\(\[\('charge', .*\)\]\); got a tuple whose item 0 .* str",
+        ),
+        (lambda: Calls("charge"), "list of pairs.*got str"),
+        (lambda: Calls({"charge": {}}), "list of pairs.*got dict"),
+        (
+            lambda: Calls([("charge", {}), ("charge", 5)]),
+            "got a list whose item 1 is no such pair, but tuple",
+        ),
+        (lambda: Calls(["ab"]), "item 0 is no such pair, but str"),
+        (lambda: Raw(b"{}"), r"list of chunks, got bytes; .*Raw\.body"),
+        (lambda: ScriptedBackend(3), "a step is text.*got int"),
+        (lambda: ScriptedBackend("One.").then(None), "a step is text.*got NoneType"),
+        (lambda: ScriptedBackend(["One.", "Two."]), r"got list: .*ScriptedBackend\(\*steps\)"),
+        (lambda: ScriptedBackend(b"{}"), r"got bytes: .*Raw\.body"),
+        (lambda: ScriptedBackend(OSError), r"got the class OSError: pass OSError\("),
+    ],
+)
+def test_a_mistake_in_a_script_is_refused_where_it_is_written(make: Any, words: str) -> None:
+    """Not at the request that comes to it; the text shows the right form."""
+    with pytest.raises(TypeError, match=words):
+        make()
+
+
+@pytest.mark.parametrize("pairs", [[], (), [("charge", {"euros": 5})], (["charge", '{"euros":5}'],)])
+def test_calls_are_pairs_in_any_sequence(pairs: Any) -> None:
+    """Lists and tuples, in and out; arguments are a mapping or JSON text."""
+    assert Calls(pairs).calls is pairs
+
+
+def test_a_mistake_in_a_function_of_a_script_is_no_outage(face: Any) -> None:
+    """It reaches the test as what it is, with its own traceback; a provider has nothing to do with it."""
+
+    def broken(request: Any) -> str:
+        return {"hello": "Hi."}[request.model]
+
+    chat = face.chat(ScriptedBackend(broken, max_retries=2))
+
+    with pytest.raises(AssertionError, match="function of request 1 raised AttributeError") as caught:
+        chat.chat(user="hello")
+
+    assert isinstance(caught.value.__cause__, AttributeError)
+
+
+def test_a_function_of_a_script_may_fail_as_a_provider(face: Any) -> None:
+    """A `BackendError` that it raises, and any exception that it returns, is a provider's."""
+
+    def down(request: Any) -> str:
+        raise BackendError("down")
+
+    for step in (down, lambda request: OSError("down")):
+        with pytest.raises(ProviderUnavailableError):
+            face.chat(ScriptedBackend(step)).chat(user="hello")
+
+
+def test_what_a_function_of_a_script_returns_is_an_answer(face: Any) -> None:
+    """Nothing else is turned into text: a function without a return would say "None"."""
+    with pytest.raises(AssertionError, match=r"request 1 returned what is no answer.*NoneType"):
+        face.chat(ScriptedBackend(lambda request: None)).chat(user="hello")
+
+
 def test_the_simulator_is_a_fixture(sim_server: SimServer) -> None:
     """The fixture gives a running simulator that keeps what it was asked."""
     with Chat(OpenAIChatBackend("sim", base_url=sim_server.base_url, api_key="sim")) as chat:

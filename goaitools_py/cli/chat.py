@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from .sealed import add_options, opened_with, refusal
 from .terminal import counted, printable
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def add_to(commands: Any) -> None:
     parser.add_argument(
         "--thread", metavar="NAME", default="default", help="its key there (default: %(default)s)"
     )
+    add_options(parser)
     parser.add_argument("--system", metavar="TEXT", help="instructions for the model, never stored")
     parser.set_defaults(run=run, error=parser.error)
 
@@ -60,22 +62,44 @@ def run(args: argparse.Namespace) -> int:
             "or set GOAITOOLS_MODEL; --model sim talks to the offline simulator"
         )
     from .. import Chat
+    from ..backends.by_name import backend_from_name
+    from ..errors import StateAuthError
     from ..stores import SQLiteStore
 
     try:
-        chat = Chat(args.model, system=args.system, on_bad_state="raise")
+        backend = backend_from_name(args.model, is_async=False)
     except ValueError as error:
         args.error(str(error))
-    with chat, SQLiteStore(args.store or ":memory:") as store:
+    with SQLiteStore(args.store or ":memory:") as store:
         stored = store.load(args.thread)
         blob = stored.blob if stored else None
-        chat.append_to_state(blob)  # refuses, before anything is said, what this chat cannot read
-        _welcome(args)
-        return Talk(chat, store, args.thread).run(typed_lines())
+        with Chat(backend, system=args.system, on_bad_state="raise", **_opened(args, blob)) as chat:
+            try:
+                chat.append_to_state(blob)  # refuses, before anything is said, what this chat cannot read
+            except StateAuthError as error:
+                raise StateAuthError(f"{_place(args)}: {refusal(args, error)}") from error
+            _welcome(args)
+            return Talk(chat, store, args.thread).run(typed_lines())
+
+
+def _opened(args: argparse.Namespace, blob: bytes | None) -> dict[str, Any]:
+    """The `codec` and `binding` of the thread. Its header names the codec, so that it has to be there."""
+    if args.key_env is not None and not blob:
+        from ..errors import StoreError
+
+        raise StoreError(
+            f"--key-env opens a thread that is sealed, and there is no {_place(args)}; "
+            "its application has to begin it"
+        )
+    return opened_with(args, blob or b"")
+
+
+def _place(args: argparse.Namespace) -> str:
+    return f"thread {args.thread!r} in {args.store or 'memory'}"
 
 
 def _welcome(args: argparse.Namespace) -> None:
-    kept = f"thread {args.thread!r} in {args.store}" if args.store else "not kept (--store FILE keeps it)"
+    kept = _place(args) if args.store else "not kept (--store FILE keeps it)"
     _note(f"{args.model}, {kept}")
     if args.model.partition(":")[0] == "sim":
         _note("Replies are simulated: no language model is asked, and nothing leaves this machine.")

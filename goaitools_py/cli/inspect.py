@@ -15,9 +15,13 @@ from .sealed import add_options, opened_with, refusal
 
 if TYPE_CHECKING:
     from ..history.info import StateInfo
+    from ..stores import SQLiteStore
     from ..turn.answers import PendingCall
 
 __all__ = ["add_to"]
+
+_SHOWN_THREADS = 10
+"""So many are named to who asks for one that is not there."""
 
 
 def add_to(commands: Any) -> None:
@@ -29,7 +33,10 @@ def add_to(commands: Any) -> None:
         "Content only with --show.",
     )
     parser.add_argument(
-        "blob", nargs="?", metavar="BLOB", help="file with the blob's bytes, - for standard input"
+        "blob",
+        nargs="?",
+        metavar="BLOB",
+        help="file with the blob's bytes, or its text (gas1.…); - for standard input",
     )
     parser.add_argument("--store", metavar="FILE", help="take the blob from this SQLite store instead")
     parser.add_argument(
@@ -79,9 +86,9 @@ def _source(args: argparse.Namespace) -> str:
 def _blob(args: argparse.Namespace) -> bytes:
     if args.store is None:
         if args.blob == "-":
-            return sys.stdin.buffer.read()
+            return _from_text(sys.stdin.buffer.read())
         with open(args.blob, "rb") as file:
-            return file.read()
+            return _from_text(file.read())
     from ..errors import StoreError
     from ..stores import SQLiteStore
 
@@ -89,9 +96,27 @@ def _blob(args: argparse.Namespace) -> bytes:
         raise StoreError(f"there is no store {args.store}")
     with SQLiteStore(args.store) as store:
         stored = store.load(args.thread)
-    if stored is None:
-        raise StoreError(f"there is no {_source(args)}; name it with --thread")
+        if stored is None:
+            raise StoreError(f"there is no {_source(args)}; {_threads(store)}")
     return stored.blob
+
+
+def _from_text(given: bytes) -> bytes:
+    """The blob, if its text was given: as `state_to_text` wrote it, with a line's end at most."""
+    if not given.startswith(b"gas1."):
+        return given
+    from .. import state_from_text
+
+    return state_from_text(given.decode("utf-8", "replace").strip())
+
+
+def _threads(store: SQLiteStore) -> str:
+    """The threads that there are, or the first of them."""
+    page = store.list(limit=_SHOWN_THREADS)
+    if not page.keys:
+        return "the store is empty"
+    names = ", ".join(repr(stored.key) for stored in page.keys)
+    return f"name one with --thread: {names}{', …' if page.cursor is not None else ''}"
 
 
 def _json(

@@ -59,10 +59,11 @@ def _codec(args: argparse.Namespace, blob: bytes) -> Codec:
         keyring = Keyring(Key.from_text(str(text)))
     except ValueError as error:
         args.error(f"--key-env {args.key_env}: {error}")
-    if peek(blob).suite != SUITE_AES_256_GCM:
+    header = peek(blob)
+    if header.suite != SUITE_AES_256_GCM:
         return Signed(keyring)
-    try:
-        return Encrypted(keyring)
+    try:  # what is written with it is as safe to show as what was read: clients see what is not compressed
+        return Encrypted(keyring, visible_to="server" if header.compression else "client")
     except ImportError as error:
         raise GoAIToolsError(str(error)) from error
 
@@ -86,7 +87,7 @@ def refusal(args: argparse.Namespace, error: StateAuthError) -> str:
     if args.key_env is None:
         return "the state is sealed; name the environment variable with its key: --key-env NAME"
     if peek(error.blob).suite == SUITE_PLAIN:
-        return "the state is not sealed, so that no key vouches for it; look at it without --key-env"
+        return "the state is not sealed, so that no key vouches for it; leave --key-env out"
     return (
         f"the state was refused: the key in {args.key_env} has not sealed it, or it belongs to something "
         "else than --binding says, or it was changed"

@@ -35,11 +35,15 @@ __all__ = [
     "Kept",
     "ModelAnswer",
     "NoChange",
+    "OwnStrategy",
+    "OwnTrigger",
     "Planned",
     "Strategy",
     "Trigger",
     "TriggerFailed",
     "Turns",
+    "check_strategy",
+    "check_trigger",
     "checked_turns",
     "edits_of",
     "first_of",
@@ -210,10 +214,10 @@ class Compactor(Value, frozen=True):
     archive: Archive | None = None
 
     def __post_init__(self) -> None:
-        checked_part("a trigger such as MessageLimit(40)", self.trigger)
-        checked_part("a strategy such as KeepRecentTurns(6)", self.strategy)
+        check_trigger(self.trigger)
+        check_strategy(self.strategy)
         if self.archive is not None:
-            checked_part("a function for archive=", self.archive)
+            _check_function("a function for archive=", self.archive)
 
     def plan(self, request: CompactionRequest, *, force: bool = False) -> Planned | None:
         """What stays, or None if the trigger does not fire."""
@@ -239,8 +243,35 @@ def edits_of(part: object) -> Sequence[ContextEdit]:
     return found
 
 
-def checked_part(expected: str, value: Any) -> None:
-    """TypeError for what is no function of a request, such as a class that nobody called."""
+class OwnTrigger(Value, frozen=True):
+    """A trigger of this package: what nobody meant as a strategy. Triggers of others need no base class."""
+
+
+class OwnStrategy(Value, frozen=True):
+    """A strategy of this package: what nobody meant as a trigger. Strategies of others need no base class."""
+
+
+def check_trigger(value: Any) -> None:
+    """TypeError for what cannot say when: a class that nobody called, or a strategy of this package."""
+    if isinstance(value, OwnStrategy):
+        raise TypeError(f"{name_of(value)} is a strategy, and stands in a trigger's place; {_ORDER}")
+    _check_function("a trigger such as MessageLimit(40)", value)
+
+
+def check_strategy(value: Any) -> None:
+    """TypeError for what cannot say how: a class that nobody called, or a trigger of this package."""
+    if isinstance(value, OwnTrigger):
+        raise TypeError(f"{name_of(value)} is a trigger, and stands in a strategy's place; {_ORDER}")
+    _check_function("a strategy such as KeepRecentTurns(6)", value)
+
+
+_ORDER: Final = (
+    "a Compactor takes the trigger, which says when, before the strategy, which says how: "
+    "Compactor(MessageLimit(40), KeepRecentTurns(6))"
+)
+
+
+def _check_function(expected: str, value: Any) -> None:
     if isinstance(value, type):
         raise TypeError(f"expected {expected}, got the class {value.__name__}: call it with its limits")
     if not callable(value):

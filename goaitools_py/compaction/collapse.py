@@ -13,8 +13,7 @@ from json import dumps
 from typing import Any, Final
 
 from ..messages import Message, Text, ToolCall
-from ..values import Value
-from .base import CompactionRequest, NoChange, Turns
+from .base import CompactionRequest, NoChange, OwnStrategy, Turns
 from .placeholders import is_answer, shown_media
 from .strategies import check_count, recent_from
 from .turns import Piece, TurnView
@@ -24,7 +23,7 @@ __all__ = ["CollapseToolExchanges"]
 _CUT: Final = "…"
 
 
-class CollapseToolExchanges(Value, frozen=True, kw_only=True):
+class CollapseToolExchanges(OwnStrategy, frozen=True, kw_only=True):
     """Replace the tool exchanges of all but the last `keep_turns` turns by a note with a line for each,
     before the reply that they led to: ``get_score(team=Red) -> 30``.
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from ..messages import Message, Part, Text
-from ..values import Value, replace
-from .base import CompactionRequest, NoChange, Turns
+from ..values import replace
+from .base import CompactionRequest, NoChange, OwnStrategy, Turns
 from .strategies import check_count, recent_from
 from .turns import Piece, TurnView
 
@@ -27,7 +27,7 @@ CLEARED: Final = "[result left out]"
 """What stands where a tool result was."""
 
 
-class ClearToolResults(Value, frozen=True):
+class ClearToolResults(OwnStrategy, frozen=True):
     """Put a few words in the place of tool results, all but the newest `keep` of them.
 
     The calls stay, so the model sees what it asked and may ask again. Results of one exchange go together;
@@ -76,7 +76,7 @@ class ClearToolResults(Value, frozen=True):
         return _batch(turns, count, 1, "tool results")
 
 
-class DropMedia(Value, frozen=True, kw_only=True):
+class DropMedia(OwnStrategy, frozen=True, kw_only=True):
     """Put ``[image/png, 24 KB, left out]`` in the place of pictures, documents and sound in users' messages
     and tool results, but for those of the last `after_turns` turns. A message with parts that this release
     has no word for (`Message.unread`) stays as it is, for to write it anew would lose them.

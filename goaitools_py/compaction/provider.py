@@ -13,8 +13,16 @@ from collections.abc import Generator, Sequence
 from typing import Any, Literal
 
 from ..context_management import ContextEdit, check_edits
-from ..values import Value
-from .base import AskFailed, AskProvider, CompactionRequest, NoChange, Strategy, Turns
+from .base import (
+    AskFailed,
+    AskProvider,
+    CompactionRequest,
+    NoChange,
+    OwnStrategy,
+    Strategy,
+    Turns,
+    check_strategy,
+)
 from .strategies import check_count, recent_from
 from .summary import Summarize
 from .turns import COMPACTED, TurnView
@@ -22,7 +30,7 @@ from .turns import COMPACTED, TurnView
 __all__ = ["ProviderCompaction"]
 
 
-class ProviderCompaction(Value, frozen=True):
+class ProviderCompaction(OwnStrategy, frozen=True):
     """Have the provider compact all but the last `keep_turns` turns into an item of its own.
 
     OpenAI's ``/responses/compact`` and Anthropic's compaction on demand (beta ``compact-2026-09-04``). What
@@ -58,6 +66,8 @@ class ProviderCompaction(Value, frozen=True):
         check_count("keep_turns", self.keep_turns, 1)
         check_count("at_least", self.at_least if self.at_least is not None else 1, 1)
         check_edits("context_management", self.context_management)
+        if self.fallback not in ("summarize", None):
+            check_strategy(self.fallback)
 
     def __call__(self, request: CompactionRequest) -> Generator[Any, Any, Turns]:
         turns = request.turns

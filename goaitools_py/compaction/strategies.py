@@ -15,8 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
-from ..values import Value
-from .base import CompactionRequest, Kept, NoChange, Turns
+from .base import CompactionRequest, Kept, NoChange, OwnStrategy, Turns
 from .turns import COMPACTED, TurnView
 
 __all__ = [
@@ -42,7 +41,7 @@ Target: TypeAlias = tuple[Size, int]
 GAP: Final = "Some turns of this conversation are left out here."
 
 
-class KeepRecentTurns(Value, frozen=True):
+class KeepRecentTurns(OwnStrategy, frozen=True):
     """Keep the last `turns` turns. A turn is a user's input with every reply and tool result to it.
 
     With a trigger that fires every few turns this is deep enough; behind ``TurnLimit(turns)`` it slides.
@@ -59,7 +58,7 @@ class KeepRecentTurns(Value, frozen=True):
         return (*newest_summary(turns[:start]), *turns[start:])
 
 
-class DropOldest(Value, frozen=True, kw_only=True):
+class DropOldest(OwnStrategy, frozen=True, kw_only=True):
     """Drop turns, oldest first, until the rest fits the target; the last `min_recent_turns` always stay.
 
     Exactly one of `target_tokens` (estimated) and `target_messages` (neutral messages) is given: 25-50 % of
@@ -90,7 +89,7 @@ class DropOldest(Value, frozen=True, kw_only=True):
         return Kept(kept, reason) if len(kept) < len(turns) else NoChange(reason)
 
 
-class MiddleOut(Value, frozen=True, kw_only=True):
+class MiddleOut(OwnStrategy, frozen=True, kw_only=True):
     """Keep the `first` and the `last` turns: how the conversation began, and where it is.
 
     `note` stands where the others were, once, however often turns go there; "" leaves it out.

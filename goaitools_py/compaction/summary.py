@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, Final
 
-from ..values import Value
-from .base import AskModel, CompactionRequest, ModelAnswer, NoChange, Turns
+from .base import AskModel, CompactionRequest, ModelAnswer, NoChange, OwnStrategy, Turns
 from .strategies import check_count, recent_from
 
 __all__ = ["INSTRUCTION", "Summarize"]
@@ -42,7 +41,7 @@ _UNUSABLE: Final = {
 }
 
 
-class Summarize(Value, frozen=True):
+class Summarize(OwnStrategy, frozen=True):
     """Have a model summarise all but the last `keep_turns` turns; its text stands in their place, as a note.
 
     The summary of an earlier time is among what is summarised, and is replaced. A summary that is empty,

@@ -9,8 +9,7 @@ which no prompt cache has: cut rarely, and deeply.
 
 from __future__ import annotations
 
-from ..values import Value
-from .base import CompactionRequest, Trigger, checked_part
+from .base import CompactionRequest, OwnTrigger, Trigger, check_trigger
 
 __all__ = [
     "ByteLimit",
@@ -24,7 +23,7 @@ __all__ = [
 ]
 
 
-class MessageLimit(Value, frozen=True):
+class MessageLimit(OwnTrigger, frozen=True):
     """Fires above `max_messages` neutral messages: one per role message, one per tool result."""
 
     max_messages: int
@@ -36,7 +35,7 @@ class MessageLimit(Value, frozen=True):
         return request.message_count > self.max_messages
 
 
-class TokenLimit(Value, frozen=True):
+class TokenLimit(OwnTrigger, frozen=True):
     """Fires above `max_tokens` of history: the last real usage plus an estimate of what changed since."""
 
     max_tokens: int
@@ -48,7 +47,7 @@ class TokenLimit(Value, frozen=True):
         return request.token_count > self.max_tokens
 
 
-class ByteLimit(Value, frozen=True):
+class ByteLimit(OwnTrigger, frozen=True):
     """Fires if the state, encoded as a blob, has more than `max_bytes`.
 
     It is encoded for that only where the blob before it and all that is new might be too much together.
@@ -63,7 +62,7 @@ class ByteLimit(Value, frozen=True):
         return request.most_blob_bytes > self.max_bytes and request.blob_bytes > self.max_bytes
 
 
-class TurnLimit(Value, frozen=True):
+class TurnLimit(OwnTrigger, frozen=True):
     """Fires above `max_turns` closed turns: a user's input with every reply and tool result to it."""
 
     max_turns: int
@@ -75,7 +74,7 @@ class TurnLimit(Value, frozen=True):
         return request.turn_count > self.max_turns
 
 
-class PendingLimit(Value, frozen=True):
+class PendingLimit(OwnTrigger, frozen=True):
     """Fires above `max_messages` messages that wait: appended or just said, and seen by no model."""
 
     max_messages: int
@@ -87,7 +86,7 @@ class PendingLimit(Value, frozen=True):
         return request.pending_count > self.max_messages
 
 
-class ColdCache(Value, frozen=True):
+class ColdCache(OwnTrigger, frozen=True):
     """Fires when the conversation was silent for longer than `ChatOptions.cold_after`.
 
     The provider's cache is gone then, so that a cut costs nothing but what it takes away:
@@ -105,14 +104,14 @@ def _positive(name: str, value: int) -> None:
         raise ValueError(f"{name} takes a positive whole number, got {value}")
 
 
-class _Any(Value, frozen=True):
+class _Any(OwnTrigger, frozen=True):
     triggers: tuple[Trigger, ...]
 
     def __call__(self, request: CompactionRequest) -> bool:
         return any(trigger(request) for trigger in self.triggers)
 
 
-class _All(Value, frozen=True):
+class _All(OwnTrigger, frozen=True):
     triggers: tuple[Trigger, ...]
 
     def __call__(self, request: CompactionRequest) -> bool:
@@ -133,5 +132,5 @@ def _some(triggers: tuple[Trigger, ...]) -> tuple[Trigger, ...]:
     if not triggers:
         raise ValueError("name at least one trigger")
     for trigger in triggers:
-        checked_part("a trigger such as MessageLimit(40)", trigger)
+        check_trigger(trigger)
     return triggers

@@ -20,6 +20,7 @@ from .base import (
     Strategy,
     Trigger,
     Turns,
+    check_strategy,
     edits_of,
 )
 from .strategies import (
@@ -73,7 +74,9 @@ class ContextWindow(Value, frozen=True, kw_only=True):
         for name in ("max_tokens", "max_messages", "min_recent_turns"):
             if (value := getattr(self, name)) is not None:
                 check_count(name, value, 1)
-        if not callable(self.strategy) and self.strategy not in _NAMES:
+        if callable(self.strategy):
+            check_strategy(self.strategy)
+        elif self.strategy not in _NAMES:
             raise ValueError(
                 f"strategy is one of {', '.join(_NAMES)}, or a strategy of your own, not {self.strategy!r}"
             )

@@ -40,8 +40,9 @@ def bound_pieces(binding: Binding) -> tuple[bytes, ...]:
         return ()
     if binding is None:
         raise ValueError(
-            "a sealed state needs a binding, and none was given; pass binding={'user': …} with what the "
-            "state belongs to, or binding=UNBOUND if it may be anybody's"
+            "a sealed state needs a binding, and none was given; pass binding={'user': …}, or give it to the "
+            "Chat or to chat.conversation(…), with what the state belongs to; binding=UNBOUND if it may be "
+            "anybody's"
         )
     if not isinstance(binding, Mapping):
         raise TypeError(f"binding must be a dict of texts, or UNBOUND, not {type(binding).__name__}")

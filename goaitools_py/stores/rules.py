@@ -92,9 +92,13 @@ def as_time(ms: int) -> datetime:
 
 def conflict(expected: int | None) -> StateConflictError:
     """What a save raises whose version is not the stored one."""
-    wanted = "no stored state" if expected is None else f"version {expected}"
+    if expected is None:
+        return StateConflictError(
+            "the store holds a state under this key already, and none was expected; load that, or choose "
+            "another key"
+        )
     return StateConflictError(
-        f"the store does not hold {wanted} under this key any more; load again and redo the turn"
+        f"the store does not hold version {expected} under this key any more; load again and redo the turn"
     )
 
 

@@ -24,11 +24,33 @@ class Calls:
 
     With `reasoning` the reply begins with it, in blocks that the wire signs if it signs any. `calls` may
     be empty: ``Calls([], "Hello.", reasoning="They greet me.")`` is a reply that only thinks and speaks.
+
+    Raises TypeError for what is no list of pairs, such as one pair without a list around it.
     """
 
     calls: Sequence[tuple[str, Mapping[str, Any] | str]] = field(repr=False)
     text: str = field(default="", repr=False)
     reasoning: str = field(default="", repr=False)
+
+    def __post_init__(self) -> None:
+        if found := _not_pairs(self.calls):
+            raise TypeError(
+                "Calls takes a list of pairs, each a tool's name and its arguments (a dict, or JSON text), "
+                f"such as Calls([('charge', {{'euros': 5}})]); got {found}"
+            )
+
+
+def _not_pairs(calls: Any) -> str:
+    """What was given in place of a list of pairs; "" if it is one."""
+    if isinstance(calls, str) or not isinstance(calls, Sequence):
+        return type(calls).__name__
+    for at, item in enumerate(calls):
+        match item:
+            case [str(), str() | Mapping()]:
+                pass
+            case _:
+                return f"a {type(calls).__name__} whose item {at} is no such pair, but {type(item).__name__}"
+    return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +58,13 @@ class Raw:
     """A scripted response body, sent as it is. `chunks` are what the reads of the response return."""
 
     chunks: Sequence[bytes] = field(repr=False)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.chunks, (bytes, str)):
+            raise TypeError(
+                f"Raw takes a list of chunks, got {type(self.chunks).__name__}; "
+                "of one body make Raw.body(b'…')"
+            )
 
     @classmethod
     def body(cls, body: bytes) -> Raw:
@@ -72,6 +101,21 @@ _SHAPES: Final[Mapping[str, Shape]] = {
 }
 
 Step: TypeAlias = str | Calls | Raw | BaseException | Callable[[ModelRequest], Any]
+_ANSWERS: Final = (str, Calls, Raw, BaseException)
+"""What a step is, or what one that is a function returns."""
+
+
+def _no_step(given: object) -> str:
+    """Why this is no step, and what to write."""
+    expected = "a step is text, Calls, Raw, an exception, or a function from the request to one of these"
+    if isinstance(given, type):
+        return f"{expected}; got the class {given.__name__}: pass {given.__name__}(…)"
+    forms: dict[type, str] = {
+        list: ": pass steps one by one, ScriptedBackend(*steps)",
+        tuple: ": pass steps one by one, ScriptedBackend(*steps)",
+        bytes: ": a body as it is sent is Raw.body(b'…')",
+    }
+    return f"{expected}; got {type(given).__name__}{forms.get(type(given), '')}"
 
 
 class ScriptedBackend:
@@ -79,12 +123,14 @@ class ScriptedBackend:
 
     Args:
         steps: Text, `Calls`, `Raw` bytes, an exception to raise (such as `BackendError`), or a function
-            from the request to one of these.
+            from the request to one of these. What such a function raises, but for a `BackendError`, is a
+            mistake of the test, and reaches it as an AssertionError.
         wire: Whose JSON the replies are in: "openai", "openai-responses" or "anthropic".
         dialect: A dialect to speak instead of the wire's default one, such as one of your own.
         shape: The JSON of replies on your own dialect's wire; without it a script for it takes `Raw` only.
 
     Raises:
+        TypeError: A step is none of these.
         ValueError: The wire is unknown.
 
     Attributes:
@@ -111,10 +157,14 @@ class ScriptedBackend:
         self.max_retries = max_retries
         self.context_window = context_window
         self.requests: list[ModelRequest] = []
-        self._steps = list(steps)
+        self._steps: list[Step] = []
+        self.then(*steps)
 
     def then(self, *steps: Step) -> None:
-        """Add steps to the end of the script."""
+        """Add steps to the end of the script. TypeError for what is none."""
+        for step in steps:
+            if not isinstance(step, _ANSWERS) and (isinstance(step, type) or not callable(step)):
+                raise TypeError(_no_step(step))
         self._steps.extend(steps)
 
     def bodies(self) -> list[Any]:
@@ -131,8 +181,8 @@ class ScriptedBackend:
         if not self._steps:
             raise AssertionError(f"request {len(self.requests)} came, but the script has no step for it")
         step: Any = self._steps.pop(0)
-        if callable(step) and not isinstance(step, type):
-            step = step(request)
+        if not isinstance(step, _ANSWERS):
+            step = self._answer_of(step, request)
         if isinstance(step, BaseException):
             raise step
         if isinstance(step, Raw):
@@ -141,7 +191,7 @@ class ScriptedBackend:
             raise AssertionError(
                 f"the wire {self.dialect.wire!r} has no shape for text and Calls; pass shape=, or script Raw"
             )
-        said = step if isinstance(step, Calls) else Calls((), str(step))
+        said = step if isinstance(step, Calls) else Calls((), step)
         body = self._shape.reply(
             said.text,
             said.calls,
@@ -151,6 +201,20 @@ class ScriptedBackend:
             sent=len(request.body),
         )
         return self._shape.as_events(body) if request.stream else [rawjson.dumps(body)]
+
+    def _answer_of(self, step: Callable[[ModelRequest], Any], request: ModelRequest) -> Any:
+        """What a function answers. A mistake in it is the test's own: a chat would take any other exception
+        for an outage of the provider."""
+        which = f"the function of request {len(self.requests)}"
+        try:
+            answer = step(request)
+        except (BackendError, AssertionError):
+            raise
+        except Exception as exc:
+            raise AssertionError(f"{which} raised {type(exc).__name__}: {exc}") from exc
+        if not isinstance(answer, _ANSWERS):
+            raise AssertionError(f"{which} returned what is no answer: {_no_step(answer)}")
+        return answer
 
     def send(self, request: ModelRequest) -> ScriptedExchange:
         """Answer with the next step."""

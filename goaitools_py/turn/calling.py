@@ -111,7 +111,7 @@ def run_calls(
         ledger.actions.extend(outcome.actions)
         try:
             call = _calls(ledger)[done.index]
-            yield from _done(ledger, done.index, call, checkpoint=halted is None)
+            yield from _done(ledger, done.index, call, error=outcome.exception, checkpoint=halted is None)
         except TurnError as exc:
             halted = exc
         aborted = aborted or outcome.abort
@@ -240,17 +240,20 @@ def _check_approval(
         )
     if tool.external:
         raise ValueError(f"call {call.id!r} is of an external tool: answer it with a ToolReturn")
-    if not _fits(tools, call, answer, deps):
-        raise ValueError(f"the arguments approved for call {call.id!r} do not fit the tool {call.name!r}")
+    if (misfit := _misfit(tools, call, answer, deps)) is not None:
+        raise ValueError(
+            f"the arguments approved for call {call.id!r} do not fit the tool {call.name!r}: {misfit}"
+        )
 
 
-def _fits(tools: Mapping[str, Tool[..., Any]], call: JournalCall, answer: Approve, deps: Any) -> bool:
-    """True if the call's tool takes the arguments that somebody approved for it."""
+def _misfit(tools: Mapping[str, Tool[..., Any]], call: JournalCall, answer: Approve, deps: Any) -> str | None:
+    """Why the call's tool does not take the arguments that somebody approved for it; None if it does."""
     try:
         given = _given_arguments(answer)
     except (TypeError, ValueError, RecursionError):
-        return False  # what JSON cannot say
-    return given is None or not isinstance(_bind(tools, replace(call, arguments=given), deps), str)
+        return "JSON cannot say them"
+    bound = None if given is None else _bind(tools, replace(call, arguments=given), deps)
+    return bound if isinstance(bound, str) else None
 
 
 def _may_start(ledger: Ledger, tool: Tool[..., Any], running: int) -> bool:
@@ -304,11 +307,18 @@ def _note(ledger: Ledger, done: ToolDone) -> None:
     ledger.state = journal.put_call(ledger.state, done.index, call)
 
 
-def _done(ledger: Ledger, index: int, call: JournalCall, *, checkpoint: bool = True) -> Flow[None]:
+def _done(
+    ledger: Ledger,
+    index: int,
+    call: JournalCall,
+    *,
+    error: BaseException | None = None,
+    checkpoint: bool = True,
+) -> Flow[None]:
     """Write a result into the journal and the log, have it kept, and only then tell the listeners: an exit
     out of one of them finds it kept."""
     ledger.state = journal.put_call(ledger.state, index, call)
-    ledger.record(index, journal.tool_record(call, iteration=ledger.iteration))
+    ledger.record(index, journal.tool_record(call, iteration=ledger.iteration, error=error))
     failed: TurnError | None = None
     try:
         if checkpoint:

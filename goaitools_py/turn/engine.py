@@ -37,7 +37,7 @@ from ..errors import (
     TurnConflictError,
     TurnError,
 )
-from ..events import ContextWarning, ModelReplied, StateDiscarded, TurnCompleted, TurnStarted
+from ..events import ContextWarning, ModelReplied, StateDiscarded, TextDelta, TurnCompleted, TurnStarted
 from ..messages import Message
 from ..result import ChatResult, Status, WarningCode
 from ..state.records import dollars_of, usage_of
@@ -246,6 +246,8 @@ class TurnEngine:
             model=state.meta.model,
         )
         if self._ledger.listening:
+            if stored.text:
+                yield Emit(TextDelta(stored.text, 0))
             yield Emit(TurnCompleted(self._result))
         return self._result
 

@@ -405,8 +405,8 @@ def tool_call(call: JournalCall) -> ToolCall:
     return ToolCall(id=call.id, name=call.name, arguments=call.arguments, kind=call.kind)
 
 
-def tool_record(call: JournalCall, *, iteration: int) -> ToolRecord:
-    """The journal's finished call as a line of the tool log."""
+def tool_record(call: JournalCall, *, iteration: int, error: BaseException | None = None) -> ToolRecord:
+    """The journal's finished call as a line of the tool log. `error` is what its tool raised."""
     return ToolRecord(
         call=tool_call(call),
         result="".join(part.text for part in call.parts if isinstance(part, Text)),
@@ -414,4 +414,5 @@ def tool_record(call: JournalCall, *, iteration: int) -> ToolRecord:
         started=call.started or None,
         seconds=call.seconds,
         iteration=iteration,
+        error=error,
     )

@@ -118,6 +118,7 @@ def compact(ledger: Ledger, voice: VoiceOf, *, force: bool = False, archives: bo
         return False
     if report.outcome in ("invalid", "failed"):
         ledger.warn("compaction_failed", f"the history stays as it is: {report.reason}")
+        report = replace(report, error=_raised(ledger.compaction_cause))
     usage = sum((one.usage for one in spent), Usage())
     ledger.report = _together(ledger.report, replace(report, usage=usage))
     yield from _tell(ledger)
@@ -179,6 +180,12 @@ def _compacted(
     except Exception as exc:
         ledger.compaction_cause = exc
         return _unchanged(ledger, request, "failed", by, f"{by} raised {type(exc).__name__}")
+
+
+def _raised(cause: Exception | None) -> Exception | None:
+    """What code that is not ours raised, if that is why a compaction failed."""
+    found = cause.__cause__ if isinstance(cause, (InvalidPlan, AskFailed)) else cause
+    return found if isinstance(found, Exception) else None
 
 
 def _book(ledger: Ledger, spent: list[Spent], one: Spent) -> None:

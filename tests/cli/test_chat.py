@@ -11,11 +11,22 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import Chat, StoreUnavailableError, Tool, inspect_state, read_history
+from goaitools_py import (
+    Chat,
+    Encrypted,
+    Key,
+    Keyring,
+    Signed,
+    StoreUnavailableError,
+    Tool,
+    inspect_state,
+    read_history,
+)
 from goaitools_py.backends.base import BackendError
 from goaitools_py.backends.dialects import WIRES
 from goaitools_py.cli import main
 from goaitools_py.cli.chat import Talk, typed_lines
+from goaitools_py.state.blob import peek
 from goaitools_py.stores import SQLiteStore
 from goaitools_py.testing import Calls, ScriptedBackend
 
@@ -189,6 +200,85 @@ def test_without_a_key_the_conversation_says_what_is_missing(
     assert main(["chat", "--model", "openai:some-model"]) == 1
 
     assert "OPENAI_API_KEY" in capsys.readouterr().err
+
+
+# ------------------------------------------------------------------------------------ sealed threads
+
+KEY = Key(bytes(range(32)))
+OPENS = ["--key-env", "STATE_KEY", "--binding", "user=ada"]
+CODECS = [
+    Signed(Keyring(KEY)),
+    Encrypted(Keyring(KEY)),
+    Encrypted(Keyring(KEY), visible_to="client"),
+]
+
+
+@pytest.fixture(params=CODECS, ids=["signed", "encrypted", "encrypted for clients"])
+def sealed(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A store with a thread that an application has sealed, and the codec."""
+    monkeypatch.setenv("STATE_KEY", KEY.to_text())
+    chat = Chat(ScriptedBackend("Hello Ada."), codec=request.param)
+    with SQLiteStore(tmp_path / "sealed.sqlite3") as store:
+        chat.conversation(store, "default", binding={"user": "ada"}).send(NAME)
+    return str(tmp_path / "sealed.sqlite3"), request.param
+
+
+def test_a_sealed_thread_goes_on_under_its_seal(sealed: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With its key and binding it is talked in; what is stored then is what its application can open."""
+    path, codec = sealed
+    _type(monkeypatch, "What is my name?")
+
+    assert main(["chat", "--model", "sim", "--store", path, *OPENS]) == 0
+
+    with SQLiteStore(path) as store:
+        stored = store.load("default")
+    assert stored is not None
+    history = read_history(stored.blob, codec=codec, binding={"user": "ada"})
+    assert [message.text for message in history.all_messages()][:3:2] == [NAME, "What is my name?"]
+    assert bool(peek(stored.blob).compression) is codec.compresses
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ([], "the state is sealed; name the environment variable with its key: --key-env NAME"),
+        (["--key-env", "STATE_KEY"], "refused: the key in STATE_KEY"),
+        ([*OPENS, "--thread", "bob"], "there is no thread 'bob'"),
+    ],
+)
+def test_a_sealed_thread_that_is_not_opened_is_not_talked_over(
+    options: list[str],
+    said: str,
+    sealed: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Without its key or binding the command ends before anything is said, and says what to name."""
+    path, _ = sealed
+    with SQLiteStore(path) as store:
+        before = store.load("default")
+    _type(monkeypatch, "Hello?")
+
+    assert main(["chat", "--model", "sim", "--store", path, *options]) == 1
+
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert said in err
+    assert err.count("\n") == 1
+    with SQLiteStore(path) as store:
+        assert store.load("default") == before
+        assert len(store.list().keys) == 1
+
+
+def test_a_binding_without_a_key_is_wrong_usage(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A conversation that is not sealed belongs to nobody."""
+    _type(monkeypatch)
+
+    assert main(["chat", "--model", "sim", "--binding", "user=ada"]) == 2
+
+    assert "--key-env NAME" in capsys.readouterr().err
 
 
 # -------------------------------------------------------------------------------------------- turns

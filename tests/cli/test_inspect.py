@@ -27,6 +27,7 @@ from goaitools_py import (
     event,
     pending_calls,
     rewrap,
+    state_to_text,
 )
 from goaitools_py.backends.base import BackendError
 from goaitools_py.cli import main
@@ -237,6 +238,40 @@ def test_a_dash_is_standard_input(
     assert json.loads(capsys.readouterr().out)["blob_bytes"] == len(blob)
 
 
+@pytest.mark.parametrize("end", ["", "\n", " \r\n"])
+def test_the_text_of_a_state_is_read_too(
+    end: str,
+    file: Path,
+    blob: bytes,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A file, or standard input, with what `state_to_text` wrote says what the bytes say."""
+    main(["inspect", str(file), "--show"])
+    said = capsys.readouterr().out
+    text = (state_to_text(blob) + end).encode()
+    (tmp_path / "state.txt").write_bytes(text)
+    _stdin(monkeypatch, text)
+
+    assert main(["inspect", str(tmp_path / "state.txt"), "--show"]) == 0
+    assert main(["inspect", "-", "--show"]) == 0
+
+    assert capsys.readouterr().out == said * 2
+
+
+def test_a_damaged_text_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What begins as a state's text and is none is exit code 1, and names the file."""
+    path = tmp_path / "state.txt"
+    path.write_bytes(b"gas1.\xff?")
+
+    assert main(["inspect", str(path)]) == 1
+
+    err = capsys.readouterr().err
+    assert err.startswith(f"goaitools: {path}: this state's text is damaged")
+    assert err.count("\n") == 1
+
+
 def test_a_thread_of_a_store_can_be_inspected(
     blob: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -314,6 +349,28 @@ def test_a_missing_thread_is_a_problem(tmp_path: Path, capsys: pytest.CaptureFix
     assert main(["inspect", "--store", str(tmp_path / "states.sqlite3")]) == 1
 
     assert "'default'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("count", "said"),
+    [
+        (0, "; the store is empty"),
+        (2, "; name one with --thread: 'a0', 'a1'"),
+        (10, "--thread: 'a0', 'a1', 'a2', 'a3', 'a4', 'a5', 'a6', 'a7', 'a8', 'a9'"),
+        (11, "--thread: 'a0', 'a1', 'a10', 'a2', 'a3', 'a4', 'a5', 'a6', 'a7', 'a8', …"),
+    ],
+)
+def test_a_missing_thread_names_those_that_there_are(
+    count: int, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Up to ten of them, in order, and a sign where there are more."""
+    with SQLiteStore(tmp_path / "states.sqlite3") as store:
+        for number in range(count):
+            store.save(f"a{number}", b"", expected=None)
+
+    assert main(["inspect", "--store", str(tmp_path / "states.sqlite3"), "--thread", "bob"]) == 1
+
+    assert capsys.readouterr().err.endswith(f"{said}\n")
 
 
 # ------------------------------------------------------------------------------------ sealed states

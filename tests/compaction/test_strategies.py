@@ -28,6 +28,7 @@ from goaitools_py import (
     MiddleOut,
     NoChange,
     PendingLimit,
+    ProviderCompaction,
     Summarize,
     TokenLimit,
     TurnLimit,
@@ -172,6 +173,17 @@ def test_what_cannot_be_meant_is_refused(make: Any) -> None:
         (lambda: Compactor(MessageLimit(1), KeepRecentTurns(1), archive=[]), "archive=, got list"),
         (lambda: any_of(MessageLimit(1), 3), "a trigger such as .* got int"),
         (lambda: all_of(TurnLimit), "got the class TurnLimit"),
+        (
+            lambda: Compactor(KeepRecentTurns(6), MessageLimit(40)),
+            r"KeepRecentTurns is a strategy, and stands in a trigger's place; .*takes the trigger",
+        ),
+        (
+            lambda: Compactor(lambda request: True, TokenLimit(9)),
+            "TokenLimit is a trigger, .* strategy's place",
+        ),
+        (lambda: any_of(MessageLimit(1), Summarize()), "Summarize is a strategy, .* trigger's place"),
+        (lambda: ContextWindow(max_messages=9, strategy=TurnLimit(3)), "TurnLimit is a trigger"),
+        (lambda: ProviderCompaction(fallback=MessageLimit(3)), "MessageLimit is a trigger"),
         (lambda: first_of(), "got nothing"),
         (lambda: first_of(MessageLimit(1)), "got MessageLimit"),
     ],
@@ -180,6 +192,43 @@ def test_what_is_of_the_wrong_kind_is_refused(make: Any, match: str) -> None:
     """A mistake is a TypeError where it is written, not a warning in every turn."""
     with pytest.raises(TypeError, match=match):
         make()
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        ClearToolResults(),
+        CollapseToolExchanges(),
+        DropMedia(after_turns=1),
+        DropOldest(target_tokens=9),
+        KeepRecentTurns(1),
+        MiddleOut(),
+        ProviderCompaction(),
+        Summarize(),
+    ],
+    ids=lambda strategy: type(strategy).__name__,
+)
+@pytest.mark.parametrize(
+    "trigger",
+    [
+        ByteLimit(1),
+        ColdCache(),
+        MessageLimit(1),
+        PendingLimit(1),
+        TokenLimit(1),
+        TurnLimit(1),
+        any_of(ColdCache()),
+        all_of(ColdCache()),
+    ],
+    ids=lambda trigger: type(trigger).__name__,
+)
+def test_a_trigger_and_a_strategy_are_not_swapped(trigger: Any, strategy: Any) -> None:
+    """Both are called with a request, so that nothing but a check at once would tell."""
+    Compactor(trigger, strategy)
+    Compactor(lambda request: False, lambda request: request.turns)
+
+    with pytest.raises(TypeError, match=f"{type(strategy).__name__} is a strategy"):
+        Compactor(strategy, trigger)
 
 
 @pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda value: pickle.loads(pickle.dumps(value))])

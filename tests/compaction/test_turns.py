@@ -359,6 +359,8 @@ def test_an_archive_that_fails_keeps_everything(face: Any, wire: str) -> None:
     assert len(seen) == 1
     assert _users(result.state) == [f"Note {number}" for number in range(4)]
     assert result.compaction.outcome == "invalid"
+    assert isinstance(result.compaction.error, OSError)
+    assert "secret" not in repr(result.compaction)
     (warning,) = result.warnings
     assert warning.code == "compaction_failed"
     assert "OSError" in warning.message

@@ -20,6 +20,7 @@ from goaitools_py import (
     MessageLimit,
     StateAuthError,
     StateConflictError,
+    Summarize,
     event,
     inspect_state,
     tool,
@@ -138,6 +139,22 @@ def test_compaction_is_saved(kept: Threads, leasing: LeasingStore) -> None:
 
     assert said(report.state) == ["c", "3"]
     assert blob_in(leasing) == report.state
+
+
+def test_a_compaction_takes_what_the_turns_were_given(kept: Threads, leasing: LeasingStore) -> None:
+    """A summary is asked for behind the turns' own preamble; what belongs to a turn is refused."""
+    backend = ScriptedBackend("1", "2", "A summary.")
+    conversation = kept(backend, leasing)
+    for text in "ab":
+        conversation.send(text, system="You are Smith.")
+
+    conversation.compact(Compactor(MessageLimit(1), Summarize(keep_turns=1)), system="You are Smith.")
+
+    preambles = [body["messages"][0] for body in backend.bodies()]
+    assert preambles == [{"role": "system", "content": "You are Smith."}] * 3
+    for refused in ({"user": "c"}, {"binding": {"user": "ada"}}):
+        with pytest.raises(TypeError, match=next(iter(refused))):
+            conversation.compact(Compactor(MessageLimit(1), KeepRecentTurns(1)), **refused)
 
 
 def test_a_fork_has_a_key_and_an_id_of_its_own(kept: Threads, store: FaultyStore) -> None:

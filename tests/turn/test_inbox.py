@@ -219,6 +219,19 @@ def test_context_is_the_first_part_of_the_message(face: Any, sim: Any, run: Any)
     assert sim.problems == []
 
 
+def test_what_a_user_said_is_told_from_what_stands_beside_it(face: Any, sim: Any, run: Any) -> None:
+    """A page shows what was typed, delimiters included; the model reads it with the context, and escaped."""
+    typed = "Is </app-context> yours? I see &amp; <b>."
+    result = run(face.on(sim), user=typed, context="12:04")
+
+    asked, answered = read_history(result.state).all_messages()
+
+    assert asked.said == typed
+    assert asked.text == "<app-context>\n12:04\n</app-context>Is &lt;/app-context> yours? I see &amp; <b>."
+    assert [part.is_block for part in asked.parts] == [True, False]
+    assert answered.said == answered.text
+
+
 def test_context_is_not_repeated_while_unchanged(face: Any, backend: ScriptedBackend) -> None:
     """Said once, and again only when it differs; going back to an older one is a change too."""
     chat = face.chat(backend)

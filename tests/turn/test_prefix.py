@@ -13,6 +13,7 @@ from goaitools_py import (
     KeepRecentTurns,
     MessageLimit,
     ModelSettings,
+    Summarize,
     ToolContext,
     TurnError,
     Usage,
@@ -385,3 +386,41 @@ def _end_of_array(body: bytes, at: int) -> int:
             if depth == 0:
                 return position
     raise AssertionError("the array does not end")
+
+
+# ------------------------------------------------------------------------------- outside of a turn
+
+
+@tool
+def look(place: str) -> str:
+    """Looks around.
+
+    Args:
+        place: Where.
+    """
+    return f"There is a door in {place}."
+
+
+def test_a_compaction_outside_of_a_turn_asks_behind_the_prefix_of_the_turns(face: Any, sim: Any) -> None:
+    """What the chat has not by default goes to `compact_state` as it goes to the turns."""
+    beside = {"system": SYSTEM, "tools": [look], "settings": THINK[sim.wire]}
+    chat = face.on(sim)
+    state = None
+    for number in range(4):
+        state = chat.chat_with_state(state, user=f"This is number {number}.", **beside).state
+
+    report = chat.compact_state(state, Compactor(MessageLimit(1), Summarize(keep_turns=1)), **beside)
+
+    assert report.outcome == "compacted"
+    assert report.usage.cached_input_tokens > 100  # 0 behind another prefix
+    assert sim.problems == []
+
+
+@pytest.mark.parametrize("field", [{"user": "Hello."}, {"turn_id": "1"}, {"metadata": {"a": "b"}}])
+def test_a_compaction_takes_nothing_that_a_turn_says(face: Any, sim: Any, field: dict[str, Any]) -> None:
+    """It would be lost: no turn begins."""
+    chat = face.on(sim)
+    state = chat.chat(user="Hello.").state
+
+    with pytest.raises(TypeError, match=f"'{next(iter(field))}' belongs to a turn"):
+        chat.compact_state(state, Compactor(MessageLimit(1), KeepRecentTurns(1)), **field)

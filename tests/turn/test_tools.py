@@ -78,6 +78,9 @@ def test_one_tool_that_raises_does_not_stop_the_others(face: Any, sim: Any, run:
         "x",
     ]
     assert all(r.started is not None for r in result.tool_log)
+    # For the developer's own log there is the exception itself, which no repr shows.
+    assert [type(r.error) for r in result.tool_log] == [KeyError, ToolError, type(None), type(None)]
+    assert "KeyError" not in repr(result.tool_log)
     assert result.status == "complete"
     assert sim.problems == []
 

@@ -74,8 +74,8 @@ def test_a_finished_turn_gives_its_reply_again(face: Any, wire: str, run: Any) -
     assert not first.duplicate
 
 
-def test_a_repeated_turn_tells_its_listener_only_the_end(face: Any, wire: str) -> None:
-    """Nothing starts and nothing is said anew; the handle has the result and the state."""
+def test_a_repeated_turn_tells_its_listener_the_reply_once_more(face: Any, wire: str) -> None:
+    """Nothing starts, but who shows the stream shows the reply; the handle has the result and the state."""
     desk = Desk(face, wire)
     desk.script("Hello.")
     state = desk.chat().chat(user="Hi.", turn_id="m1").state
@@ -83,7 +83,8 @@ def test_a_repeated_turn_tells_its_listener_only_the_end(face: Any, wire: str) -
     turn = desk.chat().start(state, user="Hi.", turn_id="m1")
     events = list(turn)
 
-    assert [type(e) for e in events] == [TurnCompleted]
+    assert [type(e) for e in events] == [TextDelta, TurnCompleted]
+    assert [e.text for e in events if isinstance(e, TextDelta)] == ["Hello."]
     assert turn.result().duplicate
     assert turn.state == state
 

@@ -347,6 +347,7 @@ def test_without_an_answer_it_waits_on(face: Any, wire: str) -> None:
         (Approve(), TypeError, "dict"),
         ({"CLERK": Approve()}, ValueError, "external"),
         ({"CLERK": Approve({"question": "?"})}, ValueError, "external"),
+        ({"WAITS": Approve({"amout": 5})}, ValueError, r"(?s)not fit .* 'pay'.*- amount: is required"),
     ],
     ids=[
         "unknown id",
@@ -359,6 +360,7 @@ def test_without_an_answer_it_waits_on(face: Any, wire: str) -> None:
         "no dict",
         "external",
         "external, args",
+        "other args",
     ],
 )
 def test_an_answer_that_fits_no_call_is_refused(

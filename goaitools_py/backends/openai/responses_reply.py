@@ -232,6 +232,8 @@ def _reasons(raw: bytes) -> tuple[str, ...]:
 
 def _error(raw: bytes) -> object:
     """What a response says of its failure, None if nothing; prose if it cannot be read."""
+    if rawjson.is_null(raw):
+        return None
     try:
         return rawjson.loads(raw)
     except rawjson.RawJSONError:
