@@ -91,9 +91,12 @@ class AwaitingEdge:
         await self._closed.wait()
 
     async def aclose(self) -> None:
-        """Close what is open and cancel what runs; a sync tool in its thread ends by itself."""
+        """Close what is open, keep the results that nobody has awaited, and cancel what runs; a sync tool in
+        its thread ends by itself."""
         try:
-            for task in tuple(self._running):
+            for task, (effect, _, _) in tuple(self._running.items()):
+                if task.done() and not task.cancelled() and task.exception() is None and effect.keep:
+                    effect.keep(task.result())
                 self._leave(task)
             if self._cancelled:
                 await asyncio.wait(self._cancelled, timeout=GRACE_SECONDS)

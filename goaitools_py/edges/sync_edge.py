@@ -109,8 +109,20 @@ class BlockingEdge:
             interrupt()
 
     def close(self) -> None:
-        """Close what is open. Threads that still run a tool are left to end by themselves."""
-        self._close_exchange()
+        """Close what is open, and keep the results that nobody has awaited. Threads that still run a tool are
+        left to end by themselves."""
+        try:
+            while self._running and not self._finished.empty():
+                self._keep(self._finished.get_nowait())
+        finally:
+            self._close_exchange()
+
+    def _keep(self, finished: tuple[_Started, ToolDone | BaseException] | None) -> None:
+        try:
+            _keep(self._running, finished)
+        except BaseException:  # such as Ctrl-C: a result that is here already is not lost by it
+            _keep(self._running, finished)
+            raise
 
     def _clock(self, _: Clock) -> Moment:
         return _now()
@@ -228,6 +240,15 @@ class BlockingEdge:
             if isinstance(done, BaseException):
                 raise done
             return done
+
+
+def _keep(running: dict[_Started, None], finished: tuple[_Started, ToolDone | BaseException] | None) -> None:
+    if finished is None:
+        return
+    call, done = finished
+    if call in running and isinstance(done, ToolDone) and call.effect.keep is not None:
+        call.effect.keep(done)
+    running.pop(call, None)
 
 
 def _now() -> Moment:

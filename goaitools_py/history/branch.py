@@ -68,11 +68,12 @@ def rewind_state(
         raise ValueError(f"turns must be a positive whole number, got {turns!r}")
     state = load_state(blob, codec=codec, binding=binding)
     meta, closed = state.meta, closed_turns(state)
-    left = turns - (state.open is not None)
+    was_open = state.open is not None
+    left = turns - was_open
     cut = max((at for at, _, gone, messages in meta.cuts if gone or messages), default=-1)
     since = sum(record.at > cut for _, record in closed) if cut >= 0 else len(closed)
     if left > since:
-        there = since + (state.open is not None)
+        there = since + was_open
         raise ValueError(f"there are {there} turns since the newest cut, and {turns} cannot go")
     kept, removed = closed[: len(closed) - left], closed[len(closed) - left :]
     begun = state.open.facts.get(FACT, ()) if state.open is not None else ()
@@ -82,6 +83,7 @@ def rewind_state(
         with_texts(meta, removed, dialect_for(meta.wire, dialect)),
         messages=sum(record.messages for _, record in kept),
         turns=len(kept),
+        processed=meta.processed + was_open,  # its number is not given again
         tokens=frame + (meta.tokens - frame) * state.history_bytes() // size,
         gauge=unanchored(meta).gauge,
         context="",

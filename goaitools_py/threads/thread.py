@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import threading
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -87,6 +88,7 @@ class KeptTurn:
         self._plan = plan
         self._engine: TurnEngine | None = None
         self._appended: tuple[Message, ...] = ()
+        self._lock = threading.Lock()
         self._given = b""
         self._end: bytes | None = None
         self._aside = ""
@@ -105,12 +107,20 @@ class KeptTurn:
         return self._engine.snapshot() if self._engine is not None else b""
 
     def append(self, *messages: Message) -> None:
-        """As `TurnEngine.append`; before the conversation is loaded the messages wait here."""
-        if self._engine is not None:
-            self._engine.append(*messages)
-        else:
-            self._plan.dialect.entries(messages)  # what cannot be said is refused here
+        """As `TurnEngine.append`; a turn that has to begin anew is given them again."""
+        with self._lock:
+            if self._engine is not None:
+                self._engine.append(*messages)
+            else:
+                self._plan.dialect.entries(messages)  # what cannot be said is refused here
             self._appended += messages
+
+    def _new_engine(self, plan: Plan) -> TurnEngine:
+        with self._lock:
+            engine = self._engine = TurnEngine(plan)
+            if self._appended:
+                engine.append(*self._appended)
+        return engine
 
     # --------------------------------------------------------------------------------- the turn
 
@@ -134,9 +144,7 @@ class KeptTurn:
         for _ in range(MAX_RESTARTS):
             yield from self._row.load()
             self._given = self._row.stored
-            engine = self._engine = TurnEngine(self._begun(self._given, waited))
-            if self._appended:
-                engine.append(*self._appended)
+            engine = self._new_engine(self._begun(self._given, waited))
             try:
                 result = yield from self._pass_on(engine)
             except _OvertakenError:
@@ -308,9 +316,12 @@ class KeptTurn:
         """The reply that somebody else got for the same turn, from what is stored."""
         row = self._row
         row.mine = row.stored
-        engine = self._engine = TurnEngine(replace(self._plan, blob=row.stored))
+        engine = self._new_engine(replace(self._plan, blob=row.stored))
         self._is_noted, self._end = True, row.stored
-        return (yield from self._pass_on(engine))
+        result = yield from self._pass_on(engine)
+        if result.state != row.mine:  # what was said meanwhile waits behind theirs
+            return (yield from self._note(engine, result))
+        return result
 
     def _conflict(self, exc: StateConflictError, state: bytes, text: str) -> StateConflictError:
         return StateConflictError(

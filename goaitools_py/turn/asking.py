@@ -138,7 +138,7 @@ def _attempt(
     ledger.admit_appended()
     _settle(ledger)
     before, began, dialect = ledger.state, ledger.now, ledger.dialect
-    ledger.partial_text = ""
+    ledger.partial_text, ledger.streamed = "", None
     parts = request_parts(ledger, voice, forbid_tools=forbid_tools)
     times = ledger.call_times(is_streamed=ledger.plan.stream)
     request = _timed(dialect.request(parts), times, began.monotonic)
@@ -149,6 +149,7 @@ def _attempt(
 
     def book(reply: Reply) -> Reply:
         # Without another look at the clock: whatever comes between a reply and the books can lose it.
+        ledger.streamed = None
         ms = round((ledger.now.monotonic - began.monotonic) * 1000)
         return _book(ledger, reply, voice.model, booked, asked=asked, ms=ms)
 
@@ -166,6 +167,7 @@ def _attempt(
             unsaid = reply.text if request.stream else ""
         else:
             decoder = dialect.decoder()
+            ledger.streamed = lambda: decoder.partial_text
             size = 0
             next_chunk = ReadChunk(times.end(begun=False), timed=True)
             following: Effect = next_chunk
@@ -358,7 +360,7 @@ def _read_body(ledger: Ledger, times: CallTimes, book: Callable[[Reply], Reply])
 
 def _note_partial(ledger: Ledger, text: str) -> None:
     """Keep text of a reply that broke off in the open turn, flagged, for whoever looks."""
-    ledger.partial_text = text
+    ledger.partial_text, ledger.streamed = text, None
     opened = ledger.state.open
     if text and opened is not None:
         ledger.state = replace(ledger.state, open=replace(opened, partial=text))

@@ -9,6 +9,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 from ..errors import ToolFailedError, TurnError
@@ -23,6 +24,7 @@ from . import journal
 from .answers import Answer, Answers, Approve, Deny
 from .flow import AwaitTool, CallTool, Emit, Flow, ToolDone
 from .ledger import Ledger
+from .turn_ids import FACT
 
 __all__ = ["refuse_calls", "run_calls", "with_answers"]
 
@@ -272,26 +274,47 @@ def _start(ledger: Ledger, index: int, step: _Run) -> Flow[None]:
     call = before if step.arguments is None else replace(before, arguments=step.arguments)
     started = replace(call, state="started", started=ledger.now.wall_ms / 1000)
     ledger.state = journal.put_call(ledger.state, index, started)
-    yield from ledger.checkpoint(undo=lambda state: journal.put_call(state, index, before))
-    if ledger.listening:
-        yield Emit(ToolStarted(call.id, call.name, ledger.iteration))
+    try:
+        yield from ledger.checkpoint(undo=lambda state: journal.put_call(state, index, before))
+        if ledger.listening:
+            yield Emit(ToolStarted(call.id, call.name, ledger.iteration))
+    except BaseException:  # the turn is given up here, and the call has not started
+        ledger.state = journal.put_call(ledger.state, index, before)
+        raise
     meta = ledger.state.meta
-    turn = f"{meta.id}-{meta.processed + 1}"
-    opened = ledger.state.open
-    asked = len(opened.iterations) if opened is not None else 0
-    key = f"{turn}/{asked}/{index}/{call.name}/{call.arguments}".encode("utf-8", "replace")
     context: ToolContext[Any] = ToolContext(
         deps=ledger.options.deps,
         call_id=call.id,
-        turn_id=turn,
+        turn_id=f"{meta.id}-{meta.processed + 1}",
         iteration=ledger.iteration,
-        idempotency_key=base64.b32encode(hashlib.sha256(key).digest()[:15]).decode().lower(),
+        idempotency_key=_idempotency_key(ledger.state, index, call),
     )
     tool = step.tool
     limits = (tool.timeout if tool.timeout is not None else ledger.options.tool_timeout, ledger.left())
     timeout = min((limit for limit in limits if limit is not None), default=None)
     ledger.has_acted = True
-    yield CallTool(index=index, tool=tool, context=context, arguments=step.bound, timeout=timeout)
+    yield CallTool(
+        index=index,
+        tool=tool,
+        context=context,
+        arguments=step.bound,
+        timeout=timeout,
+        keep=partial(_note, ledger),
+    )
+
+
+def _idempotency_key(state: ConversationState, index: int, call: JournalCall) -> str:
+    """Names one call of one turn, the same whichever process runs it and however often.
+
+    A turn is known by the caller's `turn_id`, so that a redelivery has the same key even where no state of
+    the first try was kept; without one by its number in this conversation, which a reset begins anew.
+    """
+    meta, opened = state.meta, state.open
+    ids = opened.facts.get(FACT, ()) if opened is not None else ()
+    turn = "+".join(ids) or f"{meta.created}-{meta.processed + 1}"
+    asked = len(opened.iterations) if opened is not None else 0
+    key = f"{meta.id}/{turn}/{asked}/{index}/{call.name}/{call.arguments}".encode("utf-8", "replace")
+    return base64.b32encode(hashlib.sha256(key).digest()[:15]).decode().lower()
 
 
 def _note(ledger: Ledger, done: ToolDone) -> None:

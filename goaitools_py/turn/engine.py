@@ -108,11 +108,16 @@ class TurnEngine:
         try:
             reply, status = yield from self._exchanges(voice)
             return (yield from self._finish(voice, reply, status))
-        except (TurnError, AssertionError):
+        except TurnError as exc:
+            if ledger.close():  # said since the error was made
+                ledger.refresh(exc)
+            raise
+        except AssertionError:
             raise
         except Exception as exc:
             if not ledger.has_acted:
                 raise  # the given state is as good as before
+            ledger.close()
             raise ledger.broken_off(exc) from exc
 
     def snapshot(self) -> bytes:
@@ -139,8 +144,6 @@ class TurnEngine:
 
         RuntimeError once the turn is over: the result's state would not have them.
         """
-        if self._result is not None:
-            raise RuntimeError("the turn is over; use append_to_state on its result's state")
         self._ledger.append(messages)
 
     # ----------------------------------------------------------------------------------- the beginning
@@ -191,7 +194,8 @@ class TurnEngine:
             ledger.warn(
                 "turn_closed", "the state held an unfinished turn; it was closed, and a new one began"
             )
-        if not (state.inbox or state.open is not None or inbox.has_unseen(state, self._messages)):
+        is_new = inbox.has_unseen(state, self._messages) or ledger.has_appended
+        if not (is_new or state.inbox or state.open is not None):
             raise ValueError(_nothing_to_do(resume=plan.resume, left_open=left_open))
         voice, self._tools = voice_of(plan, state.meta)
         answered = with_answers(state, self._tools, plan.answers, ledger.options.deps)
@@ -233,9 +237,13 @@ class TurnEngine:
         """A finished turn came again: its reply once more, and nothing else happens."""
         stored = turn_ids.stored_reply(state, key, self._plan.dialect)
         status: Any = stored.status
+        blob, ledger = self._plan.blob, self._ledger
+        if ledger.close():
+            ledger.begin(state, state, has_grown=False)
+            blob = ledger.encode(state.meta.status)
         self._result = ChatResult(
             text=stored.text,
-            state=self._plan.blob,
+            state=blob,
             status=status,
             finish_reason=stored.finish_reason,
             total_usage=usage_of(state.meta.total),
@@ -245,7 +253,7 @@ class TurnEngine:
             duplicate=True,
             model=state.meta.model,
         )
-        if self._ledger.listening:
+        if ledger.listening:
             if stored.text:
                 yield Emit(TextDelta(stored.text, 0))
             yield Emit(TurnCompleted(self._result))
@@ -478,6 +486,7 @@ class TurnEngine:
         window = ledger.context_window
         if window and (warning := self._passed_mark(window)) and ledger.listening:
             yield Emit(warning)
+        ledger.close()
         blob = yield from self._fit("awaiting_tools" if waits else "complete")
         if isinstance(blob, StateTooLargeError):
             raise ledger.error(

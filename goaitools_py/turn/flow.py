@@ -89,15 +89,20 @@ class ReadChunk(Value, frozen=True):
 
 
 class CallTool(Value, frozen=True, kw_only=True):
-    """Start one tool call; no answer. `AwaitTool` tells when one has finished."""
+    """Start one tool call; no answer. `AwaitTool` tells when one has finished.
 
-    unshown = frozenset({"context", "arguments"})
+    `keep`: takes the `ToolDone` of a call that has finished and that nobody has awaited when the turn is
+    given up.
+    """
+
+    unshown = frozenset({"context", "arguments", "keep"})
 
     index: int
     tool: Any
     context: Any
     arguments: dict[str, Any]
     timeout: float | None = None
+    keep: Callable[[Any], object] | None = None
 
 
 class AwaitTool(Value, frozen=True):

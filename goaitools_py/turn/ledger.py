@@ -87,6 +87,8 @@ class Ledger:
         self.bill = Bill(booked=() if self.prices is not None else None)
         self.text = ""
         self.partial_text = ""
+        self.streamed: Callable[[], str] | None = None
+        """What has come so far of a reply that is still on its way."""
         self.actions: list[Any] = []
         self.request_ids: list[str] = []
         self.warnings: list[TurnWarning] = []
@@ -106,6 +108,7 @@ class Ledger:
         """True once a model was asked or a tool started: from then on, nothing may be lost."""
         self._lock = threading.Lock()
         self._appended: list[Message] = []
+        self._is_closed = False
         self._records: dict[tuple[int, int], ToolRecord] = {}
         self._state: ConversationState | None = None
         self._without_input: ConversationState | None = None
@@ -276,10 +279,26 @@ class Ledger:
         return after is not None and self.idle_seconds > after
 
     def append(self, messages: Sequence[Message]) -> None:
-        """Take messages in from any thread; they enter the inbox before the next request."""
+        """Take messages in from any thread; they enter the inbox before the next request.
+
+        RuntimeError once the books are closed.
+        """
         self.dialect.entries(messages)  # what cannot be said is refused here, where its author stands
         with self._lock:
+            if self._is_closed:
+                raise RuntimeError("the turn is over; use append_to_state on its state")
             self._appended.extend(messages)
+
+    def close(self) -> bool:
+        """Take no more messages. True if some wait that have not entered the inbox."""
+        with self._lock:
+            self._is_closed = True
+            return bool(self._appended)
+
+    @property
+    def has_appended(self) -> bool:
+        """True if messages wait that have not entered the inbox."""
+        return bool(self._appended)
 
     def admit_appended(self) -> None:
         """Let what was appended meanwhile enter the inbox."""
@@ -305,10 +324,15 @@ class Ledger:
         self._state = _with_spent(state, now.meta) if state is not None else None
         self.warnings[warnings:] = [one for one in self.warnings[warnings:] if one.code == "price_unknown"]
 
-    def encode(self, status: str, *, limits: BlobLimits | None = None) -> bytes:
-        """The state as a blob, one revision after the given one. Soft limits unless others are named."""
+    def encode(self, status: str, *, limits: BlobLimits | None = None, partial: str = "") -> bytes:
+        """The state as a blob, one revision after the given one. Soft limits unless others are named.
+
+        `partial`: text of a reply that is not there yet.
+        """
         with self._lock:
             plan, state = self.plan, inbox.admit(self.state, self._appended, self.dialect)
+        if partial and state.open is not None:
+            state = replace(state, open=replace(state.open, partial=partial))
         meta = msgspec.structs.replace(
             state.meta,
             rev=state.meta.rev + 1,
@@ -327,11 +351,18 @@ class Ledger:
         """A complete blob of this instant; the given one before the turn has begun."""
         if self._state is None:
             return self.plan.blob
-        return self.encode(self._stands("in_progress"), limits=hard_limits(self.plan.codec))
+        return self.encode(
+            self._stands("in_progress"),
+            limits=hard_limits(self.plan.codec),
+            partial=self.streamed() if self.streamed is not None else "",
+        )
 
     def _stands(self, unfinished: str) -> str:
-        """The status of the state: complete if no message of it waits for a reply."""
-        return unfinished if self.state.open is not None or self.state.inbox else "complete"
+        """The status of the state: complete if nothing of it waits for a reply, or for an answer."""
+        state = self.state
+        if journal.is_waiting(state):
+            return "awaiting_tools"
+        return unfinished if state.open is not None or state.inbox else "complete"
 
     def checkpoint(
         self,
