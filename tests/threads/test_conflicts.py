@@ -15,6 +15,7 @@ from goaitools_py import (
     StateConflictError,
     Summarize,
     TurnError,
+    TurnStarted,
     event,
     inspect_state,
     read_history,
@@ -390,3 +391,45 @@ def test_nothing_stored_is_nothing_to_compact(kept: Threads, store: FaultyStore)
     report = kept(ScriptedBackend(), store).compact(Compactor(lambda _: True, Summarize()))
 
     assert (report.outcome, blob_in(store), store.saves) == ("no_change", b"", [])
+
+
+# ------------------------------------------------------------------------ what is said to the turn
+
+
+def test_what_is_said_to_a_turn_that_begins_anew_is_kept(kept: Threads, store: FaultyStore) -> None:
+    """Somebody saved before its first call: it begins on that, with all that was said to it by then."""
+    backend = ScriptedBackend("Hi.", "A door.")
+    conversation = kept(backend, store, save="checkpoint")
+    conversation.send("Hi?")
+    turn = conversation.start("What now?")
+
+    for found in turn:
+        if isinstance(found, TurnStarted):
+            other(store).append(event("Ada won."))
+            turn.append(event("A door opens."))
+            break
+    result = turn.result()
+
+    assert said(result.state)[2:] == ["Ada won.", "What now?", "A door opens.", "A door."]
+    assert blob_in(store) == result.state
+    check(blob_in(store))
+
+
+def test_what_is_said_while_a_failure_is_saved_is_refused(kept: Threads, store: FaultyStore) -> None:
+    """It would be in no state: whoever says it is told."""
+    down = BackendError("down", kind="unavailable")
+    conversation = kept(ScriptedBackend(down), store)
+    turn = conversation.start("Hello?")
+    refused: list[str] = []
+
+    def late() -> None:
+        with pytest.raises(RuntimeError, match="the turn is over") as caught:
+            turn.append(event("Too late."))
+        refused.append(str(caught.value))
+
+    store.faults.append(late)
+    with pytest.raises(TurnError):
+        turn.result()
+
+    assert len(refused) == 1
+    assert said(blob_in(store)) == ["Hello?"]

@@ -14,17 +14,22 @@ import pytest
 
 from goaitools_py import (
     AbortTurn,
+    Approve,
     Chat,
     Compactor,
+    Deny,
     GoAIToolsError,
     KeepRecentTurns,
     MessageLimit,
     ModelSettings,
     ToolContext,
     ToolError,
+    ToolPendingError,
+    ToolReturn,
     assistant,
     event,
     inspect_state,
+    pending_calls,
     read_history,
     system,
     tool,
@@ -32,7 +37,7 @@ from goaitools_py import (
 )
 from goaitools_py.options import ChatOptions
 from goaitools_py.sim import Fault, Reply
-from goaitools_py.testing import ScriptedBackend
+from goaitools_py.testing import Calls, ScriptedBackend
 
 from ._reading import ANTHROPIC, CHAT, LEAD, RESPONSES
 
@@ -231,6 +236,47 @@ def test_values_keep_silent(face: Any, sim: Any) -> None:
         backend,
         face.chat(backend, system="canary-system").inner,
     )
+
+
+def test_what_waits_and_what_is_answered_keep_silent(face: Any, wire: str, run: Any) -> None:
+    """Calls that wait show their tool and id, never the arguments; an answer shows neither what was approved
+    nor why something was denied."""
+
+    @tool(requires_approval=True)
+    def pay(secret: str) -> str:
+        """Pay."""
+        return "canary-result"
+
+    @tool(external=True)
+    def clerk(secret: str) -> str:
+        """Ask the clerk."""
+        raise AssertionError("an external tool was run")
+
+    arguments = {"secret": "canary-argument"}
+    asked = Calls([("pay", arguments), ("pay", arguments), ("pay", arguments), ("clerk", arguments)])
+    chat = face.chat(
+        ScriptedBackend(asked, "canary-reply", wire=wire), tools=[pay, clerk], tool_threads=False
+    )
+    events: list[Any] = []
+
+    waiting = run(chat, user="canary-user", on_event=events.append)
+    with pytest.raises(ToolPendingError) as caught:
+        run(chat, waiting.state, user="canary-user")
+    given = (
+        Approve({"secret": "canary-argument"}),
+        Approve('{"secret":"canary-argument"}'),
+        Deny("canary-exception"),
+        ToolReturn("canary-result"),
+    )
+    answers = dict(zip((call.id for call in waiting.pending), given, strict=True))
+    answered = chat.resume(waiting.state, answers, on_event=events.append)
+
+    assert [call.reason for call in waiting.pending] == ["approval"] * 3 + ["external"]
+    assert all("canary-argument" in call.arguments for call in waiting.pending)  # there for whoever asks
+    assert_silent(waiting, waiting.pending, *waiting.pending, *pending_calls(waiting.state))
+    assert_silent(caught.value, caught.value.pending)
+    assert_silent(answers, *given)
+    assert_silent(answered, *answered.tool_log, *events)
 
 
 def test_a_damaged_state_is_not_quoted(caplog: pytest.LogCaptureFixture) -> None:

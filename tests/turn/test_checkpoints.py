@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
@@ -119,6 +120,40 @@ def test_no_tool_starts_behind_a_failed_checkpoint(
     assert flags(result.state) == {}
     assert len(sim.requests) == 2
     assert sim.problems == []
+
+
+def test_a_tool_that_ends_after_a_failed_checkpoint_is_in_the_log(face: Any, sim: Any, run: Any) -> None:
+    """What ran beside it is waited for: the error's log and its state have both results."""
+    seen: list[bytes] = []
+    has_failed = threading.Event()
+
+    @tool
+    def get_score(team: str) -> str:
+        """Current score of one team; Blue's comes late."""
+        if team == "Blue":
+            assert has_failed.wait(10)
+        return f"{team} has 7 points"
+
+    def keep(blob: bytes) -> None:
+        seen.append(blob)
+        if len(seen) == 4:  # after the reply, before each tool, and now Red's result
+            has_failed.set()
+            raise OSError
+
+    chat = face.on(sim, tools=[get_score], tool_threads=True)
+    sim.push(CALLS)
+
+    with pytest.raises(CheckpointError) as caught:
+        run(chat, user="The scores?", on_checkpoint=keep)
+    err = caught.value
+
+    assert len(seen) == 4
+    assert [(r.call.id, r.flag, r.result) for r in err.tool_log] == [
+        ("a", "ok", "Red has 7 points"),
+        ("b", "ok", "Blue has 7 points"),
+    ]
+    assert results(err.state) == ["Red has 7 points", "Blue has 7 points"]
+    assert inspect_state(err.state).open_calls == 0
 
 
 def test_the_last_reply_is_kept_before_anybody_has_it(face: Any, sim: Any, run: Any, scores: Any) -> None:

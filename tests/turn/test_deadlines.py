@@ -1,13 +1,16 @@
-"""The turn's own deadline, over calls, retries and tools; no test here waits for a clock."""
+"""The turn's own deadline, over calls, retries and tools; no test here waits for a clock for long."""
 
 from __future__ import annotations
 
+import asyncio
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from goaitools_py import (
+    AsyncChat,
     DeadlineExceededError,
     ProviderUnavailableError,
     RateLimitError,
@@ -15,8 +18,9 @@ from goaitools_py import (
     tool,
 )
 from goaitools_py.sim import Fault, Reply
+from goaitools_py.testing import Calls, ScriptedBackend
 
-from ._reading import LEAD, roles, users
+from ._reading import LEAD, results, roles, users
 
 
 def test_a_deadline_that_passes_in_a_tool_sends_nothing_more(
@@ -71,6 +75,71 @@ def test_no_tool_starts_after_the_deadline(face: Any, sim: Any, run: Any, clock:
     assert runs == [1, 2]
     assert [r.flag for r in result.tool_log] == ["ok", "ok"]
     assert sim.problems == []
+
+
+def late_call(clock: Any, name: str) -> Callable[[Any], Calls]:
+    """A provider that calls a tool when only 0.3 of the turn's 300 s are left."""
+
+    def reply(request: Any) -> Calls:
+        clock.advance(300 - 0.3)
+        return Calls([(name, {})])
+
+    return reply
+
+
+def test_a_tool_that_hangs_in_a_thread_ends_with_the_turn(face: Any, run: Any, clock: Any) -> None:
+    """It has what is left of the turn's time, though its own would be far longer; `resume` tells the model
+    that nobody knows its outcome."""
+    release, is_out = threading.Event(), threading.Event()
+
+    @tool
+    def dig() -> str:
+        """Dig for long."""
+        release.wait(5)
+        is_out.set()
+        return "gold"
+
+    chat = face.chat(ScriptedBackend(late_call(clock, "dig"), "Never mind."), tools=[dig], tool_threads=True)
+
+    with pytest.raises(DeadlineExceededError) as caught:
+        run(chat, user="Dig.", timeout=300)
+    was_waited_for = is_out.is_set()
+    release.set()
+    err = caught.value
+    result = chat.resume(err.state)
+
+    assert not was_waited_for
+    assert [(r.flag, r.synthetic) for r in err.tool_log] == [("unknown", True)]
+    assert inspect_state(err.state).open_calls == 0
+    assert (result.text, result.status) == ("Never mind.", "complete")
+    assert "it is unknown whether it took effect" in results(result.state)[0]
+
+
+def test_a_coroutine_that_hangs_ends_with_the_turn(run: Any, clock: Any) -> None:
+    """It is cancelled when the turn's time is up."""
+    ends: list[str] = []
+
+    @tool
+    async def dig() -> str:
+        """Dig for long."""
+        try:
+            await asyncio.sleep(5)
+        except asyncio.CancelledError:
+            ends.append("cancelled")
+            raise
+        ends.append("waited for")
+        return "gold"
+
+    chat = AsyncChat(ScriptedBackend(late_call(clock, "dig")), tools=[dig], timeout=300)
+
+    async def go() -> None:
+        await run(chat, user="Dig.")
+
+    with pytest.raises(DeadlineExceededError) as caught:
+        asyncio.run(go())
+
+    assert ends == ["cancelled"]
+    assert [(r.flag, r.synthetic) for r in caught.value.tool_log] == [("unknown", True)]
 
 
 def test_a_wait_beyond_the_deadline_is_not_begun(face: Any, sim: Any, clock: Any) -> None:

@@ -11,6 +11,7 @@ from goaitools_py import (
     ChatOptions,
     ModelSettings,
     ProviderTool,
+    TurnError,
     event,
     inspect_state,
     read_history,
@@ -19,10 +20,11 @@ from goaitools_py import (
     tool,
     user,
 )
+from goaitools_py.backends.base import BackendError
 from goaitools_py.sim import Reply
-from goaitools_py.testing import ScriptedBackend
+from goaitools_py.testing import Calls, ScriptedBackend
 
-from ._reading import head, preamble, roles, roles_sent, unmarked_history
+from ._reading import head, preamble, roles, roles_sent, unmarked_history, users
 
 
 @pytest.fixture
@@ -278,6 +280,31 @@ def test_a_turn_without_a_model_says_what_to_do(face: Any, sim: Any) -> None:
         face.chat(backend).chat(user="Hello.")
 
     assert sim.requests == []
+
+
+# ----------------------------------------------------------------------------------------- the context
+
+
+@pytest.mark.parametrize("is_later", [False, True], ids=["the first call", "after a tool"])
+def test_the_context_of_a_turn_that_comes_again_is_its_first(
+    face: Any, wire: str, run: Any, is_later: bool
+) -> None:
+    """A turn that failed and is delivered again goes on as it was begun: whatever the context is by now, the
+    message has one, and nothing is said twice."""
+    down = BackendError("down", kind="unavailable")
+    calls = [Calls([("look", {"place": "here"})])] if is_later else []
+    backend = ScriptedBackend(*calls, down, "Noon.", wire=wire)
+    chat = face.chat(backend, tools=[look], tool_threads=False)
+    with pytest.raises(TurnError) as caught:
+        run(chat, user="What time is it?", turn_id="m1", context="At nine.")
+
+    result = run(chat, caught.value.state, user="What time is it?", turn_id="m1", context="At ten.")
+
+    (said,) = users(result.state)
+    assert [said.count(text) for text in ("At nine.", "At ten.", "What time is it?")] == [1, 0, 1]
+    assert roles_sent(backend.requests[-1]) == roles(result.state)[:-1]
+    assert not any(b"At ten." in request.body for request in backend.requests)
+    assert (result.text, result.duplicate) == ("Noon.", False)
 
 
 # ------------------------------------------------------------------------------------------ the prefix

@@ -239,6 +239,24 @@ def test_an_id_that_the_conversation_has_used_is_replaced(face: Any, sim: Any, r
     assert sim.problems == []
 
 
+def test_a_used_id_is_replaced_the_same_way_each_time(face: Any, sim: Any, run: Any, scores: Any) -> None:
+    """A turn that is run once more on the same blob gets the same new ids: nothing random, no clock."""
+    chat = face.on(sim, tools=[scores.get_score])
+    used = Reply.calls(RED, BLUE, ids=("call_0", "call_1"))
+    sim.push(used, Reply.text("7 each."))
+    before = run(chat, user="The scores?").state
+    sim.push(used, Reply.text("Still."), used, Reply.text("Still."))
+
+    first, second = (run(chat, before, user="And now?") for _ in range(2))
+
+    made = call_ids(first.state)[2:]
+    assert len({"call_0", "call_1", *made}) == 4
+    assert call_ids(second.state) == call_ids(first.state)
+    assert state_messages(second.state) == state_messages(first.state)
+    assert [w.code for w in first.warnings] == [w.code for w in second.warnings] == ["call_ids_rewritten"]
+    assert sim.problems == []
+
+
 # --------------------------------------------------------------------------- messages while calls are open
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from goaitools_py import (
+    AsyncTurn,
     ProviderUnavailableError,
     StreamInterruptedError,
     TextDelta,
@@ -19,9 +20,10 @@ from goaitools_py import (
     state_messages,
 )
 from goaitools_py.sim import Fault, Reply
-from goaitools_py.testing import check_history
+from goaitools_py.testing import Raw, ScriptedBackend, check_history
 
-from ._reading import ANTHROPIC, CHAT, LEAD, RESPONSES, roles, users
+from ._reading import ANTHROPIC, CHAT, LEAD, RESPONSES, roles, texts, users
+from ._stalling import Words
 
 STORY = Reply.text("Once upon a time there was a fox.")
 
@@ -172,6 +174,46 @@ def test_a_turn_given_up_in_mid_reply_goes_on(face: Any, sim: Any, texts_sent: A
     assert texts_sent(sim).count("What is my name?") == 1
     assert roles(turn.state) == ["user", "assistant", "user"]
     assert sim.problems == []
+
+
+def leave_at_the_first_word(face: Any, turn: Any) -> None:
+    """Leave the `with` block of a turn, of either colour, as soon as it says something."""
+
+    async def leave(turn: AsyncTurn) -> None:
+        async with turn:
+            async for event in turn:
+                if isinstance(event, TextDelta):
+                    break
+
+    if face.is_async:
+        face.run(leave(turn))
+        return
+    with turn:
+        for event in turn:
+            if isinstance(event, TextDelta):
+                break
+
+
+def test_an_answer_that_is_there_is_kept_when_its_turn_is_left(face: Any, wire: str) -> None:
+    """A reply that came in one piece is whole and paid for, though only its first word was looked at: it is
+    in the history, and is not asked for again."""
+    story = "Once upon a time there was a fox."
+    backend = ScriptedBackend(Raw.body(Words(wire, story).whole(stream=True)), "You are welcome.", wire=wire)
+    chat = face.chat(backend)
+    turn = chat.start(None, user="Tell me a story.").turn
+
+    leave_at_the_first_word(face, turn)
+    after = chat.chat_with_state(turn.state, user="Thanks.")
+
+    known = inspect_state(turn.state)
+    assert (known.status, known.usage.requests) == ("complete", 1)
+    assert texts(turn.state, "assistant") == [story]
+    assert "interrupted" not in read_history(turn.state).turns[0].facts
+    assert check_history(wire, state_messages(turn.state)) == []
+    assert texts(after.state, "assistant") == [story, "You are welcome."]
+    assert after.warnings == ()
+    with pytest.raises(ValueError, match="nothing to resume"):
+        chat.resume(turn.state)
 
 
 def test_a_turn_left_and_taken_up_again_is_one_turn(face: Any, sim: Any) -> None:
