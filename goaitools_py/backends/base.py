@@ -240,7 +240,8 @@ class StreamDecoder(Protocol):
     """Turns the chunks of one event stream into deltas and, at its end, into the reply.
 
     It may also have a property ``has_begun``: True once anything of the reply has come, a piece of a call
-    too. Without one, a reply begins with its first delta.
+    too; without one, a reply begins with its first delta. And one ``usage_so_far``, a `Usage` or None: what
+    is known to be consumed by a stream that breaks off, where the wire says so before its end.
     """
 
     def feed(self, chunk: bytes) -> list[Delta]:

@@ -30,6 +30,7 @@ from ..errors import (
     TurnError,
 )
 from ..events import ModelRequested, ReasoningDelta, TextDelta
+from ..messages import Usage
 from ..values import replace
 from . import journal
 from .bodies import out_of_time, read_chunks
@@ -201,19 +202,19 @@ def _attempt(
                 yield from ledger.tick()
                 reply = decoder.finish()
             except (TurnError, AssertionError, ProtocolFault):
-                _note_partial(ledger, decoder.partial_text)
+                _note_partial(ledger, decoder, voice.model)
                 raise
             except Exception:
                 # What breaks after the reply has ended takes nothing with it.
                 if not _is_whole(decoder):
-                    _note_partial(ledger, decoder.partial_text)
+                    _note_partial(ledger, decoder, voice.model)
                     raise
                 reply = decoder.finish()
             except BaseException:
                 if _is_whole(decoder):
                     book(decoder.finish())  # the turn is given up, and its answer is paid for
                 else:
-                    _note_partial(ledger, decoder.partial_text)
+                    _note_partial(ledger, decoder, voice.model)
                 raise
     except BackendError as exc:
         yield from ledger.tick()
@@ -358,12 +359,17 @@ def _read_body(ledger: Ledger, times: CallTimes, book: Callable[[Reply], Reply])
         raise
 
 
-def _note_partial(ledger: Ledger, text: str) -> None:
-    """Keep text of a reply that broke off in the open turn, flagged, for whoever looks."""
+def _note_partial(ledger: Ledger, decoder: StreamDecoder, model: str) -> None:
+    """Keep text of a reply that broke off in the open turn, flagged, for whoever looks; and what it has cost,
+    as far as the provider had said."""
+    text = decoder.partial_text
     ledger.partial_text, ledger.streamed = text, None
     opened = ledger.state.open
     if text and opened is not None:
         ledger.state = replace(ledger.state, open=replace(opened, partial=text))
+    usage: Usage | None = getattr(decoder, "usage_so_far", None)
+    if usage is not None:
+        ledger.book_broken(usage, asked=model)
 
 
 def _book(

@@ -253,6 +253,10 @@ class Ledger:
         """Add what was consumed beside the conversation, such as for a summary, to the totals; see `book`."""
         self.entered(lambda: self._book_aside(usage, asked, answered, dialect))
 
+    def book_broken(self, usage: Usage, *, asked: str) -> None:
+        """Add what a call is known to have consumed whose reply broke off; see `book`."""
+        self.entered(lambda: self._book_broken(usage, asked))
+
     def entered(self, enter: Callable[[], _T]) -> _T:
         """Make an entry in the books, and nowhere else. What breaks in on that, such as Ctrl-C, does not
         lose it: it is done once more, from the beginning."""
@@ -264,6 +268,12 @@ class Ledger:
             del self.warnings[warned:]
             enter()
             raise
+
+    def _book_broken(self, usage: Usage, asked: str) -> None:
+        self.book(usage, asked=asked)
+        meta = self.state.meta
+        total = usage_row(usage_of(meta.total) + usage)
+        self.state = replace(self.state, meta=msgspec.structs.replace(meta, total=total))
 
     def _book_aside(self, usage: Usage, asked: str, answered: str, dialect: Dialect) -> None:
         self.book(usage, asked=asked, answered=answered, dialect=dialect)

@@ -11,6 +11,7 @@ from goaitools_py import (
     Approve,
     CheckpointReady,
     ProviderUnavailableError,
+    StreamInterruptedError,
     TextDelta,
     ToolContext,
     ToolFinished,
@@ -24,10 +25,12 @@ from goaitools_py import (
     tool,
 )
 from goaitools_py.backends.base import BackendError
+from goaitools_py.sim import Fault
 from goaitools_py.testing import Calls, ScriptedBackend
 from goaitools_py.turn import ledger
 
 from ._desk import Desk, pay
+from ._reading import LEAD
 
 DOWN = BackendError("down", kind="unavailable")
 
@@ -318,3 +321,31 @@ def test_a_turn_that_was_taken_back_unfinished_has_other_keys_than_the_next(face
     chat.chat_with_state(rewind_state(caught.value.state), user="Pay.")
 
     assert len(keys) == len({*keys}) == 2
+
+
+# -------------------------------------------------------------------------------------------- usage
+
+
+def test_a_stream_that_is_left_has_cost_what_it_said_so_far(face: Any, sim: Any) -> None:
+    """Anthropic names a request's input tokens in its first event; the other wires name nothing before the
+    end."""
+    turn = face.on(sim).start(None, user="Tell me a long story.")
+    for found in turn:
+        if isinstance(found, TextDelta):
+            break
+    turn.cancel()
+
+    total = inspect_state(turn.state).total_usage
+    said_early = sim.wire == "anthropic"
+    assert (total.requests, total.input_tokens > 0) == (int(said_early), said_early)
+
+
+def test_a_stream_that_breaks_off_has_cost_what_it_said_so_far(face: Any, sim: Any) -> None:
+    """It is in the error's usage, and in the conversation's."""
+    sim.push(Fault.cut_stream(LEAD[sim.wire] + 2))
+    with pytest.raises(StreamInterruptedError) as caught:
+        face.on(sim).start(None, user="Tell me a long story.").result()
+
+    error = caught.value
+    assert error.usage == inspect_state(error.state).total_usage
+    assert error.usage.requests == (1 if sim.wire == "anthropic" else 0)

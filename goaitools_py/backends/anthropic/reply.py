@@ -54,6 +54,7 @@ __all__ = [
     "reply_of",
     "settled",
     "unsigned",
+    "usage_of",
     "with_call_ids",
     "without_calls",
 ]
@@ -262,7 +263,7 @@ def reply_of(answer: Answer) -> Reply:
         finish_reason=finish,
         stop=_stop(finish),
         run_calls=bool(calls) and finish == "tool_use",
-        usage=_usage_of(answer.usage),
+        usage=usage_of(answer.usage),
         model=answer.model,
         id=answer.id,
         signed=any(block.is_signed for _, block in sendable),
@@ -422,7 +423,7 @@ def _is_assistants(entry: bytes) -> bool:
 # ------------------------------------------------------------------------------- beside the content
 
 
-def _usage_of(raw: bytes) -> Usage:
+def usage_of(raw: bytes) -> Usage:
     """Read a usage object; whatever is missing or not a count is 0. Counts one request.
 
     `input_tokens` of this wire are the ones that no cache had a part in; ours are all. Tokens of a

@@ -15,13 +15,14 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from ... import rawjson
+from ...messages import Usage
 from ...render import plain
 from ...values import replace
 from ..base import Delta, Fault, ProtocolFault, Reply
 from ..http.sse import EventSplitter, EventTooLongError
 from ..openai.answer import error_fault
 from ..tolerance import members_of
-from .reply import Answer, is_object, reply_of
+from .reply import Answer, is_object, reply_of, usage_of
 
 __all__ = ["AnthropicDecoder"]
 
@@ -149,6 +150,11 @@ class AnthropicDecoder:
     def partial_text(self) -> str:
         """Text received so far."""
         return plain("".join(block.text() for block in self._blocks.values()))
+
+    @property
+    def usage_so_far(self) -> Usage | None:
+        """What the stream has said of its cost: the input from its first event on."""
+        return usage_of(_joined(self._usage)) if self._usage else None
 
     # ----------------------------------------------------------------------------------- one event
 
