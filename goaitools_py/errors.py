@@ -250,11 +250,11 @@ class ToolFailedError(TurnError):
 
 
 class CheckpointError(TurnError):
-    """`on_checkpoint` raised; no further tool was started."""
+    """`on_checkpoint` raised; no further tool was started. Retryable with `resume`."""
 
 
 class StoreCommitError(TurnError):
-    """The turn is complete, but the store did not take it: `Conversation.commit` tries again."""
+    """The turn is complete, but the store did not take it: `Conversation.commit` tries again. Retryable."""
 
 
 class ToolPendingError(GoAIToolsError):

@@ -410,7 +410,8 @@ class Ledger:
     ) -> CheckpointError:
         if undo is not None:
             self.state = undo(self.state)
-        return self.error(CheckpointError, f"{what} ({type(exc).__name__}); nothing more was started")
+        text = f"{what} ({type(exc).__name__}); nothing more was started"
+        return self.error(CheckpointError, text, retryable=True)
 
     @property
     def has_asked(self) -> bool:
