@@ -76,10 +76,10 @@ ALLOWED = {
     "turn.ledger": "backends.base errors events messages options prices result state.blob state.records "
     "state.state turn.answers turn.deadlines turn.flow turn.inbox turn.journal turn.unsign values",
     "turn.bodies": "backends.base turn.deadlines turn.flow turn.ledger",
-    "turn.asking": "backends.base errors events turn.bodies turn.deadlines turn.flow turn.journal "
+    "turn.asking": "backends.base errors events messages turn.bodies turn.deadlines turn.flow turn.journal "
     "turn.ledger turn.repair turn.voice values",
     "turn.calling": "errors events messages state.records state.state tools turn.answers turn.flow "
-    "turn.journal turn.ledger values",
+    "turn.journal turn.ledger turn.turn_ids values",
     "turn.limits": "errors prices state.records turn.journal turn.ledger",
     "turn.voice": "backends.base context_management state.records tools turn.ledger values",
     "turn.consult": "backends.base compaction messages turn.bodies turn.flow turn.ledger turn.voice values",
