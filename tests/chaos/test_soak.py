@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from goaitools_py import ChatResult, Compactor, KeepRecentTurns, MessageLimit, TurnError
+from goaitools_py.edges.watch import Watch
 from goaitools_py.sim import Reply
 
 from ..turn._reading import ALL, users
@@ -179,6 +180,9 @@ def test_a_long_run_with_faults_wedges_nothing_and_leaks_nothing(clock: Any, cap
     seed = int(os.environ.get("GOAITOOLS_SOAK_SEED", 1))
     with House() as house:  # once before anything is counted: first times leave something behind
         Soak(house, clock, seed).turn(0)
+    watch = Watch(lambda: None)  # the one thread of a process that watches what lasts too long, and stays
+    watch.set(60)
+    watch.close()
     gc.collect()
     gc.freeze()  # what the tests' own modules hold is not looked through a hundred times
     threads, files = set(threading.enumerate()), open_files()
