@@ -41,7 +41,14 @@ from ..events import ContextWarning, ModelReplied, StateDiscarded, TextDelta, Tu
 from ..messages import Message
 from ..result import ChatResult, Status, WarningCode
 from ..state.records import dollars_of, usage_of
-from ..state.state import ConversationState, check_revision, load_state, new_state, soft_limits
+from ..state.state import (
+    ConversationState,
+    check_revision,
+    hard_limits,
+    load_state,
+    new_state,
+    soft_limits,
+)
 from ..values import replace
 from . import inbox, journal, limits, meter, shrink, turn_ids
 from .asking import ask
@@ -240,7 +247,7 @@ class TurnEngine:
         blob, ledger = self._plan.blob, self._ledger
         if ledger.close():
             ledger.begin(state, state, has_grown=False)
-            blob = ledger.encode(state.meta.status)
+            blob = ledger.encode(state.meta.status, limits=hard_limits(self._plan.codec))
         self._result = ChatResult(
             text=stored.text,
             state=blob,

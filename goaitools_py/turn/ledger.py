@@ -334,15 +334,14 @@ class Ledger:
         self._state = _with_spent(state, now.meta) if state is not None else None
         self.warnings[warnings:] = [one for one in self.warnings[warnings:] if one.code == "price_unknown"]
 
-    def encode(self, status: str, *, limits: BlobLimits | None = None, partial: str = "") -> bytes:
-        """The state as a blob, one revision after the given one. Soft limits unless others are named.
-
-        `partial`: text of a reply that is not there yet.
-        """
+    def encode(self, status: str, *, limits: BlobLimits | None = None) -> bytes:
+        """The state as a blob, one revision after the given one. Soft limits unless others are named."""
         with self._lock:
-            plan, state = self.plan, inbox.admit(self.state, self._appended, self.dialect)
-        if partial and state.open is not None:
-            state = replace(state, open=replace(state.open, partial=partial))
+            state = inbox.admit(self.state, self._appended, self.dialect)
+        return self._encoded(state, status, limits or soft_limits(self.plan.codec))
+
+    def _encoded(self, state: ConversationState, status: str, limits: BlobLimits) -> bytes:
+        plan = self.plan
         meta = msgspec.structs.replace(
             state.meta,
             rev=state.meta.rev + 1,
@@ -354,22 +353,22 @@ class Ledger:
             replace(state, meta=meta),
             codec=plan.codec,
             binding=self.options.binding,
-            limits=limits or soft_limits(plan.codec),
+            limits=limits,
         )
 
     def snapshot(self) -> bytes:
-        """A complete blob of this instant; the given one before the turn has begun."""
-        if self._state is None:
-            return self.plan.blob
-        return self.encode(
-            self._stands("in_progress"),
-            limits=hard_limits(self.plan.codec),
-            partial=self.streamed() if self.streamed is not None else "",
-        )
+        """A complete blob of this instant, for any thread; the given one before the turn has begun."""
+        with self._lock:
+            if self._state is None:
+                return self.plan.blob
+            state = inbox.admit(self._state, self._appended, self.dialect)
+        streamed = self.streamed  # after the state: of a reply that comes now there is the text, or all of it
+        if streamed is not None and state.open is not None:
+            state = replace(state, open=replace(state.open, partial=streamed()))
+        return self._encoded(state, self._stands("in_progress", state), hard_limits(self.plan.codec))
 
-    def _stands(self, unfinished: str) -> str:
-        """The status of the state: complete if nothing of it waits for a reply, or for an answer."""
-        state = self.state
+    def _stands(self, unfinished: str, state: ConversationState) -> str:
+        """The status of a state: complete if nothing of it waits for a reply, or for an answer."""
         if journal.is_waiting(state):
             return "awaiting_tools"
         return unfinished if state.open is not None or state.inbox else "complete"
@@ -489,7 +488,7 @@ class Ledger:
             blob = self.plan.blob
         else:
             try:
-                blob = self.encode(self._stands("failed"), limits=hard_limits(self.plan.codec))
+                blob = self.encode(self._stands("failed", self.state), limits=hard_limits(self.plan.codec))
             except StateTooLargeError:
                 # Nobody could read it again. The turn is in the error's other fields, its input too.
                 blob, pending = self.plan.blob, self.plan.messages

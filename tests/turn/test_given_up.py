@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -25,9 +26,11 @@ from goaitools_py import (
     tool,
 )
 from goaitools_py.backends.base import BackendError
+from goaitools_py.edges import async_edge, sync_edge
 from goaitools_py.sim import Fault
 from goaitools_py.testing import Calls, ScriptedBackend
 from goaitools_py.turn import ledger
+from goaitools_py.turn.flow import Moment
 
 from ._desk import Desk, pay
 from ._reading import LEAD
@@ -287,9 +290,10 @@ def test_keys_differ_between_turns_iterations_places_and_arguments(face: Any) ->
 
 def test_keys_differ_after_a_reset(face: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A conversation that begins anew under the same id is another one."""
-    first, result = keys_of(face, [BOB], conversation_id="ada")
-    while inspect_state(result.state).created_at == inspect_state(keys_of(face)[1].state).created_at:
-        pass  # not within the same millisecond
+    first, _ = keys_of(face, [BOB], conversation_id="ada")
+    later = Moment(time.time_ns() // 1_000_000 + 1_000, time.monotonic())
+    for edge in (sync_edge, async_edge):
+        monkeypatch.setattr(edge, "_now", lambda: later)
     second, _ = keys_of(face, [BOB], conversation_id="ada")
 
     assert first != second

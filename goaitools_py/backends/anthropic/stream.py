@@ -149,7 +149,7 @@ class AnthropicDecoder:
     @property
     def partial_text(self) -> str:
         """Text received so far."""
-        return plain("".join(block.text() for block in self._blocks.values()))
+        return plain("".join(block.text() for block in tuple(self._blocks.values())))
 
     @property
     def usage_so_far(self) -> Usage | None:
