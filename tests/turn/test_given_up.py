@@ -10,6 +10,7 @@ import pytest
 
 from goaitools_py import (
     Approve,
+    Chat,
     CheckpointReady,
     ProviderUnavailableError,
     StreamInterruptedError,
@@ -151,6 +152,32 @@ def test_a_turn_that_is_left_alone_has_the_partial_text(face: Any, sim: Any) -> 
     result = turn.result()
     assert "interrupted" not in read_history(result.state).turns[-1].facts
     assert read_history(turn.state).turns[-1].facts == read_history(result.state).turns[-1].facts
+
+
+def test_another_thread_may_look_at_any_instant(sim: Any) -> None:
+    """What it sees is the text so far, flagged, or the whole reply, and never both."""
+    said: list[str] = []
+
+    def read() -> None:
+        said.extend(turn.text_deltas())
+
+    with Chat(sim.backend(is_async=False)) as chat:
+        turn = chat.start(None, user="Tell me a long story.")
+        reader = threading.Thread(target=read)
+        reader.start()
+        seen = {turn.state}
+        while reader.is_alive():
+            seen.add(turn.state)
+        reader.join()
+        whole = turn.result().text
+
+    assert whole == "".join(said)
+    for state in seen - {b""}:
+        for stored in read_history(state).turns:
+            partial = stored.facts.get("interrupted", "")
+            texts = [message.text for message in stored.messages if message.role == "assistant"]
+            assert whole.startswith(partial)
+            assert texts in (([whole], []) if not partial else ([],))
 
 
 def test_what_is_said_while_the_end_is_written_is_refused_or_kept(
