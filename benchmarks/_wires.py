@@ -27,7 +27,8 @@ _WORDS = ("Your", " flight", " to", " Lisbon", " leaves", " at", " 14", ":", "15
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchedWire:
     """One wire. `plain` makes a turn as an application without this library would: JSON in, `create()`,
-    JSON out; `sdk_stream` reads a whole event stream with the SDK's own typed stream."""
+    JSON out; `sdk_stream` reads a whole event stream with the SDK's own typed stream. Backend and client are
+    as they come, with the HTTP clients that they make themselves, but for the transport."""
 
     name: str
     create: str
@@ -35,18 +36,29 @@ class BenchedWire:
     path: str
     answer: bytes
     translated: Callable[[Iterable[Turn]], History]
-    backend: Callable[[httpx2.Client], Any]
-    client: Callable[[httpx2.Client], Any]
+    backend: Callable[[httpx2.BaseTransport], Any]
+    client: Callable[[httpx2.BaseTransport], Any]
     plain: Callable[[Any, str, str], str]
     body: Callable[[History], bytes]
     events: Callable[[int], Iterator[bytes]]
     sdk_stream: Callable[[bytes], object]
 
-    def instant(self) -> httpx2.Client:
-        """An HTTP client whose server is a function of this process: no socket, always the same answer."""
-        headers = {"content-type": "application/json", "x-request-id": "req_0123456789"}
-        transport = httpx2.MockTransport(lambda _: httpx2.Response(200, headers=headers, content=self.answer))
-        return httpx2.Client(transport=transport)
+    def instant(self) -> httpx2.BaseTransport:
+        """What an HTTP client sends over: no socket, always the same answer."""
+        return _Instant(self.answer)
+
+
+class _Instant(httpx2.BaseTransport):
+    """A model in this process. Like a transport over sockets, it hands out a body that nobody has read."""
+
+    def __init__(self, answer: bytes) -> None:
+        size = str(len(answer)).encode()
+        kind = (b"Content-Type", b"application/json")
+        self._headers = [kind, (b"X-Request-Id", b"req_0123456789"), (b"Content-Length", size)]
+        self._answer = answer
+
+    def handle_request(self, request: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(200, headers=self._headers, stream=httpx2.ByteStream(self._answer))
 
 
 def _sse(event: Mapping[str, Any], *, named: bool = False) -> bytes:
@@ -65,16 +77,17 @@ def _chat_history(turns: Iterable[Turn]) -> History:
     return [dict(message) for turn in turns for message in turn]
 
 
-def _chat_backend(http_client: httpx2.Client) -> Any:
+def _chat_backend(model: httpx2.BaseTransport) -> Any:
     from goaitools_py.backends.openai.backends import OpenAIChatBackend
+    from goaitools_py.backends.openai.sdk import HttpClient
 
-    return OpenAIChatBackend(MODEL, http_client=http_client, api_key=_KEY)
+    return OpenAIChatBackend(MODEL, http_client=HttpClient(transport=model), api_key=_KEY)
 
 
-def _openai_client(http_client: httpx2.Client) -> Any:
+def _openai_client(model: httpx2.BaseTransport) -> Any:
     import openai
 
-    return openai.OpenAI(api_key=_KEY, http_client=http_client)
+    return openai.OpenAI(api_key=_KEY, http_client=openai.DefaultHttpxClient(transport=model))
 
 
 def _chat_plain(client: Any, json_blob: str, question: str) -> str:
@@ -190,10 +203,11 @@ def _responses_answer() -> dict[str, Any]:
     }
 
 
-def _responses_backend(http_client: httpx2.Client) -> Any:
+def _responses_backend(model: httpx2.BaseTransport) -> Any:
     from goaitools_py.backends.openai.backends import OpenAIResponsesBackend
+    from goaitools_py.backends.openai.sdk import HttpClient
 
-    return OpenAIResponsesBackend(MODEL, http_client=http_client, api_key=_KEY)
+    return OpenAIResponsesBackend(MODEL, http_client=HttpClient(transport=model), api_key=_KEY)
 
 
 def _responses_plain(client: Any, json_blob: str, question: str) -> str:
@@ -303,16 +317,17 @@ def _claude_answer() -> dict[str, Any]:
     }
 
 
-def _claude_backend(http_client: httpx2.Client) -> Any:
+def _claude_backend(model: httpx2.BaseTransport) -> Any:
     from goaitools_py.backends.anthropic.backends import AnthropicBackend
+    from goaitools_py.backends.anthropic.sdk import HttpClient
 
-    return AnthropicBackend(_CLAUDE, http_client=http_client, api_key=_KEY)
+    return AnthropicBackend(_CLAUDE, http_client=HttpClient(transport=model), api_key=_KEY)
 
 
-def _claude_client(http_client: httpx2.Client) -> Any:
+def _claude_client(model: httpx2.BaseTransport) -> Any:
     import anthropic
 
-    return anthropic.Anthropic(api_key=_KEY, http_client=http_client)
+    return anthropic.Anthropic(api_key=_KEY, http_client=anthropic.DefaultHttpxClient(transport=model))
 
 
 def _claude_plain(client: Any, json_blob: str, question: str) -> str:

@@ -22,6 +22,7 @@ from _model import ANSWER_TEXT, MODEL, answer
 from _report import Figure, Report, at_least, info
 
 from goaitools_py import AsyncChat, state_from_messages
+from goaitools_py.backends import async_http_client
 from goaitools_py.backends.base import ModelRequest, ResponseHead
 from goaitools_py.backends.openai.backends import AsyncOpenAIChatBackend
 
@@ -180,7 +181,7 @@ def _sides(url: str) -> dict[str, Callable[[], Side]]:
         import aiohttp  # noqa: F401 - without it the SDK's client for it cannot be made
     except ImportError:
         return sides
-    return sides | {"aiohttp": lambda: over(openai.DefaultAioHttpClient(trust_env=False))}
+    return sides | {"aiohttp": lambda: over(async_http_client(trust_env=False))}
 
 
 class _NoBackend:

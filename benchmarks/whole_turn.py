@@ -55,11 +55,11 @@ def run(*, short: bool = False) -> Report:
             figures.append(at_most(0.5, f"{name}: slope from 200 to 1000 entries", slope, "µs/entry"))
     return Report(
         title="Whole turn: load, splice, SDK, read the reply, save",
-        method=f"CPU time of one thread, model in process (MockTransport); {corpus().source}; an entry is a "
-        f"message, on openai-responses an item; from 200 on ours and the codec are the mean over "
-        f"{len(_AROUND)} states of {-_AROUND[0]} entries less to {_AROUND[-1]} more, for the tail grows with "
-        "each turn until it is sealed, which is a part of two of them; blocks interleaved; ratios and sums "
-        "of the minima, medians beside them",
+        method="CPU time of one thread, model in process, as the transport of the HTTP clients that SDK and "
+        f"backend make by themselves; {corpus().source}; an entry is a message, on openai-responses an item; "
+        f"from 200 on ours and the codec are the mean over {len(_AROUND)} states of {-_AROUND[0]} entries "
+        f"less to {_AROUND[-1]} more, for the tail grows with each turn until it is sealed, which is a part "
+        "of two of them; blocks interleaved; ratios and sums of the minima, medians beside them",
         figures=figures,
     )
 
@@ -103,9 +103,8 @@ def _around(size: int) -> Sequence[int]:
 
 def _sides(wire: BenchedWire, size: int) -> dict[str, Callable[[], object]]:
     history = _history(wire, size)
-    http_client = wire.instant()
-    client = wire.client(http_client)
-    backend = wire.backend(http_client)
+    client = wire.client(wire.instant())
+    backend = wire.backend(wire.instant())
     chat = Chat(backend)
     dialect = backend.dialect
     blobs = [state_from_messages(wire.name, _history(wire, size + more)) for more in _around(size)]

@@ -354,6 +354,8 @@ def _is_shallow(data: bytes) -> bool:
 
 def _few_openings(data: bytes) -> bool:
     """Whether there are too few opening brackets, even counting those in strings, to nest too deep."""
+    if len(data) <= MAX_DEPTH:
+        return True
     if len(data) < 1024:
         return data.count(b"{") + data.count(b"[") <= MAX_DEPTH
     left = MAX_DEPTH

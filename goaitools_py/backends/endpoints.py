@@ -5,6 +5,8 @@ Owns: the endpoint family of a base URL. Must never know: an SDK, a request.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 __all__ = ["endpoint_family", "is_plain_loopback"]
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -15,6 +17,7 @@ _AWS = ("bedrock-mantle.", "bedrock-runtime.", "aws-external-anthropic.")
 _AWS_ENDS = (".api.aws", ".amazonaws.com")
 
 
+@lru_cache(maxsize=256)
 def endpoint_family(base_url: str | None, wire: str = "openai") -> str:
     """Name the family that a base URL belongs to.
 

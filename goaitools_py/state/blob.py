@@ -366,17 +366,18 @@ def _effort(kind: Kind, raw_len: int, *, is_minor: bool) -> frames.Effort:
     At 4 KiB, with the dictionary: level 3 31.8, 10; level 4 30.1, 19; level 5 29.8, 25.
     At 20 KiB: level 3 21.1, 44; level 4 19.9, 116; level 5 19.6, 166. Without it: level 1 23.3, 27.
     At 44 KiB: level 1 19.5, 75; level 4 17.4, 225; level 5 17.1, 319. Without it: level 1 20.0, 53.
-    What is written on every turn is compressed well, and better as it grows, while that is cheap beside a
-    request; beyond 24 KiB it would be the largest part of a turn, and where most of a blob was compressed
-    before, it is not worth it. What is sealed is compressed once, and inflated with every turn: of 64 KiB
-    level 9 makes as little without the dictionary as level 6 with it, in as much time (15.5 per cent, 600
-    µs), and is inflated in 26 instead of 30 µs. A piece beyond 256 KiB is a picture or a document in base64,
-    where levels differ in time but hardly in size.
+    That is of one frame after the other; in a turn, with nothing in the caches, it is twice to three times as
+    much. What is written on every turn is compressed well while it is small, and again where many messages
+    are most of a blob; beyond 24 KiB it would be the largest part of a turn, and where most of a blob was
+    compressed before, it is not worth it. What is sealed is compressed once, and inflated with every turn: of
+    64 KiB level 9 makes as little without the dictionary as level 6 with it, in as much time (15.5 per cent,
+    600 µs), and is inflated in 26 instead of 30 µs. A piece beyond 256 KiB is a picture or a document in
+    base64, where levels differ in time but hardly in size.
     """
     if kind is Kind.SEALED:
         return _ONCE if raw_len <= 256 * 2**10 else _LIGHT
     if raw_len <= 12 * 2**10:
-        return _LIGHT if is_minor else _USUAL
+        return _USUAL if raw_len <= 2 * 2**10 else _LIGHT
     return _LONGER if raw_len <= 24 * 2**10 and not is_minor else _QUICK
 
 

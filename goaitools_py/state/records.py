@@ -65,7 +65,7 @@ def bounded(count: int) -> int:
 
 def digest8(data: bytes) -> str:
     """The first 8 bytes of SHA-256 as 11 characters of base64url: a fingerprint, not a secret."""
-    return base64.urlsafe_b64encode(hashlib.sha256(data).digest()[:8]).decode("ascii").rstrip("=")
+    return base64.urlsafe_b64encode(hashlib.sha256(data).digest()[:8])[:11].decode("ascii")
 
 
 _Row: TypeAlias = Annotated[tuple[Count, ...], msgspec.Meta(max_length=16)]

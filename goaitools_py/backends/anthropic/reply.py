@@ -483,6 +483,8 @@ def _container(container: bytes) -> dict[str, tuple[str, int]]:
 
     A later turn that names a container which is gone is refused, and so would be all that follow it.
     """
+    if not container.startswith(b"{"):  # null, as of most replies
+        return {}
     members = members_of(container)
     try:
         name = _text(members.get("id", b""))
@@ -509,6 +511,8 @@ _REASON: Final = re.compile(r"[a-z_]{1,64}")
 
 def _dropped(transformations: bytes) -> tuple[str, ...]:
     """Why blocks were left out. Entries of other types tell of blocks that were shown all the same."""
+    if not transformations.startswith(b"["):
+        return ()
     try:
         entries = rawjson.items(transformations)
     except rawjson.RawJSONError:

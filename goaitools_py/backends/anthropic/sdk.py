@@ -17,6 +17,7 @@ from ..base import ModelRequest
 from ..endpoints import endpoint_family
 from ..http.async_pool import ShardedClient
 from ..http.exchange import wire_errors
+from ..http.posts import PlainPosts
 from ..http.sdk_edge import (
     AsyncSdkEdge,
     ClientOptions,
@@ -25,7 +26,7 @@ from ..http.sdk_edge import (
     refuse_options,
 )
 
-__all__ = ["anthropic_edge", "async_anthropic_edge"]
+__all__ = ["HttpClient", "anthropic_edge", "async_anthropic_edge"]
 
 _BETAS = "anthropic-beta"
 _GOOGLE = "claude.googleapis.com"
@@ -59,7 +60,7 @@ def anthropic_edge(options: ClientOptions, *, betas: Sequence[str]) -> SdkEdge[a
     """Connect. `betas` go with each request.
 
     Raises `ValueError` without credentials, `TypeError` for a client that cannot be used."""
-    return SdkEdge(_Anthropic(anthropic.Anthropic, anthropic.DefaultHttpxClient, betas), options)
+    return SdkEdge(_Anthropic(anthropic.Anthropic, HttpClient, betas), options)
 
 
 def async_anthropic_edge(
@@ -67,6 +68,10 @@ def async_anthropic_edge(
 ) -> AsyncSdkEdge[anthropic.AsyncAnthropic]:
     """As `anthropic_edge`, awaited."""
     return AsyncSdkEdge(_Anthropic(anthropic.AsyncAnthropic, ShardedClient, betas), options)
+
+
+class HttpClient(PlainPosts, anthropic.DefaultHttpxClient):
+    """What a sync backend sends over by default: the SDK's own HTTP client."""
 
 
 class _Anthropic(Generic[_Client]):

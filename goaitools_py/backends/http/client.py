@@ -47,9 +47,13 @@ def async_http_client(**options: Any) -> httpx2.AsyncClient:
         return ShardedClient(**options)
     # Both SDKs have one; take that of the SDK which is there already.
     if "anthropic" in sys.modules and "openai" not in sys.modules:
-        import anthropic
+        import anthropic as sdk
+    else:
+        import openai as sdk  # type: ignore[no-redef]
 
-        return anthropic.DefaultAioHttpClient(**options)
-    import openai
+    from .posts import PlainPosts
 
-    return openai.DefaultAioHttpClient(**options)
+    class AioHttpClient(PlainPosts, sdk.DefaultAioHttpClient):
+        """The SDK's client over aiohttp."""
+
+    return AioHttpClient(**options)

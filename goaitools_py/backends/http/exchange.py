@@ -103,6 +103,11 @@ def _head(response: httpx2.Response, request_id_header: str) -> ResponseHead:
     )
 
 
+def _is_plain(response: httpx2.Response) -> bool:
+    """True if the bytes to come are the body's own: not compressed, and not read before, as by a hook."""
+    return not response.is_stream_consumed and "content-encoding" not in response.headers
+
+
 def _interruption(response: httpx2.Response, error: Exception) -> BackendError:
     timed_out = is_timeout(error)
     what = "stalled" if timed_out else "broke off"
@@ -123,7 +128,7 @@ class HttpExchange:
     def __init__(self, response: httpx2.Response, request_id_header: str) -> None:
         self.head = _head(response, request_id_header)
         self._response = response
-        self._chunks = response.iter_bytes()
+        self._chunks = response.iter_raw() if _is_plain(response) else response.iter_bytes()
 
     def read(self) -> bytes:
         """The next bytes as they came, decompressed; b"" at the end. Raises `BackendError`."""
@@ -162,7 +167,7 @@ class HttpAsyncExchange:
     def __init__(self, response: httpx2.Response, request_id_header: str) -> None:
         self.head = _head(response, request_id_header)
         self._response = response
-        self._chunks = response.aiter_bytes()
+        self._chunks = response.aiter_raw() if _is_plain(response) else response.aiter_bytes()
 
     async def read(self) -> bytes:
         """The next bytes as they came, decompressed; b"" at the end. Raises `BackendError`."""

@@ -31,6 +31,7 @@ from .exchange import (
     status_errors,
     wire_errors,
 )
+from .posts import know_addresses
 
 __all__ = [
     "AsyncSdkEdge",
@@ -145,7 +146,9 @@ def refuse_options(options: ClientOptions) -> None:
 def _made(sdk: Sdk[_Client], options: ClientOptions, http_client: object) -> _Client:
     named = {"base_url": options.base_url, "api_key": options.api_key, "http_client": http_client}
     given = {name: value for name, value in named.items() if value is not None}
-    return sdk.make({**given, **options.client_options})
+    client = sdk.make({**given, **options.client_options})
+    know_addresses(client)
+    return client
 
 
 def _http_client(sdk: Sdk[Any], options: ClientOptions) -> httpx2.Client:
