@@ -17,7 +17,7 @@ from goaitools_py.backends import async_http_client
 from goaitools_py.backends.anthropic.sdk import HttpClient as AnthropicHttpClient
 from goaitools_py.backends.base import ModelRequest
 from goaitools_py.backends.http.async_pool import ShardedClient
-from goaitools_py.backends.http.posts import PlainPosts, _plain_post, know_addresses
+from goaitools_py.backends.http.posts import PlainPosts, _plain_post, quicken
 from goaitools_py.backends.http.sdk_edge import AsyncSdkEdge, ClientOptions, SdkEdge
 from goaitools_py.backends.openai.sdk import HttpClient as OpenAIHttpClient
 
@@ -237,6 +237,7 @@ def test_a_backends_own_posts_are_plain_ones(
     monkeypatch.setattr(httpx2.AsyncHTTPTransport, "handle_async_request", handle)
     read: list[object] = []
     made = edge(ClientOptions(api_key="k", base_url="https://x.test/v1"))
+    assert made._sdk.post_options.construct(method="post", url=URL).url == URL
     request = ModelRequest(path="/somewhere", body=BODY)
     for module in (openai._base_client, anthropic._base_client):
         monkeypatch.setattr(module, "URL", lambda url, read=read: read.append(url) or httpx2.URL(url))
@@ -255,6 +256,40 @@ def test_a_backends_own_posts_are_plain_ones(
     assert read == []
 
 
+@pytest.mark.parametrize(("sdk", "usual", "_quick"), QUICK_ONES)
+@pytest.mark.parametrize(
+    "options", [{}, {"timeout": httpx2.Timeout(3)}, {"headers": {"X": "1"}, "idempotency_key": ""}]
+)
+def test_quick_options_are_those_of_the_sdks_own_post(
+    sdk: Callable[..., Any], usual: Callable[..., Any], _quick: Callable[..., Any], options: dict[str, Any]
+) -> None:
+    """The SDK's `request` is asked for the same, field by field, and nothing is left over of posts before."""
+    client = sdk(api_key="k", http_client=usual())
+    asked: list[Any] = []
+
+    async def request(cast_to: type[Any], given: Any, **more: Any) -> None:
+        told = {name: repr(value) for name, value in vars(given).items()}
+        asked.append(
+            (cast_to, more.get("stream", False), given.model_fields_set - {"json_data", "files"}, told)
+        )
+
+    client.request = request
+    package = openai if isinstance(client, (openai.OpenAI, openai.AsyncOpenAI)) else anthropic
+    posts = [client.post]
+    quicken(client, package._models.FinalRequestOptions)
+    posts.append(client.post)
+
+    async def run() -> None:
+        for said in ({"headers": {"X": "0", "Y": "2"}, "max_retries": 3}, {**options, "max_retries": 0}):
+            for post in posts:
+                await post(URL, content=BODY, cast_to=httpx2.Response, options=said)
+
+    asyncio.run(run())
+
+    assert posts[0] != posts[1]
+    assert asked[::2] == asked[1::2]
+
+
 def test_a_client_without_the_step_is_left_as_it_is() -> None:
     """A later SDK may find its addresses in another way."""
 
@@ -262,7 +297,7 @@ def test_a_client_without_the_step_is_left_as_it_is() -> None:
         pass
 
     later = Later()
-    know_addresses(later)
+    quicken(later, None)
 
     assert vars(later) == {}
 
@@ -271,7 +306,7 @@ def test_a_client_without_the_step_is_left_as_it_is() -> None:
 def test_a_path_is_left_to_the_sdk(sdk: Callable[..., Any]) -> None:
     """Only whole addresses are answered for."""
     client = sdk(api_key="k", base_url="https://x.test/v1")
-    know_addresses(client)
+    quicken(client, None)
 
     assert str(client._prepare_url("/models")) == "https://x.test/v1/models"
     assert str(client._prepare_url(URL)) == URL

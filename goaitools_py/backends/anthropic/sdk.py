@@ -74,7 +74,16 @@ class HttpClient(PlainPosts, anthropic.DefaultHttpxClient):
     """What a sync backend sends over by default: the SDK's own HTTP client."""
 
 
+def _post_options() -> Any:
+    try:
+        from anthropic._models import FinalRequestOptions
+    except ImportError:  # of a later SDK: its own `post` knows the way
+        return None
+    return FinalRequestOptions
+
+
 class _Anthropic(Generic[_Client]):
+    post_options = _post_options()
     base_url_variable = "ANTHROPIC_BASE_URL"
     errors = SdkErrors(
         base=anthropic.AnthropicError,

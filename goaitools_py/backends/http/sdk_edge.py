@@ -31,7 +31,7 @@ from .exchange import (
     status_errors,
     wire_errors,
 )
-from .posts import know_addresses
+from .posts import quicken
 
 __all__ = [
     "AsyncSdkEdge",
@@ -102,6 +102,11 @@ class Sdk(Protocol[_Client]):
         ...
 
     @property
+    def post_options(self) -> Any:
+        """The class of what a client's `request` takes, which has no public name; None if it is unknown."""
+        ...
+
+    @property
     def base_url_variable(self) -> str:
         """The environment variable from which the SDK takes a base URL that was not given."""
         ...
@@ -147,7 +152,7 @@ def _made(sdk: Sdk[_Client], options: ClientOptions, http_client: object) -> _Cl
     named = {"base_url": options.base_url, "api_key": options.api_key, "http_client": http_client}
     given = {name: value for name, value in named.items() if value is not None}
     client = sdk.make({**given, **options.client_options})
-    know_addresses(client)
+    quicken(client, sdk.post_options)
     return client
 
 

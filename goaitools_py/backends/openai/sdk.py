@@ -47,7 +47,16 @@ class HttpClient(PlainPosts, openai.DefaultHttpxClient):
     """What a sync backend sends over by default: the SDK's own HTTP client."""
 
 
+def _post_options() -> Any:
+    try:
+        from openai._models import FinalRequestOptions
+    except ImportError:  # of a later SDK: its own `post` knows the way
+        return None
+    return FinalRequestOptions
+
+
 class _OpenAI(Generic[_Client]):
+    post_options = _post_options()
     base_url_variable = "OPENAI_BASE_URL"
     errors = SdkErrors(
         base=openai.OpenAIError,
