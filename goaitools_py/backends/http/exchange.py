@@ -97,7 +97,7 @@ def let_body_take(response: httpx2.Response, timeout: httpx2.Timeout) -> None:
 
 
 def _head(response: httpx2.Response, request_id_header: str) -> ResponseHead:
-    headers = dict(response.headers.items())
+    headers = response.headers
     return ResponseHead(
         status=response.status_code, headers=headers, request_id=headers.get(request_id_header)
     )
