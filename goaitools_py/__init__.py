@@ -136,7 +136,7 @@ from .messages import (
 from .options import UNSET, ChatOptions, Limits, ModelSettings
 from .prices import Charge, Prices, genai_price
 from .result import ChatResult, CompactionReport, TurnWarning
-from .state.blob import PLAIN, UNBOUND, BlobLimits, Codec, Plain
+from .state.codec import PLAIN, UNBOUND, BlobLimits, Codec, Plain
 from .tokens import TokenCounter, TokenEstimate
 from .tools import Action, Tool, ToolContext, ToolReturn, tool
 from .turn.answers import Approve, Deny, PendingCall

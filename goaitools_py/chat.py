@@ -24,7 +24,7 @@ from .messages import Audio, Document, Image, Message, Text, user
 from .options import PER_TURN, ChatOptions, Resolved, check_defaults, given_options, resolve
 from .result import ChatResult, CompactionReport
 from .state import blob as blobs
-from .state.blob import PLAIN, Codec
+from .state.codec import PLAIN, Codec
 from .tools import as_tools, refuse_async
 from .turn.answers import Answers
 from .turn.counting import count_flow

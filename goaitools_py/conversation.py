@@ -18,7 +18,7 @@ from .history.turns import History, read_history
 from .messages import Message
 from .options import ChatOptions, Said, given_options
 from .result import ChatResult, CompactionReport
-from .state.blob import Codec
+from .state.codec import Codec
 from .state.state import closed_turns, load_state
 from .threads import thread as threads
 from .threads.kept import AsyncKeptSteps, KeptSteps

@@ -38,13 +38,14 @@ ALLOWED = {
     "state": "",
     "state.dictionary": "errors",
     "state.frames": "errors state.dictionary values",
-    "state.blob": "errors state.dictionary state.frames values",
-    "seal": "state.blob state.frames",
+    "state.codec": "errors state.dictionary state.frames values",
+    "state.blob": "errors state.codec state.frames values",
+    "seal": "state.codec state.frames",
     "state.text": "errors state.blob",
     "state.records": "messages values",
     "state.segments": "errors messages rawjson state.blob state.records",
-    "state.state": "errors state.blob state.records state.segments values",
-    "state.reseal": "state.blob state.state",
+    "state.state": "errors state.blob state.codec state.records state.segments values",
+    "state.reseal": "state.blob state.codec state.state",
     # what a turn may ask: rules that are pure
     "backends.base": "context_management messages values",
     "backends.rules": "rawjson",
@@ -73,7 +74,7 @@ ALLOWED = {
     "turn.contexts": "backends.base messages reading render state.records state.state turn.unsign values",
     "turn.cut": "backends.base compaction messages reading render result state.records state.state "
     "turn.contexts turn.meter turn.turn_ids turn.unsign values",
-    "turn.ledger": "backends.base errors events messages options prices result state.blob state.records "
+    "turn.ledger": "backends.base errors events messages options prices result state.codec state.records "
     "state.state turn.answers turn.deadlines turn.flow turn.inbox turn.journal turn.unsign values",
     "turn.bodies": "backends.base turn.deadlines turn.flow turn.ledger",
     "turn.asking": "backends.base errors events messages turn.bodies turn.deadlines turn.flow turn.journal "
@@ -92,25 +93,25 @@ ALLOWED = {
     "turn.ledger turn.voice",
     # states without a turn
     "history": "",
-    "history.estimate": "backends backends.base state.blob state.state tokens turn.meter",
-    "history.append": "backends.base messages state.blob state.records state.state turn.inbox turn.repair "
+    "history.estimate": "backends backends.base state.codec state.state tokens turn.meter",
+    "history.append": "backends.base messages state.codec state.records state.state turn.inbox turn.repair "
     "values",
     "history.compact": "errors result state.state turn.flow turn.ledger turn.repair turn.shrink turn.voice "
     "values",
     "history.wires": "backends backends.base errors",
-    "history.branch": "backends.base history.wires options state.blob state.records state.state turn.meter "
+    "history.branch": "backends.base history.wires options state.codec state.records state.state turn.meter "
     "turn.turn_ids values",
-    "history.rebase": "backends.base errors history.wires state.blob state.records state.state turn.meter "
+    "history.rebase": "backends.base errors history.wires state.codec state.records state.state turn.meter "
     "turn.unsign values",
-    "history.info": "backends.capabilities errors messages state.blob state.records state.state "
+    "history.info": "backends.capabilities errors messages state.blob state.codec state.records state.state "
     "turn.answers turn.journal values",
-    "history.turns": "backends.base history.info history.wires messages reading state.blob state.records "
+    "history.turns": "backends.base history.info history.wires messages reading state.codec state.records "
     "state.state turn.journal turn.repair values",
     "history.convert": "backends backends.base backends.rules errors history.wires messages options rawjson "
-    "reading state.blob state.records state.state turn.journal turn.mending turn.repair turn.unsign values",
+    "reading state.codec state.records state.state turn.journal turn.mending turn.repair turn.unsign values",
     # a conversation in a store: rules that know a store by its shape only
     "threads": "",
-    "threads.row": "backends.base errors history.rebase state.blob state.records state.state turn.flow "
+    "threads.row": "backends.base errors history.rebase state.codec state.records state.state turn.flow "
     "values",
     "threads.thread": "errors events history.branch messages result state.reseal state.state threads.row "
     "turn.engine turn.flow turn.turn_ids values",
@@ -127,19 +128,19 @@ ALLOWED = {
     "integrations": "errors history.info state.blob stores",
     "sim": "",
     # what a user meets
-    "conversation": "backends.base errors history.info history.turns messages options result state.blob "
+    "conversation": "backends.base errors history.info history.turns messages options result state.codec "
     "state.state threads.kept threads.leases threads.row threads.thread turn.answers turn.flow turn.ledger "
     "values",
     "handles": "edges.sync_edge events messages result turn.flow",
     "chat": "backends backends.base conversation edges.async_edge edges.sync_edge handles history.append "
-    "history.compact messages options result state.blob tools turn.answers turn.counting turn.engine "
-    "turn.flow turn.inbox",
+    "history.compact messages options result state.blob state.codec tools turn.answers turn.counting "
+    "turn.engine turn.flow turn.inbox",
     "goaitools_py": "backends.base chat compaction context_management conversation errors events handles "
     "history.branch history.convert history.estimate history.info history.rebase history.turns messages "
-    "options prices result seal state.blob state.reseal state.text tokens tools turn.answers vocabulary",
+    "options prices result seal state.codec state.reseal state.text tokens tools turn.answers vocabulary",
     "testing": "backends backends.base backends.rules errors messages rawjson render sim stores values",
     "cli": "backends errors goaitools_py history.convert history.info history.turns messages seal sim "
-    "state.blob stores",
+    "state.blob state.codec stores",
     "__main__": "cli",
 }
 """Which part may import which at module level or inside a function. `goaitools_py` is the package's top."""
@@ -153,6 +154,7 @@ LAZY = {
 
 NEVER = (
     ("state.blob", "messages"),
+    ("state.codec", "state.blob"),
     ("rawjson", "state.state"),
     ("state.state", "backends.base"),
     ("backends", "state.state"),
@@ -170,6 +172,7 @@ NEVER = (
     ("stores", "state.blob"),
     ("seal", "state.state"),
     ("state.blob", "seal"),
+    ("state.codec", "seal"),
     ("history.convert", "turn.engine"),
     ("sim", "backends.base"),
     ("goaitools_py", "sim"),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ..errors import StateAuthError
-    from ..state.blob import Binding, Codec
+    from ..state.codec import Binding, Codec
 
 __all__ = ["add_options", "opened_with", "refusal"]
 
@@ -50,7 +50,8 @@ def _codec(args: argparse.Namespace, blob: bytes) -> Codec:
     """The codec that the header names. What is not sealed is for `Signed` to refuse: a key was asked for."""
     from ..errors import GoAIToolsError
     from ..seal import Encrypted, Key, Keyring, Signed
-    from ..state.blob import SUITE_AES_256_GCM, peek
+    from ..state.blob import peek
+    from ..state.codec import SUITE_AES_256_GCM
 
     text = os.environ.get(args.key_env)
     if not text:
@@ -69,7 +70,7 @@ def _codec(args: argparse.Namespace, blob: bytes) -> Codec:
 
 
 def _binding(args: argparse.Namespace) -> Binding:
-    from ..state.blob import UNBOUND
+    from ..state.codec import UNBOUND
 
     binding: dict[str, str] = {}
     for text in args.binding or ():
@@ -82,7 +83,8 @@ def _binding(args: argparse.Namespace) -> Binding:
 
 def refusal(args: argparse.Namespace, error: StateAuthError) -> str:
     """Why a sealed state was not opened, in the words of the options."""
-    from ..state.blob import SUITE_PLAIN, peek
+    from ..state.blob import peek
+    from ..state.codec import SUITE_PLAIN
 
     if args.key_env is None:
         return "the state is sealed; name the environment variable with its key: --key-env NAME"

@@ -12,7 +12,7 @@ import msgspec
 
 from ..backends.base import Dialect
 from ..messages import Message
-from ..state.blob import Codec
+from ..state.codec import Codec
 from ..state.records import digest8
 from ..state.state import check_revision, dump_state, load_state, new_state
 from ..turn.inbox import admit

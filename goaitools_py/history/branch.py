@@ -12,7 +12,7 @@ import msgspec
 
 from ..backends.base import Dialect
 from ..options import check_options
-from ..state.blob import PLAIN, Codec
+from ..state.codec import PLAIN, Codec
 from ..state.records import digest8, with_cut
 from ..state.state import ConversationState, closed_turns, dump_state, hard_limits, load_state, rebuild
 from ..turn.meter import gauge_of, unanchored

@@ -20,7 +20,7 @@ from ..errors import StateInvalidError
 from ..messages import Message
 from ..options import check_options
 from ..reading import parse_entries
-from ..state.blob import PLAIN, Codec
+from ..state.codec import PLAIN, Codec
 from ..state.records import Iteration, TurnRecord, with_cut
 from ..state.state import closed_turns, dump_state, load_state, new_state, rebuild
 from ..turn import journal

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..backends.base import Dialect
 from ..backends.dialects import dialect_of
-from ..state.blob import PLAIN, Codec
+from ..state.codec import PLAIN, Codec
 from ..state.state import load_state
 from ..tokens import TokenCounter
 from ..turn.meter import next_tokens

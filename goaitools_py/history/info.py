@@ -13,7 +13,7 @@ from ..backends.capabilities import capabilities
 from ..errors import StateInvalidError
 from ..messages import Usage
 from ..state import blob as blobs
-from ..state.blob import PLAIN, Codec
+from ..state.codec import PLAIN, Codec
 from ..state.records import dollars_of, usage_of
 from ..state.state import load_state
 from ..turn import journal

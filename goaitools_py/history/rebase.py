@@ -17,7 +17,7 @@ import msgspec
 
 from ..backends.base import Dialect
 from ..errors import StateConflictError
-from ..state.blob import PLAIN, Codec
+from ..state.codec import PLAIN, Codec
 from ..state.records import IDS_KEPT, InboxItem, Meta, bounded, digest8, usage_of, usage_row
 from ..state.state import (
     ConversationState,

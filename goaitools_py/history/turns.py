@@ -13,7 +13,7 @@ from typing import Any
 from ..backends.base import Dialect
 from ..messages import Message, ToolCall, Usage
 from ..reading import read_entries
-from ..state.blob import PLAIN, Codec
+from ..state.codec import PLAIN, Codec
 from ..state.records import TurnRecord
 from ..state.state import closed_turns, load_state
 from ..turn import journal

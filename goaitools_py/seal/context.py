@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
-from ..state.blob import UNBOUND, Binding, refused
+from ..state.codec import UNBOUND, Binding, refused
 
 __all__ = ["bound_pieces", "check_age", "check_max_age", "pae"]
 

@@ -12,7 +12,7 @@ import hmac
 import os
 from typing import Final
 
-from ..state.blob import DOMAIN
+from ..state.codec import DOMAIN
 
 __all__ = ["Key", "Keyring", "hkdf"]
 

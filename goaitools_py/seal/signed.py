@@ -8,7 +8,15 @@ from __future__ import annotations
 import hmac
 from typing import ClassVar, Final
 
-from ..state.blob import DOMAIN, HEADER_BYTES, SUITE_HMAC_SHA256, Binding, BlobLimits, authenticated, refused
+from ..state.codec import (
+    DOMAIN,
+    HEADER_BYTES,
+    SUITE_HMAC_SHA256,
+    Binding,
+    BlobLimits,
+    authenticated,
+    refused,
+)
 from .context import bound_pieces, check_age, check_max_age, pae
 from .keys import Keyring
 

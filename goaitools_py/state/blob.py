@@ -1,6 +1,7 @@
 """Segments <-> bytes: the envelope of a stored conversation.
 
-Owns: header, digest, compression, limits, format versions. Must never know: a message, or any JSON.
+Owns: header, segment heads, compression, format versions. Must never know: a message, any JSON, or how a
+body is protected (a `codec` says).
 
 One blob is one value for one database column, and what a release has written stays readable for ever.
 Integers in the header are big-endian; a *varint* is unsigned LEB128 in its shortest form, below 2**32.
@@ -40,11 +41,9 @@ known how large each will be, and that all together are within the limits.
 from __future__ import annotations
 
 import enum
-import hashlib
-import hmac
 import struct
-from collections.abc import Iterator, Mapping, Sequence
-from typing import ClassVar, Final, Protocol, TypeAlias
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 from msgspec.structs import force_setattr
 
@@ -57,32 +56,18 @@ from ..errors import (
     StateVersionError,
 )
 from ..values import Value
-from . import dictionary, frames
+from . import frames
+from .codec import HEADER_BYTES, LIMITS, PLAIN, SUITE_AES_256_GCM, SUITES, Binding, BlobLimits, Codec
 
 __all__ = [
-    "DOMAIN",
     "FORMAT_VERSIONS",
-    "HEADER_BYTES",
-    "LIMITS",
-    "PLAIN",
-    "SUITE_AES_256_GCM",
-    "SUITE_HMAC_SHA256",
-    "SUITE_PLAIN",
-    "UNBOUND",
-    "Binding",
-    "BlobLimits",
-    "Codec",
     "Header",
     "Kind",
-    "Plain",
     "Segment",
-    "Unbound",
-    "authenticated",
     "compression_of",
     "decode",
     "encode",
     "peek",
-    "refused",
     "segment",
 ]
 
@@ -92,18 +77,8 @@ FORMAT_VERSIONS: Final[dict[int, str]] = {
 """What each format version changed, in a line. Every version listed here is read."""
 
 MAGIC: Final = b"\xf5GAS"
-HEADER_BYTES: Final = 16
-DOMAIN: Final = b"goaitools/state/v1"
-"""Starts the input of every digest, MAC and key derivation of this format."""
-
-SUITE_PLAIN: Final = 0x00
-SUITE_HMAC_SHA256: Final = 0x11
-SUITE_AES_256_GCM: Final = 0x21
-_SUITES: Final = {SUITE_PLAIN: "plain", SUITE_HMAC_SHA256: "signed", SUITE_AES_256_GCM: "encrypted"}
-
 _WRITTEN_VERSION: Final = 1
 _HEADER: Final = struct.Struct(">4sBBBBII")
-_DIGEST_BYTES: Final = 16
 
 _UPGRADE: Final = "read it with the release that wrote it, or upgrade goaitools-py"
 
@@ -124,24 +99,6 @@ class Kind(enum.IntEnum):
 _KINDS: Final = tuple(Kind)
 
 
-class BlobLimits(Value, frozen=True, kw_only=True):
-    """How large a state may be. Enforced when writing and, before anything is allocated, when reading."""
-
-    max_blob_bytes: int = 4 * 2**20
-    """The blob as stored."""
-    max_decoded_bytes: int = 16 * 2**20
-    """All segments together, inflated."""
-    max_entries: int = 10_000
-    """Wire entries of all segments together."""
-    max_segments: int = 1024
-    """Four times what 16 MiB fill when segments are sealed at 64 KiB."""
-    max_meta_bytes: int = 256 * 2**10
-    """The meta, inflated. It is read on every turn and does not grow with the history."""
-
-
-LIMITS: Final = BlobLimits()
-
-
 class Header(Value, frozen=True, kw_only=True):
     """The first 16 bytes of a blob, unverified when they come from `peek`.
 
@@ -160,21 +117,6 @@ class Header(Value, frozen=True, kw_only=True):
         return _HEADER.pack(
             MAGIC, self.version, self.suite, self.compression, self.reserved, self.decoded_len, self.key_id
         )
-
-
-class Unbound(enum.Enum):
-    """The type of `UNBOUND`."""
-
-    UNBOUND = "UNBOUND"
-
-    def __repr__(self) -> str:
-        return "UNBOUND"
-
-
-UNBOUND: Final = Unbound.UNBOUND
-"""Says on purpose that a sealed blob belongs to nobody in particular."""
-
-Binding: TypeAlias = Mapping[str, str] | Unbound | None
 
 
 class Segment(Value, frozen=True, kw_only=True, eq=False):
@@ -215,138 +157,6 @@ class Segment(Value, frozen=True, kw_only=True, eq=False):
             raise
         force_setattr(self, "_raw", raw)  # a cache: equal for everybody who fills it
         return raw
-
-
-# ------------------------------------------------------------------------------------------- codecs
-
-
-class Codec(Protocol):
-    """How a body is protected. The suite byte fixes every algorithm; nothing is negotiated.
-
-    Errors need not carry the blob: `decode` puts it there.
-    """
-
-    @property
-    def suite(self) -> int:
-        """The header's suite byte, the only one this codec opens."""
-        ...
-
-    @property
-    def compresses(self) -> bool:
-        """False where the length of a blob must not tell how well its content compresses."""
-        ...
-
-    @property
-    def key_id(self) -> int:
-        """The key id in the header of what this codec seals; 0 without a key."""
-        ...
-
-    def check(self, binding: Binding) -> None:
-        """Refuse a binding that this codec cannot use, before anything is done.
-
-        Raises ValueError or TypeError. `None` says that the caller named none.
-        """
-        ...
-
-    def check_age(self, written_ms: int) -> None:
-        """Refuse a state that was written too long ago, in milliseconds since the epoch.
-
-        Raises `StateAuthError`. Asked once the time is known, so after `open`.
-        """
-        ...
-
-    def seal(self, header: bytes, body: bytes, binding: Binding) -> bytes:
-        """The finished blob. `header` has key id 0, which a keyed codec replaces by its own."""
-        ...
-
-    def open(self, blob: bytes, binding: Binding) -> bytes:
-        """The body of a blob whose header is known to be sound.
-
-        Raises `StateCorruptError` (plain) or `StateAuthError` (keyed) if any byte differs from what
-        `seal` made, including those of ``authenticated(header)``.
-        """
-        ...
-
-
-def authenticated(header: bytes) -> bytes:
-    """What every codec must authenticate beside the body: the header and the dictionary's hash, if any.
-
-    With the hash in it, a body can never be inflated with another dictionary than its writer's.
-    """
-    number = frames.DICTIONARIES[header[6]]
-    return header if number is None else header + dictionary.sha256(number)
-
-
-def refused() -> StateAuthError:
-    """What every failed authentication says: whoever tries blobs learns nothing from the answers."""
-    return StateAuthError(
-        "state was refused: it is not authentic under the codec's keys and this binding, or older than "
-        "allowed; check the keyring, binding=, max_age= and min_revision=, and if they are as they should "
-        "be, treat the state as forged"
-    )
-
-
-class Plain(Value, frozen=True, kw_only=True):
-    """A digest against accidents, for storage that is trusted; `PLAIN` is one with the usual limits.
-
-    ``Chat(backend, codec=Plain(limits=BlobLimits(max_decoded_bytes=64 * 2**20)))``. What is larger than usual
-    is read only where the same limits are given.
-    """
-
-    suite: ClassVar[int] = SUITE_PLAIN
-    compresses: ClassVar[bool] = True
-    key_id: ClassVar[int] = 0
-
-    limits: BlobLimits | None = None
-    """How large a state may be; None for the usual limits."""
-
-    def __repr__(self) -> str:
-        return "PLAIN" if self.limits is None else f"Plain(limits={self.limits!r})"
-
-    def seal(self, header: bytes, body: bytes, binding: Binding) -> bytes:
-        """Header, digest, body."""
-        self.check(binding)
-        return b"".join((header, self._digest(header, body), body))
-
-    def open(self, blob: bytes, binding: Binding) -> bytes:
-        """The body, if the digest is its own; else `StateCorruptError`."""
-        self.check(binding)
-        header, found, body = (
-            blob[:HEADER_BYTES],
-            blob[HEADER_BYTES : HEADER_BYTES + _DIGEST_BYTES],
-            blob[HEADER_BYTES + _DIGEST_BYTES :],
-        )
-        if not hmac.compare_digest(found, self._digest(header, body)):
-            raise StateCorruptError(
-                f"state is damaged: the digest does not match, so some of its {len(blob)} bytes were changed "
-                f"or others are missing; {frames.RESTORE}"
-            )
-        if header[12:] != bytes(4):
-            raise StateCorruptError(
-                f"state is damaged: a plain blob names a key, expected none; {frames.RESTORE}"
-            )
-        return body
-
-    @staticmethod
-    def _digest(header: bytes, body: bytes) -> bytes:
-        digest = hashlib.sha256(DOMAIN + authenticated(header))
-        digest.update(body)
-        return digest.digest()[:_DIGEST_BYTES]
-
-    def check(self, binding: Binding) -> None:
-        """ValueError for a binding: nothing would authenticate it."""
-        if binding is not None and binding is not UNBOUND:
-            raise ValueError(
-                "a plain blob authenticates nothing, so it cannot be bound to anybody; "
-                "expected binding=None, or a signed or encrypted codec"
-            )
-
-    def check_age(self, written_ms: int) -> None:
-        """A plain state has no end."""
-
-
-PLAIN: Final[Codec] = Plain()
-"""The codec for storage that you trust: finds accidents, hides nothing, stops nobody."""
 
 
 # -------------------------------------------------------------------------------------- compressing
@@ -646,11 +456,11 @@ def _check_header(header: Header, codec: Codec, limits: BlobLimits) -> None:
         raise frames.corrupt("it states format version 0, which never existed")
     if header.version not in FORMAT_VERSIONS:
         raise _newer(f"format version {header.version}", f"at most {max(FORMAT_VERSIONS)}")
-    if header.suite not in _SUITES:
-        raise _newer(f"suite 0x{header.suite:02x}", ", ".join(f"0x{suite:02x}" for suite in _SUITES))
+    if header.suite not in SUITES:
+        raise _newer(f"suite 0x{header.suite:02x}", ", ".join(f"0x{suite:02x}" for suite in SUITES))
     if header.suite != codec.suite:
         raise StateAuthError(
-            f"state is {_SUITES[header.suite]} (suite 0x{header.suite:02x}), but the codec opens suite "
+            f"state is {SUITES[header.suite]} (suite 0x{header.suite:02x}), but the codec opens suite "
             f"0x{codec.suite:02x} only; pass the codec that it was written with"
         )
     if header.compression not in frames.DICTIONARIES:

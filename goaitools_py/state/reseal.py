@@ -6,7 +6,7 @@ Owns: one pure step from blob to blob. Must never know: a key, or what is in a s
 from __future__ import annotations
 
 from . import blob as blobs
-from .blob import Binding, Codec
+from .codec import Binding, Codec
 from .state import hard_limits
 
 __all__ = ["rewrap"]

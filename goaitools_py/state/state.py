@@ -16,7 +16,8 @@ import msgspec
 from ..errors import StateAuthError, StateProviderError
 from ..values import Value, field, replace
 from . import blob as blobs
-from .blob import PLAIN, BlobLimits, Codec, Kind, Segment, refused
+from .blob import Kind, Segment
+from .codec import LIMITS, PLAIN, BlobLimits, Codec, refused
 from .records import RULES_VERSION, InboxItem, Meta, OpenTurn, TurnRecord
 from .segments import (
     JOIN,
@@ -165,7 +166,7 @@ class _Pile:
 
 def soft_limits(codec: Codec) -> BlobLimits:
     """The limits that a codec was made with, else the defaults: what a turn may write."""
-    return getattr(codec, "limits", None) or blobs.LIMITS
+    return getattr(codec, "limits", None) or LIMITS
 
 
 def hard_limits(codec: Codec) -> BlobLimits:

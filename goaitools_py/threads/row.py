@@ -22,7 +22,7 @@ import msgspec
 from ..backends.base import Dialect
 from ..errors import LeaseHeldError, StateConflictError, StateError, TurnInProgressError
 from ..history.rebase import holds_state, rebase_state
-from ..state.blob import Codec
+from ..state.codec import Codec
 from ..state.records import digest8
 from ..state.state import dump_state, hard_limits, load_state, new_state
 from ..turn.flow import Clock, Flow, Invoke, Sleep

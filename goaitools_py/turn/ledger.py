@@ -27,7 +27,7 @@ from ..messages import Message, ToolRecord, Usage
 from ..options import Resolved
 from ..prices import Charge, Prices, genai_price, nano_dollars, priced
 from ..result import Bill, CompactionReport, TurnWarning, WarningCode
-from ..state.blob import BlobLimits, Codec
+from ..state.codec import BlobLimits, Codec
 from ..state.records import Meta, digest8, usage_of, usage_row, with_cost
 from ..state.state import ConversationState, dump_state, hard_limits, soft_limits
 from ..values import Value, field, replace

@@ -53,7 +53,7 @@ from goaitools_py.edges import async_edge
 from goaitools_py.edges import sync_edge as edge
 from goaitools_py.errors import StateAuthError, StateCorruptError
 from goaitools_py.state import frames
-from goaitools_py.state.blob import PLAIN
+from goaitools_py.state.codec import PLAIN
 from goaitools_py.state.state import load_state
 from goaitools_py.testing import Calls, ScriptedBackend, check_history
 

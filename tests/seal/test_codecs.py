@@ -29,7 +29,8 @@ from goaitools_py import (
     state_from_messages,
 )
 from goaitools_py.seal import encrypted as encrypted_module
-from goaitools_py.state.blob import BlobLimits, Kind, Segment, decode, encode, peek, segment
+from goaitools_py.state.blob import Kind, Segment, decode, encode, peek, segment
+from goaitools_py.state.codec import BlobLimits
 
 from . import _second
 

@@ -28,8 +28,8 @@ from goaitools_py.errors import (
 )
 from goaitools_py.state import blob as blob_module
 from goaitools_py.state import dictionary, frames
-from goaitools_py.state.blob import (
-    FORMAT_VERSIONS,
+from goaitools_py.state.blob import FORMAT_VERSIONS, Header, Kind, Segment, decode, encode, peek, segment
+from goaitools_py.state.codec import (
     LIMITS,
     PLAIN,
     SUITE_AES_256_GCM,
@@ -37,14 +37,7 @@ from goaitools_py.state.blob import (
     UNBOUND,
     Binding,
     BlobLimits,
-    Header,
-    Kind,
-    Segment,
     authenticated,
-    decode,
-    encode,
-    peek,
-    segment,
 )
 from goaitools_py.values import replace
 

@@ -73,7 +73,7 @@ def test_an_unknown_number_is_a_key_error() -> None:
 
 def test_the_file_is_read_on_first_use() -> None:
     """Importing the codec reads no dictionary; importing must stay cheap."""
-    program = "import goaitools_py.state.blob as b; print(b.dictionary.load.cache_info().currsize)"
+    program = "import goaitools_py.state.blob as b; print(b.frames.dictionary.load.cache_info().currsize)"
 
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, cwd=_ROOT)
 

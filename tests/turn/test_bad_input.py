@@ -31,7 +31,7 @@ from goaitools_py import (
     tool,
 )
 from goaitools_py.sim import Fault
-from goaitools_py.state.blob import PLAIN
+from goaitools_py.state.codec import PLAIN
 from goaitools_py.state.state import dump_state, new_state
 from goaitools_py.testing import ScriptedBackend
 

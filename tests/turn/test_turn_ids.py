@@ -32,7 +32,7 @@ from goaitools_py import (
 )
 from goaitools_py.backends.base import BackendError
 from goaitools_py.sim import Fault, Reply
-from goaitools_py.state.blob import LIMITS
+from goaitools_py.state.codec import LIMITS
 from goaitools_py.state.state import load_state
 from goaitools_py.testing import Calls, ScriptedBackend
 
