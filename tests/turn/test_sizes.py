@@ -8,7 +8,7 @@ import pytest
 
 from goaitools_py import NO_COMPACTION, BlobLimits, Plain, StateSizeError, StateTooLargeError, inspect_state
 from goaitools_py.sim import Reply
-from goaitools_py.state import blob as blobs
+from goaitools_py.state import state as states
 
 from ._reading import messages, roles
 
@@ -17,7 +17,7 @@ from ._reading import messages, roles
 def small(monkeypatch: pytest.MonkeyPatch) -> BlobLimits:
     """States of at most 20 kB inflated."""
     limits = BlobLimits(max_decoded_bytes=20_000)
-    monkeypatch.setattr(blobs, "LIMITS", limits)
+    monkeypatch.setattr(states, "LIMITS", limits)
     return limits
 
 
