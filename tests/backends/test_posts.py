@@ -33,6 +33,7 @@ def alike(quick: httpx2.Request, usual: httpx2.Request) -> None:
     """Both requests are one: bytes, headers in their order and spelling, timeouts."""
     assert (quick.method, str(quick.url), quick.content) == (usual.method, str(usual.url), usual.content)
     assert quick.headers.raw == usual.headers.raw
+    assert quick.headers.multi_items() == usual.headers.multi_items()
     assert quick.extensions == usual.extensions
     assert b"".join(quick.stream) == b"".join(usual.stream)  # type: ignore[arg-type]
 

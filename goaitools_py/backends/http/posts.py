@@ -95,7 +95,6 @@ def _plain_post(
         stream=httpx2.ByteStream(content),
         extensions={"timeout": _timeout(client, given).as_dict()},
     )
-    request.headers.encoding = client.headers.encoding  # nothing but ASCII was added
     request.read()
     if client.cookies:
         client.cookies.set_cookie_header(request)
