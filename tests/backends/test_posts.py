@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +12,7 @@ import anthropic
 import httpx2
 import openai
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from goaitools_py.backends import async_http_client
@@ -23,6 +25,10 @@ from goaitools_py.backends.openai.sdk import HttpClient as OpenAIHttpClient
 
 URL = "https://x.test/v1/chat/completions"
 BODY = b'{"a":1}'
+
+
+def answer(_: httpx2.Request) -> httpx2.Response:
+    return httpx2.Response(200, headers={"set-cookie": "seen=1"}, content=b"{}")
 
 
 class Quick(PlainPosts, httpx2.Client):
@@ -40,7 +46,8 @@ def alike(quick: httpx2.Request, usual: httpx2.Request) -> None:
 
 def both(method: str, url: Any, client: dict[str, Any] | None = None, **given: Any) -> bool:
     """Build it twice and compare. Returns True if it was put together in one pass."""
-    quick, usual = Quick(**(client or {})), httpx2.Client(**(client or {}))
+    made = {"transport": httpx2.MockTransport(answer), **(client or {})}
+    quick, usual = Quick(**made), httpx2.Client(**made)
     alike(quick.build_request(method, url, **given), usual.build_request(method, url, **given))
     return _plain_post(quick, method, url, given) is not None
 
@@ -116,6 +123,7 @@ LISTED = st.lists(
 )
 
 
+@settings(max_examples=200, deadline=None, derandomize=True, database=None)
 @given(headers=LISTED, standing=st.dictionaries(TOKEN, VALUE, max_size=4), body=st.binary(max_size=40))
 def test_any_headers(headers: list[tuple[str, str]], standing: dict[str, str], body: bytes) -> None:
     """Whichever headers the SDK and the client have, repeated and in any spelling."""
@@ -145,11 +153,6 @@ def test_letters_beyond_ascii_are_refused_as_by_httpx2() -> None:
 # ---------------------------------------------------------------------------------- through the SDKs
 
 
-def answer(_: httpx2.Request) -> httpx2.Response:
-    return httpx2.Response(200, headers={"set-cookie": "seen=1"}, content=b"{}")
-
-
-REQUEST = ModelRequest(path="/v1/messages", body=BODY, headers={"X-Extra": "e"}, timeout=30.0)
 QUICK_ONES: list[tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]] = [
     (openai.OpenAI, openai.DefaultHttpxClient, OpenAIHttpClient),
     (anthropic.Anthropic, anthropic.DefaultHttpxClient, AnthropicHttpClient),
@@ -289,6 +292,28 @@ def test_quick_options_are_those_of_the_sdks_own_post(
 
     assert posts[0] != posts[1]
     assert asked[::2] == asked[1::2]
+
+
+@pytest.mark.parametrize("edge", _edges(), ids=["openai", "openai-async", "anthropic", "anthropic-async"])
+def test_a_client_that_nobody_has_is_gone_at_once(edge: Callable[..., Any]) -> None:
+    """Its connections do not wait until somebody collects garbage."""
+    made: list[weakref.ref[Any]] = []
+
+    def note(client: Any, options_class: Any) -> None:
+        quicken(client, options_class)
+        made.extend((weakref.ref(client), weakref.ref(client._client)))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("goaitools_py.backends.http.sdk_edge.quicken", note)
+        gc.collect()
+        gc.disable()
+        try:
+            edge(ClientOptions(api_key="k"))
+            left = [ref() for ref in made]
+        finally:
+            gc.enable()
+
+    assert left == [None, None]
 
 
 def test_a_client_without_the_step_is_left_as_it_is() -> None:

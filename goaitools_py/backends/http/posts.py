@@ -10,6 +10,7 @@ turn that costs a tenth, so what is nothing but such a post is put together here
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, Final
@@ -38,16 +39,18 @@ def quicken(client: Any, options_class: Any) -> None:
         client: Sync or async. Nobody else may have it: a post's `content` is all that it can send.
         options_class: What `client.request` takes; None if it is not known.
     """
-    read: Callable[[str], httpx2.URL] | None = getattr(client, "_prepare_url", None)
+    # What hangs on the client must not hold it: its connections would stay open until garbage is collected.
+    me = weakref.ref(client)
+    read: Callable[[Any, str], httpx2.URL] | None = getattr(type(client), "_prepare_url", None)
     if read is not None:
-        client._prepare_url = lambda url: read(url) if _known(url).is_relative_url else _known(url)
+        client._prepare_url = lambda url: read(me(), url) if _known(url).is_relative_url else _known(url)
     if options_class is not None:
         bare = options_class.construct(method="post", url="")
 
         def post(path: str, *, content: bytes, cast_to: type[Any], options: Mapping[str, Any]) -> Any:
-            return client.request(
-                cast_to, bare.model_copy(update={"url": path, "content": content, **options})
-            )
+            sender: Any = me()
+            update = {"url": path, "content": content, **options}
+            return sender.request(cast_to, bare.model_copy(update=update))
 
         client.post = post
 
