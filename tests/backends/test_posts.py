@@ -6,6 +6,7 @@ import asyncio
 import gc
 import weakref
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import anthropic
@@ -19,7 +20,7 @@ from goaitools_py.backends import async_http_client
 from goaitools_py.backends.anthropic.sdk import HttpClient as AnthropicHttpClient
 from goaitools_py.backends.base import ModelRequest
 from goaitools_py.backends.http.async_pool import ShardedClient
-from goaitools_py.backends.http.posts import PlainPosts, _plain_post, quicken
+from goaitools_py.backends.http.posts import PlainPosts, _plain_post, options_class, quicken
 from goaitools_py.backends.http.sdk_edge import AsyncSdkEdge, ClientOptions, SdkEdge
 from goaitools_py.backends.openai.sdk import HttpClient as OpenAIHttpClient
 
@@ -280,7 +281,7 @@ def test_quick_options_are_those_of_the_sdks_own_post(
     client.request = request
     package = openai if isinstance(client, (openai.OpenAI, openai.AsyncOpenAI)) else anthropic
     posts = [client.post]
-    quicken(client, package._models.FinalRequestOptions)
+    quicken(client, options_class(package))
     posts.append(client.post)
 
     async def run() -> None:
@@ -299,8 +300,8 @@ def test_a_client_that_nobody_has_is_gone_at_once(edge: Callable[..., Any]) -> N
     """Its connections do not wait until somebody collects garbage."""
     made: list[weakref.ref[Any]] = []
 
-    def note(client: Any, options_class: Any) -> None:
-        quicken(client, options_class)
+    def note(client: Any, options: Any) -> None:
+        quicken(client, options)
         made.extend((weakref.ref(client), weakref.ref(client._client)))
 
     with pytest.MonkeyPatch.context() as patch:
@@ -323,7 +324,7 @@ def test_a_client_without_the_step_is_left_as_it_is() -> None:
         pass
 
     later = Later()
-    quicken(later, None)
+    quicken(later, options_class(ModuleType("later")))
 
     assert vars(later) == {}
 

@@ -17,7 +17,7 @@ from ..base import ModelRequest
 from ..endpoints import endpoint_family
 from ..http.async_pool import ShardedClient
 from ..http.exchange import wire_errors
-from ..http.posts import PlainPosts
+from ..http.posts import PlainPosts, options_class
 from ..http.sdk_edge import (
     AsyncSdkEdge,
     ClientOptions,
@@ -74,16 +74,8 @@ class HttpClient(PlainPosts, anthropic.DefaultHttpxClient):
     """What a sync backend sends over by default: the SDK's own HTTP client."""
 
 
-def _post_options() -> Any:
-    try:
-        from anthropic._models import FinalRequestOptions
-    except ImportError:  # of a later SDK: its own `post` knows the way
-        return None
-    return FinalRequestOptions
-
-
 class _Anthropic(Generic[_Client]):
-    post_options = _post_options()
+    post_options = options_class(anthropic)
     base_url_variable = "ANTHROPIC_BASE_URL"
     errors = SdkErrors(
         base=anthropic.AnthropicError,

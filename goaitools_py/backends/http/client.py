@@ -47,13 +47,12 @@ def async_http_client(**options: Any) -> httpx2.AsyncClient:
         return ShardedClient(**options)
     # Both SDKs have one; take that of the SDK which is there already.
     if "anthropic" in sys.modules and "openai" not in sys.modules:
-        import anthropic as sdk
+        from anthropic import DefaultAioHttpClient
     else:
-        import openai as sdk  # type: ignore[no-redef]
-
+        from openai import DefaultAioHttpClient
     from .posts import PlainPosts
 
-    class AioHttpClient(PlainPosts, sdk.DefaultAioHttpClient):
+    class AioHttpClient(PlainPosts, DefaultAioHttpClient):
         """The SDK's client over aiohttp."""
 
     return AioHttpClient(**options)

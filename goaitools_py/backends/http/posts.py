@@ -1,11 +1,12 @@
-"""How an HTTP client of this package's own making puts the request of a post together.
+"""What clients of this package's own making are spared of each post, with the same request as the result.
 
-Owns: the request of a plain post, made in one pass; addresses that were read once.
-Must never know: an SDK, a provider.
+Owns: the request of a plain post, made in one pass; addresses that were read once; options that are copied.
+Must never know: which SDK it is, a provider, what the bytes mean.
 
 An SDK hands its HTTP client all that a request needs: the whole address, the headers, the body as bytes. For
 any case that there could be, `httpx2` then reads the address again and merges the headers name by name. Of a
-turn that costs a tenth, so what is nothing but such a post is put together here, with the same result.
+turn that costs a tenth, so what is nothing but such a post is put together here. What an SDK itself does anew
+for each post is another tenth: see `quicken`.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from types import ModuleType
 from typing import Any, Final
 
 import httpx2
 
-__all__ = ["PlainPosts", "quicken"]
+__all__ = ["PlainPosts", "options_class", "quicken"]
 
 _GIVEN: Final = frozenset(("content", "files", "headers", "params", "timeout"))
 _FRAMING: Final = frozenset((b"host", b"content-length", b"transfer-encoding"))
@@ -29,7 +31,12 @@ def _known(url: str) -> httpx2.URL:
     return httpx2.URL(url)
 
 
-def quicken(client: Any, options_class: Any) -> None:
+def options_class(sdk: ModuleType) -> Any:
+    """The class of what an SDK's clients take for a request. It has no public name; None if it is gone."""
+    return getattr(getattr(sdk, "_models", None), "FinalRequestOptions", None)
+
+
+def quicken(client: Any, post_options: Any) -> None:
     """Spare an SDK's client that was made here what it would do anew for each post.
 
     It reads a whole address once, and a post's options are copied instead of finding the default of each.
@@ -37,20 +44,20 @@ def quicken(client: Any, options_class: Any) -> None:
 
     Args:
         client: Sync or async. Nobody else may have it: a post's `content` is all that it can send.
-        options_class: What `client.request` takes; None if it is not known.
+        post_options: The SDK's `options_class`.
     """
     # What hangs on the client must not hold it: its connections would stay open until garbage is collected.
     me = weakref.ref(client)
     read: Callable[[Any, str], httpx2.URL] | None = getattr(type(client), "_prepare_url", None)
     if read is not None:
         client._prepare_url = lambda url: read(me(), url) if _known(url).is_relative_url else _known(url)
-    if options_class is not None:
-        bare = options_class.construct(method="post", url="")
+    if post_options is not None:
+        bare = post_options.construct(method="post", url="")
 
         def post(path: str, *, content: bytes, cast_to: type[Any], options: Mapping[str, Any]) -> Any:
             sender: Any = me()
-            update = {"url": path, "content": content, **options}
-            return sender.request(cast_to, bare.model_copy(update=update))
+            given = {"url": path, "content": content, **options}
+            return sender.request(cast_to, bare.model_copy(update=given))
 
         client.post = post
 

@@ -103,7 +103,7 @@ class Sdk(Protocol[_Client]):
 
     @property
     def post_options(self) -> Any:
-        """The class of what a client's `request` takes, which has no public name; None if it is unknown."""
+        """Its `posts.options_class`."""
         ...
 
     @property

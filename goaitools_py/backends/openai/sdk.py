@@ -14,7 +14,7 @@ import openai
 from ..base import ModelRequest
 from ..endpoints import endpoint_family
 from ..http.async_pool import ShardedClient
-from ..http.posts import PlainPosts
+from ..http.posts import PlainPosts, options_class
 from ..http.sdk_edge import (
     AsyncSdkEdge,
     ClientOptions,
@@ -47,16 +47,8 @@ class HttpClient(PlainPosts, openai.DefaultHttpxClient):
     """What a sync backend sends over by default: the SDK's own HTTP client."""
 
 
-def _post_options() -> Any:
-    try:
-        from openai._models import FinalRequestOptions
-    except ImportError:  # of a later SDK: its own `post` knows the way
-        return None
-    return FinalRequestOptions
-
-
 class _OpenAI(Generic[_Client]):
-    post_options = _post_options()
+    post_options = options_class(openai)
     base_url_variable = "OPENAI_BASE_URL"
     errors = SdkErrors(
         base=openai.OpenAIError,
