@@ -78,10 +78,11 @@ def _chat_history(turns: Iterable[Turn]) -> History:
 
 
 def _chat_backend(model: httpx2.BaseTransport) -> Any:
-    from goaitools_py.backends.openai.backends import OpenAIChatBackend
-    from goaitools_py.backends.openai.sdk import HttpClient
+    import openai
 
-    return OpenAIChatBackend(MODEL, http_client=HttpClient(transport=model), api_key=_KEY)
+    from goaitools_py.backends.openai.backends import OpenAIChatBackend
+
+    return OpenAIChatBackend(MODEL, http_client=openai.DefaultHttpxClient(transport=model), api_key=_KEY)
 
 
 def _openai_client(model: httpx2.BaseTransport) -> Any:
@@ -204,10 +205,11 @@ def _responses_answer() -> dict[str, Any]:
 
 
 def _responses_backend(model: httpx2.BaseTransport) -> Any:
-    from goaitools_py.backends.openai.backends import OpenAIResponsesBackend
-    from goaitools_py.backends.openai.sdk import HttpClient
+    import openai
 
-    return OpenAIResponsesBackend(MODEL, http_client=HttpClient(transport=model), api_key=_KEY)
+    from goaitools_py.backends.openai.backends import OpenAIResponsesBackend
+
+    return OpenAIResponsesBackend(MODEL, http_client=openai.DefaultHttpxClient(transport=model), api_key=_KEY)
 
 
 def _responses_plain(client: Any, json_blob: str, question: str) -> str:
@@ -318,10 +320,11 @@ def _claude_answer() -> dict[str, Any]:
 
 
 def _claude_backend(model: httpx2.BaseTransport) -> Any:
-    from goaitools_py.backends.anthropic.backends import AnthropicBackend
-    from goaitools_py.backends.anthropic.sdk import HttpClient
+    import anthropic
 
-    return AnthropicBackend(_CLAUDE, http_client=HttpClient(transport=model), api_key=_KEY)
+    from goaitools_py.backends.anthropic.backends import AnthropicBackend
+
+    return AnthropicBackend(_CLAUDE, http_client=anthropic.DefaultHttpxClient(transport=model), api_key=_KEY)
 
 
 def _claude_client(model: httpx2.BaseTransport) -> Any:

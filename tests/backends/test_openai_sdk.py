@@ -148,12 +148,18 @@ def test_without_a_deadline_the_clients_timeouts_hold(colour: Colour) -> None:
         (httpx.Timeout(2.0, connect=1.0), 3.0, (1.0, 2.0)),
         (600.0, 0.0, (0.001, 0.001)),
         (600.0, -1.0, (0.001, 0.001)),
+        (600.0, 299.99931, (300.0, 300.0)),
+        (600.0, 4.9961, (5.0, 5.0)),
+        (600.0, 0.9961, (0.9961, 0.9961)),
+        (httpx2.Timeout(2.0, connect=1.0), None, (1.0, 2.0)),
+        (httpx.Timeout(2.0, connect=1.0), None, (1.0, 2.0)),
     ],
 )
-def test_timeouts_only_get_shorter(own: Any, left: float, expected: tuple[float, float]) -> None:
+def test_timeouts_only_get_shorter(own: Any, left: float | None, expected: tuple[float, float]) -> None:
     """Each phase is the client's own timeout or what is left, the smaller; never zero, which is "no wait"."""
     timeout = bounded_timeout(own, left)
 
+    assert type(timeout) is httpx2.Timeout
     assert (timeout.connect, timeout.read) == expected
 
 

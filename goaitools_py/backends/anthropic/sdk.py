@@ -17,7 +17,7 @@ from ..base import ModelRequest
 from ..endpoints import endpoint_family
 from ..http.async_pool import ShardedClient
 from ..http.exchange import wire_errors
-from ..http.posts import PlainPosts, options_class
+from ..http.posts import options_class
 from ..http.sdk_edge import (
     AsyncSdkEdge,
     ClientOptions,
@@ -26,7 +26,7 @@ from ..http.sdk_edge import (
     refuse_options,
 )
 
-__all__ = ["HttpClient", "anthropic_edge", "async_anthropic_edge"]
+__all__ = ["anthropic_edge", "async_anthropic_edge"]
 
 _BETAS = "anthropic-beta"
 _GOOGLE = "claude.googleapis.com"
@@ -60,7 +60,7 @@ def anthropic_edge(options: ClientOptions, *, betas: Sequence[str]) -> SdkEdge[a
     """Connect. `betas` go with each request.
 
     Raises `ValueError` without credentials, `TypeError` for a client that cannot be used."""
-    return SdkEdge(_Anthropic(anthropic.Anthropic, HttpClient, betas), options)
+    return SdkEdge(_Anthropic(anthropic.Anthropic, anthropic.DefaultHttpxClient, betas), options)
 
 
 def async_anthropic_edge(
@@ -68,10 +68,6 @@ def async_anthropic_edge(
 ) -> AsyncSdkEdge[anthropic.AsyncAnthropic]:
     """As `anthropic_edge`, awaited."""
     return AsyncSdkEdge(_Anthropic(anthropic.AsyncAnthropic, ShardedClient, betas), options)
-
-
-class HttpClient(PlainPosts, anthropic.DefaultHttpxClient):
-    """What a sync backend sends over by default: the SDK's own HTTP client."""
 
 
 class _Anthropic(Generic[_Client]):

@@ -14,8 +14,6 @@ from typing import Any, Final
 
 import httpx2
 
-from .posts import PlainPosts
-
 __all__ = ["LIMITS", "TIMEOUT", "ShardedClient", "ShardedTransport"]
 
 TIMEOUT: Final = httpx2.Timeout(600, connect=5.0)
@@ -92,7 +90,7 @@ class _Counted(httpx2.AsyncByteStream):
         await self._stream.aclose()
 
 
-class ShardedClient(PlainPosts, httpx2.AsyncClient):
+class ShardedClient(httpx2.AsyncClient):
     """An `httpx2.AsyncClient` over sharded pools, with the SDKs' timeouts and limits as defaults.
 
     Proxies, mounts and certificates are those of any `httpx2.AsyncClient`; a `transport` of the caller's is

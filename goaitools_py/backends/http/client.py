@@ -50,9 +50,4 @@ def async_http_client(**options: Any) -> httpx2.AsyncClient:
         from anthropic import DefaultAioHttpClient
     else:
         from openai import DefaultAioHttpClient
-    from .posts import PlainPosts
-
-    class AioHttpClient(PlainPosts, DefaultAioHttpClient):
-        """The SDK's client over aiohttp."""
-
-    return AioHttpClient(**options)
+    return DefaultAioHttpClient(**options)

@@ -1,34 +1,25 @@
-"""What clients of this package's own making are spared of each post, with the same request as the result.
+"""What an SDK's client that was made here is spared of each post, with the same request as the result.
 
-Owns: the request of a plain post, made in one pass; addresses that were read once; options that are copied.
+Owns: the heads of posts, as the SDK made them before; a post's options, which are copied.
 Must never know: which SDK it is, a provider, what the bytes mean.
 
-An SDK hands its HTTP client all that a request needs: the whole address, the headers, the body as bytes. For
-any case that there could be, `httpx2` then reads the address again and merges the headers name by name. Of a
-turn that costs a tenth, so what is nothing but such a post is put together here. What an SDK itself does anew
-for each post is another tenth: see `quicken`.
+For each post an SDK merges layers of headers and reads the address, and hands both to `httpx2`, which does so
+once more: an eighth of a turn. But one post differs from the next in little but its bytes. So a head that the
+SDK made twice in a row of the same wishes is kept, and the bytes are put behind it. Whoever changes a key, a
+header, a timeout, an address or a cookie is heard at once: other wishes are the SDK's to fulfil.
 """
 
 from __future__ import annotations
 
+import logging
 import weakref
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from types import ModuleType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import httpx2
 
-__all__ = ["PlainPosts", "options_class", "quicken"]
-
-_GIVEN: Final = frozenset(("content", "files", "headers", "params", "timeout"))
-_FRAMING: Final = frozenset((b"host", b"content-length", b"transfer-encoding"))
-
-
-@lru_cache(maxsize=256)
-def _known(url: str) -> httpx2.URL:
-    """The address, read once: each wire of a client has one. Nobody can change an `httpx2.URL`."""
-    return httpx2.URL(url)
+__all__ = ["options_class", "quicken"]
 
 
 def options_class(sdk: ModuleType) -> Any:
@@ -36,21 +27,19 @@ def options_class(sdk: ModuleType) -> Any:
     return getattr(getattr(sdk, "_models", None), "FinalRequestOptions", None)
 
 
-def quicken(client: Any, post_options: Any) -> None:
+def quicken(client: Any, http_client: Any, post_options: Any) -> None:
     """Spare an SDK's client that was made here what it would do anew for each post.
 
-    It reads a whole address once, and a post's options are copied instead of finding the default of each.
-    Neither step has a public name. A client that lacks one is left as it is.
+    What a post's head was is remembered, and a post's options are copied instead of finding the default of
+    each. Neither step has a public name. A client that lacks one is left as it is.
 
     Args:
         client: Sync or async. Nobody else may have it: a post's `content` is all that it can send.
+        http_client: What it sends over. One that builds requests in a way of its own is asked for each.
         post_options: The SDK's `options_class`.
     """
     # What hangs on the client must not hold it: its connections would stay open until garbage is collected.
     me = weakref.ref(client)
-    read: Callable[[Any, str], httpx2.URL] | None = getattr(type(client), "_prepare_url", None)
-    if read is not None:
-        client._prepare_url = lambda url: read(me(), url) if _known(url).is_relative_url else _known(url)
     if post_options is not None:
         bare = post_options.construct(method="post", url="")
 
@@ -60,68 +49,112 @@ def quicken(client: Any, post_options: Any) -> None:
             return sender.request(cast_to, bare.model_copy(update=given))
 
         client.post = post
+    build = getattr(type(client), "_build_request", None)
+    if build is not None and _is_httpx2s(getattr(http_client, "build_request", None)):
+        client._build_request = _Requests(me, build, http_client)
 
 
-class PlainPosts:
-    """Before an HTTP client among the bases of a class: such a client makes plain posts in one pass."""
-
-    def build_request(self, method: str, url: httpx2.URL | str, **given: Any) -> httpx2.Request:
-        """As any client's."""
-        request = _plain_post(self, method, url, given)  # type: ignore[arg-type]
-        return super().build_request(method, url, **given) if request is None else request  # type: ignore[misc]
+def _is_httpx2s(method: object) -> bool:
+    return getattr(method, "__func__", None) is httpx2.Client.build_request
 
 
-def _plain_post(
-    client: httpx2.Client | httpx2.AsyncClient, method: str, url: httpx2.URL | str, given: Mapping[str, Any]
-) -> httpx2.Request | None:
-    """What `httpx2` makes of a post of bytes to a whole address, its body read; None for anything else."""
-    content, headers = given.get("content"), _pairs(given.get("headers"))
-    address = _known(url) if isinstance(url, str) else url
+class _Head(NamedTuple):
+    """All of a request but its bytes, and the wishes that it was made of."""
+
+    wishes: tuple[Any, ...]
+    url: httpx2.URL
+    headers: httpx2.Headers
+    """Without what goes with the bytes and the moment: their number, and the cookies of a server."""
+    timeouts: dict[str, float | None]
+    is_sure: bool = False
+    """It came out twice, so nothing in it is another with each post."""
+
+
+_HEADS_KEPT: Final = 4
+"""A chat posts whole and streamed, for a summary and for a count of tokens."""
+
+
+class _Requests:
+    """Stands for `_build_request` of an SDK's client."""
+
+    def __init__(
+        self, client: Callable[[], Any], build: Callable[..., httpx2.Request], http_client: Any
+    ) -> None:
+        self._client = client
+        self._build = build
+        self._http_client = http_client
+        self._heads: tuple[_Head, ...] = ()
+        self._log = logging.getLogger(build.__module__)
+
+    def __call__(self, options: Any, **more: Any) -> httpx2.Request:
+        """The request for the SDK's options, as the SDK would build it."""
+        client, http_client = self._client(), self._http_client
+        content = options.content
+        wishes = _wishes(client, http_client, options, more)
+        head = next((head for head in self._heads if head.wishes == wishes), None)
+        if head is None or not head.is_sure or self._log.isEnabledFor(logging.DEBUG):
+            request = self._build(client, options, **more)
+            self._learn(head, _head(request, http_client, wishes, options))
+            return request
+        request = httpx2.Request(
+            "POST",
+            head.url,
+            headers=head.headers,
+            stream=httpx2.ByteStream(content),
+            extensions={"timeout": dict(head.timeouts)},
+        )
+        request.headers["Content-Length"] = str(len(content))
+        request.read()
+        if http_client.cookies:
+            http_client.cookies.set_cookie_header(request)
+        return request
+
+    def _learn(self, known: _Head | None, made: _Head | None) -> None:
+        others = [head for head in self._heads if head is not known]
+        if made is not None:
+            is_sure = known is not None and (known.url, known.headers, known.timeouts) == made[1:4]
+            others.append(made._replace(is_sure=is_sure))
+        self._heads = tuple(others[-_HEADS_KEPT:])
+
+
+def _wishes(client: Any, http_client: Any, options: Any, more: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Whatever the head of a request is made of and may be another for the next post."""
+    fields = dict(vars(options))
+    del fields["content"]
+    return (
+        {**fields, "headers": _copied(fields.get("headers"))},
+        more,
+        client.auth_headers,
+        _copied(getattr(client, "_custom_headers", None)),
+        client.timeout,
+        http_client.headers.raw,
+        http_client.params,
+    )
+
+
+def _copied(headers: object) -> object:
+    """Whoever gave the headers may write to them."""
+    return dict(headers) if isinstance(headers, Mapping) else headers
+
+
+def _head(request: httpx2.Request, http_client: Any, wishes: tuple[Any, ...], options: Any) -> _Head | None:
+    """What can be kept of a request; None if it is not a post of bytes to the address that was named."""
+    headers, content = httpx2.Headers(request.headers), options.content
+    timeouts = request.extensions.get("timeout")
     if (
-        method.upper() != "POST"
-        or not content
+        request.method != "POST"
+        or str(request.url) != options.url
         or not isinstance(content, bytes)
-        or not headers
-        or not given.keys() <= _GIVEN
-        or given.get("files")
-        or given.get("params")
-        or client.params
-        or address.is_relative_url
+        or headers.get("Content-Length") != str(len(content))
+        or not isinstance(timeouts, dict)
+        or len(request.extensions) > 1
     ):
         return None
-    names = {name.lower() for name, _ in headers}
-    if not names.isdisjoint(_FRAMING):
-        return None
-    standing = [(name, value) for name, value in client.headers.raw if name.lower() not in names]
-    request = httpx2.Request(
-        "POST",
-        address,
-        headers=[
-            (b"Host", address.netloc),
-            *standing,
-            *headers,
-            (b"Content-Length", str(len(content)).encode()),
-        ],
-        stream=httpx2.ByteStream(content),
-        extensions={"timeout": _timeout(client, given).as_dict()},
-    )
-    request.read()
-    if client.cookies:
-        client.cookies.set_cookie_header(request)
-    return request
-
-
-def _pairs(headers: object) -> list[tuple[bytes, bytes]]:
-    """The headers of either SDK: one lists them, one has them as `httpx2.Headers`. None of any other."""
-    if isinstance(headers, httpx2.Headers):
-        return headers.raw
-    if isinstance(headers, list) and headers and isinstance(headers[0][0], str):
-        return [(name.encode("ascii"), value.encode("ascii")) for name, value in headers]
-    return []
-
-
-def _timeout(client: httpx2.Client | httpx2.AsyncClient, given: Mapping[str, Any]) -> httpx2.Timeout:
-    if "timeout" not in given:
-        return client.timeout
-    timeout = given["timeout"]
-    return timeout if isinstance(timeout, httpx2.Timeout) else httpx2.Timeout(timeout)
+    if "Cookie" in headers:
+        bare = httpx2.Request("POST", request.url)
+        http_client.cookies.set_cookie_header(bare)
+        if headers["Cookie"] != bare.headers.get("Cookie"):
+            return None
+        del headers["Cookie"]
+    headers["Content-Length"] = ""
+    return _Head(wishes, request.url, headers, dict(timeouts))

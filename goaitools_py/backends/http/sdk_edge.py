@@ -152,7 +152,7 @@ def _made(sdk: Sdk[_Client], options: ClientOptions, http_client: object) -> _Cl
     named = {"base_url": options.base_url, "api_key": options.api_key, "http_client": http_client}
     given = {name: value for name, value in named.items() if value is not None}
     client = sdk.make({**given, **options.client_options})
-    quicken(client, sdk.post_options)
+    quicken(client, http_client, sdk.post_options)
     return client
 
 

@@ -14,7 +14,7 @@ import openai
 from ..base import ModelRequest
 from ..endpoints import endpoint_family
 from ..http.async_pool import ShardedClient
-from ..http.posts import PlainPosts, options_class
+from ..http.posts import options_class
 from ..http.sdk_edge import (
     AsyncSdkEdge,
     ClientOptions,
@@ -23,7 +23,7 @@ from ..http.sdk_edge import (
     refuse_options,
 )
 
-__all__ = ["HttpClient", "async_openai_edge", "openai_edge"]
+__all__ = ["async_openai_edge", "openai_edge"]
 
 _REWRITTEN_BY_AZURE = "/chat/completions"
 """`AzureOpenAI` reads the deployment for this path from the JSON body; it cannot read bytes."""
@@ -35,16 +35,12 @@ def openai_edge(options: ClientOptions, *, path: str) -> SdkEdge[openai.OpenAI]:
     """Connect. `path` is that of the wire.
 
     Raises `ValueError` without a key, `TypeError` for a client that cannot be used."""
-    return SdkEdge(_OpenAI(openai.OpenAI, HttpClient, path), options)
+    return SdkEdge(_OpenAI(openai.OpenAI, openai.DefaultHttpxClient, path), options)
 
 
 def async_openai_edge(options: ClientOptions, *, path: str) -> AsyncSdkEdge[openai.AsyncOpenAI]:
     """As `openai_edge`, awaited."""
     return AsyncSdkEdge(_OpenAI(openai.AsyncOpenAI, ShardedClient, path), options)
-
-
-class HttpClient(PlainPosts, openai.DefaultHttpxClient):
-    """What a sync backend sends over by default: the SDK's own HTTP client."""
 
 
 class _OpenAI(Generic[_Client]):
