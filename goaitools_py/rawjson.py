@@ -34,8 +34,10 @@ __all__ = [
     "items",
     "loads",
     "members",
+    "names",
     "one_line",
     "replaced",
+    "shorn",
     "spans",
     "string",
     "view",
@@ -90,6 +92,16 @@ def members(data: bytes) -> dict[str, bytes]:
     return {span.key: data[span.start : span.end] for span in _scan(data, "{") if span.key is not None}
 
 
+def names(data: bytes) -> frozenset[str]:
+    """The keys of an object, decoded.
+
+    Raises:
+        RawJSONError: `data` is not one JSON object.
+    """
+    found = _accepted(_OBJECT, data)
+    return frozenset(members(data) if found is None else found)
+
+
 def items(data: bytes) -> list[bytes]:
     """Cut an array's elements out.
 
@@ -135,6 +147,24 @@ def without(data: bytes, keys: Collection[str]) -> bytes:
             kept.append(data[previous_end if kept else span.key_start : span.end])
         previous_end = span.end
     return b"".join((data[: found[0].key_start], *kept, data[previous_end:]))
+
+
+def shorn(data: bytes, keys: Collection[str]) -> bytes:
+    """`without`, of text that is known to be one JSON object, in less time if what is cut is last and empty.
+
+    So providers end a message: with what it does not have.
+    """
+    left, kept = set(keys), data
+    while left and (last := _LAST_AND_EMPTY.match(kept, max(0, kept.rfind(b",")))):
+        key = last[1].decode()
+        if key not in left:
+            break
+        left.remove(key)
+        # No string holds a quotation mark as it is, so this comma is none's, and here the object ends.
+        kept = kept[: last.start()].rstrip(b" \t\n\r") + kept[last.end(2) :]
+    if b"\\u00" in kept or any(b'"%s"' % key.encode() in kept for key in keys):
+        return without(kept, keys)  # one is elsewhere, or there twice, its name perhaps escaped
+    return kept
 
 
 def replaced(data: bytes, replacements: Mapping[str, bytes]) -> bytes:
@@ -424,6 +454,8 @@ _OPENING = _pattern(rb"([\[{])")
 _TO_MEMBER = _pattern(rb"[{,]", rb"(" + _STRING + rb")", rb":", rb"")
 _TO_ELEMENT = _pattern(rb"[\[,]", rb"()")
 _TO_END = _pattern(rb"[{\[]?+", rb"[}\]]", rb"\Z")
+
+_LAST_AND_EMPTY = _pattern(rb",", rb'"(\w++)"', rb":", rb'(null|\[\]|\{\}|"")', rb"\}", rb"\Z")
 
 _COMMA, _OBJECT_START, _OBJECT_END, _ARRAY_START, _ARRAY_END = b",{}[]"
 _CLOSING = {_OBJECT_START: _OBJECT_END, _ARRAY_START: _ARRAY_END}

@@ -32,8 +32,10 @@ from goaitools_py.rawjson import (
     items,
     loads,
     members,
+    names,
     one_line,
     replaced,
+    shorn,
     spans,
     string,
     view,
@@ -42,7 +44,7 @@ from goaitools_py.rawjson import (
 
 DATA = Path(os.environ.get("GOAITOOLS_TEST_DATA") or Path(__file__).parents[2] / "shared" / "data")
 WIRES = ("openai-chat", "openai-responses", "anthropic-messages")
-READERS: tuple[Callable[[bytes], object], ...] = (members, items, spans, loads)
+READERS: tuple[Callable[[bytes], object], ...] = (members, names, items, spans, loads)
 # What may stand in an error text: our own words and one number.
 ERROR_TEXT = re.compile(
     r"(not JSON: expected [a-z ]+|[a-zA-Z0-9 -]+|expected JSON that begins with [{[ or]+) \(at byte \d+\)"
@@ -519,6 +521,53 @@ def test_cutting_members_changes_nothing_else() -> None:
 
         kept = [(s.key, data[s.key_start : s.end]) for s in spans(data) if s.key not in keys]
         assert [(s.key, cut[s.key_start : s.end]) for s in spans(cut)] == kept
+
+
+TAILS = [
+    b',"a":null',
+    b' , "b" : [] ',
+    b',"c":{}',
+    b',"a":""',
+    b',"b":"\\""',
+    b',"b":[[]]',
+    b',"b":{"a":null}',
+    b',"b":[{}]',
+    b',"c":",\\"a\\":null"',
+    b',"\\u0061":null',
+    b',"a\xc3\xa9":null',
+    b',"c":0',
+]
+"""What an object may end with, some of it last and empty, some of it made to look so."""
+
+
+def test_a_shorn_object_is_one_without_its_members() -> None:
+    """Byte for byte, whatever an object ends with, is there twice, or spells in another way."""
+    told_apart = 0
+    for seed in range(2000):
+        rng = random.Random(seed)
+        body = generated(seed % 97, opening="{") if seed % 3 else b'{"x":1}'
+        tail = b"".join(rng.choices(TAILS, k=rng.randrange(5)))
+        data = body[: body.rindex(b"}")] + tail + b" }" * (seed % 2) + b"}" * (1 - seed % 2)
+        if not members(body):
+            data = data.replace(b",", b"", 1)
+        keys = set(rng.sample(["a", "b", "c", "x"], k=rng.randrange(1, 4)))
+
+        assert shorn(data, keys) == without(data, keys), (seed, data, keys)
+        told_apart += without(data, keys) != data
+    assert told_apart > 1000
+
+
+def test_shearing_does_not_read_the_rest() -> None:
+    """The common end of a provider's message, without a reader of JSON."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("goaitools_py.rawjson.without", None)
+
+        cut = shorn(
+            b'{"role":"assistant","content":"a,b","refusal":null, "annotations": [] }',
+            {"refusal", "annotations"},
+        )
+
+    assert cut == b'{"role":"assistant","content":"a,b" }'
 
 
 @pytest.mark.parametrize(

@@ -214,7 +214,6 @@ def segment(kind: Kind, raw: bytes, entries: int, *, is_minor: bool = False) -> 
     Raises:
         ValueError: `raw` is empty, or `entries` is negative or given for a meta.
     """
-    kind = Kind(kind)
     if not raw:
         raise ValueError(f"a {kind.name.lower()} segment needs at least one byte; leave an empty one out")
     if entries < 0 or (kind is Kind.META and entries):
@@ -225,31 +224,36 @@ def segment(kind: Kind, raw: bytes, entries: int, *, is_minor: bool = False) -> 
 # ------------------------------------------------------------------------------------------ varints
 
 
-def _varint(number: int) -> bytes:
-    if number <= 0x7F:
-        return bytes((number,))
+def _varints(*numbers: int) -> bytes:
     out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
+    for number in numbers:
+        while number > 0x7F:
+            out.append(number & 0x7F | 0x80)
+            number >>= 7
+        out.append(number)
     return bytes(out)
 
 
-def _read_varint(body: bytes, at: int) -> tuple[int, int]:
-    if at < len(body) and body[at] <= 0x7F:  # most are this short
-        return body[at], at + 1
-    number = 0
-    for shift in range(0, 35, 7):
-        if at >= len(body):
-            raise frames.corrupt("the head of a segment is cut off")
-        byte = body[at]
+def _read_varints(body: bytes, at: int, count: int) -> tuple[list[int], int]:
+    """So many numbers, and where the next byte is."""
+    numbers: list[int] = []
+    number = shift = 0
+    for byte in body[at : at + 5 * count]:
         at += 1
         number |= (byte & 0x7F) << shift
-        if byte <= 0x7F:
-            if (byte == 0 and shift) or number >= 2**32:
+        if byte > 0x7F:
+            shift += 7
+            if shift > 28:
                 break
-            return number, at
+            continue
+        if (byte == 0 and shift) or number >= 2**32:
+            break
+        numbers.append(number)
+        if len(numbers) == count:
+            return numbers, at
+        number = shift = 0
+    else:
+        raise frames.corrupt("the head of a segment is cut off")
     raise frames.corrupt("a number in the head of a segment is too long")
 
 
@@ -287,7 +291,8 @@ def encode(
         compression=compression,
         decoded_len=0 if codec.suite == SUITE_AES_256_GCM else decoded_len,
     )
-    blob = codec.seal(header.pack(), b"".join(_body(segments)), binding)
+    body = [piece for each in segments for piece in (each._head or _head(each), each.stored)]
+    blob = codec.seal(header.pack(), b"".join(body), binding)
     _check_limit("max_blob_bytes", limits.max_blob_bytes, len(blob))
     return blob
 
@@ -304,13 +309,8 @@ def _recompressed(given: Segment, compression: int) -> Segment:
     return _pack(given.kind, given.raw(), given.entries, compression)
 
 
-def _body(segments: Sequence[Segment]) -> Iterator[bytes]:
-    for each in segments:
-        if each._head:
-            yield each._head
-        else:
-            yield from map(_varint, (each.kind, len(each.stored), each.raw_len, each.entries))
-        yield each.stored
+def _head(given: Segment) -> bytes:
+    return _varints(given.kind, len(given.stored), given.raw_len, given.entries)
 
 
 def _may_follow(previous: Kind | None, kind: Kind) -> bool:
@@ -320,12 +320,16 @@ def _may_follow(previous: Kind | None, kind: Kind) -> bool:
 
 
 def _check_totals(segments: Sequence[Segment], limits: BlobLimits) -> int:
-    decoded_len = sum(each.raw_len for each in segments)
-    _check_limit("max_segments", limits.max_segments, len(segments))
+    decoded_len = sum([each.raw_len for each in segments])
     _check_limit("max_meta_bytes", limits.max_meta_bytes, segments[0].raw_len)
-    _check_limit("max_decoded_bytes", limits.max_decoded_bytes, decoded_len)
-    _check_limit("max_entries", limits.max_entries, sum(each.entries for each in segments))
+    _check_sums(limits, len(segments), decoded_len, sum([each.entries for each in segments]))
     return decoded_len
+
+
+def _check_sums(limits: BlobLimits, segments: int, decoded_len: int, entries: int) -> None:
+    _check_limit("max_segments", limits.max_segments, segments)
+    _check_limit("max_decoded_bytes", limits.max_decoded_bytes, decoded_len)
+    _check_limit("max_entries", limits.max_entries, entries)
 
 
 def _check_limit(name: str, limit: int, found: int) -> None:
@@ -476,11 +480,7 @@ def _segments(body: bytes, header: Header, limits: BlobLimits, source: bytes) ->
     previous: Kind | None = None
     at = count = decoded_len = entries_total = 0
     while (start := at) < len(body):
-        number, at = _read_varint(body, at)
-        stored_len, at = _read_varint(body, at)
-        raw_len, at = _read_varint(body, at)
-        entries, at = _read_varint(body, at)
-
+        (number, stored_len, raw_len, entries), at = _read_varints(body, at, 4)
         if number >= len(_KINDS) or not _may_follow(previous, _KINDS[number]):
             raise frames.corrupt(f"segment kind {number} stands where it may not")
         previous = kind = _KINDS[number]
@@ -495,9 +495,7 @@ def _segments(body: bytes, header: Header, limits: BlobLimits, source: bytes) ->
         count += 1
         decoded_len += raw_len
         entries_total += entries
-        _check_limit("max_segments", limits.max_segments, count)
-        _check_limit("max_decoded_bytes", limits.max_decoded_bytes, decoded_len)
-        _check_limit("max_entries", limits.max_entries, entries_total)
+        _check_sums(limits, count, decoded_len, entries_total)
 
         head, stored = body[start:at], body[at : at + stored_len]
         at += stored_len

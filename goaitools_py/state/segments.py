@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from operator import attrgetter
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 import msgspec
@@ -109,6 +110,7 @@ def _split(segment: Segment) -> tuple[memoryview, bytes]:
 _META = msgspec.json.Decoder(Meta)
 _META_KEYS = frozenset(Meta.__struct_fields__)
 _META_COUNTS = ("rev", "created", "updated", "messages", "turns", "processed", "tokens")
+_counts_of = attrgetter(*_META_COUNTS)
 
 
 def meta_segment(meta: Meta, extras: Mapping[str, msgspec.Raw]) -> Segment:
@@ -121,12 +123,13 @@ def meta_segment(meta: Meta, extras: Mapping[str, msgspec.Raw]) -> Segment:
 
 def _writable(meta: Meta) -> Meta:
     """The meta within the bounds of its fields: what is paid for is never written unreadably."""
-    changes: dict[str, Any] = {
-        name: count for name in _META_COUNTS if (count := bounded(given := getattr(meta, name))) != given
-    }
+    changes: dict[str, Any] = {}
+    counts: tuple[int, ...] = _counts_of(meta)
+    if min(counts) < 0 or max(counts) > MAX_COUNT:
+        changes.update(zip(_META_COUNTS, map(bounded, counts), strict=True))
     if len(meta.model) > MAX_NAME:
         changes["model"] = meta.model[:MAX_NAME]
-    if any(min(at, turns, messages) < 0 for at, _, turns, messages in meta.cuts):
+    if meta.cuts and any(min(at, turns, messages) < 0 for at, _, turns, messages in meta.cuts):
         changes["cuts"] = tuple((bounded(at), by, bounded(t), bounded(m)) for at, by, t, m in meta.cuts)
     return msgspec.structs.replace(meta, **changes) if changes else meta
 
@@ -135,10 +138,14 @@ def meta_of(segment: Segment) -> tuple[Meta, Mapping[str, msgspec.Raw]]:
     """The meta data, and the keys of a later release byte for byte."""
     raw = segment.raw()
     with suppress(*_REFUSALS):
-        members = rawjson.members(raw)  # first, as in `_decoded`: it bounds the depth
-        extras = {name: msgspec.Raw(value) for name, value in members.items() if name not in _META_KEYS}
-        return _META.decode(raw), extras
+        names = rawjson.names(raw)  # first, as in `_decoded`: it bounds the depth
+        return _META.decode(raw), {} if names <= _META_KEYS else _extras(raw)
     raise _unreadable("the meta data")
+
+
+def _extras(raw: bytes) -> dict[str, msgspec.Raw]:
+    members = rawjson.members(raw).items()
+    return {name: msgspec.Raw(value) for name, value in members if name not in _META_KEYS}
 
 
 # ------------------------------------------------------------------------------------ sealed and hot
@@ -204,7 +211,8 @@ def history_segment(
     is_minor: bool = False,
 ) -> Segment:
     """Entries and the line that follows them as a segment of `count` entries; see `blob.segment`."""
-    return blobs.segment(kind, JOIN.join(entries) + b"\n" + columns, count, is_minor=is_minor)
+    pieces = [piece for entry in entries for piece in (JOIN, entry)]
+    return blobs.segment(kind, b"".join((*pieces[1:], b"\n", columns)), count, is_minor=is_minor)
 
 
 def turn_columns(records: Iterable[TurnRecord]) -> bytes:

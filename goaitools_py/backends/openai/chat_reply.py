@@ -242,7 +242,7 @@ _LEFT_OUT: Final[Mapping[str, Callable[[Any], bool]]] = {
 def _stored(entry: bytes, view: Any, family: str, *, seed: bytes) -> tuple[bytes, tuple[ToolCall, ...]]:
     left_out = {key for key, applies in _LEFT_OUT.items() if key in view and applies(view[key])}
     if left_out:
-        entry = rawjson.without(entry, left_out)
+        entry = rawjson.shorn(entry, left_out)
     calls: tuple[ToolCall, ...] = ()
     changed: dict[str, bytes] = {}
     if "tool_calls" in view and "tool_calls" not in left_out:
