@@ -52,6 +52,8 @@ _MAX_COUNT: Final = 2**53 - 1
 
 def count(value: Any) -> int:
     """The value if it is a whole number, within bounds; a fraction, a string or anything else is 0."""
+    if type(value) is int and 0 <= value <= _MAX_COUNT:
+        return value
     if type(value) is int or (type(value) is float and value.is_integer()):
         return min(max(int(value), 0), _MAX_COUNT)
     return 0

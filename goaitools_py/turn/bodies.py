@@ -22,13 +22,15 @@ def read_chunks(ledger: Ledger, times: CallTimes, chunks: list[bytes], *, max_by
         ProtocolFault: The body is larger than `max_bytes`.
     """
     size = 0
-    next_chunk = ReadChunk(times.end(begun=True))
-    while chunk := (yield next_chunk):
+    next_chunk = ReadChunk(times.end(begun=True), timed=True)
+    while True:
+        ledger.now, chunk = yield next_chunk
+        if not chunk:
+            return
         chunks.append(chunk)
         size += len(chunk)
         if size > max_bytes:
             raise ProtocolFault(f"the reply is larger than {max_bytes} bytes")
-        yield from ledger.tick()
         if times.passed(ledger.now.monotonic, begun=True):
             raise out_of_time()
 

@@ -83,8 +83,7 @@ def bounded_timeout(own: float | httpx2.Timeout | None, seconds: float | None) -
     if seconds is not None:
         left = _stepped(max(seconds, _SHORTEST_WAIT))
         phases = {phase: left if limit is None or limit > left else limit for phase, limit in phases.items()}
-    is_itself = isinstance(limits, httpx2.Timeout) and phases == limits.as_dict()
-    return limits if is_itself else httpx2.Timeout(**phases)
+    return httpx2.Timeout(**phases)
 
 
 def _stepped(seconds: float) -> float:

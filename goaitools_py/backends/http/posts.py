@@ -91,7 +91,7 @@ class _Requests:
         client, http_client = self._client(), self._http_client
         content = options.content
         wishes = _wishes(client, http_client, options, more)
-        head = next((head for head in self._heads if head.wishes == wishes), None)
+        head = self._known(wishes)
         if head is None or not head.is_sure or self._log.isEnabledFor(logging.DEBUG):
             request = self._build(client, options, **more)
             self._learn(head, _head(request, http_client, wishes, options))
@@ -108,6 +108,12 @@ class _Requests:
         if http_client.cookies:
             http_client.cookies.set_cookie_header(request)
         return request
+
+    def _known(self, wishes: tuple[Any, ...]) -> _Head | None:
+        for head in self._heads:
+            if head.wishes == wishes:
+                return head
+        return None
 
     def _learn(self, known: _Head | None, made: _Head | None) -> None:
         others = [head for head in self._heads if head is not known]
