@@ -56,6 +56,9 @@ class Effort(Value, frozen=True):
     level: int
     """zstd's."""
     uses_dictionary: bool = True
+    min_match: int | None = None
+    """Bytes of the shortest repetition that is worth referring to, None for the level's own number. Fewer and
+    longer ones are a little more to store and quicker to follow. Without the dictionary only."""
 
 
 class _Local(threading.local):
@@ -84,14 +87,32 @@ def _digested_dictionary(level: int) -> zstandard.ZstdCompressionDict:
 def _compressor(effort: Effort) -> zstandard.ZstdCompressor:
     found = _local.compressors.get(effort)
     if found is None:
-        found = _local.compressors[effort] = zstandard.ZstdCompressor(
-            level=effort.level,
-            dict_data=_digested_dictionary(effort.level) if effort.uses_dictionary else None,
+        found = _local.compressors[effort] = _new_compressor(effort)
+    return found
+
+
+def _new_compressor(effort: Effort) -> zstandard.ZstdCompressor:
+    if effort.min_match is not None:
+        parameters = zstandard.ZstdCompressionParameters.from_level(
+            effort.level,
+            source_size=_USUAL_BYTES,
+            min_match=effort.min_match,
             write_content_size=True,
             write_checksum=False,
             write_dict_id=False,
         )
-    return found
+        return zstandard.ZstdCompressor(compression_params=parameters)
+    return zstandard.ZstdCompressor(
+        level=effort.level,
+        dict_data=_digested_dictionary(effort.level) if effort.uses_dictionary else None,
+        write_content_size=True,
+        write_checksum=False,
+        write_dict_id=False,
+    )
+
+
+_USUAL_BYTES: Final = 64 * 1024
+"""What zstd is told to expect; it makes do with less or more."""
 
 
 def _decompressor(compression: int) -> zstandard.ZstdDecompressor:
