@@ -51,15 +51,15 @@ def run(*, short: bool = False) -> Report:
         for size, found in blocks.items():
             figures += _of_one_size(wire, size, found)
         if not short:
-            slope = (blocks[1000]["ours"].minimum - blocks[200]["ours"].minimum) / 800
-            figures.append(at_most(0.5, f"{name}: slope from 200 to 1000 entries", slope, "µs/entry"))
+            figures.append(_slope(wire))
     return Report(
         title="Whole turn: load, splice, SDK, read the reply, save",
         method="CPU time of one thread, model in process, as the transport of the HTTP clients that SDK and "
         f"backend make by themselves; {corpus().source}; an entry is a message, on openai-responses an item; "
         f"from 200 on ours and the codec are the mean over {len(_AROUND)} states of {-_AROUND[0]} entries "
         f"less to {_AROUND[-1]} more, for the tail grows with each turn until it is sealed, which is a part "
-        "of two of them; blocks interleaved; ratios and sums of the minima, medians beside them",
+        "of two of them; blocks interleaved, for the slope those of both sizes; ratios, sums and differences "
+        "of the minima, medians beside them",
         figures=figures,
     )
 
@@ -85,6 +85,19 @@ def _of_one_size(wire: BenchedWire, size: int, found: dict[str, Blocks]) -> list
             note=f"codec {codec.minimum:,.0f} µs, bare post {bare.minimum:,.0f} µs",
         ),
     ]
+
+
+def _slope(wire: BenchedWire) -> Figure:
+    """What an entry more costs, both sizes measured in the same seconds."""
+    few, many = 200, 1000
+    sides = {str(size): _sides(wire, size)["ours"] for size in (few, many)}
+    found = interleaved(sides, rounds_of=len(_AROUND))
+    least, usual = (
+        (getattr(found[str(many)], kind) - getattr(found[str(few)], kind)) / (many - few)
+        for kind in ("minimum", "median")
+    )
+    name = f"{wire.name}: slope from {few} to {many} entries"
+    return at_most(0.5, name, least, "µs/entry", note=f"of medians {usual:.2f}")
 
 
 def _history(wire: BenchedWire, entries: int) -> History:
