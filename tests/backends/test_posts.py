@@ -196,6 +196,22 @@ def test_what_says_more_than_a_whole_address_is_left_to_the_sdk(
         alike(*(client._build_request(options, retries_taken=tries) for client in wire.clients.values()))
 
 
+@pytest.mark.parametrize(("sdk", "http"), SDKS)
+def test_heads_that_come_once_do_not_push_out_the_others(
+    sdk: Callable[..., Any], http: Callable[..., Any]
+) -> None:
+    """A turn of many calls has a little less time left for each."""
+    wire = Wire(sdk, http)
+    for left in (300.0, 300.0, *(299.0 - number for number in range(20)), 300.0):
+        wire.post(timeout=left)
+
+    assert wire.built == 22
+    heads = wire.clients["quick"]._build_request._heads
+    assert len(heads) <= 8
+    assert "Bearer" not in repr(heads)
+    assert "'k'" not in repr(heads)
+
+
 OPTIONS = st.fixed_dictionaries(
     {},
     optional={

@@ -69,9 +69,13 @@ class _Head(NamedTuple):
     is_sure: bool = False
     """It came out twice, so nothing in it is another with each post."""
 
+    def __repr__(self) -> str:
+        return f"_Head({self.url.host!r}, is_sure={self.is_sure})"  # and no key
+
 
 _HEADS_KEPT: Final = 4
-"""A chat posts whole and streamed, for a summary and for a count of tokens."""
+"""A chat posts whole and streamed, for a summary and for a count of tokens. So many again may be seen once:
+what a turn's calls have left of its time is another number for each."""
 
 
 class _Requests:
@@ -116,11 +120,12 @@ class _Requests:
         return None
 
     def _learn(self, known: _Head | None, made: _Head | None) -> None:
-        others = [head for head in self._heads if head is not known]
+        heads = [head for head in self._heads if head is not known]
         if made is not None:
             is_sure = known is not None and (known.url, known.headers, known.timeouts) == made[1:4]
-            others.append(made._replace(is_sure=is_sure))
-        self._heads = tuple(others[-_HEADS_KEPT:])
+            heads.append(made._replace(is_sure=is_sure))
+        sure, seen = ([head for head in heads if head.is_sure is wanted] for wanted in (True, False))
+        self._heads = (*sure[-_HEADS_KEPT:], *seen[-_HEADS_KEPT:])
 
 
 def _wishes(client: Any, http_client: Any, options: Any, more: Mapping[str, Any]) -> tuple[Any, ...]:
