@@ -434,7 +434,7 @@ def waiting(store: SQLiteStore) -> str:
     """The thread "ada" waits for an approval and a result; the ids of the two calls."""
     door = Tool("open_door", "Open.", {"type": "object"}, print, requires_approval=True)
     guard = Tool("ask_guard", "Ask.", {"type": "object"}, print, external=True)
-    calls = Calls([("open_door", {"code": 1234}), ("ask_guard", {})])
+    calls = Calls([("open_door", {"code": 987654321012}), ("ask_guard", {})])
     result = Chat(ScriptedBackend(calls), tools=[door, guard]).chat(user="Open the door.")
     store.save("ada", result.state, expected=None)
     return "\n".join(f"  pending       {call.name} {call.id}" for call in result.pending)
@@ -452,7 +452,7 @@ def test_a_line_does_not_pass_by_calls_that_wait(
     assert out == ""
     assert "Your line was not sent.\nThis conversation waits for 2 answers:\n" in err
     assert all(err.count(line) == 2 for line in waiting.splitlines())  # at the beginning, and now
-    assert "1234" not in err
+    assert "987654321012" not in err
     assert store.load("ada") == before
 
 

@@ -144,7 +144,9 @@ def waiting(tmp_path: Path) -> Path:
     """A file with a turn of three calls: one waits for an approval, one for its result, one is done."""
     ask = Tool("ask_guard", "Ask.", {"type": "object"}, look_around, external=True)
     door = Tool("open_door", "Open.", {"type": "object"}, look_around, requires_approval=True)
-    calls = Calls([("open_door", {"code": 1234}), ("ask_guard", {}), ("look_around", {"place": "hall"})])
+    calls = Calls(
+        [("open_door", {"code": 987654321012}), ("ask_guard", {}), ("look_around", {"place": "hall"})]
+    )
     chat = Chat(ScriptedBackend(calls), tools=[ask, door, look_around])
     path = tmp_path / "waiting.bin"
     path.write_bytes(chat.chat(user="Open the door.").state)
@@ -162,7 +164,7 @@ def test_calls_that_wait_are_named(waiting: Path, capsys: pytest.CaptureFixture[
     assert f"  pending       open_door {ids[0]}: waits for an approval\n" in out
     assert f"  pending       ask_guard {ids[1]}: waits for its result from outside\n" in out
     assert out.count("pending") == 2
-    assert "1234" not in out
+    assert "987654321012" not in out
 
 
 def test_show_prints_what_a_call_was_given(waiting: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -171,7 +173,7 @@ def test_show_prints_what_a_call_was_given(waiting: Path, capsys: pytest.Capture
 
     lines = capsys.readouterr().out.splitlines()
     pending = next(n for n, line in enumerate(lines) if "waits for an approval" in line)
-    assert lines[pending + 1].strip() == '{"code":1234}'
+    assert lines[pending + 1].strip() == '{"code":987654321012}'
     assert any(
         line.startswith("turn 1") and line.endswith("unfinished: shown as it would close now")
         for line in lines
@@ -190,7 +192,7 @@ def test_json_has_the_calls_that_wait(waiting: Path, capsys: pytest.CaptureFixtu
         ("ask_guard", "external"),
     ]
     assert all(call.keys() == {"id", "name", "reason"} for call in unasked)
-    assert [call["arguments"] for call in asked] == ['{"code":1234}', "{}"]
+    assert [call["arguments"] for call in asked] == ['{"code":987654321012}', "{}"]
 
 
 def test_a_call_in_doubt_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
