@@ -33,6 +33,7 @@ __all__ = [
     "OpenTurn",
     "TurnRecord",
     "bounded",
+    "bounded_row",
     "digest8",
     "dollars_of",
     "usage_of",
@@ -61,6 +62,13 @@ Name: TypeAlias = Annotated[str, msgspec.Meta(max_length=MAX_NAME)]
 def bounded(count: int) -> int:
     """The count within what a state may hold: a provider, or a clock set back, may report anything."""
     return count if 0 <= count <= MAX_COUNT else min(max(count, 0), MAX_COUNT)
+
+
+def bounded_row(counts: tuple[int, ...]) -> tuple[int, ...]:
+    """At least one count, each as `bounded`."""
+    if min(counts) >= 0 and max(counts) <= MAX_COUNT:
+        return counts
+    return tuple(map(bounded, counts))
 
 
 def digest8(data: bytes) -> str:
@@ -154,7 +162,7 @@ def with_cost(meta: Meta, nano: int | None) -> Meta:
     if not meta.cost and meta.total:
         unknown = 1  # calls of before anybody kept costs
     known, unknown = (known, unknown + 1) if nano is None else (known + nano, unknown)
-    return msgspec.structs.replace(meta, cost=(bounded(known), bounded(unknown)))
+    return msgspec.structs.replace(meta, cost=bounded_row((known, unknown)))
 
 
 def dollars_of(meta: Meta) -> Decimal | None:
@@ -174,7 +182,7 @@ def usage_row(usage: Usage) -> tuple[int, ...]:
         usage.reasoning_tokens,
         usage.requests,
     )
-    return tuple(map(bounded, row)) if any(row) else ()
+    return bounded_row(row) if any(row) else ()
 
 
 def usage_of(row: Sequence[int]) -> Usage:

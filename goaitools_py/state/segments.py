@@ -46,6 +46,7 @@ from .records import (
     OpenTurn,
     TurnRecord,
     bounded,
+    bounded_row,
     usage_of,
 )
 
@@ -125,8 +126,8 @@ def _writable(meta: Meta) -> Meta:
     """The meta within the bounds of its fields: what is paid for is never written unreadably."""
     changes: dict[str, Any] = {}
     counts: tuple[int, ...] = _counts_of(meta)
-    if min(counts) < 0 or max(counts) > MAX_COUNT:
-        changes.update(zip(_META_COUNTS, map(bounded, counts), strict=True))
+    if (possible := bounded_row(counts)) is not counts:
+        changes.update(zip(_META_COUNTS, possible, strict=True))
     if len(meta.model) > MAX_NAME:
         changes["model"] = meta.model[:MAX_NAME]
     if meta.cuts and any(min(at, turns, messages) < 0 for at, _, turns, messages in meta.cuts):
@@ -178,17 +179,16 @@ _TURN_COLUMNS = msgspec.json.Decoder(list[_TurnRow])
 
 def _iteration_row(iteration: Iteration) -> _IterationRow:
     u = iteration.usage
-    return _IterationRow(
-        iteration.roles,
-        iteration.finish_reason,
-        bounded(u.input_tokens),
-        bounded(u.cached_input_tokens),
-        bounded(u.cache_write_tokens),
-        bounded(u.output_tokens),
-        bounded(u.reasoning_tokens),
-        bounded(iteration.start),
-        bounded(iteration.ms),
+    counts = (
+        u.input_tokens,
+        u.cached_input_tokens,
+        u.cache_write_tokens,
+        u.output_tokens,
+        u.reasoning_tokens,
+        iteration.start,
+        iteration.ms,
     )
+    return _IterationRow(iteration.roles, iteration.finish_reason, *bounded_row(counts))
 
 
 def _turn_column(record: TurnRecord) -> bytes:

@@ -14,7 +14,7 @@ from ..backends.base import Dialect, Reply
 from ..backends.capabilities import capabilities
 from ..messages import Message, Text, ToolResult
 from ..reading import read_entries
-from ..state.records import Meta, bounded
+from ..state.records import Meta, bounded, bounded_row
 from ..state.state import ConversationState
 from ..tokens import Gauge, ReasoningStays, Said, TokenCounter, TokenEstimate, learned
 
@@ -41,7 +41,7 @@ def _kept(meta: Meta, gauge: Gauge) -> Meta:
     anchor = gauge.tokens if gauge.is_anchored else 0
     row = (anchor, gauge.thinking, gauge.estimated, gauge.real, gauge.frame)
     return msgspec.structs.replace(
-        meta, tokens=bounded(gauge.tokens), gauge=tuple(map(bounded, row)) if any(row) else ()
+        meta, tokens=bounded(gauge.tokens), gauge=bounded_row(row) if any(row) else ()
     )
 
 

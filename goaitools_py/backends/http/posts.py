@@ -111,6 +111,8 @@ class _Requests:
         request.read()
         if http_client.cookies:
             http_client.cookies.set_cookie_header(request)
+        else:
+            request.headers.encoding = head.headers.encoding  # or it is found out anew, header by header
         return request
 
     def _known(self, wishes: tuple[Any, ...]) -> _Head | None:

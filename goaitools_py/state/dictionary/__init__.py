@@ -42,6 +42,7 @@ def load(number: int) -> bytes:
     return content
 
 
+@cache
 def sha256(number: int) -> bytes:
     """The 32-byte hash of a dictionary, which every digest of a blob written with it covers."""
     return bytes.fromhex(SHA256[number])
