@@ -30,6 +30,12 @@ class Blocks:
         """What a call usually took, neighbours on the machine included."""
         return statistics.median(self.per_call)
 
+    def times(self, *others: Blocks) -> float:
+        """How many times as long as the others together: the median over the rounds. Each round compares what
+        ran in the same moments, which minima do not where a machine has quiet ones and busy ones."""
+        rounds = zip(self.per_call, *(other.per_call for other in others), strict=True)
+        return statistics.median(own / sum(rest) for own, *rest in rounds)
+
 
 def interleaved(
     sides: Mapping[str, Callable[[], object]], *, short: bool = False, rounds_of: int = 1
@@ -38,7 +44,8 @@ def interleaved(
 
     Args:
         sides: What to call, by name. Each is called once before anything is measured.
-        short: 3 blocks of 5 ms for each side instead of 9 of 25 ms; a block is at least one call.
+        short: 3 blocks of 5 ms for each side instead of 25 of 25 ms; a block is at least one call. So many,
+            that each side meets quiet moments of a machine that others use as well.
         rounds_of: A block is a whole number of so many calls, for sides that do something else each time; but
             one call where a single one takes longer than a block.
 
@@ -46,7 +53,7 @@ def interleaved(
         For each side its blocks: CPU time of this thread, so that other processes steal no time, though
         they do disturb caches and the clock of the core.
     """
-    rounds, block_us = (3, 5_000) if short else (9, 25_000)
+    rounds, block_us = (3, 5_000) if short else (25, 25_000)
     calls = {}
     for name, side in sides.items():
         side()

@@ -58,8 +58,8 @@ def run(*, short: bool = False) -> Report:
         f"backend make by themselves; {corpus().source}; an entry is a message, on openai-responses an item; "
         f"from 200 on ours and the codec are the mean over {len(_AROUND)} states of {-_AROUND[0]} entries "
         f"less to {_AROUND[-1]} more, for the tail grows with each turn until it is sealed, which is a part "
-        "of two of them; blocks interleaved, for the slope those of both sizes; ratios, sums and differences "
-        "of the minima, medians beside them",
+        "of two of them; blocks interleaved, for the slope those of both sizes; times and the slope's "
+        "difference are of the minima; a ratio is the median of those of each round, the minima's beside it",
         figures=figures,
     )
 
@@ -67,11 +67,11 @@ def run(*, short: bool = False) -> Report:
 def _of_one_size(wire: BenchedWire, size: int, found: dict[str, Blocks]) -> list[Figure]:
     ours, plain = found["ours"], found["plain"]
     codec, bare = found["codec"], found["bare"]
-    less = plain.minimum / ours.minimum
-    note = f"ratio of medians {plain.median / ours.median:.1f}"
+    less = plain.times(ours)
+    note = f"ratio of minima {plain.minimum / ours.minimum:.1f}"
     here = f"{wire.name}, {size:>4} entries"
     name = f"{here}: times less than {wire.create}"
-    floors = ours.minimum / (codec.minimum + bare.minimum)
+    floors = ours.times(codec, bare)
     own = f"medians {ours.median:,.0f}, {wire.create} {plain.median:,.0f}"
     target = _TIMES_LESS.get((wire.name, size))
     return [
