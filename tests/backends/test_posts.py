@@ -74,13 +74,13 @@ class Wire:
         for client in self.clients.values():
             how(client)
 
-    def post(self, *, content: bytes = BODY, **options: Any) -> None:
+    def post(self, *, url: str = URL, content: bytes = BODY, **options: Any) -> None:
         """Post by both, and compare what was sent."""
 
         async def run() -> None:
             for client in self.clients.values():
-                said = {"max_retries": 0, "idempotency_key": "", "timeout": 5.0, **options}
-                found = client.post(URL, content=content, cast_to=httpx2.Response, options=said)
+                said = {"max_retries": 0, "idempotency_key": "", "timeout": httpx2.Timeout(5), **options}
+                found = client.post(url, content=content, cast_to=httpx2.Response, options=said)
                 if inspect.isawaitable(found):
                     await found
 
@@ -119,14 +119,13 @@ def test_posts_alike_are_built_twice_and_then_put_together(
     "change",
     [
         lambda client: setattr(client, "api_key", "other"),
-        lambda client: setattr(client, "timeout", 7.0),
         lambda client: client._custom_headers.update({"X-Tenant": "b"}),
         lambda client: client._client.headers.update({"X-Standing": "mine"}),
         lambda client: setattr(client._client, "params", {"q": "1"}),
         lambda client: client._client.cookies.set("own", "1"),
         lambda client: client._client.cookies.clear(),
     ],
-    ids=["key", "timeout", "header", "http-header", "params", "cookie", "no-cookies"],
+    ids=["key", "header", "http-header", "params", "cookie", "no-cookies"],
 )
 def test_a_client_that_changes_is_heard(
     sdk: Callable[..., Any], http: Callable[..., Any], change: Callable[[Any], object]
@@ -134,10 +133,10 @@ def test_a_client_that_changes_is_heard(
     """A rotated key, another tenant: nothing of before goes out."""
     wire = Wire(sdk, http, default_headers={"X-Tenant": "a"})
     for _ in range(3):
-        wire.post(timeout=openai.NOT_GIVEN if "penAI" in sdk.__name__ else anthropic.NOT_GIVEN)
+        wire.post()
     wire.change(change)
     for _ in range(3):
-        wire.post(timeout=openai.NOT_GIVEN if "penAI" in sdk.__name__ else anthropic.NOT_GIVEN)
+        wire.post()
 
     before, after = wire.sent["usual"][2], wire.sent["usual"][3]
     assert before.headers != after.headers or before.url != after.url or before.extensions != after.extensions
@@ -184,7 +183,9 @@ def test_what_says_more_than_a_whole_address_is_left_to_the_sdk(
     """A path of a base that moves, and a number of tries."""
     wire = Wire(sdk, http)
     module = openai if "penAI" in sdk.__name__ else anthropic
-    options = options_class(module).construct(method="post", url="/models", content=BODY, idempotency_key="")
+    options = options_class(module).construct(
+        method="post", url="/models", content=BODY, idempotency_key="", timeout=httpx2.Timeout(5)
+    )
     for tries, base in ((0, "a"), (0, "a"), (0, "b"), (1, "b"), (0, "b")):
         made = []
         for client in wire.clients.values():
@@ -197,28 +198,70 @@ def test_what_says_more_than_a_whole_address_is_left_to_the_sdk(
 
 
 @pytest.mark.parametrize(("sdk", "http"), SDKS)
-def test_heads_that_come_once_do_not_push_out_the_others(
+def test_less_time_left_needs_no_other_head(sdk: Callable[..., Any], http: Callable[..., Any]) -> None:
+    """A turn of many calls has a little less left for each; the SDKs tell the server."""
+    wire = Wire(sdk, http)
+    for number in range(20):
+        wire.post(timeout=httpx2.Timeout(300 - number / 7, connect=5))
+
+    assert wire.built == 2
+    assert wire.sent["quick"][-1].headers["x-stainless-read-timeout"] == str(300 - 19 / 7)
+
+
+@pytest.mark.parametrize(("sdk", "http"), SDKS)
+def test_a_number_that_happens_to_be_the_time_stays(
     sdk: Callable[..., Any], http: Callable[..., Any]
 ) -> None:
-    """A turn of many calls has a little less time left for each."""
+    """What else says "5.0" does not follow the time."""
     wire = Wire(sdk, http)
-    for left in (300.0, 300.0, *(299.0 - number for number in range(20)), 300.0):
-        wire.post(timeout=left)
+    for left in (5.0, 5.0, 5.0, 4.0, 3.0, 2.0, 5.0, 1.0):
+        wire.post(timeout=httpx2.Timeout(left), headers={"X-Version": "5.0"})
 
-    assert wire.built == 22
+    assert {request.headers["x-version"] for request in wire.sent["quick"]} == {"5.0"}
+    assert wire.built < 8
+
+
+@pytest.mark.parametrize(("sdk", "http"), SDKS)
+def test_what_a_transport_is_told_is_told_again(sdk: Callable[..., Any], http: Callable[..., Any]) -> None:
+    """One SDK names a host with an underscore to TLS in another way."""
+    wire = Wire(sdk, http)
+    for _ in range(4):
+        wire.post(url="https://my_host.test/v1/messages")
+
+
+@pytest.mark.parametrize(("sdk", "http"), SDKS)
+def test_heads_are_few_and_show_no_key(sdk: Callable[..., Any], http: Callable[..., Any]) -> None:
+    """However many kinds of posts there are."""
+    wire = Wire(sdk, http)
+    for number in range(20):
+        wire.post(headers={"X-Own": str(number // 2)})
+
     heads = wire.clients["quick"]._build_request._heads
-    assert len(heads) <= 8
+    assert len(heads) == 4
     assert "Bearer" not in repr(heads)
     assert "'k'" not in repr(heads)
+
+
+@pytest.mark.parametrize(("sdk", "http"), SDKS)
+def test_any_other_timeout_is_the_sdks(sdk: Callable[..., Any], http: Callable[..., Any]) -> None:
+    """A number, none, or what the client has."""
+    wire = Wire(sdk, http)
+    given = openai.NOT_GIVEN if "penAI" in sdk.__name__ else anthropic.NOT_GIVEN
+    for timeout in (2.0, 2.0, 2.0, None, None, None, given, given, given):
+        wire.post(timeout=timeout)
+
+    assert wire.built == 9
 
 
 OPTIONS = st.fixed_dictionaries(
     {},
     optional={
-        "timeout": st.sampled_from([5.0, httpx2.Timeout(9, connect=1)]),
+        "timeout": st.sampled_from(
+            [5.0, httpx2.Timeout(5), httpx2.Timeout(9, connect=1), httpx2.Timeout(0.25), httpx2.Timeout(None)]
+        ),
         "headers": st.dictionaries(
             st.sampled_from(["Accept", "X-Own", "user-agent", "Cookie", "Content-Type"]),
-            st.sampled_from(["a", "application/json", "text/event-stream"]),
+            st.sampled_from(["a", "application/json", "text/event-stream", "5.0", "0.25", "None"]),
         ),
         "idempotency_key": st.sampled_from(["", "i1"]),
         "params": st.just({"q": "1"}),
@@ -265,7 +308,7 @@ def test_what_is_new_in_each_head_is_never_kept(
         return request
 
     monkeypatch.setattr(quick._build_request, "_build", numbered)
-    options = {"max_retries": 0, "timeout": 5.0, "idempotency_key": ""}
+    options = {"max_retries": 0, "timeout": httpx2.Timeout(5), "idempotency_key": ""}
 
     async def run() -> None:
         for _ in range(4):

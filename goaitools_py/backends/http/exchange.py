@@ -7,7 +7,6 @@ Must never know: an SDK, a wire, what the bytes mean.
 from __future__ import annotations
 
 import contextlib
-import math
 import socket
 import sys
 from typing import Any
@@ -72,7 +71,7 @@ def _either(name: str) -> tuple[type[Any], ...]:
 
 
 def bounded_timeout(own: float | httpx2.Timeout | None, seconds: float | None) -> httpx2.Timeout:
-    """The client's own timeouts, none of them longer than `seconds` (by more than a hundredth of it).
+    """The client's own timeouts, none of them longer than `seconds`.
 
     Args:
         own: A number of seconds, None for no limit, or a `Timeout` of either httpx generation.
@@ -81,16 +80,9 @@ def bounded_timeout(own: float | httpx2.Timeout | None, seconds: float | None) -
     limits = httpx2.Timeout(own) if own is None or isinstance(own, (int, float)) else own
     phases = limits.as_dict()
     if seconds is not None:
-        left = _stepped(max(seconds, _SHORTEST_WAIT))
+        left = max(seconds, _SHORTEST_WAIT)
         phases = {phase: left if limit is None or limit > left else limit for phase, limit in phases.items()}
     return httpx2.Timeout(**phases)
-
-
-def _stepped(seconds: float) -> float:
-    """Beyond a second up to the next hundredth or tenth of one, at most a hundredth more: an SDK tells the
-    server, and what differs with each post has to be built anew."""
-    steps = 10 if seconds > 10 else 100
-    return math.ceil(seconds * steps) / steps if seconds > 1 else seconds
 
 
 def let_body_take(response: httpx2.Response, timeout: httpx2.Timeout) -> None:

@@ -62,20 +62,34 @@ class _Head(NamedTuple):
     """All of a request but its bytes, and the wishes that it was made of."""
 
     wishes: tuple[Any, ...]
+    limits: dict[str, float | None]
+    """The timeouts that it was made with."""
     url: httpx2.URL
     headers: httpx2.Headers
-    """Without what goes with the bytes and the moment: their number, and the cookies of a server."""
-    timeouts: dict[str, float | None]
+    """Without what goes with the bytes and the moment: their number, the time left, a server's cookies."""
+    timed: tuple[str, ...]
+    """The headers that say how long is waited for the next bytes."""
     is_sure: bool = False
     """It came out twice, so nothing in it is another with each post."""
+    takes_any_limits: bool = False
+    """It came out with other limits, and nothing else was another then."""
 
     def __repr__(self) -> str:
         return f"_Head({self.url.host!r}, is_sure={self.is_sure})"  # and no key
 
+    def fits(self, limits: dict[str, float | None]) -> bool:
+        """True if the request with these timeouts is known."""
+        return self.is_sure and (self.takes_any_limits or self.limits == limits)
+
+    def confirmed_by(self, made: _Head) -> bool:
+        """True if the next one of the same wishes came out alike."""
+        return (self.url, self.headers) == (made.url, made.headers)
+
+
+_FILLED_IN: Final = "(of each post)"
 
 _HEADS_KEPT: Final = 4
-"""A chat posts whole and streamed, for a summary and for a count of tokens. So many again may be seen once:
-what a turn's calls have left of its time is another number for each."""
+"""A chat posts whole and streamed, for a summary and for a count of tokens."""
 
 
 class _Requests:
@@ -93,21 +107,25 @@ class _Requests:
     def __call__(self, options: Any, **more: Any) -> httpx2.Request:
         """The request for the SDK's options, as the SDK would build it."""
         client, http_client = self._client(), self._http_client
-        content = options.content
-        wishes = _wishes(client, http_client, options, more)
+        content, timeout = options.content, options.timeout
+        if not isinstance(timeout, httpx2.Timeout) or self._log.isEnabledFor(logging.DEBUG):
+            return self._build(client, options, **more)
+        limits, wishes = timeout.as_dict(), _wishes(client, http_client, options, more)
         head = self._known(wishes)
-        if head is None or not head.is_sure or self._log.isEnabledFor(logging.DEBUG):
+        if head is None or not head.fits(limits):
             request = self._build(client, options, **more)
-            self._learn(head, _head(request, http_client, wishes, options))
+            self._learn(head, _head(request, http_client, options, wishes, limits))
             return request
         request = httpx2.Request(
             "POST",
             head.url,
             headers=head.headers,
             stream=httpx2.ByteStream(content),
-            extensions={"timeout": dict(head.timeouts)},
+            extensions={"timeout": limits},
         )
         request.headers["Content-Length"] = str(len(content))
+        for name in head.timed:
+            request.headers[name] = str(timeout.read)
         request.read()
         if http_client.cookies:
             http_client.cookies.set_cookie_header(request)
@@ -123,23 +141,22 @@ class _Requests:
 
     def _learn(self, known: _Head | None, made: _Head | None) -> None:
         heads = [head for head in self._heads if head is not known]
+        if made is not None and known is not None and known.confirmed_by(made):
+            made = made._replace(is_sure=True, takes_any_limits=known.limits != made.limits)
         if made is not None:
-            is_sure = known is not None and (known.url, known.headers, known.timeouts) == made[1:4]
-            heads.append(made._replace(is_sure=is_sure))
-        sure, seen = ([head for head in heads if head.is_sure is wanted] for wanted in (True, False))
-        self._heads = (*sure[-_HEADS_KEPT:], *seen[-_HEADS_KEPT:])
+            heads.append(made)
+        self._heads = tuple(heads[-_HEADS_KEPT:])
 
 
 def _wishes(client: Any, http_client: Any, options: Any, more: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Whatever the head of a request is made of and may be another for the next post."""
+    """Whatever the head of a request is made of and may be another for the next post, but its timeouts."""
     fields = dict(vars(options))
-    del fields["content"]
+    del fields["content"], fields["timeout"]
     return (
         {**fields, "headers": _copied(fields.get("headers"))},
         more,
         client.auth_headers,
         _copied(getattr(client, "_custom_headers", None)),
-        client.timeout,
         http_client.headers.raw,
         http_client.params,
     )
@@ -150,17 +167,21 @@ def _copied(headers: object) -> object:
     return dict(headers) if isinstance(headers, Mapping) else headers
 
 
-def _head(request: httpx2.Request, http_client: Any, wishes: tuple[Any, ...], options: Any) -> _Head | None:
+def _head(
+    request: httpx2.Request,
+    http_client: Any,
+    options: Any,
+    wishes: tuple[Any, ...],
+    limits: dict[str, float | None],
+) -> _Head | None:
     """What can be kept of a request; None if it is not a post of bytes to the address that was named."""
     headers, content = httpx2.Headers(request.headers), options.content
-    timeouts = request.extensions.get("timeout")
     if (
         request.method != "POST"
         or str(request.url) != options.url
         or not isinstance(content, bytes)
         or headers.get("Content-Length") != str(len(content))
-        or not isinstance(timeouts, dict)
-        or len(request.extensions) > 1
+        or request.extensions != {"timeout": limits}
     ):
         return None
     if "Cookie" in headers:
@@ -169,5 +190,8 @@ def _head(request: httpx2.Request, http_client: Any, wishes: tuple[Any, ...], op
         if headers["Cookie"] != bare.headers.get("Cookie"):
             return None
         del headers["Cookie"]
-    headers["Content-Length"] = ""
-    return _Head(wishes, request.url, headers, dict(timeouts))
+    time = str(limits["read"]).encode()
+    timed = tuple(name.decode("latin-1") for name, value in headers.raw if value == time)
+    for name in ("Content-Length", *timed):
+        headers[name] = _FILLED_IN
+    return _Head(wishes, limits, request.url, headers, timed)
