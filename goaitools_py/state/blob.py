@@ -215,6 +215,7 @@ def segment(kind: Kind, raw: bytes, entries: int, *, is_minor: bool = False) -> 
     Raises:
         ValueError: `raw` is empty, or `entries` is negative or given for a meta.
     """
+    kind = Kind(kind)
     if not raw:
         raise ValueError(f"a {kind.name.lower()} segment needs at least one byte; leave an empty one out")
     if entries < 0 or (kind is Kind.META and entries):

@@ -203,7 +203,7 @@ def _post_arguments(
     headers = {"Content-Type": "application/json", **accept, **sdk.headers(client, request), **_UNREAD}
     # The SDK tries nothing again, so it need not make a key that would tie its tries together.
     options: dict[str, Any] = {"headers": headers, "max_retries": 0, "idempotency_key": ""}
-    if timeout is not None or address:
+    if timeout is not None or address:  # a client made here is always told: see `posts`
         options["timeout"] = bounded_timeout(client.timeout, timeout)
     path = address + request.path
     return {"path": path, "content": request.body, "cast_to": httpx2.Response, "options": options}
