@@ -201,7 +201,10 @@ def _attempt(
                         break  # what is still to come, if only pings, is not waited for
                 yield from ledger.tick()
                 reply = decoder.finish()
-            except (TurnError, AssertionError, ProtocolFault):
+            except ProtocolFault as exc:
+                _note_partial(ledger, decoder, voice.model, books=exc.usage is None)
+                raise
+            except (TurnError, AssertionError):
                 _note_partial(ledger, decoder, voice.model)
                 raise
             except Exception:
@@ -224,6 +227,8 @@ def _attempt(
             fault = Fault(kind="interrupted" if shown else "unavailable", retryable=True)
         raise _Failure(fault, exc, shown=shown, passed=passed) from exc
     except ProtocolFault as exc:
+        if exc.usage is not None:
+            ledger.book_broken(exc.usage, asked=voice.model)
         if exc.fault.kind != "interrupted" and not shown:
             # Nothing of a reply came (but a proxy's page, say), so nothing has been accepted.
             ledger.state = journal.not_accepted(ledger.state, before)
@@ -359,16 +364,16 @@ def _read_body(ledger: Ledger, times: CallTimes, book: Callable[[Reply], Reply])
         raise
 
 
-def _note_partial(ledger: Ledger, decoder: StreamDecoder, model: str) -> None:
+def _note_partial(ledger: Ledger, decoder: StreamDecoder, model: str, *, books: bool = True) -> None:
     """Keep text of a reply that broke off in the open turn, flagged, for whoever looks; and what it has cost,
-    as far as the provider had said."""
+    as far as the provider had said, if this `books` it."""
     text = decoder.partial_text
     ledger.partial_text, ledger.streamed = text, None
     opened = ledger.state.open
     if text and opened is not None:
         ledger.state = replace(ledger.state, open=replace(opened, partial=text))
     usage: Usage | None = getattr(decoder, "usage_so_far", None)
-    if usage is not None:
+    if books and usage is not None:
         ledger.book_broken(usage, asked=model)
 
 

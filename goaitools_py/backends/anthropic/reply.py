@@ -20,7 +20,8 @@ thinking blocks         at the end                       "the final block in an 
 ``name`` of a call      not ``[a-zA-Z0-9_-]{1,128}``     every later request would be refused
 ``input`` of a call     not an object                    the same; now ``{}``, or the object that a string
                                                          holds, as a compatible server sends it
-everything              no block is left                 the entry would be refused: there is none
+everything              no block is left, or null with   the entry would be refused: there is none
+                        the stop reason ``refusal``
 ======================= ================================ =============================================
 
 The wordings are Anthropic's own, as of 2026-11 (LibreChat-AI/agents#124, tailcallhq/forgecode#2107). What a
@@ -43,7 +44,7 @@ from ...messages import ToolCall, Usage
 from ...render import plain
 from ...values import Value, replace
 from ..base import ProtocolFault, Reply
-from ..openai.answer import clean_name, error_fault, shape_of
+from ..openai.answer import clean_name, error_fault, paid, shape_of
 from ..tolerance import as_dict, count, members_of, object_of
 
 __all__ = [
@@ -117,15 +118,18 @@ def read_body(body: bytes) -> Answer:
         envelope = _envelope(body)
     except rawjson.RawJSONError as problem:
         raise ProtocolFault(f"the answer is not a message: {shape_of(body, lacks='content')}") from problem
+    usage = bytes(envelope.usage)
     if envelope.error or envelope.type == "error":
-        raise error_fault(envelope.error)
+        raise paid(error_fault(envelope.error), usage_of(usage))
     content = bytes(envelope.content)
+    if content == b"null" and envelope.stop_reason == "refusal":
+        content = b"[]"  # a filter left nothing of it
     if not content.startswith(b"["):
-        raise ProtocolFault("the answer is not a message: it holds no content")
+        raise paid(ProtocolFault("the answer is not a message: it holds no content"), usage_of(usage))
     return Answer(
         content=content,
         stop_reason=envelope.stop_reason or "",
-        usage=bytes(envelope.usage),
+        usage=usage,
         model=envelope.model or "",
         id=envelope.id or "",
         container=bytes(envelope.container),
@@ -249,9 +253,10 @@ def reply_of(answer: Answer) -> Reply:
         pairs = _read(entry)
         kept, calls = _stored(pairs, answer.id.encode("utf-8", "replace") + entry)
     except rawjson.RawJSONError as error:
-        raise ProtocolFault("the answer's content cannot be read") from error
+        raise paid(ProtocolFault("the answer's content cannot be read"), usage_of(answer.usage)) from error
     if not pairs and not finish:  # an empty answer is one only if it says that it has ended
-        raise ProtocolFault("the answer holds nothing, and no reason for that")
+        fault = ProtocolFault("the answer holds nothing, and no reason for that")
+        raise paid(fault, usage_of(answer.usage))
     sendable = _sendable(kept)
     if not _same(sendable, pairs):
         entry = _with_content(entry, sendable)

@@ -10,6 +10,7 @@ import re
 from typing import Final, Literal
 
 from ... import rawjson
+from ...messages import Usage
 from ...render import plain
 from ..base import ProtocolFault
 from ..http.faults import fault_of_error
@@ -19,6 +20,7 @@ __all__ = [
     "clean_name",
     "error_fault",
     "made_call_id",
+    "paid",
     "shape_of",
     "stored_arguments",
 ]
@@ -33,6 +35,13 @@ def error_fault(error: object) -> ProtocolFault:
     """The finding for an error object inside a 200 answer."""
     fault = fault_of_error(error)
     return ProtocolFault(f"the provider answered 200 with an error ({fault.code or fault.kind})", fault)
+
+
+def paid(fault: ProtocolFault, usage: Usage) -> ProtocolFault:
+    """The finding with the usage that the answer states, unless it states none."""
+    if fault.usage is None and (usage.input_tokens or usage.output_tokens):
+        fault.usage = usage
+    return fault
 
 
 def shape_of(body: bytes, *, lacks: str) -> str:

@@ -25,6 +25,8 @@ name of a call             not ``[a-zA-Z0-9_-]{1,64}``   every later request wou
                            but openai and azure          (vllm#43995, llama.cpp#25510); now ``"{}"``, as
                                                          vLLM itself reads it by now (its PR 48922)
 ``content``                null or missing, no calls     the next request would be refused; now ``""``
+the message itself         null or missing; a filter or  an empty one, so that what came back has a place
+                           the output limit left nothing in the history
 ``role``                   null or missing               the same; now ``"assistant"``
 ========================== ============================= =============================================
 
@@ -52,6 +54,7 @@ from .answer import (
     clean_name,
     error_fault,
     made_call_id,
+    paid,
     shape_of,
     stored_arguments,
 )
@@ -68,8 +71,6 @@ __all__ = [
 
 _MAX_NAME: Final = 64
 """Characters of a function's name, as the wire's reference has it."""
-
-_CALLS_CUT_BY: Final = frozenset({"length", "content_filter"})
 
 
 class Answer(Value, frozen=True, kw_only=True):
@@ -100,21 +101,31 @@ def read_body(body: bytes) -> Answer:
         raise ProtocolFault(
             f"the answer is not a chat completion: {shape_of(body, lacks='choice with a message')}"
         ) from problem
+    usage = bytes(completion.usage)
     if completion.error:
-        raise error_fault(completion.error)
+        raise paid(error_fault(completion.error), usage_of(usage))
     choice = completion.choices[0] if completion.choices else _Choice()
     if choice.error:  # OpenRouter: the provider behind it failed
-        raise error_fault(choice.error)
-    message = bytes(choice.message)
+        raise paid(error_fault(choice.error), usage_of(usage))
+    message, finish = bytes(choice.message), choice.finish_reason or ""
+    if message == b"null" and (finish == "length" or _is_filtered(finish)):
+        message = _NOTHING_SAID
     if not message.startswith(b"{"):
-        raise ProtocolFault("the answer is not a chat completion: it holds no message")
+        fault = ProtocolFault("the answer is not a chat completion: it holds no message")
+        raise paid(fault, usage_of(usage))
     return Answer(
         message=message,
-        finish_reason=choice.finish_reason or "",
-        usage=bytes(completion.usage),
+        finish_reason=finish,
+        usage=usage,
         model=completion.model or "",
         id=completion.id or "",
     )
+
+
+_NOTHING_SAID: Final = b'{"role":"assistant","content":""}'
+"""The message of an answer that has none because a filter or the output limit left nothing of it: Azure and
+Gemini's endpoint leave `message` and `delta` out (2026-11: run-llama/llama_index#8995, ravendb's chat client,
+envoyproxy/ai-gateway#2107)."""
 
 
 class _Choice(msgspec.Struct):
@@ -178,7 +189,9 @@ def reply_of(answer: Answer, *, family: str) -> Reply:
         seed = answer.id.encode("utf-8", "replace")
         entry, calls = _stored(rawjson.one_line(answer.message), view, family, seed=seed)
     except rawjson.RawJSONError as error:
-        raise ProtocolFault("the answer's message cannot be read") from error
+        raise paid(ProtocolFault("the answer's message cannot be read"), usage_of(answer.usage)) from error
+    except ProtocolFault as fault:
+        raise paid(fault, usage_of(answer.usage)) from None
     text, reasoning = spoken(view)
     refusal = as_str(view.get("refusal"))
     finish = answer.finish_reason
@@ -189,7 +202,7 @@ def reply_of(answer: Answer, *, family: str) -> Reply:
         calls=calls,
         finish_reason=finish,
         stop=_stop(finish, refusal),
-        run_calls=bool(calls) and finish not in _CALLS_CUT_BY and not refusal,
+        run_calls=bool(calls) and finish != "length" and not _is_filtered(finish) and not refusal,
         usage=usage_of(answer.usage),
         model=answer.model,
         id=answer.id,
@@ -200,7 +213,16 @@ def _stop(finish: str, refusal: str) -> Literal["end", "length", "refusal"]:
     if finish == "length":
         return "length"
     # Any other word, or none, ends a reply: servers have their own, and "stop" with calls is recorded.
-    return "refusal" if refusal or finish == "content_filter" else "end"
+    return "refusal" if refusal or _is_filtered(finish) else "end"
+
+
+_FILTERS: Final = frozenset({"SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII"})
+"""Gemini's words for a filter, which its endpoint and gateways pass on (2026-11: HKUDS/Vibe-Trading#308)."""
+
+
+def _is_filtered(finish: str) -> bool:
+    """Whether a filter ended the reply. Gemini's endpoint adds which: "content_filter: SAFETY"."""
+    return finish.startswith("content_filter") or finish in _FILTERS
 
 
 def usage_of(raw: bytes) -> Usage:

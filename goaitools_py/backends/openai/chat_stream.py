@@ -15,12 +15,13 @@ from typing import Final, Literal
 import msgspec
 
 from ... import rawjson
+from ...messages import Usage
 from ...render import plain
 from ...values import replace
 from ..base import Delta, Fault, ProtocolFault, Reply
 from ..http.sse import EventSplitter, EventTooLongError
 from .answer import error_fault
-from .chat_reply import Answer, reply_of
+from .chat_reply import Answer, reply_of, usage_of
 
 __all__ = ["ChatDecoder"]
 
@@ -183,6 +184,11 @@ class ChatDecoder:
     def partial_text(self) -> str:
         """Text received so far."""
         return plain(self._parts.text("text") + self._message.text("content"))
+
+    @property
+    def usage_so_far(self) -> Usage | None:
+        """What the stream has said of its cost; most servers say it at the very end."""
+        return None if self._usage == b"null" else usage_of(self._usage)
 
     # ----------------------------------------------------------------------------------- one event
 

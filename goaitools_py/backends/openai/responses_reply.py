@@ -45,7 +45,7 @@ from ...values import Value, replace
 from ..base import Fault, ProtocolFault, Reply
 from ..tolerance import as_dict, as_str, count, members_of, object_of
 from . import responses_units as units
-from .answer import clean_name, error_fault, made_call_id, shape_of, stored_arguments
+from .answer import clean_name, error_fault, made_call_id, paid, shape_of, stored_arguments
 from .responses_item import CALLS, call_of, is_refused, kind_of, spoken, thought
 
 __all__ = [
@@ -170,22 +170,26 @@ def read_response(raw: bytes, *, items: Sequence[bytes] = ()) -> Answer | None:
     except rawjson.RawJSONError:
         return None
     status = response.status or ""
+    usage = bytes(response.usage)
     if response.object == "error":  # vLLM: the error's members are the body's own
-        raise failure(_error(raw))
+        raise paid(failure(_error(raw)), usage_of(usage))
     error = _error(bytes(response.error))
     if error or status == "failed":
-        raise failure(error)
+        raise paid(failure(error), usage_of(usage))
     if status in _NOT_FINISHED:
-        raise ProtocolFault(
-            f"the response is {status}", Fault(kind="protocol", code=status, retryable=status == "cancelled")
-        )
-    if response.output is None and not items:
+        fault = Fault(kind="protocol", code=status, retryable=status == "cancelled")
+        raise paid(ProtocolFault(f"the response is {status}", fault), usage_of(usage))
+    reason = (response.incomplete_details or _Incomplete()).reason or ""
+    # An incomplete response may say nothing, as one that a filter ended; any other has output.
+    if response.output is None and not items and not (status == "incomplete" and reason):
+        if not rawjson.is_null(usage):
+            raise paid(ProtocolFault("the answer is not a response: it has no output"), usage_of(usage))
         return None
     return Answer(
         items=tuple(map(bytes, response.output or ())) or tuple(items),
         status=status,
-        reason=(response.incomplete_details or _Incomplete()).reason or "",
-        usage=bytes(response.usage),
+        reason=reason,
+        usage=usage,
         model=response.model or "",
         id=response.id or "",
         dropped=_reasons(bytes(response.input_transformations)),
@@ -264,7 +268,7 @@ def reply_of(answer: Answer, *, family: str) -> Reply:
             said.take(rawjson.one_line(raw))
         entries = units.without_orphans(said.entries)
     except rawjson.RawJSONError as error:
-        raise ProtocolFault("an item of the answer cannot be read") from error
+        raise paid(ProtocolFault("an item of the answer cannot be read"), usage_of(answer.usage)) from error
     return Reply(
         entries=entries,
         text=plain("".join(said.text)),

@@ -167,7 +167,8 @@ class ResponsesDecoder:
     def _fault(self, finding: ProtocolFault) -> ProtocolFault:
         if not self._has_begun:
             return finding
-        return ProtocolFault(str(finding), replace(_INTERRUPTED, code=finding.fault.code))
+        fault = replace(_INTERRUPTED, code=finding.fault.code)
+        return ProtocolFault(str(finding), fault, usage=finding.usage)
 
 
 # ----------------------------------------------------------------------------------- reading events
