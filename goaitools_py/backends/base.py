@@ -12,13 +12,14 @@ byte that the provider sent. A *backend* posts a finished body and hands the res
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Final, Literal, Protocol, runtime_checkable
 
 from ..context_management import ContextEdit
 from ..messages import Message, ToolCall, ToolResult, Usage
 from ..values import Value
 
 __all__ = [
+    "REDIRECTED",
     "AsyncBackend",
     "AsyncExchange",
     "Backend",
@@ -196,6 +197,10 @@ class Fault(Value, frozen=True, kw_only=True):
     retry_after: float | None = None
 
 
+REDIRECTED: Final = Fault(kind="rejected", code="redirected")
+"""An answer that redirects the request to another origin (`BackendError.redirect`)."""
+
+
 class ProtocolFault(Exception):  # noqa: N818
     """A dialect's finding: a 2xx body that is not a reply, or an error inside a stream.
 
@@ -213,7 +218,8 @@ class BackendError(Exception):
     """A backend's finding: the request got no usable response. The SDK's exception is its ``__cause__``.
 
     With a `status`, `headers` and `body` are the provider's and the dialect classifies them; without
-    one the transport failed, and `kind` says how.
+    one the transport failed, and `kind` says how. `redirect` is set if the answer sent the request to another
+    origin, where it was not taken to: the origin that was asked, and the other one.
     """
 
     def __init__(
@@ -226,6 +232,7 @@ class BackendError(Exception):
         body: bytes = b"",
         request_id: str | None = None,
         timed_out: bool = False,
+        redirect: tuple[str, str] | None = None,
     ) -> None:
         super().__init__(message)
         self.kind = kind
@@ -234,6 +241,7 @@ class BackendError(Exception):
         self.body = body
         self.request_id = request_id
         self.timed_out = timed_out
+        self.redirect = redirect
 
 
 class StreamDecoder(Protocol):

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from ..backends.base import (
+    REDIRECTED,
     BackendError,
     Fault,
     ModelRequest,
@@ -467,6 +468,8 @@ _MAY_PASS: Final = frozenset({"unavailable", "interrupted", "rate_limit", "proto
 
 
 def _fault_of(ledger: Ledger, exc: BackendError, stream: bool) -> Fault:
+    if exc.redirect is not None:
+        return REDIRECTED
     if exc.status is not None:
         return ledger.dialect.fault(exc.status, exc.headers, exc.body)
     if exc.kind == "interrupted" and not stream:
@@ -551,6 +554,11 @@ def _turn_error(ledger: Ledger, failure: _Failure) -> TurnError:
     if fault.kind == "auth" and failure.status is None:
         reason = "there are no credentials for the provider, so it was not asked"
         advice = "set its environment variable (see __cause__) or pass api_key=, then resume(err.state)"
+    redirect = getattr(failure.cause, "redirect", None)
+    if redirect is not None:
+        here, there = redirect
+        reason = f"{here} redirected the request to {there}, another origin, and nothing was sent there"
+        advice = "if the other server is the right one, set base_url= to it, then resume(err.state)"
     if failure.passed in _WAITED:
         seconds = getattr(ledger.options, failure.passed)
         reason = f"{_WAITED[failure.passed]} {failure.passed}={seconds:g} s"

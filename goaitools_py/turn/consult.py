@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from ..backends.base import (
+    REDIRECTED,
     BackendError,
     CompactsHistory,
     Dialect,
@@ -225,6 +226,8 @@ def _post(
                 raise AskFailed("the turn's time is up") from exc
             if passed:
                 fault = Fault(kind="unavailable", code=passed, retryable=True)
+            elif exc.redirect is not None:
+                fault = REDIRECTED
             elif exc.status is None:
                 fault = Fault(kind=exc.kind, retryable=exc.kind in _MAY_PASS)
             else:

@@ -32,6 +32,7 @@ from .exchange import (
     wire_errors,
 )
 from .posts import quicken
+from .redirects import MAX_REDIRECTS, redirect_of
 
 __all__ = [
     "AsyncSdkEdge",
@@ -72,6 +73,9 @@ class SdkClient(Protocol):
 
     @property
     def post(self) -> Callable[..., Any]: ...
+
+    @property
+    def get(self) -> Callable[..., Any]: ...
 
     @property
     def close(self) -> Callable[[], Any]: ...
@@ -202,11 +206,36 @@ def _post_arguments(
     accept = {"Accept": "text/event-stream"} if request.stream else {}
     headers = {"Content-Type": "application/json", **accept, **sdk.headers(client, request), **_UNREAD}
     # The SDK tries nothing again, so it need not make a key that would tie its tries together.
-    options: dict[str, Any] = {"headers": headers, "max_retries": 0, "idempotency_key": ""}
+    # No HTTP client follows a redirect by itself, a caller's own neither: see `redirects`.
+    options: dict[str, Any] = {
+        "headers": headers,
+        "max_retries": 0,
+        "idempotency_key": "",
+        "follow_redirects": False,
+    }
     if timeout is not None or address:  # a client made here is always told: see `posts`
         options["timeout"] = bounded_timeout(client.timeout, timeout)
     path = address + request.path
     return {"path": path, "content": request.body, "cast_to": httpx2.Response, "options": options}
+
+
+def _redirected(
+    sdk: Sdk[_Client], client: _Client, error: Exception, given: dict[str, Any], hop: int
+) -> tuple[Callable[..., Any], dict[str, Any]]:
+    """How a request goes on after a failed one, if that was a redirect within its origin: what sends it, and
+    with what. Raises what the failure means if it was none. Called while the error is handled."""
+    response = _answer_behind(sdk.errors, error)
+    try:
+        redirect = None if response is None else redirect_of(response)
+    except BackendError as found:
+        raise found from error
+    if redirect is None or hop == MAX_REDIRECTS:
+        _raise_for(sdk, client, error)
+    given = {**given, "path": redirect.url}
+    if redirect.is_post and "content" in given:
+        return client.post, given
+    given.pop("content", None)
+    return client.get, given
 
 
 def _raise_for(sdk: Sdk[_Client], client: _Client, error: Exception) -> NoReturn:
@@ -281,10 +310,13 @@ class SdkEdge(Generic[_Client]):
         """Post a request; return once 2xx headers are there. Raises `BackendError`."""
         client, whole, head = self._client, request.timeout, request.head_timeout
         soon = whole if head is None else head
-        try:
-            response = client.post(**_post_arguments(self._sdk, client, self._address, request, soon))
-        except Exception as error:
-            _raise_for(self._sdk, client, error)
+        ask, given = client.post, _post_arguments(self._sdk, client, self._address, request, soon)
+        for hop in range(MAX_REDIRECTS + 1):
+            try:
+                response = ask(**given)
+                break
+            except Exception as error:
+                ask, given = _redirected(self._sdk, client, error, given, hop)
         if head is not None:
             let_body_take(response, bounded_timeout(client.timeout, whole))
         return HttpExchange(response, self._sdk.errors.request_id)
@@ -320,12 +352,13 @@ class AsyncSdkEdge(Generic[_Client]):
         That the headers come in time is left to whoever awaits this.
         """
         client = self._shared or self._of_this_loop()
-        try:
-            response = await client.post(
-                **_post_arguments(self._sdk, client, self._address, request, request.timeout)
-            )
-        except Exception as error:
-            _raise_for(self._sdk, client, error)
+        ask, given = client.post, _post_arguments(self._sdk, client, self._address, request, request.timeout)
+        for hop in range(MAX_REDIRECTS + 1):
+            try:
+                response = await ask(**given)
+                break
+            except Exception as error:
+                ask, given = _redirected(self._sdk, client, error, given, hop)
         return HttpAsyncExchange(response, self._sdk.errors.request_id)
 
     async def aclose(self) -> None:

@@ -57,7 +57,7 @@ class ClassicTransport(httpx2.BaseTransport):
         with _errors_as_httpx2():
             sent = self._client.build_request(**_carried(request))
             try:
-                response = self._client.send(sent, stream=True)
+                response = self._client.send(sent, stream=True, follow_redirects=False)
             except httpx.HTTPStatusError as error:  # an event hook that raises for status
                 response = error.response
         return _returned(response, _Body(response))
@@ -75,7 +75,7 @@ class AsyncClassicTransport(httpx2.AsyncBaseTransport):
         with _errors_as_httpx2():
             sent = self._client.build_request(**_carried(request))
             try:
-                response = await self._client.send(sent, stream=True)
+                response = await self._client.send(sent, stream=True, follow_redirects=False)
             except httpx.HTTPStatusError as error:  # an event hook that raises for status
                 response = error.response
         return _returned(response, _AsyncBody(response))
