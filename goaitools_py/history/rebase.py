@@ -33,7 +33,7 @@ from ..turn.unsign import is_signed, unsigned_turns
 from ..values import replace
 from .wires import dialect_for
 
-__all__ = ["holds_state", "rebase_state"]
+__all__ = ["begun_at", "holds_state", "rebase_state"]
 
 
 def rebase_state(
@@ -115,6 +115,17 @@ def holds_state(
         and _added(gone, their.inbox) == list(their.inbox)
         and not _unsaid(my, old, their)
     )
+
+
+def begun_at(blob: bytes, created: int, *, codec: Codec = PLAIN, binding: Any = None) -> bytes:
+    """The state as one of a conversation that began at another time, in milliseconds since the epoch.
+
+    For a worker that began a conversation at the same moment as somebody else, whose time is the one stored.
+    """
+    state = load_state(blob, codec=codec, binding=binding)
+    if state.meta.created == created:
+        return blob
+    return dump_state(_since(state, created), codec=codec, binding=binding, limits=hard_limits(codec))
 
 
 def _three(

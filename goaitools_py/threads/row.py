@@ -21,7 +21,7 @@ import msgspec
 
 from ..backends.base import Dialect
 from ..errors import LeaseHeldError, StateConflictError, StateError, TurnInProgressError
-from ..history.rebase import holds_state, rebase_state
+from ..history.rebase import begun_at, holds_state, rebase_state
 from ..state.codec import Codec
 from ..state.records import digest8
 from ..state.state import dump_state, hard_limits, load_state, new_state
@@ -76,6 +76,7 @@ class Row:
         self.stored = b""
         self._version: int | None = None
         self._sent: tuple[bytes, bytes] | None = None
+        self._created: int | None = None
         self._lease: Any = None
         self._renewal: Any = None
 
@@ -85,7 +86,7 @@ class Row:
         """Read what is stored; from here on that is what is known."""
         found: Stored | None = yield Invoke(self._load)
         self._version = None if found is None else found.version
-        self._sent = None
+        self._sent = self._created = None
         self.mine = self.stored = b"" if found is None else bytes(found.blob)
         return found
 
@@ -119,8 +120,10 @@ class Row:
             Exception: What the store raised, if it did not say that it saved and does not hold it either.
         """
         refused = failed = 0
+        new = self.timed(new)
         if self._sent is not None:
             yield from self._look(is_there)
+            new = self.timed(new)
         while new != self.mine:
             blob = self._rebased(new)
             self._sent = (new, blob)
@@ -137,9 +140,11 @@ class Row:
                 failed += 1
                 failure = exc
             else:
-                self._version, self.mine, self.stored, self._sent = version, new, blob, None
+                self._version, self.stored, self._sent = version, blob, None
+                new = self._became(new)
                 continue
             is_newer = yield from self._look(is_there)
+            new = self.timed(new)
             if failure is not None and failed > 1 and not is_newer:
                 raise failure
         return self.stored
@@ -174,10 +179,29 @@ class Row:
             raise StateConflictError("the conversation was deleted meanwhile; begin it anew")
         before, self.stored, self._version = self.stored, bytes(found.blob), found.version
         if sent is not None and self._holds(sent[1], before):
-            self.mine = sent[0]
+            self._became(sent[0])
         elif is_there is not None and is_there(self.stored):
             raise DuplicateError
         return True
+
+    def _became(self, new: bytes) -> bytes:
+        """Note that a state is stored now, and give it as it is known from here on."""
+        if not self.mine and self.stored != new:  # somebody else began it too: it keeps their time
+            settings = self.settings
+            stored = load_state(self.stored, codec=settings.codec, binding=settings.binding)
+            self._created = stored.meta.created
+        self.mine = self.timed(new)
+        return self.mine
+
+    def timed(self, blob: bytes) -> bytes:
+        """A state of this worker's with the time at which the stored conversation began.
+
+        It differs from the worker's own time only where two workers began the conversation at once.
+        """
+        settings = self.settings
+        if self._created is None or not blob:
+            return blob
+        return begun_at(blob, self._created, codec=settings.codec, binding=settings.binding)
 
     def _holds(self, blob: bytes, base: bytes) -> bool:
         if self.stored == blob:

@@ -67,6 +67,10 @@ def _keep(blob: bytes) -> None:
     """Stands for `on_checkpoint` in a plan; `KeptTurn` does what it asks for and never calls it."""
 
 
+def _claim(blob: bytes) -> None:
+    """As `_keep`, for the plan's `claim`."""
+
+
 class _OvertakenError(Exception):
     """Somebody else saved before anything was called: begin anew."""
 
@@ -84,7 +88,9 @@ class KeptTurn:
         self._user_keep = plan.options.on_checkpoint
         self._checkpoints = checkpoints
         if checkpoints:
-            plan = replace(plan, options=replace(plan.options, on_checkpoint=_keep))
+            plan = replace(plan, is_shared=True, options=replace(plan.options, on_checkpoint=_keep))
+        else:
+            plan = replace(plan, is_shared=True, claim=_claim)
         self._plan = plan
         self._engine: TurnEngine | None = None
         self._appended: tuple[Message, ...] = ()
@@ -175,17 +181,20 @@ class KeptTurn:
             answer = failure = None
             if type(effect) is Emit and type(effect.event) is TurnCompleted:
                 continue  # it is, once it is saved
-            kept = effect.args if type(effect) is Invoke and effect.function is _keep else None
-            if self._is_first(engine, effect, is_checkpoint=kept is not None):
+            asked, args = (effect.function, effect.args) if type(effect) is Invoke else (None, ())
+            is_save = asked is _keep or asked is _claim
+            if self._is_first(engine, effect, is_checkpoint=is_save):
                 try:
-                    yield from self._before_first_call(engine)
+                    yield from self._before_first_call(engine, effect)
                 except BaseException:
                     flow.close()
                     raise
-                self._has_called = kept is None
+                self._has_called = not is_save
             try:
-                if kept is not None:
-                    yield from self._checkpoint(engine, *kept)
+                if asked is _keep:
+                    yield from self._checkpoint(engine, *args)
+                elif asked is _claim:
+                    yield from self._save(*args)
                 else:
                     answer = yield effect
             except BaseException as exc:
@@ -198,13 +207,20 @@ class KeptTurn:
             return is_early and not self._has_saved and not self._has_called
         return type(effect) is CallModel and not self._has_called
 
-    def _before_first_call(self, engine: TurnEngine) -> Flow[None]:
+    def _before_first_call(self, engine: TurnEngine, effect: Effect) -> Flow[None]:
         yield from self._set_aside(engine)
-        if self._checkpoints and not self._has_saved:  # a tool may have run: the turn cannot begin anew
-            try:
-                yield from self._row.commit(engine.snapshot(), most=0)
-            except StateConflictError as exc:
-                raise _OvertakenError from exc
+        if self._has_saved:  # a tool may have run: the turn cannot begin anew
+            return
+        if self._checkpoints:
+            first = engine.snapshot()
+        elif type(effect) is Invoke:
+            first = effect.args[0]  # a turn that goes on where another worker left it, and claims its calls
+        else:
+            return
+        try:
+            yield from self._row.commit(first, most=0)
+        except StateConflictError as exc:
+            raise _OvertakenError from exc
 
     def _set_aside(self, engine: TurnEngine) -> Flow[None]:
         if engine.discarded is not None and not self._aside:
@@ -212,10 +228,14 @@ class KeptTurn:
 
     def _checkpoint(self, engine: TurnEngine, blob: bytes) -> Flow[None]:
         if not engine.is_over:  # the end of the turn is saved by `_note`, with its own errors
-            yield from self._row.commit(blob, is_there=self._is_there)
-            self._has_saved = True
+            yield from self._save(blob)
         if self._user_keep is not None:
             yield Invoke(self._user_keep, (blob,))
+
+    def _save(self, blob: bytes) -> Flow[None]:
+        """Save what a turn that goes on has come to. Raises if somebody else had a turn meanwhile."""
+        yield from self._row.commit(blob, is_there=self._is_there)
+        self._has_saved = True
 
     # ---------------------------------------------------------------------------------- the end
 
@@ -277,9 +297,12 @@ class KeptTurn:
                 raise exc from exc.__cause__
             if isinstance(exc, CheckpointError) and isinstance(why, StateConflictError):
                 raise self._conflict(why, exc.state, exc.text) from exc
-            exc.unsaved, exc.base = why, row.mine
+            exc.unsaved, exc.state, exc.base = why, row.timed(exc.state), row.mine
             raise exc from exc.__cause__
         self._is_noted, self._end = True, stored
+        if isinstance(exc, CheckpointError) and isinstance(exc.__cause__, StateConflictError):
+            text = f"{exc.__cause__}; no further tool was started, and err.state is what is stored"
+            raise StateConflictError(text, state=stored, text=exc.text, base=row.mine) from exc
         if isinstance(exc, TurnError):
             exc.state = stored
             exc.warnings = (*exc.warnings, *self._warnings())
@@ -326,7 +349,7 @@ class KeptTurn:
     def _conflict(self, exc: StateConflictError, state: bytes, text: str) -> StateConflictError:
         return StateConflictError(
             f"{exc}; this turn is not in the store, but in err.state",
-            state=state,
+            state=self._row.timed(state),
             text=text,
             base=self._row.mine,
         )
@@ -335,7 +358,7 @@ class KeptTurn:
         error = StoreCommitError(
             f"the turn is complete, and the store did not take it ({type(exc).__name__}): "
             "conversation.commit(err) tries again; the reply is in err.text, the whole turn in err.state",
-            state=result.state,
+            state=self._row.timed(result.state),
             text=result.text,
             usage=result.usage,
             tool_log=result.tool_log,

@@ -81,6 +81,7 @@ def run_calls(
     running: set[int] = set()
     aborted = False
     failure: BaseException | None = None
+    is_claimed = False
     # A failed checkpoint, or the deadline: nothing more starts, and what runs is waited for all the same.
     halted: TurnError | None = None
     while queue or running:
@@ -90,6 +91,9 @@ def run_calls(
             try:
                 yield from ledger.tick()
                 ledger.check_deadline()
+                if not (is_claimed or step.tool.idempotent):
+                    yield from _claim(ledger, queue)
+                    is_claimed = True
                 yield from _start(ledger, index, step)
             except TurnError as exc:
                 halted = exc
@@ -265,15 +269,40 @@ def _may_start(ledger: Ledger, tool: Tool[..., Any], running: int) -> bool:
     return not running if inline else running < ledger.options.tool_concurrency
 
 
+def _claim(ledger: Ledger, queue: list[tuple[int, _Run]]) -> Flow[None]:
+    """Announce every call of this reply that must not run twice, before the first of them starts.
+
+    All at once: between two starts another worker may take the conversation over. It then finds each of them
+    in doubt, also those that start here only later. The calls of a later reply are claimed again, and by then
+    the claim of a worker that was overtaken fails.
+    """
+    if ledger.plan.claim is None:
+        return
+    announced = ledger.state
+    for index, step in queue:
+        if not step.tool.idempotent:
+            announced = journal.put_call(announced, index, _started(ledger, index, step))
+    yield from ledger.claim(journal.claimed(announced, ledger.plan.new_id()))
+
+
+def _started(ledger: Ledger, index: int, step: _Run) -> JournalCall:
+    """The call as the journal has it once it has started."""
+    call = _calls(ledger)[index]
+    if step.arguments is not None:
+        call = replace(call, arguments=step.arguments)
+    return replace(call, state="started", started=ledger.now.wall_ms / 1000)
+
+
 def _start(ledger: Ledger, index: int, step: _Run) -> Flow[None]:
     """Journal first, then tell the edge: a call that is not in the journal has not started.
 
     Other arguments than the model's enter the journal only here: until then the call waits as it was asked.
     """
     before = _calls(ledger)[index]
-    call = before if step.arguments is None else replace(before, arguments=step.arguments)
-    started = replace(call, state="started", started=ledger.now.wall_ms / 1000)
-    ledger.state = journal.put_call(ledger.state, index, started)
+    call = _started(ledger, index, step)
+    ledger.state = journal.put_call(ledger.state, index, call)
+    if ledger.plan.is_shared and not step.tool.idempotent:
+        ledger.state = journal.claimed(ledger.state, ledger.plan.new_id())
     try:
         yield from ledger.checkpoint(undo=lambda state: journal.put_call(state, index, before))
         if ledger.listening:

@@ -41,6 +41,7 @@ __all__ = [
     "add_reply",
     "calls_started",
     "check_journal",
+    "claimed",
     "close_turn",
     "deny_waiting",
     "is_waiting",
@@ -72,6 +73,21 @@ SYNTHETIC: dict[ResultFlag, str] = {
 
 _STARTED: Final = "calls_started"
 """The fact of an open turn that says how many calls have started in it before those in the journal."""
+
+
+_CLAIM: Final = "claim"
+"""The fact of an open turn that tells one worker's claim of its calls from any other's."""
+
+
+def claimed(state: ConversationState, id: str) -> ConversationState:
+    """The state with a mark of the worker that is about to start calls.
+
+    Two workers that start the same call in the same millisecond write the same journal. Without the mark each
+    would take the other's save for its own.
+    """
+    opened = state.open
+    assert opened is not None
+    return replace(state, open=replace(opened, facts={**opened.facts, _CLAIM: id}))
 
 
 def calls_started(turn: OpenTurn) -> int:
@@ -361,6 +377,7 @@ def close_turn(
         iterations = (*iterations, Iteration(roles=turn.letters))
     known: dict[str, Any] = {**turn.facts, **(facts or {})}
     known.pop(_STARTED, None)
+    known.pop(_CLAIM, None)
     if turn.partial:
         known["interrupted"] = turn.partial
     record = TurnRecord(at=turn.at, messages=turn.messages, iterations=iterations, facts=known)

@@ -55,7 +55,7 @@ class Plan(Value, frozen=True, kw_only=True):
     options: Resolved
     codec: Codec
     new_id: Callable[[], str]
-    """Makes the id of a conversation that begins."""
+    """Makes a random id: of a conversation that begins, and of a worker that claims tool calls."""
     blob: bytes = b""
     model: str | None = None
     max_retries: int = 2
@@ -67,6 +67,11 @@ class Plan(Value, frozen=True, kw_only=True):
     preamble: tuple[Message, ...] = ()
     messages: tuple[Message, ...] = ()
     tools: tuple[Any, ...] = ()
+    is_shared: bool = False
+    """Other workers may go on with this conversation: a call that must not run twice is claimed first."""
+    claim: Callable[[bytes], object] | None = None
+    """Keeps a claim, and raises if another worker went on with the conversation meanwhile. None where
+    `on_checkpoint` keeps each start."""
 
 
 class Ledger:
@@ -403,6 +408,26 @@ class Ledger:
                 raise self._no_checkpoint("on_checkpoint raised", exc, undo) from exc
         if self.listening:
             yield Emit(CheckpointReady(blob))
+
+    def claim(self, announced: ConversationState) -> Flow[None]:
+        """Have a state kept that announces the tools about to start. They must not start if this raises.
+
+        Args:
+            announced: The state of this instant with the calls marked as claimed. The turn itself goes on
+                from its own state, so a call that does not start after all is not told as one that did.
+        """
+        keep = self.plan.claim
+        if keep is None:
+            return
+        with self._lock:
+            state = inbox.admit(announced, self._appended, self.dialect)
+        try:
+            yield Invoke(keep, (self._encoded(state, "in_progress", hard_limits(self.plan.codec)),))
+        except StateTooLargeError as exc:
+            raise self.error(StateSizeError, f"{exc}; no further tool was started") from exc
+        except Exception as exc:
+            what = "the conversation could not be claimed before a tool that is not idempotent"
+            raise self._no_checkpoint(what, exc, None) from exc
 
     def _no_checkpoint(
         self, what: str, exc: Exception, undo: Callable[[ConversationState], ConversationState] | None
