@@ -66,12 +66,14 @@ class Step:
 
     Attributes:
         where: Record and place, to look it up.
+        source: The repository that recorded it.
         before: Place of the step it goes on from, None for the first of a chain.
         sent: The entries that it adds to what was said and replied before.
         kind: What is in these; "words and tools" for the first of a chain.
     """
 
     where: tuple[str, int]
+    source: str
     before: tuple[str, int] | None
     host: str
     model: str
@@ -120,6 +122,7 @@ def _of_record(record: JSON, dialect: Dialect) -> Iterator[Step]:
                 kind = "media"
         yield Step(
             where=(record["id"], at),
+            source=record["source_repo"],
             before=None if source is None else (record["id"], source),
             host=exchanges[at]["request"]["host"],
             model=str(body.get("model") or ""),

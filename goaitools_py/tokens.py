@@ -10,13 +10,26 @@ estimate was worth in this conversation so far (`Gauge.scale`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, Literal, Protocol, TypeAlias
 
 from .media import media_tokens
 from .messages import Message, Text, Usage
 from .values import Value, replace
 
-__all__ = ["Gauge", "ReasoningStays", "Said", "TokenCounter", "TokenEstimate", "learned", "text_tokens"]
+__all__ = [
+    "FRAMES",
+    "RATES",
+    "Frames",
+    "Gauge",
+    "Rates",
+    "ReasoningStays",
+    "Said",
+    "TokenCounter",
+    "TokenEstimate",
+    "learned",
+    "text_tokens",
+]
 
 
 class TokenCounter(Protocol):
@@ -35,47 +48,94 @@ _BLANKS: Final = b" \t"
 _BREAKS: Final = b"\r\n"
 _BEYOND: Final = bytes(range(128, 256))
 
-_LETTER, _DIGIT, _BLANK, _BREAK, _BEYOND_ASCII, _SIGN = 0.11, 0.55, 0.55, 0.45, 0.4, 0.55
-"""Tokens per byte of each class: fitted to the recorded answers that were nothing but text, OpenAI's and
-Anthropic's, whose output tokens the provider counted (benchmarks/tokens.py says how good they are).
-Letters are cheap because common words are one token, and the blank before a word belongs to it."""
+
+class Rates(Value, frozen=True, kw_only=True):
+    """Tokens per byte of text, by class of byte.
+
+    Attributes:
+        letter: ASCII letters. Common words are one token, and the blank before a word belongs to it.
+        digit: ASCII digits.
+        blank: Spaces and tabs.
+        line_break: Carriage returns and newlines.
+        beyond_ascii: Bytes of characters beyond ASCII.
+        sign: All other bytes.
+        word: How many letters and digits one word has at most, on average. What a text has beyond that is no
+            words: keys, hashes, Base64.
+        dense: Tokens that each such byte takes in addition.
+    """
+
+    letter: float
+    digit: float
+    blank: float
+    line_break: float
+    beyond_ascii: float
+    sign: float
+    word: float
+    dense: float
+
+
+RATES: Rates = Rates(
+    letter=0.11,
+    digit=0.55,
+    blank=0.55,
+    line_break=0.45,
+    beyond_ascii=0.4,
+    sign=0.55,
+    word=9.0,
+    dense=0.6,
+)
+"""Fitted to recorded answers that were nothing but text, OpenAI's and Anthropic's, whose output tokens the
+provider counted. benchmarks/token_fit.py says how good they are for sources that they were not fitted to."""
 
 
 def text_tokens(data: bytes) -> float:
     """Tokens of UTF-8 text by its classes of bytes, about those of OpenAI's vocabularies."""
+    rates = RATES
     rest = data.translate(None, _LETTERS)
     letters = len(data) - len(rest)
     digits = len(rest) - len(rest := rest.translate(None, _DIGITS))
+    between = len(rest)
     blanks = len(rest) - len(rest := rest.translate(None, _BLANKS))
     breaks = len(rest) - len(rest := rest.translate(None, _BREAKS))
     beyond = len(rest) - len(rest := rest.translate(None, _BEYOND))
-    return (
-        letters * _LETTER
-        + digits * _DIGIT
-        + blanks * _BLANK
-        + breaks * _BREAK
-        + beyond * _BEYOND_ASCII
-        + len(rest) * _SIGN
+    tokens = (
+        letters * rates.letter
+        + digits * rates.digit
+        + blanks * rates.blank
+        + breaks * rates.line_break
+        + beyond * rates.beyond_ascii
+        + len(rest) * rates.sign
     )
+    excess = letters + digits - (between + 1) * rates.word
+    return tokens + excess * rates.dense if excess > 0 else tokens
 
 
-class _Frames(Value, frozen=True, kw_only=True):
-    """What a wire's prompt holds around the words: tokens per message of a role, per call, per event; and
-    how many tokens its vocabularies need where OpenAI's need one."""
+class Frames(Value, frozen=True, kw_only=True):
+    """What a provider's prompt holds around the words, in tokens.
+
+    Attributes:
+        density: How many tokens its vocabulary needs where OpenAI's older ones need one.
+        said: Around a message.
+        result: Around a tool's result.
+        call: Around a call.
+        parallel: Around the results of calls that a model made at once, beyond what each takes alone.
+        event: Around an event.
+    """
 
     density: float
     said: float
     result: float
     call: float
+    parallel: float
     event: float = 24.0
 
 
-_FRAMES: Final = {
-    "openai": _Frames(density=1.1, said=5.0, result=8.0, call=4.0),
-    "openai-responses": _Frames(density=1.1, said=5.0, result=11.0, call=6.0),
-    "anthropic": _Frames(density=1.25, said=4.0, result=25.0, call=12.0),
+FRAMES: dict[str, Frames] = {
+    "openai": Frames(density=1.1, said=5.0, result=8.0, call=4.0, parallel=0.0),
+    "openai-responses": Frames(density=1.1, said=5.0, result=11.0, call=6.0, parallel=17.0),
+    "anthropic": Frames(density=1.25, said=4.0, result=14.0, call=12.0, parallel=42.0),
 }
-"""Fitted to the differences between successive recorded usages."""
+"""By provider API. Fitted to the differences between successive recorded usages."""
 
 
 class TokenEstimate(Value, frozen=True):
@@ -89,7 +149,7 @@ class TokenEstimate(Value, frozen=True):
 
     def count(self, message: Message, /) -> int:
         """Tokens of the message, its role's frame included; at least 1."""
-        frames = _FRAMES.get(self.wire) or _FRAMES["openai"]
+        frames = FRAMES.get(self.wire) or FRAMES["openai"]
         words = 0.0
         size = frames.result if message.role == "tool" else frames.said
         if message.is_event:
@@ -103,6 +163,17 @@ class TokenEstimate(Value, frozen=True):
             size += frames.call
             words += text_tokens(f"{call.name}{call.arguments}".encode("utf-8", "replace"))
         return max(1, round(size + words * frames.density))
+
+    def between(self, messages: Sequence[Message]) -> int:
+        """Tokens that messages take together beyond what each takes alone.
+
+        A provider writes the results of calls that were made at once into a block of their own.
+        """
+        blocks, before = 0, 0
+        for message in messages:
+            before = before + 1 if message.role == "tool" else 0
+            blocks += before == 2
+        return round(blocks * (FRAMES.get(self.wire) or FRAMES["openai"]).parallel)
 
 
 # ------------------------------------------------------------------------- what a conversation teaches

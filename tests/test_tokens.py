@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import random
 import struct
 import sys
 import types
@@ -29,6 +31,7 @@ from goaitools_py import (
 from goaitools_py.backends.base import Reply
 from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.media import image_size, media_tokens
+from goaitools_py.messages import ToolResult
 from goaitools_py.state.records import Meta, dollars_of, with_cost
 from goaitools_py.tokens import Gauge, Said, learned, text_tokens
 from goaitools_py.turn.meter import booked, count_entries, gauge_of, unanchored
@@ -54,6 +57,32 @@ def test_every_byte_counts_once() -> None:
 
     assert text_tokens("".join(texts).encode()) == pytest.approx(apart)
     assert all(text_tokens(bytes([byte])) > 0 for byte in range(256))
+
+
+def test_text_that_is_no_words_is_dear() -> None:
+    """Base64 takes more than half a token for each character; long words cost as before."""
+    data = base64.b64encode(random.Random(7).randbytes(9_000))
+
+    assert 0.45 < text_tokens(data) / len(data) < 0.75
+    assert text_tokens(b"remember " * 50) == pytest.approx(50 * (8 * 0.11 + 0.55))
+    mixed = text_tokens(PROSE.encode() + data)
+    assert mixed == pytest.approx(text_tokens(PROSE.encode()) + text_tokens(data), rel=0.25)
+
+
+@pytest.mark.parametrize(
+    ("wire", "together"), [("openai", False), ("openai-responses", True), ("anthropic", True)]
+)
+def test_results_of_calls_made_at_once_take_a_block(wire: str, together: bool) -> None:
+    """Responses and Messages write such results into a block of their own; one result alone has none."""
+    estimate = TokenEstimate(wire)
+    one, other = (Message(role="tool", parts=(Text("7"),), tool_call_id=id) for id in ("a", "b"))
+    dialect = dialect_of(wire)
+    both = dialect.results([ToolResult(call_id=id, parts=(Text("7"),)) for id in ("a", "b")])
+
+    assert estimate.between([one]) == estimate.between([user("1"), one, user("2"), other]) == 0
+    assert (estimate.between([one, other]) > 10) is together
+    apart = estimate.count(one) + estimate.count(other)
+    assert count_entries(both, dialect) == apart + estimate.between([one, other])
 
 
 def test_a_message_has_a_frame() -> None:

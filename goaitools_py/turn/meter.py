@@ -6,7 +6,7 @@ estimated, or when somebody asks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -127,9 +127,9 @@ def _read(entries: Sequence[bytes], dialect: Dialect) -> tuple[tuple[Message, ..
         return (), sum(map(len, entries)) // _BYTES_PER_TOKEN
 
 
-def _count(messages: Iterable[Message], wire: str, counter: TokenCounter | None) -> int:
+def _count(messages: Sequence[Message], wire: str, counter: TokenCounter | None) -> int:
     own = TokenEstimate(wire)
-    total = 0
+    total = own.between(messages) if counter is None else 0
     for message in messages:
         try:
             total += (counter or own).count(message)
