@@ -6,7 +6,6 @@ Must never know: what happens inside a turn. Bodies that both colours need stand
 
 from __future__ import annotations
 
-import os
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +24,7 @@ from .options import PER_TURN, ChatOptions, Resolved, check_defaults, given_opti
 from .result import ChatResult, CompactionReport
 from .state import blob as blobs
 from .state.codec import PLAIN, Codec
+from .state.records import fresh_id
 from .tools import as_tools, refuse_async
 from .turn.answers import Answers
 from .turn.counting import count_flow
@@ -105,14 +105,14 @@ class _Facade(ABC, Generic[_B]):
         Raises:
             StateError: The state cannot be read; it is never overwritten.
         """
-        return self._append(state, messages, binding, _fresh_id(), min_revision=min_revision)
+        return self._append(state, messages, binding, fresh_id(), min_revision=min_revision)
 
     def _append(
         self,
         state: State,
         messages: Sequence[Message],
         binding: Any,
-        fresh_id: str,
+        new_id: str,
         *,
         min_revision: int | None = None,
     ) -> bytes:
@@ -123,7 +123,7 @@ class _Facade(ABC, Generic[_B]):
             codec=self._codec,
             binding=self._bound(binding),
             min_revision=min_revision,
-            fresh_id=fresh_id,
+            fresh_id=new_id,
             now_ms=time.time_ns() // 1_000_000,
         )
 
@@ -208,7 +208,7 @@ class _Facade(ABC, Generic[_B]):
             options=resolved,
             codec=self._codec,
             blob=_state_bytes(state),
-            new_id=_fresh_id,
+            new_id=fresh_id,
             model=backend.model,
             max_retries=backend.max_retries,
             context_window=backend.context_window,
@@ -230,10 +230,6 @@ def _codec(codec: Codec) -> Codec:
             "leave it out for PLAIN"
         )
     return codec
-
-
-def _fresh_id() -> str:
-    return os.urandom(8).hex()
 
 
 def _state_bytes(state: State) -> bytes:

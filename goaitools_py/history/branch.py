@@ -5,7 +5,6 @@ Owns: two pure steps from blob to blob. Must never know: a store, or a model.
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import msgspec
@@ -13,7 +12,7 @@ import msgspec
 from ..backends.base import Dialect
 from ..options import check_options
 from ..state.codec import PLAIN, Codec
-from ..state.records import digest8, with_cut
+from ..state.records import digest8, fresh_id, with_cut
 from ..state.state import ConversationState, closed_turns, dump_state, hard_limits, load_state, rebuild
 from ..turn.meter import gauge_of, unanchored
 from ..turn.turn_ids import FACT, with_texts
@@ -37,7 +36,7 @@ def fork_state(
     """
     check_options({"conversation_id": conversation_id})
     state = load_state(blob, codec=codec, binding=binding)
-    meta = msgspec.structs.replace(state.meta, id=conversation_id or os.urandom(8).hex())
+    meta = msgspec.structs.replace(state.meta, id=conversation_id or fresh_id())
     return _next(blob, replace(state, meta=meta), codec, binding)
 
 

@@ -6,6 +6,7 @@ Owns: where turns begin in a list of messages, and what is refused. Must never k
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -21,7 +22,7 @@ from ..messages import Message
 from ..options import check_options
 from ..reading import parse_entries
 from ..state.codec import PLAIN, Codec
-from ..state.records import Iteration, TurnRecord, with_cut
+from ..state.records import Iteration, TurnRecord, fresh_id, with_cut
 from ..state.state import closed_turns, dump_state, load_state, new_state, rebuild
 from ..turn import journal
 from ..turn.mending import Mended, mended
@@ -69,8 +70,8 @@ def state_from_messages(
     wire: str,
     messages: Sequence[Mapping[str, Any]],
     *,
-    conversation_id: str = "",
-    created_ms: int = 0,
+    conversation_id: str | None = None,
+    created_ms: int | None = None,
     codec: Codec = PLAIN,
     binding: Any = None,
     dialect: Dialect | None = None,
@@ -80,6 +81,10 @@ def state_from_messages(
 
     A turn begins at each user message that follows an answer. Leading system messages are preamble and
     are refused: pass them as ``system=`` with each call. `dialect`: that of a wire which is not built in.
+
+    `conversation_id`: part of every idempotency key. Without one it is random, so that no two imported
+    conversations share a key. `created_ms`: when the conversation began, in milliseconds since 1970; without
+    it, now. Give both for a result that depends on the messages alone.
 
     `repair`: mend what the provider would refuse, such as calls without results. What was done is in the
     facts of each turn ("repaired", by kind) and in the state's cuts; results that had to be put in are
@@ -93,7 +98,7 @@ def state_from_messages(
     dialect = dialect or dialect_of(wire)
     if dialect.wire != wire:
         raise ValueError(f"the dialect is of the wire {dialect.wire!r}, not {wire!r}")
-    check_options({"conversation_id": conversation_id or None})
+    check_options({"conversation_id": conversation_id})
     entries = [rawjson.dumps(message) for message in messages]
     found = _mended(entries, dialect) if repair else None
     if found is not None:
@@ -105,7 +110,11 @@ def state_from_messages(
     if problems:
         raise ValueError(f"the provider would refuse this history: {problems[0]}")
     turns: Sequence[Turn] = _split_turns(entries, views, dialect)
-    state = new_state(wire, id=conversation_id, created=created_ms)
+    state = new_state(
+        wire,
+        id=conversation_id or fresh_id(),
+        created=time.time_ns() // 1_000_000 if created_ms is None else created_ms,
+    )
     cuts = state.meta.cuts
     if found is not None and found.log:
         turns = [turn for turn in unsigned_turns(noted(turns, found), dialect) if turn[0]]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Annotated, Any, Final, Literal, TypeAlias
@@ -36,6 +37,7 @@ __all__ = [
     "bounded_row",
     "digest8",
     "dollars_of",
+    "fresh_id",
     "usage_of",
     "usage_row",
     "with_cost",
@@ -74,6 +76,11 @@ def bounded_row(counts: tuple[int, ...]) -> tuple[int, ...]:
 def digest8(data: bytes) -> str:
     """The first 8 bytes of SHA-256 as 11 characters of base64url: a fingerprint, not a secret."""
     return base64.urlsafe_b64encode(hashlib.sha256(data).digest()[:8])[:11].decode("ascii")
+
+
+def fresh_id() -> str:
+    """A random id for a conversation that begins: 16 hexadecimal digits."""
+    return os.urandom(8).hex()
 
 
 _Row: TypeAlias = Annotated[tuple[Count, ...], msgspec.Meta(max_length=16)]

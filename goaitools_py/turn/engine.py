@@ -279,7 +279,8 @@ class TurnEngine:
         the end of thinking that was signed over the old prefix."""
         ledger, meta = self._ledger, state.meta
         marks = {
-            "id": ledger.options.conversation_id or meta.id,
+            # A blob without an id, which another writer made, gets one: two of them would share their keys.
+            "id": ledger.options.conversation_id or meta.id or self._plan.new_id(),
             "family": self._plan.dialect.family,
             **voice.marks,
         }

@@ -791,7 +791,8 @@ def test_a_valid_import_is_the_same_with_and_without_repair(wire: str) -> None:
     entries = words.user("q") + words.calls("c1") + words.results("c1") + words.says("done")
     messages = [rawjson.loads(entry) for entry in entries]
 
-    assert state_from_messages(wire, messages, repair=True) == state_from_messages(wire, messages)
+    repaired = state_from_messages(wire, messages, repair=True, conversation_id="c", created_ms=1)
+    assert repaired == state_from_messages(wire, messages, conversation_id="c", created_ms=1)
 
 
 def test_a_system_prompt_is_no_damage() -> None:

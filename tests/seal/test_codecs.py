@@ -310,7 +310,7 @@ def test_keys_with_equal_ids_are_tried_in_turn() -> None:
 
 
 def test_an_old_state_is_refused(codec: Any) -> None:
-    """`max_age` counts in seconds from the authenticated time of the last turn; without one it is old."""
+    """`max_age` counts in seconds from the authenticated time of the last turn, or of the import."""
     make = type(codec)
     strict = make(RING, max_age=60)
     now = time.time()
@@ -322,7 +322,10 @@ def test_an_old_state_is_refused(codec: Any) -> None:
     assert inspect_state(born(30), codec=strict, binding=ADA).turns == 0
     assert inspect_state(born(-30), codec=strict, binding=ADA).turns == 0
     assert inspect_state(born(90), codec=codec, binding=ADA).turns == 0
-    for blob in (born(90), state_from_messages("openai", [], codec=codec, binding=ADA)):
+    assert inspect_state(
+        state_from_messages("openai", [], codec=codec, binding=ADA), codec=strict, binding=ADA
+    )
+    for blob in (born(90), state_from_messages("openai", [], created_ms=0, codec=codec, binding=ADA)):
         with pytest.raises(StateAuthError, match="max_age=") as caught:
             inspect_state(blob, codec=strict, binding=ADA)
         assert caught.value.blob == blob
