@@ -22,6 +22,7 @@ from .history.compact import compact_flow
 from .messages import Audio, Document, Image, Message, Text, user
 from .options import PER_TURN, ChatOptions, Resolved, check_defaults, given_options, resolve
 from .result import ChatResult, CompactionReport
+from .series import Series
 from .state import blob as blobs
 from .state.codec import PLAIN, Codec
 from .state.records import fresh_id
@@ -158,6 +159,13 @@ class _Facade(ABC, Generic[_B]):
             **settings,
         )
         return ports, made, save
+
+    def _series(
+        self, state: State, texts: Sequence[str], options: ChatOptions | None, fields: Mapping[str, Any]
+    ) -> Series:
+        said = _some_texts(texts, options, fields)
+        given = {**self._defaults, **given_options(options, fields)}
+        return Series(_state_bytes(state), said, stops=given.get("on_pending", "raise") == "raise")
 
     def _bound(self, binding: Any) -> Any:
         return self._defaults.get("binding") if binding is None else binding
@@ -347,15 +355,27 @@ class Chat(_Facade[Backend]):
     ) -> ChatResult:
         """Say several things one after another; the result is the last turn's.
 
-        Raises TypeError or ValueError before the first turn if one of them can be no message, or if there
-        are several and one `turn_id`.
+        A turn that waits for answers ends it, unless `on_pending` says what a new message does then: the
+        result is that turn's, and its `turns_left` has the texts that were not said. A reply that is
+        truncated, refused or limited does not end it: it is in the history, and the next text follows.
+
+        Raises:
+            TypeError: Before the first turn: one of the texts can be no message.
+            ValueError: Before the first turn: there are no texts, or several and one `turn_id`.
+            BaseException: What a turn raised, Ctrl-C and a cancellation too. It has the attributes `state`,
+                the conversation so far, with what the broken turn came to, and `turns_left`, the texts that
+                are neither in there nor in `pending_input`.
         """
-        result = None
-        for text in _some_texts(texts, options, fields):
-            result = self.chat_with_state(state, options, user=text, **fields)
-            state = result.state
-        assert result is not None
-        return result
+        series = self._series(state, texts, options, fields)
+        try:
+            while True:
+                turn = self._turn(series.state, options, {**fields, "user": series.text})
+                series.begin(turn)
+                if (result := series.end(turn.result())) is not None:
+                    return result
+        except BaseException as exc:
+            series.tell(exc)
+            raise
 
     def compact_state(
         self,
@@ -531,12 +551,16 @@ class AsyncChat(_Facade[AsyncBackend]):
         **fields: Unpack[RunTurnsFields],
     ) -> ChatResult:
         """As `Chat.run_turns`, awaited."""
-        result = None
-        for text in _some_texts(texts, options, fields):
-            result = await self.chat_with_state(state, options, user=text, **fields)
-            state = result.state
-        assert result is not None
-        return result
+        series = self._series(state, texts, options, fields)
+        try:
+            while True:
+                turn = self._turn(series.state, options, {**fields, "user": series.text})
+                series.begin(turn)
+                if (result := series.end(await turn.result())) is not None:
+                    return result
+        except BaseException as exc:
+            series.tell(exc)
+            raise
 
     async def compact_state(
         self,
@@ -630,6 +654,8 @@ def _some_texts(
     texts: Sequence[str], options: ChatOptions | None, fields: Mapping[str, Any]
 ) -> Sequence[str]:
     """The texts, all of them checked first: the turns before a bad one would be paid for, and lost."""
+    if "user" in fields:
+        raise TypeError("run_turns takes what the user says as its list of texts, not as user=")
     if isinstance(texts, str) or not texts:
         raise ValueError("run_turns takes a list of at least one text")
     texts = list(texts)

@@ -82,9 +82,12 @@ class GoAIToolsError(Exception):
 
     Attributes:
         retryable: True if the same call may succeed later.
+        turns_left: Of a turn in `run_turns`: the texts that were not said, the failed turn's own if it is
+            in neither the error's `state` nor its `pending_input`.
     """
 
     retryable: bool = False
+    turns_left: tuple[str, ...] = ()
 
 
 # ------------------------------------------------------------------------------------------ states

@@ -131,6 +131,7 @@ class ChatResult(tuple[str, bytes]):
         duplicate: True if this is the stored reply of an earlier, identical turn.
         model: The model that answered, as the provider names it.
         request_ids: The provider's ids, one per model call that reported one.
+        turns_left: Of `run_turns` that stopped because this turn waits: the texts that were not said.
     """
 
     text: str = field(repr=False)
@@ -153,6 +154,7 @@ class ChatResult(tuple[str, bytes]):
     duplicate: bool = False
     model: str = ""
     request_ids: tuple[str, ...] = ()
+    turns_left: tuple[str, ...] = field(default=(), repr=False)
     bill: Bill = field(default_factory=Bill, repr=False)
 
     @cached_property

@@ -132,9 +132,10 @@ ALLOWED = {
     "state.state threads.kept threads.leases threads.row threads.thread turn.answers turn.flow turn.ledger "
     "values",
     "handles": "edges.sync_edge events messages result turn.flow",
+    "series": "errors messages result",
     "chat": "backends backends.base conversation edges.async_edge edges.sync_edge handles history.append "
-    "history.compact messages options result state.blob state.codec tools turn.answers turn.counting "
-    "turn.engine turn.flow turn.inbox",
+    "history.compact messages options result series state.blob state.codec state.records tools "
+    "turn.answers turn.counting turn.engine turn.flow turn.inbox",
     "goaitools_py": "backends.base chat compaction context_management conversation errors events handles "
     "history.branch history.convert history.estimate history.info history.rebase history.turns messages "
     "options prices result seal state.codec state.reseal state.text tokens tools turn.answers vocabulary",

@@ -204,6 +204,8 @@ def blocking(chat: Chat, saved: bytes | bytearray | memoryview | None, options: 
     assert_type(resumed, ChatResult)
     assert_type(pending_calls(state)[0].reason, PendingReason)
     assert_type(chat.run_turns(None, ["Hello.", "Goodbye."]), ChatResult)
+    assert_type(chat.run_turns(None, ["Hello.", "Goodbye."]).turns_left, tuple[str, ...])
+    assert_type(GoAIToolsError().turns_left, tuple[str, ...])
     assert_type(chat.append_to_state(state, event("It rains."), user("Hm.")), bytes)
     assert_type(chat.compact_state(state, Compactor(MessageLimit(4), KeepRecentTurns(1))), CompactionReport)
     with chat as same, same.start(state, options, user="Hello.") as turn:
