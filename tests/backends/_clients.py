@@ -25,8 +25,8 @@ BACKENDS: Final = {
 }
 
 CLIENTS: Final = ("own", "http_client", "classic", "client", "cloud", "aiohttp")
-"""Made by the backend; an `httpx2` or classic `httpx` client as ``http_client=``; an SDK client as ``client=``;
-one of the SDK's for Azure; an HTTP client over aiohttp (async only)."""
+"""Made by the backend; an `httpx2` or classic `httpx` client as ``http_client=``; an SDK client as
+``client=``; one of the SDK's for Azure; an HTTP client over aiohttp (async only)."""
 
 
 def backend_over(

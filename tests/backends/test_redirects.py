@@ -148,11 +148,11 @@ def test_nothing_goes_to_another_origin(
     asked = serve(redirecting(status, f"{other.root}/v1/canary-path?canary=query"))
     chat = chat_at(asked.root)
 
+    def ask() -> Any:
+        return chat.start(None, user="canary-user").result() if streamed else chat.chat(user="canary-user")
+
     with pytest.raises(ProviderRejectedError) as caught:
-        if streamed:
-            chat.start(None, user="canary-user").result()
-        else:
-            chat.chat(user="canary-user")
+        ask()
     err = caught.value
 
     assert other.requests == []
