@@ -10,6 +10,7 @@ from decimal import Decimal
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
+from .citations import Citation
 from .messages import ToolRecord, Usage
 from .prices import Charge, genai_price, priced, total
 from .values import Value
@@ -128,6 +129,7 @@ class ChatResult(tuple[str, bytes]):
         context_used: Tokens that the next request holds before anything new is said.
         context_fraction: Part of the model's context window in use, None if the window is unknown.
         discarded: The error that made the given state unreadable, if a fresh one was begun.
+        citations: The sources that the reply names (web search, documents); their places count in `text`.
         duplicate: True if this is the stored reply of an earlier, identical turn.
         model: The model that answered, as the provider names it.
         request_ids: The provider's ids, one per model call that reported one.
@@ -155,6 +157,7 @@ class ChatResult(tuple[str, bytes]):
     model: str = ""
     request_ids: tuple[str, ...] = ()
     turns_left: tuple[str, ...] = field(default=(), repr=False)
+    citations: tuple[Citation, ...] = ()
     bill: Bill = field(default_factory=Bill, repr=False)
 
     @cached_property

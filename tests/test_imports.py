@@ -28,11 +28,12 @@ ALLOWED = {
     "rawjson": "",
     "messages": "errors values",
     "render": "messages values",
+    "citations": "render values",
     "context_management": "values",
     "options": "context_management messages values",
     "fields": "messages options prices tokens",
     "prices": "messages values",
-    "result": "messages prices values",
+    "result": "citations messages prices values",
     "events": "messages values",
     # the state
     "state": "",
@@ -47,7 +48,7 @@ ALLOWED = {
     "state.state": "errors state.blob state.codec state.records state.segments values",
     "state.reseal": "state.blob state.codec state.state",
     # what a turn may ask: rules that are pure
-    "backends.base": "context_management messages values",
+    "backends.base": "citations context_management messages values",
     "backends.rules": "rawjson",
     "backends.atoms": "rawjson",
     "backends.capabilities": "values",
@@ -65,7 +66,7 @@ ALLOWED = {
     "turn.answers": "tools values",
     "turn.turn_ids": "backends.base rawjson reading state.records state.state values",
     "turn.inbox": "backends.base messages reading render state.records state.state turn.turn_ids values",
-    "turn.journal": "backends.base errors messages reading state.records state.state tokens turn.answers "
+    "turn.journal": "backends.base citations errors messages reading state.records state.state tokens turn.answers "
     "turn.meter turn.turn_ids values",
     "turn.unsign": "backends.base state.records state.state values",
     "turn.mending": "backends.atoms backends.base backends.rules errors messages rawjson turn.journal values",
@@ -86,7 +87,7 @@ ALLOWED = {
     "turn.consult": "backends.base compaction messages turn.bodies turn.flow turn.ledger turn.voice values",
     "turn.shrink": "backends.rules compaction errors events messages result state.state turn.consult "
     "turn.cut turn.flow turn.ledger turn.unsign turn.voice values",
-    "turn.engine": "backends.base backends.capabilities errors events messages result state.records "
+    "turn.engine": "backends.base backends.capabilities citations errors events messages result state.records "
     "state.state turn.asking turn.calling turn.flow turn.inbox turn.journal turn.ledger turn.limits "
     "turn.meter turn.repair turn.shrink turn.turn_ids turn.voice values",
     "turn.counting": "backends.base errors state.state turn.asking turn.flow turn.inbox turn.journal "
@@ -105,7 +106,7 @@ ALLOWED = {
     "turn.unsign values",
     "history.info": "backends.capabilities errors messages state.blob state.codec state.records state.state "
     "turn.answers turn.journal values",
-    "history.turns": "backends.base history.info history.wires messages reading state.codec state.records "
+    "history.turns": "backends.base citations history.info history.wires messages reading state.codec state.records "
     "state.state turn.journal turn.repair values",
     "history.convert": "backends backends.base backends.rules errors history.wires messages options rawjson "
     "reading state.codec state.records state.state turn.journal turn.mending turn.repair turn.unsign values",

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, Protocol, runtime_checkable
 
+from ..citations import Citation
 from ..context_management import ContextEdit
 from ..messages import Message, ToolCall, ToolResult, Usage
 from ..values import Value
@@ -159,6 +160,7 @@ class Reply(Value, frozen=True, kw_only=True):
             one for each part. Never content.
         aside: What the request consumed beside `usage`, for a compaction of the provider's own accord, say:
             it is no part of the context that follows. None: nothing.
+        citations: The sources that the text names; their places count in `text`.
     """
 
     unshown = frozenset({"entries", "text", "reasoning", "carried"})
@@ -177,6 +179,7 @@ class Reply(Value, frozen=True, kw_only=True):
     carried: Mapping[str, tuple[str, int]] = {}
     dropped: tuple[str, ...] = ()
     aside: Usage | None = None
+    citations: tuple[Citation, ...] = ()
 
 
 class Delta(Value, frozen=True, kw_only=True, gc=False):

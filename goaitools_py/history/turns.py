@@ -11,6 +11,7 @@ from itertools import islice
 from typing import Any
 
 from ..backends.base import Dialect
+from ..citations import Citation, citations_of_rows
 from ..messages import Message, ToolCall, Usage
 from ..reading import read_entries
 from ..state.codec import PLAIN, Codec
@@ -58,6 +59,12 @@ class HistoryTurn(Value, frozen=True, kw_only=True):
     def metadata(self) -> Mapping[str, str]:
         """What the caller's `metadata=` said of the turn."""
         return dict(self.facts.get("metadata", {}))
+
+    @property
+    def citations(self) -> tuple[Citation, ...]:
+        """The sources that the turn's replies named, in order. Their places count in the text of their own
+        reply."""
+        return citations_of_rows(self.facts.get("citations"))
 
 
 class History(Value, frozen=True, kw_only=True):

@@ -23,6 +23,7 @@ import msgspec
 
 from ..backends.base import Reply
 from ..backends.capabilities import capabilities
+from ..citations import Citation, shifted
 from ..errors import (
     BudgetExceededError,
     LimitExceededError,
@@ -374,6 +375,7 @@ class TurnEngine:
         ledger = self._ledger
         limit: str | None = None
         invalid_in_a_row = pauses = 0
+        cited: tuple[Citation, ...] = ()
         said = journal.paused_text(ledger.state, self._plan.dialect)
         if self._plan.answers or not journal.ready(ledger.state):
             yield from run_calls(
@@ -391,7 +393,7 @@ class TurnEngine:
                 voice.after_first() if ledger.has_asked else voice,
                 shrink=lambda: shrink.shrink_for_context(ledger, lambda: voice),
                 booked=partial(
-                    self._booked, voice, said, is_last=limit is not None, may_pause=pauses < MAX_PAUSES
+                    self._booked, voice, said, cited, is_last=limit is not None, may_pause=pauses < MAX_PAUSES
                 ),
                 forbid_tools=limit is not None,
             )
@@ -403,10 +405,10 @@ class TurnEngine:
                 if reply.stop == "pause":
                     ledger.warn("limit_reached", f"the provider paused its reply {pauses + 1} times")
                 return reply, _status(reply, limited=limit is not None)
-            said = ""
+            said, cited = "", ()
             if reply.stop == "pause" and pauses < MAX_PAUSES:
                 pauses += 1
-                said = reply.text
+                said, cited = reply.text, reply.citations
                 continue
             if limit is not None:
                 yield from refuse_calls(ledger)
@@ -417,12 +419,24 @@ class TurnEngine:
             invalid_in_a_row = 0 if valid else invalid_in_a_row + 1
             limit = self._limit_reached(invalid_in_a_row)
 
-    def _booked(self, voice: Voice, said: str, reply: Reply, *, is_last: bool, may_pause: bool) -> Reply:
-        """A reply that has just come, behind what was `said` before a pause. The turn's last one closes it,
-        before anybody can look: a complete answer is never asked for again."""
+    def _booked(
+        self,
+        voice: Voice,
+        said: str,
+        cited: tuple[Citation, ...],
+        reply: Reply,
+        *,
+        is_last: bool,
+        may_pause: bool,
+    ) -> Reply:
+        """A reply that has just come, behind what was `said`, and `cited`, before a pause.
+
+        The turn's last one closes it, before anybody can look: a complete answer is never asked for again.
+        """
         ledger = self._ledger
         if said:
-            reply = replace(reply, text=said + reply.text)
+            sources = (*cited, *shifted(reply.citations, len(said)))
+            reply = replace(reply, text=said + reply.text, citations=sources)
             ledger.text = reply.text
         opened = ledger.state.open
         pauses = reply.stop == "pause" and may_pause
@@ -521,6 +535,7 @@ class TurnEngine:
             discarded=ledger.discarded,
             model=reply.model or (voice.model if voice is not None else meta.model),
             request_ids=tuple(ledger.request_ids),
+            citations=reply.citations,
             bill=ledger.bill,
         )
         yield from ledger.checkpoint(blob)

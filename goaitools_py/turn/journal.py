@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from ..backends.base import Dialect, Reply
+from ..citations import rows_of_citations
 from ..errors import StateInvalidError
 from ..messages import ResultFlag, Text, ToolCall, ToolRecord, ToolResult
 from ..reading import read_entries
@@ -309,6 +310,7 @@ def add_reply(
         messages=turn.messages + (1 if reply.entries else 0),
         calls=calls,
         partial="",
+        facts=_with_citations(turn, reply) if reply.citations else turn.facts,
     )
     meta = msgspec.structs.replace(
         booked(state.meta, sent, reply, dialect, counter),
@@ -318,6 +320,12 @@ def add_reply(
         carry={**state.meta.carry, **_carried(reply)} if reply.carried else state.meta.carry,
     )
     return replace(state, meta=meta, open=turn)
+
+
+def _with_citations(turn: OpenTurn, reply: Reply) -> Mapping[str, Any]:
+    """The turn's facts with the sources of its next reply."""
+    rows = rows_of_citations(reply.citations, reply=len(turn.iterations))
+    return {**turn.facts, "citations": [*turn.facts.get("citations", ()), *rows]}
 
 
 _MAX_CARRIED = 8

@@ -387,7 +387,7 @@ def test_calls_run_unless_the_reply_was_cut(finish: Any, refusal: str | None, st
         ({"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}, 7]}, "ab", ""),
         ({"content": [{"type": "thinking", "thinking": [{"text": "hm"}]}]}, "", "hm"),
         ({"content": [{"type": "thinking", "thinking": "hm"}]}, "", "hm"),
-        ({"content": {"odd": 1}, "reasoning": 7}, "", ""),
+        ({"content": {"odd": 1}, "reasoning": 7}, '{"odd": 1}', ""),
         ({"content": "a\ud800"}, "a\ufffd", ""),
     ],
 )

@@ -156,6 +156,7 @@ from goaitools_py.backends import (
     OpenAIResponsesBackend,
     ResponseHead,
 )
+from goaitools_py.citations import Citation
 from goaitools_py.integrations.sqlalchemy import StateType
 from goaitools_py.stores import (
     AsyncCallableStore,
@@ -449,6 +450,7 @@ def result(result: ChatResult) -> None:
     assert_type(result.state, bytes)
     assert_type(result.status, Literal["complete", "awaiting_tools", "truncated", "refused", "limited"])
     assert_type(result.usage, Usage)
+    assert_type(result.citations, tuple[Citation, ...])
     assert_type(result.usage + result.total_usage, Usage)
     assert_type(result.tool_log, tuple[ToolRecord, ...])
     assert_type(result.tool_log[0].call, ToolCall)

@@ -16,6 +16,7 @@ a text block            only white space; no other has   "must contain non-white
 thinking blocks         at the end                       "the final block in an assistant message cannot
                                                          be `thinking`", 400
 ``caller``              null                             the request type takes an object only
+``file_id``             of a citation                    no request type has it
 ``id`` of a call        missing, empty or repeated       results could not be paired; a digest replaces it
 ``name`` of a call      not ``[a-zA-Z0-9_-]{1,128}``     every later request would be refused
 ``input`` of a call     not an object                    the same; now ``{}``, or the object that a string
@@ -40,6 +41,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from ... import rawjson
+from ...citations import Citation, citation_of
 from ...messages import ToolCall, Usage
 from ...render import plain
 from ...values import Value, replace
@@ -184,6 +186,7 @@ class _Block(msgspec.Struct):
     signature: msgspec.Raw = _NULL
     input: msgspec.Raw = _NULL
     caller: msgspec.Raw = msgspec.Raw(b"")
+    citations: msgspec.Raw = _NULL
 
     @property
     def is_signed(self) -> bool:
@@ -218,6 +221,7 @@ def _block(raw: bytes) -> _Block:
         signature=_raw(members, "signature"),
         input=_raw(members, "input"),
         caller=msgspec.Raw(members.get("caller", b"")),
+        citations=_raw(members, "citations"),
     )
 
 
@@ -275,6 +279,7 @@ def reply_of(answer: Answer) -> Reply:
         carried=_carried(answer.container, compacted=any(block.type == "compaction" for _, block in pairs)),
         dropped=_dropped(answer.transformations),
         aside=None if aside is None else replace(aside, requests=0),
+        citations=_citations(pairs),
     )
 
 
@@ -313,10 +318,31 @@ def _stored(pairs: Sequence[_Pair], seed: bytes) -> tuple[list[_Pair], tuple[Too
         if (block.type == "tool_use" or block.type in _HOSTED) and not bytes(block.input).startswith(b"{"):
             written = _arguments(block)
             changed["input"] = rawjson.one_line(written.encode()) if is_object(written) else b"{}"
+        if b'"file_id"' in (citations := bytes(block.citations)) and citations.startswith(b"["):
+            changed["citations"] = _listed(map(_without_file, rawjson.items(citations)))
         if bytes(block.caller) == b"null":
             raw = rawjson.without(raw, {"caller"})
         stored.append((rawjson.replaced(raw, changed) if changed else raw, block))
     return stored, tuple(calls)
+
+
+def _without_file(citation: bytes) -> bytes:
+    return rawjson.without(citation, {"file_id"}) if citation.startswith(b"{") else citation
+
+
+def _citations(pairs: Sequence[_Pair]) -> tuple[Citation, ...]:
+    """The sources of the text blocks; a passage is the text of the block that names them."""
+    found: list[Citation] = []
+    at = 0
+    for _, block in pairs:
+        if block.type != "text":
+            continue
+        end = at + len(block.text)
+        raw = bytes(block.citations)
+        given = rawjson.view(raw) if raw.startswith(b"[") else ()
+        found += filter(None, (citation_of(one, start=at, end=end) for one in given))
+        at = end
+    return tuple(found)
 
 
 def _arguments(block: _Block) -> str:

@@ -8,7 +8,9 @@ An answer is stored as the provider's bytes. The exceptions, all of them:
 in the message             when                          because
 ========================== ============================= =============================================
 raw newlines               between tokens                an entry is one line
-``annotations``            always                        no request type has it; 427 of 427 were empty
+``annotations``            always; family openrouter.ai  no request type has it; what they say is in the
+                           keeps those that say          reply's citations, which are stored with the turn.
+                           something                     OpenRouter takes them back, parsed files among them
 ``refusal``                null or empty                 it says nothing; 436 of 436 were
 ``audio``                  without an id                 a server without sound sent it hollow
 ``audio``                  becomes ``{"id": …}``         the request type has the id only
@@ -24,6 +26,8 @@ name of a call             not ``[a-zA-Z0-9_-]{1,64}``   every later request wou
 ``arguments``              not a JSON object; families   servers answer 400 or 500 to every later request
                            but openai and azure          (vllm#43995, llama.cpp#25510); now ``"{}"``, as
                                                          vLLM itself reads it by now (its PR 48922)
+``content``                an object (JSON mode of some  the same; now a string of the JSON that came
+                           servers)
 ``content``                null or missing, no calls     the next request would be refused; now ``""``
 the message itself         null or missing; a filter or  an empty one, so that what came back has a place
                            the output limit left nothing in the history
@@ -44,6 +48,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from ... import rawjson
+from ...citations import Citation, citation_of
 from ...messages import ToolCall, Usage
 from ...render import plain
 from ...values import Value, replace
@@ -185,9 +190,9 @@ def reply_of(answer: Answer, *, family: str) -> Reply:
         ProtocolFault: The message is not one.
     """
     try:
-        view = rawjson.view(answer.message)
+        message, view = _with_text_content(answer.message, rawjson.view(answer.message))
         seed = answer.id.encode("utf-8", "replace")
-        entry, calls = _stored(rawjson.one_line(answer.message), view, family, seed=seed)
+        entry, calls = _stored(rawjson.one_line(message), view, family, seed=seed)
     except rawjson.RawJSONError as error:
         raise paid(ProtocolFault("the answer's message cannot be read"), usage_of(answer.usage)) from error
     except ProtocolFault as fault:
@@ -206,7 +211,27 @@ def reply_of(answer: Answer, *, family: str) -> Reply:
         usage=usage_of(answer.usage),
         model=answer.model,
         id=answer.id,
+        citations=_citations(message, view, text),
     )
+
+
+def _citations(message: bytes, view: Mapping[str, Any], text: str) -> tuple[Citation, ...]:
+    """The sources that a message names; their places count in its text."""
+    annotations = view.get("annotations")
+    if not annotations or not isinstance(annotations, list) or not text:
+        return ()
+    raws = rawjson.items(rawjson.members(rawjson.one_line(message))["annotations"])
+    found = (citation_of(one, raw=raw) for one, raw in zip(annotations, raws, strict=True))
+    return tuple(filter(None, found))
+
+
+def _with_text_content(message: bytes, view: Any) -> tuple[bytes, Any]:
+    """The message, and its view, with content that is a string where a server wrote an object: JSON mode of
+    some servers. No request may hold an object there, and a reader wants its JSON."""
+    if not isinstance(view, dict) or not isinstance(view.get("content"), dict):
+        return message, view
+    text = rawjson.one_line(rawjson.members(message)["content"]).decode()
+    return rawjson.replaced(message, {"content": rawjson.dumps(text)}), {**view, "content": text}
 
 
 def _stop(finish: str, refusal: str) -> Literal["end", "length", "refusal"]:
@@ -252,8 +277,11 @@ def _has_no_id(value: Any) -> bool:
     return not as_str(as_dict(value).get("id"))
 
 
+_TAKES_ANNOTATIONS: Final = "openrouter.ai"
+"""The family that takes annotations back, and parses no file anew that they hold (openrouter.ai/docs, PDF
+inputs, seen 2026-11)."""
+
 _LEFT_OUT: Final[Mapping[str, Callable[[Any], bool]]] = {
-    "annotations": lambda _: True,
     "refusal": is_hollow,
     "audio": _has_no_id,
     "function_call": is_hollow,
@@ -263,6 +291,8 @@ _LEFT_OUT: Final[Mapping[str, Callable[[Any], bool]]] = {
 
 def _stored(entry: bytes, view: Any, family: str, *, seed: bytes) -> tuple[bytes, tuple[ToolCall, ...]]:
     left_out = {key for key, applies in _LEFT_OUT.items() if key in view and applies(view[key])}
+    if "annotations" in view and not (view["annotations"] and family == _TAKES_ANNOTATIONS):
+        left_out.add("annotations")
     if left_out:
         entry = rawjson.shorn(entry, left_out)
     calls: tuple[ToolCall, ...] = ()

@@ -269,6 +269,8 @@ class ChatDecoder:
                     self._message.grow(key, msgspec.Raw(_joined({"id": audio["id"]})))
             else:
                 text = self._message.grow(key, raw)
+                if key == "content" and bytes(raw).startswith(b"{"):  # JSON mode of some servers
+                    self._tell("text", rawjson.one_line(bytes(raw)).decode(), deltas)
                 # vLLM 0.11 sends every piece of reasoning under both names.
                 if text and not (key == "reasoning" and "reasoning_content" in delta):
                     self._tell(_SPOKEN[key], text, deltas)

@@ -8,12 +8,15 @@ Each item of ``output`` is stored as one entry, as the provider's bytes. The exc
 in an item                  when                               because
 =========================== ================================== =========================================
 raw newlines                between tokens                     an entry is one line
-``created_by``              always                             no request type has it
+``created_by``              always, in an item and in an       no request type has it
+                            element of a shell's ``output``
+``status``                  of a ``custom_tool_call_output``   no request type has it
 a whole reasoning item      nothing of the reply follows it    the next request would be refused
                                                                ("without its required following item")
 the keys of `_NOT_NULL`     null                               the request type has them, but not null:
                                                                vLLM's answers hold such nulls
 ``content[].logprobs``      null                               the same
+the keys of `_INNER`        null                               the same
 ``call_id``                 missing, empty or repeated         results could not be paired; a digest
                                                                replaces it
 name of a call              not ``[a-zA-Z0-9_-]{1,128}``       every later request would be refused
@@ -39,6 +42,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from ... import rawjson
+from ...citations import Citation, citation_of
 from ...messages import ToolCall, Usage
 from ...render import plain
 from ...values import Value, replace
@@ -71,6 +75,38 @@ _NOT_NULL: Final[Mapping[str, frozenset[str]]] = {
     "computer_call": frozenset({"action", "actions"}),
 }
 """What an answer may hold as null and a request may not, by type of item (openai 3.54, types/responses)."""
+
+_NO_INPUT: Final[Mapping[str, frozenset[str]]] = {
+    "custom_tool_call_output": frozenset({"created_by", "status"})
+}
+"""Keys that answers have and requests do not, by type of item; of any other item it is `created_by`."""
+
+_CREATED_BY: Final = frozenset({"created_by"})
+_FILE_PART: Final = frozenset({"detail", "file_data", "file_url", "filename", "prompt_cache_breakpoint"})
+
+
+class _Inner(Value, frozen=True, kw_only=True):
+    """What of an object, or of each object of a list, inside of an item a request does not take."""
+
+    member: str
+    never: frozenset[str] = frozenset()
+    not_null: frozenset[str] = frozenset()
+
+
+_INNER: Final[Mapping[str, _Inner]] = {
+    "assistant": _Inner(member="content", not_null=frozenset({"logprobs"})),
+    "web_search_call": _Inner(member="action", not_null=frozenset({"queries", "query", "sources"})),
+    "file_search_call": _Inner(
+        member="results", not_null=frozenset({"file_id", "filename", "score", "text"})
+    ),
+    "computer_call_output": _Inner(member="output", not_null=frozenset({"file_id", "image_url"})),
+    "shell_call_output": _Inner(member="output", never=_CREATED_BY),
+    "function_call_output": _Inner(member="output", not_null=_FILE_PART),
+    "custom_tool_call_output": _Inner(member="output", not_null=_FILE_PART),
+    "image_generation_call": _Inner(member="error", not_null=frozenset({"moderation_details"})),
+}
+"""By type of item (openai 3.54, types/responses). `tests/backends/test_request_types.py` compares all types
+of answers with those of requests and names what is left as it came."""
 
 _NOT_FINISHED: Final = frozenset({"queued", "in_progress", "cancelled"})
 
@@ -282,6 +318,7 @@ def reply_of(answer: Answer, *, family: str) -> Reply:
         id=answer.id,
         signed=any(said.signed[: len(entries)]),
         dropped=answer.dropped,
+        citations=tuple(said.citations),
     )
 
 
@@ -320,6 +357,7 @@ class _Said:
         self.text: list[str] = []
         self.reasoning: list[str] = []
         self.calls: list[ToolCall] = []
+        self.citations: list[Citation] = []
         self.is_refused = False
         self.signed: list[bool] = []
         self._family = family
@@ -333,19 +371,33 @@ class _Said:
             raise rawjson.RawJSONError("an item must be a JSON object", 0)
         kind = kind_of(item)
         not_null = _NOT_NULL.get(kind, ())
-        left_out = {key for key in item if key == "created_by" or (item[key] is None and key in not_null)}
+        never = _NO_INPUT.get(kind, _CREATED_BY)
+        left_out = {key for key in item if key in never or (item[key] is None and key in not_null)}
         entry = rawjson.without(entry, left_out) if left_out else entry
+        if (inner := _INNER.get(kind)) is not None:
+            entry = _without_inner(entry, item.get(inner.member), inner)
         if kind in CALLS:
             entry = self._call(entry, item)
         elif kind == "assistant":
             content = item.get("content")
+            self._cite(content)
             self.text.append(spoken(content))
             self.is_refused = self.is_refused or is_refused(content)
-            entry = _without_null_logprobs(entry, content)
         elif kind == "reasoning":
             self.reasoning.append(thought(item))
         self.entries.append(entry)
         self.signed.append(kind == "reasoning" and units.is_signed(item))
+
+    def _cite(self, content: Any) -> None:
+        """Note the sources of a message's parts; each part counts in its own text."""
+        at = sum(map(len, self.text))
+        for part in map(as_dict, content) if isinstance(content, list) else ():
+            annotations = part.get("annotations")
+            found = (
+                (citation_of(one, offset=at) for one in annotations) if isinstance(annotations, list) else ()
+            )
+            self.citations += filter(None, found)
+            at += len(spoken([part]))
 
     def _call(self, entry: bytes, item: Mapping[str, Any]) -> bytes:
         call = call_of(item)
@@ -366,16 +418,23 @@ class _Said:
         return rawjson.replaced(entry, changed) if changed else entry
 
 
-def _without_null_logprobs(entry: bytes, content: Any) -> bytes:
-    parts = list(map(as_dict, content)) if isinstance(content, list) else []
-    if not any("logprobs" in part and part["logprobs"] is None for part in parts):
-        return entry
-    raws = rawjson.items(rawjson.members(entry)["content"])
-    cut = [
-        rawjson.without(raw, {"logprobs"}) if part.get("logprobs", 0) is None else raw
-        for raw, part in zip(raws, parts, strict=True)
+def _without_inner(entry: bytes, value: Any, inner: _Inner) -> bytes:
+    """The entry without what its inner objects may not have in a request; itself if there is none of it."""
+    objects = list(map(as_dict, value)) if isinstance(value, list) else [as_dict(value)]
+    gone = [
+        {key for key in one if key in inner.never or (one[key] is None and key in inner.not_null)}
+        for one in objects
     ]
-    return rawjson.replaced(entry, {"content": b"[" + b",".join(cut) + b"]"})
+    if not any(gone):
+        return entry
+    raw = rawjson.members(entry)[inner.member]
+    if not isinstance(value, list):
+        return rawjson.replaced(entry, {inner.member: rawjson.without(raw, gone[0])})
+    cut = [
+        rawjson.without(one, keys) if keys else one
+        for one, keys in zip(rawjson.items(raw), gone, strict=True)
+    ]
+    return rawjson.replaced(entry, {inner.member: b"[" + b",".join(cut) + b"]"})
 
 
 # ------------------------------------------------------------------------------------ stored replies
