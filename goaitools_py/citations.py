@@ -2,8 +2,8 @@
 
 Owns: `Citation`, and how the providers' own objects read. Must never know: where a wire puts them in a reply.
 
-Shapes: ``annotations`` of OpenAI's Chat Completions (``{"type": "url_citation", "url_citation": {…}}``) and
-of Responses (members beside ``type``), ``citations`` of Anthropic's text blocks (openai 3.54, anthropic 1.11).
+Shapes: ``annotations`` of OpenAI Chat Completions (``{"type": "url_citation", "url_citation": {…}}``) and of
+Responses (members beside ``type``), ``citations`` of Anthropic's text blocks (openai 3.54, anthropic 1.11).
 """
 
 from __future__ import annotations

@@ -66,7 +66,8 @@ ALLOWED = {
     "turn.answers": "tools values",
     "turn.turn_ids": "backends.base rawjson reading state.records state.state values",
     "turn.inbox": "backends.base messages reading render state.records state.state turn.turn_ids values",
-    "turn.journal": "backends.base citations errors messages reading state.records state.state tokens turn.answers "
+    "turn.journal": "backends.base citations errors messages reading state.records state.state tokens "
+    "turn.answers "
     "turn.meter turn.turn_ids values",
     "turn.unsign": "backends.base state.records state.state values",
     "turn.mending": "backends.atoms backends.base backends.rules errors messages rawjson turn.journal values",
@@ -87,7 +88,8 @@ ALLOWED = {
     "turn.consult": "backends.base compaction messages turn.bodies turn.flow turn.ledger turn.voice values",
     "turn.shrink": "backends.rules compaction errors events messages result state.state turn.consult "
     "turn.cut turn.flow turn.ledger turn.unsign turn.voice values",
-    "turn.engine": "backends.base backends.capabilities citations errors events messages result state.records "
+    "turn.engine": "backends.base backends.capabilities citations errors events messages result "
+    "state.records "
     "state.state turn.asking turn.calling turn.flow turn.inbox turn.journal turn.ledger turn.limits "
     "turn.meter turn.repair turn.shrink turn.turn_ids turn.voice values",
     "turn.counting": "backends.base errors state.state turn.asking turn.flow turn.inbox turn.journal "
@@ -106,7 +108,8 @@ ALLOWED = {
     "turn.unsign values",
     "history.info": "backends.capabilities errors messages state.blob state.codec state.records state.state "
     "turn.answers turn.journal values",
-    "history.turns": "backends.base citations history.info history.wires messages reading state.codec state.records "
+    "history.turns": "backends.base citations history.info history.wires messages reading state.codec "
+    "state.records "
     "state.state turn.journal turn.repair values",
     "history.convert": "backends backends.base backends.rules errors history.wires messages options rawjson "
     "reading state.codec state.records state.state turn.journal turn.mending turn.repair turn.unsign values",
@@ -124,7 +127,8 @@ ALLOWED = {
     "edges.async_edge": "backends.base edges.wait tools turn.flow",
     "edges.wait": "turn.deadlines",
     "threads.leases": "",
-    "backends": "backends.base backends.capabilities context_management messages rawjson render values",
+    "backends": "backends.base backends.capabilities citations context_management messages rawjson "
+    "render values",
     "stores": "errors",
     "integrations": "errors history.info state.blob stores",
     "sim": "",

@@ -1,6 +1,7 @@
 """Answers of a provider in its own JSON, unary or as a stream, whichever was asked for.
 
-Owns: the envelope around a message, items or blocks that a test writes. Must never know: the package's readers.
+Owns: the envelope around a message, items or blocks that a test writes.
+Must never know: the package's readers.
 """
 
 from __future__ import annotations

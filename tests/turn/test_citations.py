@@ -1,4 +1,4 @@
-"""Sources that a reply names: shown in the result and the history, kept over a reload, never sent where refused."""
+"""Sources that a reply names: shown in the result and the history, kept over a reload."""
 
 from __future__ import annotations
 
