@@ -127,8 +127,8 @@ ALLOWED = {
     "edges.async_edge": "backends.base edges.wait tools turn.flow",
     "edges.wait": "turn.deadlines",
     "threads.leases": "",
-    "backends": "backends.base backends.capabilities citations context_management messages rawjson "
-    "render values",
+    "backends": "backends.base backends.capabilities backends.rules citations context_management messages "
+    "rawjson render values",
     "stores": "errors",
     "integrations": "errors history.info state.blob stores",
     "sim": "",

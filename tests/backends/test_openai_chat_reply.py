@@ -384,7 +384,7 @@ def test_calls_run_unless_the_reply_was_cut(finish: Any, refusal: str | None, st
             "hi",
             "ab",
         ),
-        ({"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}, 7]}, "ab", ""),
+        ({"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}, 7]}, "ab7", ""),
         ({"content": [{"type": "thinking", "thinking": [{"text": "hm"}]}]}, "", "hm"),
         ({"content": [{"type": "thinking", "thinking": "hm"}]}, "", "hm"),
         ({"content": {"odd": 1}, "reasoning": 7}, '{"odd": 1}', ""),

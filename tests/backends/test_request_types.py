@@ -127,6 +127,19 @@ _CHAT = {"message.annotations", "message.tool_calls=null", "message.function_cal
 }
 
 
+_NEEDED: dict[str, dict[str, Any]] = {
+    "compaction": {"encrypted_content": "AAAA"},
+    "function_call_output": {"call_id": "c1", "output": "7"},
+    "custom_tool_call_output": {"call_id": "c2", "output": "7"},
+}
+"""What an item must have, or no request could hold it."""
+
+_CALLS = [
+    {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"},
+    {"type": "custom_tool_call", "call_id": "c2", "name": "g", "input": "x"},
+]
+
+
 def _item(path: str) -> dict[str, Any]:
     """A smallest item with the key that a path names."""
     path, _, is_null = path.partition("=")
@@ -138,7 +151,7 @@ def _item(path: str) -> dict[str, Any]:
         is_object = name in ("action", "error") or kind == "computer_call_output"
         value = {name: inner if is_object else [inner]}
     role = {"role": "assistant"} if kind == "message" else {}
-    return {"type": kind, **role, "kept": 1, **value}
+    return {"type": kind, **role, **_NEEDED.get(kind, {}), "kept": 1, **value}
 
 
 def _has(item: Any, key: str) -> bool:
@@ -173,9 +186,11 @@ def test_the_types_are_read() -> None:
 def test_what_a_responses_request_does_not_take_is_cut_out(path: str) -> None:
     """Each key of an answer's item that no request may have, or not as null, is not stored."""
     item = _item(path)
-    body = {"id": "r", "object": "response", "model": "m", "status": "completed", "output": [item, _SAID]}
+    asked = [call for call in _CALLS if call["call_id"] == item.get("call_id")]
+    output = [*asked, item, _SAID]
+    body = {"id": "r", "object": "response", "model": "m", "status": "completed", "output": output}
 
-    stored, _ = OpenAIResponsesDialect().reply(json.dumps(body).encode()).entries
+    *_, stored, _ = OpenAIResponsesDialect().reply(json.dumps(body).encode()).entries
 
     key = path.partition("=")[0].rpartition(".")[2]
     assert _has(item, key)

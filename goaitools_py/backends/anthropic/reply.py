@@ -9,6 +9,7 @@ exceptions, all of them:
 in the content          when                             because
 ======================= ================================ =============================================
 raw newlines            between tokens                   an entry is one line
+the content itself      a string                         one text block, which means the same
 a text block            empty                            "text content blocks must be non-empty", 400;
                                                          no recorded answer has one
 a text block            only white space; no other has   "must contain non-whitespace text", 400; beside
@@ -17,7 +18,8 @@ thinking blocks         at the end                       "the final block in an 
                                                          be `thinking`", 400
 ``caller``              null                             the request type takes an object only
 ``file_id``             of a citation                    no request type has it
-``id`` of a call        missing, empty or repeated       results could not be paired; a digest replaces it
+``id`` of a call        missing, empty, repeated, or     results could not be paired; a digest replaces it
+                        with half an emoji
 ``name`` of a call      not ``[a-zA-Z0-9_-]{1,128}``     every later request would be refused
 ``input`` of a call     not an object                    the same; now ``{}``, or the object that a string
                                                          holds, as a compatible server sends it
@@ -67,6 +69,9 @@ FIRST_PARTY: Final = frozenset({"anthropic", "aws", "foundry", "claude.googleapi
 
 _MAX_NAME: Final = 128
 """Characters of a tool's name."""
+
+_IMPOSSIBLE: Final = frozenset({"", "tool_result"})
+"""Types of blocks that no answer has, and that every later request would be refused for."""
 
 _THINKING: Final = frozenset({"thinking", "redacted_thinking"})
 _HOSTED: Final = frozenset({"server_tool_use", "mcp_tool_use"})
@@ -126,6 +131,8 @@ def read_body(body: bytes) -> Answer:
     content = bytes(envelope.content)
     if content == b"null" and envelope.stop_reason == "refusal":
         content = b"[]"  # a filter left nothing of it
+    if content.startswith(b'"') and envelope.stop_reason:
+        content = b"[]" if content == b'""' else _listed([b'{"type":"text","text":' + content + b"}"])
     if not content.startswith(b"["):
         raise paid(ProtocolFault("the answer is not a message: it holds no content"), usage_of(usage))
     return Answer(
@@ -256,6 +263,9 @@ def reply_of(answer: Answer) -> Reply:
     try:
         pairs = _read(entry)
         kept, calls = _stored(pairs, answer.id.encode("utf-8", "replace") + entry)
+        if any(block.type in _IMPOSSIBLE for _, block in kept):
+            fault = ProtocolFault("the answer holds a block of no type, or a result, which only a user sends")
+            raise paid(fault, usage_of(answer.usage))
     except rawjson.RawJSONError as error:
         raise paid(ProtocolFault("the answer's content cannot be read"), usage_of(answer.usage)) from error
     if not pairs and not finish:  # an empty answer is one only if it says that it has ended
@@ -307,7 +317,7 @@ def _stored(pairs: Sequence[_Pair], seed: bytes) -> tuple[list[_Pair], tuple[Too
         changed: dict[str, bytes] = {}
         if block.type == "tool_use":
             call_id = block.id or ""
-            if not call_id or call_id in seen:
+            if not call_id or call_id in seen or plain(call_id) is not call_id:
                 call_id = "toolu_" + hashlib.sha256(seed + str(position).encode()).hexdigest()[:24]
                 changed["id"] = rawjson.dumps(call_id)
             seen.add(call_id)

@@ -11,27 +11,30 @@ raw newlines               between tokens                an entry is one line
 ``annotations``            always; family openrouter.ai  no request type has it; what they say is in the
                            keeps those that say          reply's citations, which are stored with the turn.
                            something                     OpenRouter takes them back, parsed files among them
-``refusal``                null or empty                 it says nothing; 436 of 436 were
+``refusal``                empty, or not a string        it says nothing; 436 of 436 were null
 ``audio``                  without an id                 a server without sound sent it hollow
 ``audio``                  becomes ``{"id": …}``         the request type has the id only
-``function_call``          hollow                        deprecated, never asked for; 6 of 6 were
+``function_call``          not a call                    deprecated, never asked for; 6 of 6 were hollow
+``name``                   not a string                  the request type has a string
 ``tool_calls``             null or ``[]``                OpenAI refuses an empty list
 ``tool_calls[].custom``    hollow                        some servers send it beside ``function``
 ``tool_calls[].function``  hollow, beside ``custom``     the same the other way round
 ``tool_calls[].index``     families openai and azure     no request type has it; Mistral's clients keep it
-``tool_calls[].id``        missing, empty or repeated    results could not be paired; a digest replaces it
+``tool_calls[].id``        missing, empty, repeated, or  results could not be paired; a digest replaces it
+                           with half an emoji
+``tool_calls[].type``      neither function nor custom   the next request would be refused; now what it is
 name of a call             not ``[a-zA-Z0-9_-]{1,64}``   every later request would be refused
 ``arguments``, ``input``   null or missing               the same; now ``""``, as SDKs read it
 ``arguments``, ``input``   not a string                  the same; now a string of the JSON that came
 ``arguments``              not a JSON object; families   servers answer 400 or 500 to every later request
                            but openai and azure          (vllm#43995, llama.cpp#25510); now ``"{}"``, as
                                                          vLLM itself reads it by now (its PR 48922)
-``content``                an object (JSON mode of some  the same; now a string of the JSON that came
-                           servers)
-``content``                null or missing, no calls     the next request would be refused; now ``""``
+``content``                null, missing or ``[]``, no   the next request would be refused; now ``""``
+                           calls
+``content``                no text, no list of parts     the same; see `mended`
 the message itself         null or missing; a filter or  an empty one, so that what came back has a place
                            the output limit left nothing in the history
-``role``                   null or missing               the same; now ``"assistant"``
+``role``                   not ``"assistant"``           the same; now ``"assistant"``
 ========================== ============================= =============================================
 
 *Hollow* is null, empty, or an object whose members are all hollow or zero. The counts are of recorded
@@ -53,6 +56,8 @@ from ...messages import ToolCall, Usage
 from ...render import plain
 from ...values import Value, replace
 from ..base import ProtocolFault, Reply
+from ..rules import check_entry
+from ..rules.openai_chat import entry_problems
 from ..tolerance import as_dict, as_str, count, is_hollow, object_of
 from .answer import (
     FIRST_PARTY,
@@ -64,6 +69,7 @@ from .answer import (
     stored_arguments,
 )
 from .chat_message import call_of, spoken
+from .mended import has_odd_content, mended_content
 
 __all__ = [
     "Answer",
@@ -190,9 +196,10 @@ def reply_of(answer: Answer, *, family: str) -> Reply:
         ProtocolFault: The message is not one.
     """
     try:
-        message, view = _with_text_content(answer.message, rawjson.view(answer.message))
+        view = rawjson.view(answer.message)
+        message, view = _with_usual_content(rawjson.one_line(answer.message), view)
         seed = answer.id.encode("utf-8", "replace")
-        entry, calls = _stored(rawjson.one_line(message), view, family, seed=seed)
+        entry, calls = _stored(message, view, family, seed=seed)
     except rawjson.RawJSONError as error:
         raise paid(ProtocolFault("the answer's message cannot be read"), usage_of(answer.usage)) from error
     except ProtocolFault as fault:
@@ -225,13 +232,13 @@ def _citations(message: bytes, view: Mapping[str, Any], text: str) -> tuple[Cita
     return tuple(filter(None, found))
 
 
-def _with_text_content(message: bytes, view: Any) -> tuple[bytes, Any]:
-    """The message, and its view, with content that is a string where a server wrote an object: JSON mode of
-    some servers. No request may hold an object there, and a reader wants its JSON."""
-    if not isinstance(view, dict) or not isinstance(view.get("content"), dict):
+def _with_usual_content(message: bytes, view: Any) -> tuple[bytes, Any]:
+    """The message, and its view, with content that a request may hold: an object, as JSON mode of some
+    servers has it, is its JSON as text."""
+    if not isinstance(view, dict) or not has_odd_content(view.get("content")):
         return message, view
-    text = rawjson.one_line(rawjson.members(message)["content"]).decode()
-    return rawjson.replaced(message, {"content": rawjson.dumps(text)}), {**view, "content": text}
+    content = mended_content(rawjson.members(message)["content"], text_type="text")
+    return rawjson.replaced(message, {"content": content}), {**view, "content": rawjson.view(content)}
 
 
 def _stop(finish: str, refusal: str) -> Literal["end", "length", "refusal"]:
@@ -281,10 +288,17 @@ _TAKES_ANNOTATIONS: Final = "openrouter.ai"
 """The family that takes annotations back, and parses no file anew that they hold (openrouter.ai/docs, PDF
 inputs, seen 2026-11)."""
 
+
+def _is_no_call(value: Any) -> bool:
+    body = as_dict(value)
+    return not as_str(body.get("name")) or not isinstance(body.get("arguments"), str)
+
+
 _LEFT_OUT: Final[Mapping[str, Callable[[Any], bool]]] = {
-    "refusal": is_hollow,
+    "refusal": lambda value: not value or not isinstance(value, str),
     "audio": _has_no_id,
-    "function_call": is_hollow,
+    "function_call": _is_no_call,
+    "name": lambda value: not value or not isinstance(value, str),
     "tool_calls": is_hollow,
 }
 
@@ -308,11 +322,14 @@ def _stored(entry: bytes, view: Any, family: str, *, seed: bytes) -> tuple[bytes
     has_audio = "audio" in view and "audio" not in left_out
     if has_audio:
         changed["audio"] = rawjson.dumps({"id": view["audio"]["id"]})
-    if not calls and not has_audio and view.get("content") is None:
+    if not calls and not has_audio and view.get("content") in (None, []):
         changed["content"] = b'""'
-    if not view.get("role"):
+    if view.get("role") != "assistant":
         changed["role"] = b'"assistant"'
-    return (rawjson.replaced(entry, changed) if changed else entry), calls
+    stored = rawjson.replaced(entry, changed) if changed else entry
+    if next(entry_problems(view), None) is not None and check_entry("openai", stored):
+        raise ProtocolFault("the answer's message is none that could be sent back")
+    return stored, calls
 
 
 _WRITTEN: Final = {"function": "arguments", "custom": "input"}
@@ -326,16 +343,20 @@ class _CallEdit(Value, frozen=True, kw_only=True):
     id: str | None = None
     name: str | None = None
     arguments: str | None = None
+    has_odd_type: bool = False
     cut: frozenset[str] = frozenset()
 
     def __bool__(self) -> bool:
-        return bool(self.cut) or any(new is not None for new in (self.id, self.name, self.arguments))
+        given = (self.id, self.name, self.arguments)
+        return bool(self.cut) or self.has_odd_type or any(new is not None for new in given)
 
     def apply(self, raw: bytes) -> bytes:
         raw = rawjson.without(raw, self.cut)
         written = {"name": self.name, _WRITTEN[self.kind]: self.arguments}
         inner = {key: rawjson.dumps(new) for key, new in written.items() if new is not None}
         put = {} if self.id is None else {"id": rawjson.dumps(self.id)}
+        if self.has_odd_type:
+            put["type"] = rawjson.dumps(self.kind)
         if inner:
             body = rawjson.members(raw).get(self.kind, b"null")
             body = body if body.startswith(b"{") else b'{"arguments":"{}"}'
@@ -352,7 +373,7 @@ def _calls(
     for position, (view, raw) in enumerate(zip(views, raws, strict=True)):
         call = call_of(view)
         made = None
-        if not call.id or call.id in seen:
+        if not call.id or call.id in seen or plain(call.id) is not call.id:
             made = made_call_id(seed, position)
             call = replace(call, id=made)
         seen.add(call.id)
@@ -372,6 +393,7 @@ def _calls(
                 id=made,
                 name=clean_name(call.name, limit=_MAX_NAME),
                 arguments=None if stored == written or not isinstance(view.get(call.kind), dict) else stored,
+                has_odd_type=view.get("type", call.kind) != call.kind,
                 cut=frozenset(cut),
             )
         )

@@ -17,8 +17,15 @@ the keys of `_NOT_NULL`     null                               the request type 
                                                                vLLM's answers hold such nulls
 ``content[].logprobs``      null                               the same
 the keys of `_INNER`        null                               the same
-``call_id``                 missing, empty or repeated         results could not be paired; a digest
-                                                               replaces it
+``call_id``                 missing, empty, repeated, or with  results could not be paired; a digest
+                            half an emoji                      replaces it
+``role`` of a message       not ``"assistant"``                a reply would speak for the user; now
+                                                               ``"assistant"``
+``type`` of a message       missing, or not a string           now ``"message"``
+``content`` of a message    null or missing                    the next request would be refused; now ``[]``
+``content`` of a message    no text, no list of parts          the same; see `mended`
+``summary`` of reasoning    missing, or not a list             the same; now ``[]``
+``id``                      not a string                       the same
 name of a call              not ``[a-zA-Z0-9_-]{1,128}``       every later request would be refused
 ``arguments``, ``input``    null or missing                    the same; now ``""``, as SDKs read it
 ``arguments``, ``input``    not a string                       the same; now a string of the JSON that
@@ -47,10 +54,12 @@ from ...messages import ToolCall, Usage
 from ...render import plain
 from ...values import Value, replace
 from ..base import Fault, ProtocolFault, Reply
+from ..rules import check_entry
 from ..tolerance import as_dict, as_str, count, members_of, object_of
 from . import responses_units as units
 from .answer import clean_name, error_fault, made_call_id, paid, shape_of, stored_arguments
 from .responses_item import CALLS, call_of, is_refused, kind_of, spoken, thought
+from .responses_mended import is_odd_item, mended_item
 
 __all__ = [
     "Answer",
@@ -107,6 +116,8 @@ _INNER: Final[Mapping[str, _Inner]] = {
 }
 """By type of item (openai 3.54, types/responses). `tests/backends/test_request_types.py` compares all types
 of answers with those of requests and names what is left as it came."""
+
+_RESULTS: Final = frozenset({"function_call_output", "custom_tool_call_output"})
 
 _NOT_FINISHED: Final = frozenset({"queued", "in_progress", "cancelled"})
 
@@ -303,6 +314,8 @@ def reply_of(answer: Answer, *, family: str) -> Reply:
         for raw in answer.items:
             said.take(rawjson.one_line(raw))
         entries = units.without_orphans(said.entries)
+    except ProtocolFault as fault:
+        raise paid(fault, usage_of(answer.usage)) from None
     except rawjson.RawJSONError as error:
         raise paid(ProtocolFault("an item of the answer cannot be read"), usage_of(answer.usage)) from error
     return Reply(
@@ -369,6 +382,10 @@ class _Said:
         item = rawjson.view(entry)
         if not isinstance(item, dict):
             raise rawjson.RawJSONError("an item must be a JSON object", 0)
+        is_odd = is_odd_item(item)
+        if is_odd:
+            entry = mended_item(entry, item)
+            item = rawjson.view(entry)
         kind = kind_of(item)
         not_null = _NOT_NULL.get(kind, ())
         never = _NO_INPUT.get(kind, _CREATED_BY)
@@ -385,6 +402,10 @@ class _Said:
             self.is_refused = self.is_refused or is_refused(content)
         elif kind == "reasoning":
             self.reasoning.append(thought(item))
+        if is_odd and check_entry("openai-responses", entry):
+            raise ProtocolFault("an item of the answer is none that could be sent back")
+        if kind in _RESULTS and item.get("call_id") not in self._ids:
+            raise ProtocolFault("the answer holds the result of a call that it did not make")
         self.entries.append(entry)
         self.signed.append(kind == "reasoning" and units.is_signed(item))
 
@@ -403,7 +424,7 @@ class _Said:
         call = call_of(item)
         written = CALLS[as_str(item.get("type"))][1]
         changed: dict[str, bytes] = {}
-        if not call.id or call.id in self._ids:
+        if not call.id or call.id in self._ids or plain(call.id) is not call.id:
             call = replace(call, id=made_call_id(self._seed + entry, len(self.calls)))
             changed["call_id"] = rawjson.dumps(call.id)
         if not isinstance(item.get(written), (str, type(None))):

@@ -1,0 +1,57 @@
+"""Makes output items of an impossible shape into items that the server takes back.
+
+Owns: which items no server should send, and what becomes of them. Must never know: a reply, a stream.
+
+The table of what is changed stands in `responses_reply`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import NoneType
+from typing import Any, Final
+
+from ... import rawjson
+from ..base import ProtocolFault
+from ..rules.openai_responses import entry_problems
+from .mended import has_odd_content, mended_content
+
+__all__ = ["is_odd_item", "mended_item"]
+
+_ROLES: Final = ("assistant", "user", "system", "developer")
+
+
+def is_odd_item(item: Mapping[str, Any]) -> bool:
+    """Whether an item is of an impossible shape: a message of somebody else's, say."""
+    kind = item.get("type")
+    if kind == "message":
+        is_odd = item.get("role") != "assistant" or has_odd_content(item.get("content"))
+    else:
+        is_odd = not isinstance(kind, str) or kind in ("", *_ROLES)
+    return is_odd or _has_odd_id(item) or next(entry_problems(item), None) is not None
+
+
+def _has_odd_id(item: Mapping[str, Any]) -> bool:
+    return not isinstance(item.get("id", ""), (str, NoneType))
+
+
+def mended_item(entry: bytes, item: Mapping[str, Any]) -> bytes:
+    """The item as it could be sent back, as far as that can be said.
+
+    Raises:
+        ProtocolFault: It is neither a message nor of any type.
+    """
+    changed: dict[str, bytes] = {}
+    kind = item.get("type")
+    if not isinstance(kind, str) or kind in ("", "message", *_ROLES):
+        if "content" not in item and kind != "message":
+            raise ProtocolFault("an item of the answer is neither a message nor of any type")
+        changed |= {"type": b'"message"', "role": b'"assistant"'}
+        if item.get("content") is None:
+            changed["content"] = b"[]"
+        elif has_odd_content(item["content"]):
+            changed["content"] = mended_content(rawjson.members(entry)["content"], text_type="output_text")
+    elif kind == "reasoning" and not isinstance(item.get("summary"), list):
+        changed["summary"] = b"[]"
+    entry = rawjson.without(entry, {"id"}) if _has_odd_id(item) else entry
+    return rawjson.replaced(entry, changed) if changed else entry
