@@ -24,6 +24,7 @@ MODULES = {
 ALLOWED = {
     # words and bytes
     "values": "",
+    "process": "",
     "errors": "",
     "rawjson": "",
     "messages": "errors values",
@@ -122,14 +123,14 @@ ALLOWED = {
     "threads.kept": "events turn.flow",
     # edges: the only places that touch clocks, sockets, threads, loops, files
     "edges": "",
-    "edges.watch": "",
+    "edges.watch": "process",
     "edges.sync_edge": "backends.base edges.watch tools turn.deadlines turn.flow",
     "edges.async_edge": "backends.base edges.wait tools turn.flow",
     "edges.wait": "turn.deadlines",
-    "threads.leases": "",
+    "threads.leases": "process",
     "backends": "backends.base backends.capabilities backends.rules citations context_management messages "
     "rawjson render values",
-    "stores": "errors",
+    "stores": "errors process",
     "integrations": "errors history.info state.blob stores",
     "sim": "",
     # what a user meets

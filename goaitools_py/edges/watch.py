@@ -10,11 +10,13 @@ the wait. The thread sleeps until the earliest time that it knows of.
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 import time
 from collections.abc import Callable
 from math import inf
+from typing import Final
+
+from ..process import this_process
 
 __all__ = ["Watch"]
 
@@ -39,17 +41,18 @@ class Watch:
     def set(self, seconds: float) -> None:
         """Begin to watch, or move the time: it comes so many seconds from now."""
         self.at = time.monotonic() + seconds
-        _dog.watch(self)
+        _of_this_process().watch(self)
 
     def close(self) -> None:
         """It is over; `end` is not called after this returns."""
-        _dog.forget(self)
+        _of_this_process().forget(self)
 
 
 class _Dog:
     """The thread. It begins with the first watch, and stays."""
 
     def __init__(self) -> None:
+        self.process = this_process()
         self._changed = threading.Condition(threading.Lock())
         self._watches: set[Watch] = set()
         self._next = inf
@@ -92,12 +95,12 @@ class _Dog:
 
 
 _dog = _Dog()
+_dogs: Final = {_dog.process: _dog}
 
 
-def _renew() -> None:
+def _of_this_process() -> _Dog:
+    """A forked process has none of its parent's threads, and its lock may be held by one of them."""
     global _dog
-    _dog = _Dog()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew)  # a child has none of its parent's threads, but their locks
+    if _dog.process is not this_process():
+        _dog = _dogs.setdefault(this_process(), _Dog())
+    return _dog

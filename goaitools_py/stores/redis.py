@@ -16,6 +16,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from ..errors import StoreUnavailableError
+from ..process import Process, this_process
 from . import rules
 from .base import Stored, StoredPage
 from .redis_keys import Command, KeySpace, LeaseKey, stored_keys
@@ -35,7 +36,8 @@ class RedisStore:
     """A store in Redis, for any number of threads, processes and machines.
 
     Args:
-        client: A `redis.Redis` or `redis.RedisCluster`. It stays yours: close it when you are done.
+        client: A `redis.Redis` or `redis.RedisCluster`. It stays yours: close it when you are done. It may
+            be used before and after a fork: redis-py gives each process connections of its own.
         ttl: Seconds after its last save until Redis forgets a conversation; None: never.
         prefix: What all its key names begin with.
     """
@@ -119,7 +121,7 @@ class AsyncRedisStore:
 
     Args:
         client: A `redis.asyncio.Redis` or `redis.asyncio.RedisCluster`. It stays yours: close it when you
-            are done.
+            are done. One that was used before a fork is refused in the child.
         ttl: Seconds after its last save until Redis forgets a conversation; None: never.
         prefix: What all its key names begin with.
     """
@@ -129,6 +131,7 @@ class AsyncRedisStore:
     ) -> None:
         self._client: Any = client
         self._keys = KeySpace(prefix, ttl)
+        self._used_in: Process | None = None
 
     async def load(self, key: str) -> Stored | None:
         """The blob under `key`, or None."""
@@ -153,6 +156,7 @@ class AsyncRedisStore:
 
     async def list(self, prefix: str = "", *, cursor: str | None = None, limit: int = 100) -> StoredPage:
         """A page of the keys that begin with `prefix`, in no order; see `RedisStore.list`."""
+        self._check_process()
         with _errors():
             await self._client.initialize()
         nodes = _nodes(self._client)
@@ -180,8 +184,18 @@ class AsyncRedisStore:
                 await self._send(lease.release())
 
     async def _send(self, command: Command, **where: Any) -> Any:
+        self._check_process()
         with _errors():
             return await self._client.execute_command(*command, **where, **_BYTES)
+
+    def _check_process(self) -> None:
+        if self._used_in is None:
+            self._used_in = this_process()
+        elif self._used_in is not this_process():
+            raise StoreUnavailableError(
+                "the Redis client was used before this process was forked, and two processes on one "
+                "connection read each other's answers: make the client and the store in each process"
+            )
 
 
 class AsyncRedisLease:

@@ -18,6 +18,7 @@ from sqlalchemy.exc import StatementError
 from ..errors import StoreError, StoreUnavailableError
 from . import rules
 from .base import Stored, StoredPage
+from .sql_forks import forks_of
 from .sql_lease import LeaseRows, SQLLease
 from .sql_table import Save, StateRows
 
@@ -39,7 +40,8 @@ class SQLAlchemyStore:
     engine's own settings hold; `SQLiteStore` uses the same tables, and sets WAL and when to sync.
 
     Args:
-        engine: It stays yours: dispose of it when you are done.
+        engine: It stays yours: dispose of it when you are done. In a child of a fork its pool begins anew;
+            one over a SQLite file must be made there, or have ``poolclass=NullPool``.
         table: The table's name. The first save makes it, and the first lease one called ``<table>_lease``;
             `goaitools_py.stores.sql_table` and `sql_lease` show their DDL.
         schema: The table's schema; by default the connection's.
@@ -47,6 +49,7 @@ class SQLAlchemyStore:
 
     def __init__(self, engine: Engine, *, table: str = "goaitools_state", schema: str | None = None) -> None:
         self._dialect = _known(engine)
+        self._forks = forks_of(engine)
         self._engine = engine.execution_options(isolation_level="AUTOCOMMIT")
         self._rows = StateRows(table, schema)
         self._leases = LeaseRows(self._dialect, table, schema)
@@ -94,7 +97,7 @@ class SQLAlchemyStore:
                 self._run(lease.release)
 
     def _run(self, step: Callable[[Connection], T]) -> T:
-        with _errors(self._dialect), self._engine.connect() as connection:
+        with _errors(self._dialect), self._forks.step(), self._engine.connect() as connection:
             return step(connection)
 
 
@@ -125,6 +128,7 @@ class AsyncSQLAlchemyStore:
         self, engine: AsyncEngine, *, table: str = "goaitools_state", schema: str | None = None
     ) -> None:
         self._dialect = _known(engine)
+        self._forks = forks_of(engine.sync_engine, is_async=True)
         self._engine = engine.execution_options(isolation_level="AUTOCOMMIT")
         self._rows = StateRows(table, schema)
         self._leases = LeaseRows(self._dialect, table, schema)
@@ -169,7 +173,7 @@ class AsyncSQLAlchemyStore:
                 await self._run(lease.release)
 
     async def _run(self, step: Callable[[Connection], T]) -> T:
-        with _errors(self._dialect):
+        with _errors(self._dialect), self._forks.step():
             async with self._engine.connect() as connection:
                 return await connection.run_sync(step)
 

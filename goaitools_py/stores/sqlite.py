@@ -11,7 +11,6 @@ Only writing makes a table: whoever opens the wrong file, or only looks, leaves 
 from __future__ import annotations
 
 import sqlite3
-import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -19,11 +18,16 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from ..errors import StoreUnavailableError
+from ..process import PerProcess
 from . import lease_row, rules
 from .base import Stored, StoredKey, StoredPage
+from .sqlite_file import Database
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
 __all__ = ["AsyncSQLiteStore", "SQLiteStore"]
 
@@ -42,33 +46,29 @@ CREATE TABLE IF NOT EXISTS goaitools_state (
 class SQLiteStore:
     """A store in a SQLite file, for any number of threads and processes on one machine.
 
+    A process that forks may go on with it, and so may its child: the file is closed before the fork, and
+    each of the two opens it again at its next use.
+
     Args:
         path: The database file; it is made if missing. ":memory:" lives as long as the store.
         busy_timeout: Seconds to wait for another writer before `StoreUnavailableError`.
     """
 
     def __init__(self, path: str | Path, *, busy_timeout: float = 10.0) -> None:
-        self._path = str(path)
         self._busy_timeout = busy_timeout
-        self._lock = threading.Lock()
-        with self._errors():
-            self._connection = sqlite3.connect(
-                self._path, timeout=busy_timeout, isolation_level=None, check_same_thread=False
-            )
-            try:
-                self._connection.execute("PRAGMA synchronous=FULL")
-                self._has_table = self._find_table()
-            except sqlite3.Error:
-                self._connection.close()
-                raise
+        self._databases = PerProcess(partial(_database, str(path), busy_timeout))
+        database = self._databases.get()
+        with database.connected() as connection:
+            _find_table(database, connection)
+        database.rest()  # a process that only makes the store and then forks has nothing open
 
     def load(self, key: str) -> Stored | None:
         """The blob under `key`, or None."""
         rules.check_key(key)
-        with self._lock, self._errors():
-            if not self._is_readable():
+        with self._connected() as (database, connection):
+            if not _find_table(database, connection):
                 return None
-            row = self._connection.execute(
+            row = connection.execute(
                 "SELECT blob, version, updated_at FROM goaitools_state WHERE key = ?", (key,)
             ).fetchone()
         if row is None:
@@ -79,16 +79,16 @@ class SQLiteStore:
         """Save if the stored version is still `expected`; None: only if nothing is stored yet."""
         rules.check_key(key)
         now, version = rules.as_ms(datetime.now(UTC)), rules.new_version(expected)
-        with self._lock, self._errors():
-            if not self._has_table:
-                self._make_table()
+        with self._connected() as (database, connection):
+            if not database.has_table:
+                self._make_table(database, connection)
             if expected is None:
-                changed = self._connection.execute(
+                changed = connection.execute(
                     "INSERT INTO goaitools_state VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
                     (key, version, now, blob),
                 ).rowcount
             else:
-                changed = self._connection.execute(
+                changed = connection.execute(
                     "UPDATE goaitools_state SET blob = ?, version = ?, updated_at = ?"
                     " WHERE key = ? AND version = ?",
                     (blob, version, now, key, expected),
@@ -100,10 +100,10 @@ class SQLiteStore:
     def delete(self, key: str, *, expected: int | None = None) -> bool:
         """Forget what is stored under `key`, with `expected` only that version; False if nothing was."""
         rules.check_key(key)
-        with self._lock, self._errors():
-            if not self._is_readable():
+        with self._connected() as (database, connection):
+            if not _find_table(database, connection):
                 return False
-            deleted = self._connection.execute(
+            deleted = connection.execute(
                 "DELETE FROM goaitools_state WHERE key = ? AND (version = ? OR ?)",
                 (key, expected, expected is None),
             ).rowcount
@@ -116,14 +116,14 @@ class SQLiteStore:
         rules.check_page(prefix, limit)
         bounds = {"key >= ?": prefix, "key < ?": rules.after_prefix(prefix), "key > ?": cursor}
         asked = {bound: value for bound, value in bounds.items() if value is not None}
-        with self._lock, self._errors():
+        with self._connected() as (database, connection):
             rows = (
-                self._connection.execute(
+                connection.execute(
                     "SELECT key, version, updated_at FROM goaitools_state"
                     f" WHERE {' AND '.join(asked)} ORDER BY key LIMIT ?",
                     (*asked.values(), limit + 1),
                 ).fetchall()
-                if self._is_readable()
+                if _find_table(database, connection)
                 else []
             )
         keys = tuple(
@@ -148,14 +148,13 @@ class SQLiteStore:
     def make_lease(self, key: str, ttl: float) -> SQLiteLease:
         """A lease that is not yet taken, for who cannot use a ``with`` block."""
         row = lease_row.LeaseRow(rules.check_key(key), ttl)
-        with self._lock, self._errors():
-            self._connection.execute(lease_row.TABLE)
+        with self._connected() as (_, connection):
+            connection.execute(lease_row.TABLE)
         return SQLiteLease(row, self._change_lease)
 
     def close(self) -> None:
         """Close the database."""
-        with self._lock:
-            self._connection.close()
+        self._databases.get().close()
 
     def __enter__(self) -> Self:
         return self
@@ -166,42 +165,48 @@ class SQLiteStore:
         self.close()
 
     def _change_lease(self, statement: lease_row.Statement) -> bool:
-        with self._lock, self._errors():
-            return self._connection.execute(*statement).rowcount > 0
+        with self._connected() as (_, connection):
+            return connection.execute(*statement).rowcount > 0
 
-    def _is_readable(self) -> bool:
-        self._has_table = self._has_table or self._find_table()
-        return self._has_table
+    @property
+    def _connection(self) -> sqlite3.Connection:
+        """The connection between two steps, to look at its settings."""
+        with self._connected() as (_, connection):
+            return connection
 
-    def _find_table(self) -> bool:
-        found = self._connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'goaitools_state'")
-        return found.fetchone() is not None
+    @contextmanager
+    def _connected(self) -> Iterator[tuple[Database, sqlite3.Connection]]:
+        database = self._databases.get()
+        with database.connected() as connection:
+            yield database, connection
 
-    def _make_table(self) -> None:
-        self._write_ahead()
-        self._connection.execute(_TABLE)
-        self._has_table = True
+    def _make_table(self, database: Database, connection: sqlite3.Connection) -> None:
+        self._write_ahead(connection)
+        connection.execute(_TABLE)
+        database.has_table = True
 
-    def _write_ahead(self) -> None:
+    def _write_ahead(self, connection: sqlite3.Connection) -> None:
         """Switch the file to WAL. Of all statements this one does not wait by itself for another writer."""
         until = time.monotonic() + self._busy_timeout
         while True:
             try:
-                self._connection.execute("PRAGMA journal_mode=WAL")
+                connection.execute("PRAGMA journal_mode=WAL")
                 return
             except sqlite3.OperationalError as exc:
                 if exc.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() >= until:
                     raise
             time.sleep(0.005)
 
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as exc:
-            raise StoreUnavailableError(
-                f"SQLite could not use the store: {type(exc).__name__}: {exc}"
-            ) from exc
+
+def _database(path: str, busy_timeout: float, before: Database | None) -> Database:
+    return Database(path, busy_timeout) if before is None else before.inherited()
+
+
+def _find_table(database: Database, connection: sqlite3.Connection) -> bool:
+    if not database.has_table:
+        found = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'goaitools_state'")
+        database.has_table = found.fetchone() is not None
+    return database.has_table
 
 
 class SQLiteLease:
@@ -236,11 +241,9 @@ class AsyncSQLiteStore:
     """
 
     def __init__(self, path: str | Path, *, busy_timeout: float = 10.0) -> None:
-        from concurrent.futures import ThreadPoolExecutor
-
         self._open = partial(SQLiteStore, path, busy_timeout=busy_timeout)
         self._store: SQLiteStore | None = None
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="goaitools-sqlite")
+        self._threads = PerProcess(_thread)
         self._is_closed = False
 
     async def load(self, key: str) -> Stored | None:
@@ -278,7 +281,7 @@ class AsyncSQLiteStore:
             if self._store is not None:
                 await self._run(lambda store: store.close())
             self._is_closed = True
-            self._thread.shutdown(wait=False)
+            self._threads.get().shutdown(wait=False)
 
     async def __aenter__(self) -> Self:
         return self
@@ -293,12 +296,18 @@ class AsyncSQLiteStore:
 
         if self._is_closed:
             raise StoreUnavailableError("SQLite could not use the store: it is closed; open another one")
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._call, call)
+        return await asyncio.get_running_loop().run_in_executor(self._threads.get(), self._call, call)
 
     def _call(self, call: Callable[[SQLiteStore], T]) -> T:
         if self._store is None:
             self._store = self._open()
         return call(self._store)
+
+
+def _thread(_: ThreadPoolExecutor | None) -> ThreadPoolExecutor:
+    from concurrent.futures import ThreadPoolExecutor
+
+    return ThreadPoolExecutor(max_workers=1, thread_name_prefix="goaitools-sqlite")
 
 
 class AsyncSQLiteLease:

@@ -9,11 +9,12 @@ A lease that cannot be renewed is let go of: that nothing is lost or doubled doe
 from __future__ import annotations
 
 import math
-import os
 import threading
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
+
+from ..process import PerProcess
 
 if TYPE_CHECKING:
     import asyncio
@@ -43,7 +44,7 @@ class Renewal:
 
     def start(self) -> None:
         """Begin."""
-        _alarm.add(self)
+        _alarms.get().add(self)
 
     def is_due(self) -> None:
         """Renew from now on."""
@@ -53,7 +54,7 @@ class Renewal:
     def end(self) -> None:
         """Stop; no renewal is under way when this returns."""
         self._over.set()
-        _alarm.remove(self)
+        _alarms.get().remove(self)
         if self._thread is not None and self._thread.is_alive():
             self._thread.join()
 
@@ -102,17 +103,8 @@ class _Alarm:
                 self._changed.wait(None if self._wakes_at == math.inf else max(0.0, self._wakes_at - now))
 
 
-_alarm = _Alarm()
-
-
-def _begin_anew() -> None:
-    """A fork has none of its parent's threads, and its lock may be held by one of them."""
-    global _alarm
-    _alarm = _Alarm()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_begin_anew)
+_alarms: Final = PerProcess[_Alarm](lambda _: _Alarm())
+"""A forked process has none of its parent's threads, and its lock may be held by one of them."""
 
 
 class AsyncRenewal:
