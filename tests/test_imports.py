@@ -76,7 +76,8 @@ ALLOWED = {
     "turn.unsign values",
     "turn.contexts": "backends.base messages reading render state.records state.state turn.unsign values",
     "turn.cut": "backends.base compaction messages reading render result state.records state.state "
-    "turn.contexts turn.meter turn.turn_ids turn.unsign values",
+    "turn.contexts turn.meter turn.questions turn.turn_ids turn.unsign values",
+    "turn.questions": "compaction messages state.records state.state values",
     "turn.ledger": "backends.base errors events messages options prices result state.codec state.records "
     "state.state turn.answers turn.deadlines turn.flow turn.inbox turn.journal turn.unsign values",
     "turn.bodies": "backends.base turn.deadlines turn.flow turn.ledger",
@@ -88,7 +89,7 @@ ALLOWED = {
     "turn.voice": "backends.base context_management state.records tools turn.ledger values",
     "turn.consult": "backends.base compaction messages turn.bodies turn.flow turn.ledger turn.voice values",
     "turn.shrink": "backends.rules compaction errors events messages result state.state turn.consult "
-    "turn.cut turn.flow turn.ledger turn.unsign turn.voice values",
+    "turn.cut turn.flow turn.ledger turn.questions turn.unsign turn.voice values",
     "turn.engine": "backends.base backends.capabilities citations errors events messages result "
     "state.records "
     "state.state turn.asking turn.calling turn.flow turn.inbox turn.journal turn.ledger turn.limits "
@@ -97,7 +98,7 @@ ALLOWED = {
     "turn.ledger turn.voice",
     # states without a turn
     "history": "",
-    "history.estimate": "backends backends.base state.codec state.state tokens turn.meter",
+    "history.estimate": "backends.base history.wires state.codec state.state tokens turn.meter",
     "history.append": "backends.base messages state.codec state.records state.state turn.inbox turn.repair "
     "values",
     "history.compact": "errors result state.state turn.flow turn.ledger turn.repair turn.shrink turn.voice "

@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from ..context_management import ContextEdit
 from ..messages import Usage
-from ..values import Value, field
+from ..values import Value, field, replace
 from .turns import TurnView
 
 __all__ = [
@@ -176,13 +176,19 @@ Archive: TypeAlias = Callable[[tuple[TurnView, ...]], object]
 
 class Planned(Value, frozen=True, kw_only=True):
     """What a compactor wants done: the name of what runs, the turns that stay (or a generator that will
-    return them, or another plan), and who is to have what goes."""
+    return them, or another plan), and who is to have what goes.
+
+    `failures`: what other compactors, asked before this one, failed with. `unchanged`: why others, which may
+    have asked a model, found nothing to do. Neither has content.
+    """
 
     unshown = frozenset({"turns"})
 
     by: str
     turns: Turns | Generator[Any, Any, Turns]
     archive: Archive | None = None
+    failures: tuple[str, ...] = ()
+    unchanged: tuple[str, ...] = ()
 
 
 class CompactorLike(Protocol):
@@ -297,38 +303,75 @@ class _FirstOf(Value, frozen=True):
 
     def plan(self, request: CompactionRequest, *, force: bool = False) -> Planned | None:
         idle: Planned | None = None
+        failure: Exception | None = None
+        failures: tuple[str, ...] = ()
         for at, compactor in enumerate(self.compactors):
-            planned = compactor.plan(request, force=force)
-            if planned is None:
+            try:
+                planned = compactor.plan(request, force=force)
+                if planned is None:
+                    continue
+                if isinstance(planned.turns, Generator):
+                    others = _FirstOf(self.compactors[at + 1 :])
+                    asks = _or_else(planned, planned.turns, request, others, force, failure)
+                    return replace(planned, turns=asks, failures=(*failures, *planned.failures))
+                is_idle = _keeps_all(request, planned.turns)
+            except Exception as exc:  # the next one has its chance; the failure is told in any case
+                failure = failure or exc
+                failures = (*failures, _failed(_name_in(compactor), exc))
                 continue
-            if isinstance(planned.turns, Generator):
-                others = _FirstOf(self.compactors[at + 1 :])
-                asks = _or_else(planned.turns, request, others, force)
-                return Planned(by=planned.by, turns=asks, archive=planned.archive)
-            if not _keeps_all(request, planned.turns):
-                return planned
+            if not is_idle:
+                return replace(planned, failures=(*failures, *planned.failures))
             idle = idle or planned
+        if failure is not None:
+            raise failure
         return idle  # so that the reason of the first is told
 
 
 def _or_else(
-    asks: Generator[Any, Any, Any], request: CompactionRequest, others: _FirstOf, force: bool
+    planned: Planned,
+    asks: Generator[Any, Any, Any],
+    request: CompactionRequest,
+    others: _FirstOf,
+    force: bool,
+    earlier: Exception | None,
 ) -> Generator[Any, Any, Any]:
-    """What the generator returns; or what others want, if it comes to nothing, or its model is silent."""
-    failure: AskFailed | None = None
+    """What the generator returns; or what others want, if it comes to nothing, raises, or its model is
+    silent. If nobody wants anything, the first failure is raised."""
+    failure: Exception | None = None
     turns: Any = NoChange("")
     try:
         turns = yield from asks
-    except AskFailed as exc:
+        if not _keeps_all(request, turns):
+            return turns
+    except Exception as exc:
         failure = exc
-    if failure is None and not _keeps_all(request, turns):
-        return turns
-    planned = others.plan(request, force=force)
-    if planned is not None and not _keeps_all(request, planned.turns):
-        return planned
-    if failure is not None:
-        raise failure
+    failures = () if failure is None else (_failed(planned.by, failure),)
+    unchanged = (f"{planned.by}: {turns.reason}",) if isinstance(turns, NoChange) and turns.reason else ()
+    try:
+        other = others.plan(request, force=force)
+        if other is not None and not _keeps_all(request, other.turns):
+            return replace(
+                other, failures=(*failures, *other.failures), unchanged=(*unchanged, *other.unchanged)
+            )
+    except Exception as exc:
+        failure = failure or exc
+    # Not raised with `from`: the failure may have a cause already, which a report shows.
+    if (first := earlier or failure) is not None:
+        raise first
     return turns
+
+
+def _name_in(compactor: CompactorLike) -> str:
+    return name_of(getattr(compactor, "strategy", compactor))
+
+
+def _failed(by: str, failure: Exception) -> str:
+    """What failed, and with what, in words without content."""
+    if isinstance(failure, AskFailed):
+        return f"{by} got no answer: {failure}"
+    if isinstance(failure, TriggerFailed):
+        return f"{failure.by} raised {type(failure.__cause__ or failure).__name__}"
+    return f"{by} raised {type(failure).__name__}"
 
 
 def _keeps_all(request: CompactionRequest, turns: Any) -> bool:
@@ -346,7 +389,8 @@ def _is(one: object, other: object) -> bool:
 def first_of(*compactors: CompactorLike) -> CompactorLike:
     """The first of several compactors whose trigger fires and whose strategy finds something to do.
 
-    A strategy that asks a model in vain, or gets no answer, gives way to the next one too.
+    A strategy that asks a model in vain, or gets no answer, gives way to the next one too. So does a trigger
+    or a strategy that raises: a warning tells that, whatever the next one does.
 
     Raises TypeError for none at all, and for what is no compactor.
     """

@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 from ..backends.base import Dialect
-from ..backends.dialects import dialect_of
 from ..state.codec import PLAIN, Codec
 from ..state.state import load_state
 from ..tokens import TokenCounter
 from ..turn.meter import next_tokens
+from .wires import dialect_for
 
 __all__ = ["estimate_tokens"]
 
@@ -38,7 +38,7 @@ def estimate_tokens(
         dialect: That of a wire which is not built in.
 
     Raises:
-        StateError: The blob cannot be read.
+        StateError: The blob cannot be read, or nothing here reads its wire: pass `dialect`.
     """
     state = load_state(blob, codec=codec, binding=binding)
-    return next_tokens(state, dialect or dialect_of(state.meta.wire), counter)
+    return next_tokens(state, dialect_for(state.meta.wire, dialect), counter)

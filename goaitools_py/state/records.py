@@ -103,6 +103,7 @@ class Meta(Value, frozen=True, kw_only=True, omit_defaults=True):
     `unbound`: some of these do not fit what stands before them now. `carry`: what goes along with each
     request, by name, and until when it is good (milliseconds since the epoch, 0 for ever).
     `rules`: the version of the rules under which the closed history was last known to be valid, 0 for none.
+    `ask_failed`: how long the conversation was when a compactor last asked a model in vain, see `questions`.
     """
 
     wire: Label
@@ -142,6 +143,7 @@ class Meta(Value, frozen=True, kw_only=True, omit_defaults=True):
     cost: _Row = ()
     warned: Count = 0
     rules: Count = 0
+    ask_failed: _Row = ()
 
 
 IDS_KEPT: Final = 64

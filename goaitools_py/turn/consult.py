@@ -39,9 +39,10 @@ __all__ = ["Spent", "consult"]
 MAX_ANSWER_BYTES: Final = 4 * 2**20
 MAX_WAIT_SECONDS: Final = 20.0
 
+"""No longer pause is made for a question that the conversation can do without."""
+
 _MAY_PASS: Final = frozenset({"unavailable", "interrupted", "rate_limit"})
 """Kinds of failures without an answer that another try may not meet."""
-"""No longer pause is made for a question that the conversation can do without."""
 
 
 class Spent(Value, frozen=True, kw_only=True):
@@ -58,11 +59,13 @@ def consult(
     voice: Callable[[], Voice],
     asks: Generator[Any, Any, Any],
     booked: Callable[[Spent], None],
+    asking: Callable[[], None],
 ) -> Flow[Any]:
     """Run a strategy that asks, to its end; the answer is what it returns.
 
-    `booked` is told what an answer cost, as soon as it is there. What a strategy raises while it is given up
-    takes the place of nothing: not of Ctrl-C, say.
+    `asking` is called before each question; `AskFailed` from it is the question's answer. `booked` is told
+    what an answer cost, as soon as it is there. What a strategy raises while it is given up takes the place
+    of nothing: not of Ctrl-C, say.
     """
     answer: ModelAnswer | TurnView | None = None
     failure: AskFailed | None = None
@@ -77,6 +80,12 @@ def consult(
                 raise TypeError(
                     f"a strategy may yield AskModel or AskProvider, not {type(question).__name__}"
                 )
+            try:
+                if isinstance(question, AskModel) or isinstance(ledger.dialect, CompactsHistory):
+                    asking()
+            except AskFailed as exc:
+                failure = exc
+                continue
             yield from ledger.checkpoint()  # it takes its time, and a reply may be waiting for it
             try:
                 if isinstance(question, AskModel):

@@ -27,6 +27,7 @@ from ..state.state import ConversationState, closed_turns, rebuild
 from ..values import Value, replace
 from .contexts import with_newest_context
 from .meter import gauge_of, next_tokens
+from .questions import row_after_cut
 from .turn_ids import reply_of, with_texts
 from .unsign import Turn, is_signed, unsigned_turns
 
@@ -218,6 +219,7 @@ def cut_to(
         signed=still,
         unbound=still and not fits,
         cuts=with_cut(state.meta, at, by, report.removed_turns, report.removed_messages),
+        ask_failed=row_after_cut(state.meta.ask_failed, state.history_bytes(), rebuilt.history_bytes()),
     )
     return replace(rebuilt, meta=meta), report
 

@@ -558,7 +558,7 @@ class Ledger:
 
 def _with_spent(state: ConversationState, meta: Meta) -> ConversationState:
     """An earlier state with all that has been spent by now; the very object if nothing was since."""
-    known = {name: getattr(meta, name) for name in ("total", "aside", "cost")}
+    known = {name: getattr(meta, name) for name in ("total", "aside", "cost", "ask_failed")}
     if all(getattr(state.meta, name) == row for name, row in known.items()):
         return state
     return replace(state, meta=msgspec.structs.replace(state.meta, **known))

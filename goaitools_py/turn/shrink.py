@@ -27,19 +27,24 @@ from ..compaction.turns import TurnView
 from ..errors import CheckpointError, StateTooLargeError
 from ..events import Compacted
 from ..messages import Text, Usage
-from ..result import CompactionReport, Outcome
+from ..result import CompactionReport, Outcome, TurnWarning
 from ..state.state import ConversationState, closed_turns
 from ..values import replace
 from .consult import Spent, consult
 from .cut import compaction_request, cut_to, emergency_turns, is_providers, removed_turns
 from .flow import Emit, Flow, Invoke
 from .ledger import Ledger
+from .questions import Questions
 from .unsign import is_signed
 from .voice import Voice
 
 __all__ = ["compact", "compact_before_request", "emergency_cut", "shrink_for_context", "waits_for_end"]
 
 VoiceOf = Callable[[], Voice]
+
+
+class _ArchiveFailed(Exception):  # noqa: N818 - becomes an outcome
+    """A compactor's `archive` raised, which is the cause."""
 
 
 def shrink_for_context(ledger: Ledger, voice: VoiceOf) -> Flow[bool]:
@@ -82,7 +87,7 @@ def emergency_cut(ledger: Ledger, reason: str) -> Flow[bool]:
         kept = ()  # the only closed turn goes; the running one is the history then
     try:
         yield from _archive(getattr(compactor, "archive", None), request, kept)
-    except InvalidPlan as exc:
+    except _ArchiveFailed as exc:
         ledger.warn("compaction_failed", f"nothing was cut: {exc}")
         return False
     removed = len(request.turns) - len(kept)
@@ -104,22 +109,31 @@ def compact(ledger: Ledger, voice: VoiceOf, *, force: bool = False, archives: bo
     compactor = ledger.options.compactor
     if compactor is None or compactor is NO_COMPACTION:
         return False
-    if ledger.compaction_cause is not None and not force:
+    if ledger.compaction_cause is not None and ledger.has_compacted and not force:
         return False  # it has failed in this turn already, and may have been paid for it
     base = ledger.base()
-    spent: list[Spent] = []
+    questions = Questions(ledger.state, is_free=force)
     report: CompactionReport | None = None
     try:
-        report = yield from _compacted(ledger, compactor, voice, spent, force, archives)
+        report = yield from _compacted(ledger, compactor, voice, questions, force, archives)
     finally:
         if report is None or report.outcome != "compacted":
             ledger.go_back(base)
     if report is None:
         return False
-    if report.outcome in ("invalid", "failed"):
-        ledger.warn("compaction_failed", f"the history stays as it is: {report.reason}")
+    if report.outcome == "compacted":
+        for why in questions.vain:
+            ledger.warn("compaction_failed", f"{why}; another compactor took its place")
+    elif report.outcome != "no_change" or questions.asked:
+        why = report.reason or f"{report.by} asked a model and changed nothing"
+        warning = TurnWarning("compaction_failed", f"the history stays as it is: {why}")
+        if warning in ledger.warnings and not force:
+            return False  # a trigger that raises at each request of the turn is told once
+        ledger.warnings.append(warning)
         report = replace(report, error=_raised(ledger.compaction_cause))
-    usage = sum((one.usage for one in spent), Usage())
+    if not force:
+        ledger.state = questions.noted(ledger.state, has_compacted=report.outcome == "compacted")
+    usage = sum(questions.spent, Usage())
     ledger.report = _together(ledger.report, replace(report, usage=usage))
     yield from _tell(ledger)
     return report.outcome == "compacted"
@@ -129,13 +143,14 @@ def _compacted(
     ledger: Ledger,
     compactor: CompactorLike,
     voice: VoiceOf,
-    spent: list[Spent],
+    questions: Questions,
     force: bool,
     archives: bool,
 ) -> Flow[CompactionReport | None]:
     """Do what a compactor wants; None if that is nothing. The caller undoes what did not go well.
 
-    `spent` receives what the strategy's own model calls consumed; it is in the books already.
+    `questions` learns which questions the strategy asked, and what they consumed; that is in the books
+    already.
     """
     request = _request(ledger)
     by = name_of(getattr(compactor, "strategy", compactor))
@@ -145,13 +160,16 @@ def _compacted(
             return None
         ledger.has_compacted = True
         by, turns = planned.by, planned.turns
+        questions.pass_over(planned)
         while isinstance(turns, (Generator, Planned)):
             if isinstance(turns, Planned):
                 planned, by, turns = turns, turns.by, turns.turns
+                questions.pass_over(planned)
             else:
-                turns = yield from consult(ledger, voice, turns, partial(_book, ledger, spent))
+                booked = partial(_book, ledger, questions.spent)
+                turns = yield from consult(ledger, voice, turns, booked, questions.ask)
         if isinstance(turns, NoChange):
-            if spent:  # once in a turn is enough to have asked for nothing
+            if questions.asked:  # once in a turn is enough to have asked for nothing
                 ledger.compaction_cause = InvalidPlan(turns.reason)
             return _unchanged(ledger, request, "no_change", by, turns.reason)
         reason = ""
@@ -159,7 +177,11 @@ def _compacted(
             reason, turns = turns.reason, turns.turns
         kept = checked_turns(by, turns, request)
         if kept is None:
-            return _unchanged(ledger, request, "no_change", by, reason) if force or spent or reason else None
+            return (
+                _unchanged(ledger, request, "no_change", by, reason)
+                if force or questions.asked or reason
+                else None
+            )
         report = _cut(ledger, request, kept, by=by)
         if problems := check_rewritten(ledger):
             raise InvalidPlan(f"{by} left a history that the provider would refuse: {problems[0]}")
@@ -169,6 +191,9 @@ def _compacted(
     except InvalidPlan as exc:
         ledger.compaction_cause = exc
         return _unchanged(ledger, request, "invalid", by, str(exc))
+    except _ArchiveFailed as exc:
+        ledger.compaction_cause = exc
+        return _unchanged(ledger, request, "failed", by, str(exc))
     except AskFailed as exc:
         ledger.compaction_cause = exc
         return _unchanged(ledger, request, "failed", by, f"{by} got no answer: {exc}")
@@ -184,13 +209,13 @@ def _compacted(
 
 def _raised(cause: Exception | None) -> Exception | None:
     """What code that is not ours raised, if that is why a compaction failed."""
-    found = cause.__cause__ if isinstance(cause, (InvalidPlan, AskFailed)) else cause
+    found = cause.__cause__ if isinstance(cause, (InvalidPlan, AskFailed, _ArchiveFailed)) else cause
     return found if isinstance(found, Exception) else None
 
 
-def _book(ledger: Ledger, spent: list[Spent], one: Spent) -> None:
+def _book(ledger: Ledger, spent: list[Usage], one: Spent) -> None:
     ledger.book_aside(one.usage, asked=one.asked, answered=one.answered, dialect=one.dialect)
-    spent.append(one)
+    spent.append(one.usage)
 
 
 def _together(first: CompactionReport | None, second: CompactionReport) -> CompactionReport:
@@ -275,13 +300,13 @@ def _blob_bytes(ledger: Ledger) -> int:
 
 
 def _archive(archive: Any, request: CompactionRequest, kept: Sequence[TurnView]) -> Flow[None]:
-    """Hand what goes to whoever wants to have it. Raises `InvalidPlan` if that fails: then nothing goes."""
+    """Hand what goes to whoever wants to have it. If that fails `_ArchiveFailed` is raised."""
     if archive is None:
         return
     try:
         yield Invoke(archive, (removed_turns(request, kept),))
     except Exception as exc:
-        raise InvalidPlan(f"archive raised {type(exc).__name__}, and nothing goes without it") from exc
+        raise _ArchiveFailed(f"archive raised {type(exc).__name__}, and nothing goes without it") from exc
 
 
 def check_rewritten(ledger: Ledger) -> list[str]:

@@ -192,8 +192,8 @@ def test_a_model_that_calls_a_tool_is_asked_once_more(face: Any, wire: str) -> N
 @pytest.mark.parametrize(
     ("answer", "outcome", "warned"),
     [
-        ("", "no_change", []),
-        ("long " * 2_000, "no_change", []),
+        ("", "no_change", ["compaction_failed"]),
+        ("long " * 2_000, "no_change", ["compaction_failed"]),
         (BackendError("down", status=500), "failed", ["compaction_failed"]),
         (BackendError("no", status=400), "failed", ["compaction_failed"]),
     ],
@@ -358,7 +358,7 @@ def test_an_archive_that_fails_keeps_everything(face: Any, wire: str) -> None:
 
     assert len(seen) == 1
     assert _users(result.state) == [f"Note {number}" for number in range(4)]
-    assert result.compaction.outcome == "invalid"
+    assert result.compaction.outcome == "failed"
     assert isinstance(result.compaction.error, OSError)
     assert "secret" not in repr(result.compaction)
     (warning,) = result.warnings
