@@ -36,8 +36,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from decimal import Decimal
+
     from .messages import Message, ToolRecord, Usage
-    from .result import TurnWarning
+    from .result import Bill, TurnWarning
 
 __all__ = [
     "AbortTurn",
@@ -153,6 +155,8 @@ class TurnError(GoAIToolsError):
         text: The last complete reply of the turn, if there was one.
         partial_text: Text of a reply that broke off; it is not part of the history.
         usage: What this turn consumed so far.
+        code: The provider's own code for what went wrong, or "". It is stored with the turn, as is the
+            error's class; see `HistoryTurn.failure`.
         tool_log: Every tool call of this turn with its result.
         retryable: True if the same call may succeed later.
         retry_after: Seconds the provider asked to wait, or None.
@@ -184,6 +188,8 @@ class TurnError(GoAIToolsError):
         discarded: StateError | None = None,
         status_code: int | None = None,
         request_id: str | None = None,
+        code: str = "",
+        bill: Bill | None = None,
     ) -> None:
         super().__init__(message)
         if usage is None:
@@ -202,6 +208,17 @@ class TurnError(GoAIToolsError):
         self.discarded = discarded
         self.status_code = status_code
         self.request_id = request_id
+        self.code = code
+        self.bill = bill
+
+    @property
+    def cost_usd(self) -> Decimal | None:
+        """What the turn cost so far, in US dollars; None means unknown. As `ChatResult.cost_usd`."""
+        if self.bill is None:
+            from .result import Bill
+
+            return Bill().cost_usd
+        return self.bill.cost_usd
 
 
 class ProviderUnavailableError(TurnError):

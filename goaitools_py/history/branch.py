@@ -88,6 +88,7 @@ def rewind_state(
         context="",
         turn=tuple(row for row in meta.turn if row[0] not in begun),
         unbound=False,
+        failed=(),
         status="complete",
         cuts=with_cut(meta, meta.updated, "rewound", 0, 0),
     )

@@ -31,6 +31,8 @@ class StateInfo(Value, frozen=True, kw_only=True):
     "failed" for a turn that `resume` can finish.
     `aside_usage`: the part of `total_usage` that went into summaries and the like. `total_cost_usd`: see
     `ChatResult.total_cost_usd`. `context_window`: that of the model, in tokens, if its name is known.
+    `failure`: class and code of the error that the unfinished turn ended with, such as
+    ``("RateLimitError", "rate_limit_exceeded")``; "" for no code.
     `cuts`: (when, by what, turns removed, messages removed), the newest last.
     """
 
@@ -59,6 +61,7 @@ class StateInfo(Value, frozen=True, kw_only=True):
     total_cost_usd: Decimal | None = None
     context_window: int | None = None
     cuts: tuple[tuple[datetime, str, int, int], ...] = ()
+    failure: tuple[str, str] | None = None
 
     @property
     def context_fraction(self) -> float | None:
@@ -111,6 +114,7 @@ def inspect_state(
         total_cost_usd=dollars_of(meta),
         context_window=capabilities(meta.model).context_window if meta.model else None,
         cuts=tuple((when(meta.created, at), by, turns, count) for at, by, turns, count in meta.cuts),
+        failure=journal.failure_of(state),
     )
 
 

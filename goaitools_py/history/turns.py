@@ -66,6 +66,12 @@ class HistoryTurn(Value, frozen=True, kw_only=True):
         reply."""
         return citations_of_rows(self.facts.get("citations"))
 
+    @property
+    def failure(self) -> tuple[str, str] | None:
+        """Class and code of the error that the turn ended with, such as ``("RateLimitError", "")``; None if
+        it ended well. A turn that was resumed and finished has none."""
+        return journal.failure_in(self.facts)
+
 
 class History(Value, frozen=True, kw_only=True):
     """A conversation's turns, oldest first; `waiting` are messages that no model has seen."""

@@ -21,6 +21,7 @@ from ..values import Value, field
 __all__ = [
     "IDS_KEPT",
     "MAX_COUNT",
+    "MAX_LABEL",
     "MAX_NAME",
     "RULES_VERSION",
     "Amount",
@@ -48,6 +49,7 @@ __all__ = [
 MAX_COUNT: Final = 2**53
 """The largest stored number: all that every JSON reader takes for a whole one."""
 
+MAX_LABEL: Final = 64
 MAX_NAME: Final = 256
 
 RULES_VERSION: Final = 1
@@ -57,7 +59,7 @@ earlier one wrote are then checked, and repaired, once."""
 # Bounds that msgspec enforces when a state is read, and that writing keeps by itself.
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)]
 Amount: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=MAX_COUNT)]
-Label: TypeAlias = Annotated[str, msgspec.Meta(max_length=64)]
+Label: TypeAlias = Annotated[str, msgspec.Meta(max_length=MAX_LABEL)]
 Name: TypeAlias = Annotated[str, msgspec.Meta(max_length=MAX_NAME)]
 
 
@@ -103,6 +105,8 @@ class Meta(Value, frozen=True, kw_only=True, omit_defaults=True):
     `unbound`: some of these do not fit what stands before them now. `carry`: what goes along with each
     request, by name, and until when it is good (milliseconds since the epoch, 0 for ever).
     `rules`: the version of the rules under which the closed history was last known to be valid, 0 for none.
+    `failed`: class and code of the error of a turn that failed before a model accepted anything of it; of
+    others they are the turn's fact "failed".
     `ask_failed`: how long the conversation was when a compactor last asked a model in vain, see `questions`.
     """
 
@@ -143,6 +147,7 @@ class Meta(Value, frozen=True, kw_only=True, omit_defaults=True):
     cost: _Row = ()
     warned: Count = 0
     rules: Count = 0
+    failed: Annotated[tuple[Label, ...], msgspec.Meta(max_length=2)] = ()
     ask_failed: _Row = ()
 
 

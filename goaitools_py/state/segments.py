@@ -270,7 +270,16 @@ def _facts(facts: dict[str, Any]) -> dict[str, Any]:
     partial_is_text = isinstance(facts.get("interrupted", ""), str)
     metadata = facts.get("metadata", {})
     metadata_is_text = isinstance(metadata, dict) and all(isinstance(one, str) for one in metadata.values())
-    if not (flags_are_text and ids_are_text and started_is_count and partial_is_text and metadata_is_text):
+    failed = facts.get("failed", [])
+    failed_is_text = isinstance(failed, list) and len(failed) <= 2 and all(isinstance(x, str) for x in failed)
+    if not (
+        flags_are_text
+        and ids_are_text
+        and started_is_count
+        and partial_is_text
+        and metadata_is_text
+        and failed_is_text
+    ):
         raise _unreadable("the turn facts")
     return facts
 

@@ -365,6 +365,7 @@ class KeptTurn:
             retryable=True,
             warnings=(*result.warnings, *self._warnings()),
             discarded=result.discarded,
+            bill=result.bill,
         )
         error.unsaved, error.base = exc, self._row.mine
         return error

@@ -403,7 +403,7 @@ def _take(ledger: Ledger, reply: Reply, model: str, *, asked: int, ms: int) -> R
         ledger.book_aside(reply.aside, asked=model, answered=reply.model, dialect=ledger.dialect)
     ledger.text = reply.text or ledger.text
     ledger.state = journal.add_reply(
-        ledger.state, kept, ledger.dialect, asked=asked, ms=ms, counter=ledger.options.token_counter
+        ledger.state, kept, ledger.dialect, asked=asked, ms=ms, counter=ledger.counter
     )
     return kept
 
@@ -581,4 +581,5 @@ def _turn_error(ledger: Ledger, failure: _Failure) -> TurnError:
         retry_after=fault.retry_after,
         status_code=failure.status,
         request_id=failure.request_id,
+        code=fault.code or "",
     )

@@ -202,6 +202,8 @@ class TurnEngine:
             ledger.warn(
                 "turn_closed", "the state held an unfinished turn; it was closed, and a new one began"
             )
+        unfailed = journal.without_failure(state)
+        has_changed, state = left_open or unfailed is not state, unfailed
         is_new = inbox.has_unseen(state, self._messages) or ledger.has_appended
         if not (is_new or state.inbox or state.open is not None):
             raise ValueError(_nothing_to_do(resume=plan.resume, left_open=left_open))
@@ -209,7 +211,7 @@ class TurnEngine:
         answered = with_answers(state, self._tools, plan.answers, ledger.options.deps)
         admitted = self._admitted(answered)
         ledger.context_window = plan.context_window or capabilities(voice.model).context_window
-        ledger.begin(answered, admitted, has_grown=left_open or answered is not state)
+        ledger.begin(answered, admitted, has_grown=has_changed or answered is not state)
         ledger.state = self._marked(admitted, voice)
         return voice
 

@@ -20,6 +20,7 @@ from ..errors import StateInvalidError
 from ..messages import ResultFlag, Text, ToolCall, ToolRecord, ToolResult
 from ..reading import read_entries
 from ..state.records import (
+    MAX_LABEL,
     MAX_NAME,
     InboxItem,
     Iteration,
@@ -45,6 +46,8 @@ __all__ = [
     "claimed",
     "close_turn",
     "deny_waiting",
+    "failure_in",
+    "failure_of",
     "is_waiting",
     "not_accepted",
     "paused_text",
@@ -60,7 +63,9 @@ __all__ = [
     "tool_call",
     "tool_record",
     "waiting_entries",
+    "with_failure",
     "with_metadata",
+    "without_failure",
 ]
 
 SYNTHETIC: dict[ResultFlag, str] = {
@@ -89,6 +94,49 @@ def claimed(state: ConversationState, id: str) -> ConversationState:
     opened = state.open
     assert opened is not None
     return replace(state, open=replace(opened, facts={**opened.facts, _CLAIM: id}))
+
+
+_FAILED: Final = "failed"
+"""The fact of a turn that failed: the class of its error, and the provider's code if there is one."""
+
+
+def with_failure(state: ConversationState, error: str, code: str) -> ConversationState:
+    """The state with why its unfinished turn failed; the very object if nothing of a turn is in it.
+
+    Before a model has accepted anything there is no open turn, and the meta data has it.
+    """
+    row = (error[:MAX_LABEL], code[:MAX_LABEL]) if code else (error[:MAX_LABEL],)
+    turn = state.open
+    if turn is not None:
+        return replace(state, open=replace(turn, facts={**turn.facts, _FAILED: list(row)}))
+    if state.inbox:
+        return replace(state, meta=msgspec.structs.replace(state.meta, failed=row))
+    return state
+
+
+def without_failure(state: ConversationState) -> ConversationState:
+    """The state of a turn that goes on; the very object if it had not failed."""
+    turn = state.open
+    if turn is not None and _FAILED in turn.facts:
+        facts = {name: value for name, value in turn.facts.items() if name != _FAILED}
+        state = replace(state, open=replace(turn, facts=facts))
+    if state.meta.failed:
+        state = replace(state, meta=msgspec.structs.replace(state.meta, failed=()))
+    return state
+
+
+def failure_of(state: ConversationState) -> tuple[str, str] | None:
+    """Class and code of the error that the unfinished turn ended with; None if there was none."""
+    return failure_in(state.open.facts) if state.open is not None else _failure(state.meta.failed)
+
+
+def failure_in(facts: Mapping[str, Any]) -> tuple[str, str] | None:
+    """As `failure_of`, of one turn's facts."""
+    return _failure(facts.get(_FAILED, ()))
+
+
+def _failure(row: Sequence[str]) -> tuple[str, str] | None:
+    return (row[0], row[1] if len(row) > 1 else "") if row else None
 
 
 def calls_started(turn: OpenTurn) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
@@ -30,17 +30,22 @@ from ..result import Bill, CompactionReport, TurnWarning, WarningCode
 from ..state.codec import BlobLimits, Codec
 from ..state.records import Meta, digest8, usage_of, usage_row, with_cost
 from ..state.state import ConversationState, dump_state, hard_limits, soft_limits
+from ..tokens import TokenCounter
 from ..values import Value, field, replace
 from . import inbox, journal
 from .answers import Answers
 from .deadlines import CallTimes
 from .flow import Clock, Emit, Flow, Invoke, Moment
+from .meter import BelowZeroError, checked_count
 from .unsign import unsign
 
 __all__ = ["Base", "Ledger", "Plan"]
 
 _E = TypeVar("_E", bound=TurnError)
 _T = TypeVar("_T")
+_KEPT: Final = frozenset({"price_unknown", "token_counter_failed", "tool_failed"})
+"""Codes of warnings that still hold when a change of the history is undone."""
+
 Base: TypeAlias = tuple[
     ConversationState | None, ConversationState | None, bool, CompactionReport | None, int
 ]
@@ -288,6 +293,12 @@ class Ledger:
         self.state = replace(self.state, meta=meta)
 
     @property
+    def counter(self) -> TokenCounter | None:
+        """The caller's token counter, whose failures are warnings. Made anew, so that no cycle holds this."""
+        counter = self.options.token_counter
+        return None if counter is None else _Counter(counter, self)
+
+    @property
     def is_cold(self) -> bool:
         """True if the conversation had been silent for so long that no provider's cache has it any more."""
         after = self.options.cold_after
@@ -337,7 +348,7 @@ class Ledger:
             meta = msgspec.structs.replace(state.meta, events=now.meta.events)
             state = replace(state, inbox=inbox.merged(state.inbox, now.inbox), meta=meta)
         self._state = _with_spent(state, now.meta) if state is not None else None
-        self.warnings[warnings:] = [one for one in self.warnings[warnings:] if one.code == "price_unknown"]
+        self.warnings[warnings:] = [one for one in self.warnings[warnings:] if one.code in _KEPT]
 
     def encode(self, status: str, *, limits: BlobLimits | None = None) -> bytes:
         """The state as a blob, one revision after the given one. Soft limits unless others are named."""
@@ -512,6 +523,7 @@ class Ledger:
         if self._blob_is_that and self.state is self._without_input:
             blob = self.plan.blob
         else:
+            self.state = journal.with_failure(self.state, cls.__name__, known.get("code", ""))
             try:
                 blob = self.encode(self._stands("failed", self.state), limits=hard_limits(self.plan.codec))
             except StateTooLargeError:
@@ -527,6 +539,7 @@ class Ledger:
             tool_log=self.tool_log,
             warnings=tuple(self.warnings),
             discarded=self.discarded,
+            bill=self.bill,
             **known,
         )
 
@@ -537,8 +550,9 @@ class Ledger:
 
     def refresh(self, error: _E) -> _E:
         """The error with what has happened since it was made."""
-        later = self.error(TurnError, "")
+        later = self.error(type(error), "", code=error.code)
         error.state, error.tool_log = later.state, later.tool_log
+        error.usage, error.bill, error.warnings = later.usage, later.bill, later.warnings
         return error
 
     def reject_results(self) -> None:
@@ -554,6 +568,27 @@ class Ledger:
         else:
             self.state = inbox.without_inbox(state)
         return pending
+
+
+class _Counter(Value, frozen=True):
+    """The caller's token counter. What it raises, or a number that no message has, is a warning; the message
+    is then estimated (`meter`)."""
+
+    counter: TokenCounter
+    ledger: Ledger
+
+    def count(self, message: Message, /) -> int:
+        """What the caller's counter says. Raises what that raises, and ValueError for a number below 0."""
+        try:
+            return checked_count(self.counter, message)
+        except Exception as exc:
+            if not any(warning.code == "token_counter_failed" for warning in self.ledger.warnings):
+                why = "gave a number below 0" if isinstance(exc, BelowZeroError) else type(exc).__name__
+                self.ledger.warn(
+                    "token_counter_failed",
+                    f"token_counter failed ({why}): what it should have counted is estimated",
+                )
+            raise
 
 
 def _with_spent(state: ConversationState, meta: Meta) -> ConversationState:

@@ -6,6 +6,7 @@ estimated, or when somebody asks.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 
 import msgspec
@@ -18,7 +19,16 @@ from ..state.records import Meta, bounded, bounded_row
 from ..state.state import ConversationState
 from ..tokens import Gauge, ReasoningStays, Said, TokenCounter, TokenEstimate, learned
 
-__all__ = ["booked", "count_entries", "gauge_of", "next_tokens", "unanchored", "with_unanswered"]
+__all__ = [
+    "BelowZeroError",
+    "booked",
+    "checked_count",
+    "count_entries",
+    "gauge_of",
+    "next_tokens",
+    "unanchored",
+    "with_unanswered",
+]
 
 _BYTES_PER_TOKEN = 4
 """What is left for an entry that nobody can read, or that the caller's counter failed for."""
@@ -132,7 +142,19 @@ def _count(messages: Sequence[Message], wire: str, counter: TokenCounter | None)
     total = own.between(messages) if counter is None else 0
     for message in messages:
         try:
-            total += (counter or own).count(message)
+            total += own.count(message) if counter is None else checked_count(counter, message)
         except Exception:  # a caller's own, and the same holds
             total += own.count(message)
     return total
+
+
+class BelowZeroError(ValueError):
+    """A counter gave a number of tokens below 0."""
+
+
+def checked_count(counter: TokenCounter, message: Message) -> int:
+    """The counter's number. Raises what that raises; TypeError for no whole number, `BelowZeroError`."""
+    found = operator.index(counter.count(message))
+    if found < 0:
+        raise BelowZeroError("a counter gave a number of tokens below 0")
+    return found

@@ -499,6 +499,7 @@ def failed(error: GoAIToolsError) -> bytes | None:
         assert_type(error.tool_log, tuple[ToolRecord, ...])
         assert_type(error.retryable, bool)
         assert_type(error.retry_after, float | None)
+        assert_type((error.code, error.cost_usd), tuple[str, Decimal | None])
         return error.state
     if isinstance(error, StateProviderError):
         assert_type(error.found, str)
@@ -532,6 +533,9 @@ def states(blob: bytes) -> None:
     history = read_history(blob)
     assert_type(history, History)
     assert_type(history.turns, tuple[HistoryTurn, ...])
+    assert_type(
+        (info.failure, history.turns[0].failure), tuple[tuple[str, str] | None, tuple[str, str] | None]
+    )
     assert_type(history.iteration(0), HistoryIteration)
     assert_type(history.iteration(0).tool_calls, tuple[ToolCall, ...])
     assert_type(history.all_messages(), tuple[Message, ...])
