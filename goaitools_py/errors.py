@@ -214,11 +214,7 @@ class TurnError(GoAIToolsError):
     @property
     def cost_usd(self) -> Decimal | None:
         """What the turn cost so far, in US dollars; None means unknown. As `ChatResult.cost_usd`."""
-        if self.bill is None:
-            from .result import Bill
-
-            return Bill().cost_usd
-        return self.bill.cost_usd
+        return None if self.bill is None else self.bill.cost_usd
 
 
 class ProviderUnavailableError(TurnError):

@@ -79,7 +79,8 @@ ALLOWED = {
     "turn.contexts turn.meter turn.questions turn.turn_ids turn.unsign values",
     "turn.questions": "compaction messages state.records state.state values",
     "turn.ledger": "backends.base errors events messages options prices result state.codec state.records "
-    "state.state turn.answers turn.deadlines turn.flow turn.inbox turn.journal turn.unsign values",
+    "state.state turn.answers turn.deadlines turn.flow turn.inbox turn.journal turn.meter turn.unsign tokens "
+    "values",
     "turn.bodies": "backends.base turn.deadlines turn.flow turn.ledger",
     "turn.asking": "backends.base errors events messages turn.bodies turn.deadlines turn.flow turn.journal "
     "turn.ledger turn.repair turn.voice values",
