@@ -309,7 +309,7 @@ class Chat(_Facade[Backend]):
 
         Raises:
             TurnError: The turn began and could not end; its `state` holds everything so far.
-            StateError: The state cannot be read, and `on_bad_state` says to raise.
+            StateError: The state cannot be used, and `on_bad_state` or `on_foreign_state` says to raise.
             ValueError: There is nothing new to answer.
         """
         return self._turn(state, options, fields).result()

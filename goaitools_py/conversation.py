@@ -246,7 +246,8 @@ class Conversation(_Kept):
             StateConflictError: Somebody else had a turn meanwhile; this one is in the error's `state`.
             TurnInProgressError: Somebody else has the lease; nothing was called.
             StoreUnavailableError: The store did not answer; nothing was called.
-            StateError: What is stored cannot be read, and `on_bad_state` says to raise; it stays as it is.
+            StateError: What is stored cannot be used, and `on_bad_state` or `on_foreign_state` says to raise;
+                it stays as it is.
         """
         return self._turn(*self._work(user, options, fields)).result()
 

@@ -130,7 +130,8 @@ class StateTooLargeError(StateError):
 
 
 class StateProviderError(StateError):
-    """The blob was written by another provider wire; states do not move between wires."""
+    """The blob is whole, and was written by another provider API than the chat's: a mistake in the
+    configuration. A turn with ``on_foreign_state="fresh"`` begins a new conversation instead."""
 
     def __init__(self, message: str, *, blob: bytes = b"", expected: str = "", found: str = "") -> None:
         super().__init__(message, blob=blob)

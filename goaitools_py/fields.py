@@ -45,6 +45,7 @@ class DefaultFields(TypedDict, total=False):
     on_event: Callable[[Any], object] | Unset | None
     on_checkpoint: Callable[[bytes], object] | Unset | None
     on_bad_state: Literal["fresh", "raise"] | Unset | None
+    on_foreign_state: Literal["raise", "fresh"] | Unset
     binding: Any
 
 

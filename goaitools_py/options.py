@@ -367,7 +367,10 @@ class ChatOptions(Value, frozen=True, kw_only=True):
         on_event: Called with every event; what it raises is logged, never propagated.
         on_checkpoint: Called with a resumable blob after each reply and around each tool; the last one is the
             result's.
-        on_bad_state: "fresh", "raise" or None (damaged or foreign: fresh; newer or unauthentic: raise).
+        on_bad_state: What a turn does with a state that cannot be read: "fresh", "raise", or None: begin a
+            fresh conversation in place of a damaged one, and raise for a newer or unauthentic one.
+        on_foreign_state: What a turn does with a state of another provider API, which is whole: "raise", or
+            "fresh" to begin a fresh conversation in its place.
         binding: For sealed codecs: what the blob belongs to, such as ``{"user": "ada"}``, or `UNBOUND`.
         min_revision: Refuse a state older than this (`StateInfo.revision` of what was saved last), and none
             at all; a fresh conversation has revision 1 after its first turn.
@@ -405,6 +408,7 @@ class ChatOptions(Value, frozen=True, kw_only=True):
     on_event: Callable[[Any], object] | Unset | None = UNSET
     on_checkpoint: Callable[[bytes], object] | Unset | None = UNSET
     on_bad_state: Literal["fresh", "raise"] | Unset | None = UNSET
+    on_foreign_state: Literal["raise", "fresh"] | Unset = UNSET
     binding: Any = UNSET
     metadata: Mapping[str, str] | Unset | None = UNSET
     min_revision: int | Unset | None = UNSET
@@ -453,6 +457,7 @@ class Resolved(Value, frozen=True, kw_only=True):
     on_event: Callable[[Any], object] | None = None
     on_checkpoint: Callable[[bytes], object] | None = None
     on_bad_state: Literal["fresh", "raise"] | None = None
+    on_foreign_state: Literal["raise", "fresh"] = "raise"
     binding: Any = None
     metadata: Mapping[str, str] | None = None
     min_revision: int | None = None
@@ -548,6 +553,7 @@ _CHECKS: Final[Mapping[str, _Check]] = {
     "on_event": _or_none(_callback),
     "on_checkpoint": _or_none(_callback),
     "on_bad_state": _one_of("fresh", "raise", None),
+    "on_foreign_state": _one_of("raise", "fresh"),
     "metadata": _or_none(_text_map),
     "min_revision": _or_none(_whole),
 }

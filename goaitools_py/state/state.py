@@ -221,9 +221,11 @@ def load_state(
         error.blob = bytes(blob)
         raise
     if wire is not None and meta.wire != wire:
+        writer = f"{meta.wire!r} (model {meta.model!r})" if meta.model else repr(meta.wire)
         raise StateProviderError(
-            f"state was written by {meta.wire!r}, this chat uses {wire!r}; use a chat on {meta.wire!r}, "
-            "or pass state=None to start afresh",
+            f"state was written by {writer}, this chat uses {wire!r}; go on with a chat on {meta.wire!r}, or "
+            "begin a new conversation: pass state=None, or on_foreign_state='fresh' to a turn. Its messages "
+            "are in state_messages(state)",
             blob=bytes(blob),
             expected=wire,
             found=meta.wire,

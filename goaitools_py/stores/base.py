@@ -108,6 +108,9 @@ class Listing(Protocol):
     def list(self, prefix: str = "", *, cursor: str | None = None, limit: int = 100) -> StoredPage:
         """A page of the keys that begin with `prefix`.
 
+        Keys under which a kept conversation has set unreadable bytes aside, ``<key>.unreadable.<24
+        hexadecimal digits>``, are not conversations: they are listed only for a prefix that reaches into
+        that end, such as ``"ada.unreadable."``.
         A key that is there all the while is on one of the pages; one that comes or goes meanwhile may be.
         """
         ...

@@ -20,7 +20,7 @@ from django.utils import timezone
 
 from ..errors import StateConflictError
 from .base import Stored, StoredKey, StoredPage
-from .rules import after_prefix, check_key, check_page, conflict, new_version, unavailable
+from .rules import after_prefix, check_key, check_page, conflict, is_listed, new_version, unavailable
 
 __all__ = ["AsyncDjangoStore", "DjangoStore"]
 
@@ -113,8 +113,12 @@ class DjangoStore:
             if end is not None:
                 wanted = wanted.filter(key__lt=end)
             found = list(wanted.order_by("key").values_list("key", "version", "updated_at")[: limit + 1])
-        keys = tuple(StoredKey(key=k, version=v, updated_at=_in_utc(at)) for k, v, at in found[:limit])
-        return StoredPage(keys=keys, cursor=keys[-1].key if len(found) > limit else None)
+        keys = tuple(
+            StoredKey(key=k, version=v, updated_at=_in_utc(at))
+            for k, v, at in found[:limit]
+            if is_listed(k, prefix)
+        )
+        return StoredPage(keys=keys, cursor=found[limit - 1][0] if len(found) > limit else None)
 
     @contextmanager
     def _rows(self) -> Iterator[Any]:

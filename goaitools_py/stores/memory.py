@@ -71,7 +71,9 @@ class MemoryStore:
             found = sorted(
                 (key, stored)
                 for key, stored in self._kept.items()
-                if key.startswith(prefix) and (cursor is None or key > cursor)
+                if key.startswith(prefix)
+                and (cursor is None or key > cursor)
+                and rules.is_listed(key, prefix)
             )
         keys = tuple(
             StoredKey(key=key, version=stored.version, updated_at=stored.updated_at)

@@ -122,6 +122,7 @@ class KeyWalk:
     ) -> None:
         self._begin = begin
         self._nodes = sorted(nodes)
+        self._prefix = prefix
         self._pattern = _GLOB.sub(rb"\\\g<0>", begin + prefix.encode()) + b"*"
         self._limit = limit
         self._scans = 0
@@ -142,7 +143,7 @@ class KeyWalk:
         self._at = next(iter(at.values())) if isinstance(at, dict) else at
         for name in names:
             key = name[len(self._begin) : -1].decode()
-            if key not in self._found:
+            if key not in self._found and rules.is_listed(key, self._prefix):
                 self._found.append(key)
         if not self._at:
             self._node = next((other for other in self._nodes if other > str(self._node)), None)

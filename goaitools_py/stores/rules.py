@@ -5,6 +5,7 @@ Owns: these rules, as pure functions. Must never know: an engine, or what is in 
 
 from __future__ import annotations
 
+import re
 import secrets
 from datetime import UTC, datetime
 
@@ -20,6 +21,7 @@ __all__ = [
     "check_ttl",
     "conflict",
     "held",
+    "is_listed",
     "new_version",
     "unavailable",
 ]
@@ -53,6 +55,22 @@ def check_page(prefix: str, limit: int) -> None:
     check_key(prefix)
     if limit < 1:
         raise ValueError(f"limit is {limit}; a page holds at least 1 key")
+
+
+_SET_ASIDE = re.compile(r"\.unreadable\.[0-9a-f]{24}")
+"""How a key ends under which a kept conversation sets bytes aside that it cannot read."""
+_END_LENGTH = len(".unreadable.") + 24
+
+
+def is_listed(key: str, prefix: str) -> bool:
+    """Whether a listing shows a key that begins with `prefix`.
+
+    Bytes that were set aside are no conversation: they are listed only for a prefix that reaches into the
+    end of their keys, such as ``"ada.unreadable."``. A key that differs from ``<key>.unreadable.<24
+    hexadecimal digits>`` in any way is the application's own.
+    """
+    of, end = key[:-_END_LENGTH], key[-_END_LENGTH:]
+    return not of or _SET_ASIDE.fullmatch(end) is None or prefix.startswith(f"{of}.unreadable.")
 
 
 def check_ttl(ttl: float) -> float:

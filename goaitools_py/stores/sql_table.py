@@ -174,8 +174,9 @@ class StateRows(Rows):
         keys = tuple(
             StoredKey(key=key, version=version, updated_at=rules.as_time(at))
             for key, version, at in rows[:limit]
+            if rules.is_listed(key, prefix)
         )
-        return StoredPage(keys=keys, cursor=keys[-1].key if len(rows) > limit else None)
+        return StoredPage(keys=keys, cursor=rows[limit - 1][0] if len(rows) > limit else None)
 
 
 class Save:

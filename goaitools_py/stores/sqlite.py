@@ -129,8 +129,9 @@ class SQLiteStore:
         keys = tuple(
             StoredKey(key=key, version=version, updated_at=rules.as_time(at))
             for key, version, at in rows[:limit]
+            if rules.is_listed(key, prefix)
         )
-        return StoredPage(keys=keys, cursor=keys[-1].key if len(rows) > limit else None)
+        return StoredPage(keys=keys, cursor=rows[limit - 1][0] if len(rows) > limit else None)
 
     @contextmanager
     def lease(self, key: str, ttl: float) -> Iterator[SQLiteLease]:

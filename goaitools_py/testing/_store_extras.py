@@ -176,6 +176,39 @@ def list_all(case: Case) -> Findings:
             yield "a deleted key is listed"
 
 
+@check("list shows no key under which unreadable bytes were set aside, unless the prefix asks for it")
+def list_hides_what_was_set_aside(case: Case) -> Findings:
+    if not case.store.can_list:
+        return
+    end = ".unreadable." + "0123456789abcdef01234567"
+    own = [
+        "aside/a",
+        "aside/a.unreadable.",
+        f"aside/a{end}0",
+        f"aside/a{end[:-1]}",
+        f"aside/a{end[:-1]}g",
+        f"aside/a{end.upper()}",
+        f"aside/a{end}/b",
+        f"aside/a{end.replace('.', '-')}",
+    ]
+    hidden = [f"aside/a{end}", f"aside/b{end[:-1]}8", f"aside/a{end}{end}"]
+    for name in (*own, *hidden):
+        case.store.save(case.key(name), b"blob", expected=None)
+    for limit in (1, 3, 100):
+        found, wrong = _listed(case.other, case.key("aside/"), limit)
+        yield from wrong
+        keys = [entry.key.removeprefix(case.prefix) for entry in found]
+        if shows := set(hidden) & set(keys):
+            yield f"limit {limit}: it shows {len(shows)} keys that end in '.unreadable.' and 24 hex digits"
+        if missing := set(own) - set(keys):
+            yield f"limit {limit}: it lacks {len(missing)} keys that only look like those"
+        if not set(keys) <= {*own, *hidden}:
+            yield "it shows keys that begin with something else"
+    asked, _ = _listed(case.other, case.key("aside/b.unreadable."), 10)
+    if [entry.key for entry in asked] != [case.key(hidden[1])]:
+        yield "with the prefix 'KEY.unreadable.' it does not show the key that was set aside"
+
+
 # --------------------------------------------------------------------------------------------- lease
 
 
@@ -295,6 +328,7 @@ CHECKS: tuple[Check, ...] = (
     list_is_complete,
     list_tells_the_same,
     list_all,
+    list_hides_what_was_set_aside,
     lease_is_exclusive,
     lease_has_one_winner,
     lease_is_no_lock,

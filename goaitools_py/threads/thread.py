@@ -329,7 +329,9 @@ class KeptTurn:
         if plan.options.turn_id is None or plan.resume:
             return False
         try:
-            meta = load_state(blob, codec=plan.codec, binding=plan.options.binding).meta
+            meta = load_state(
+                blob, wire=plan.dialect.wire, codec=plan.codec, binding=plan.options.binding
+            ).meta
         except StateError:
             return False
         key = turn_ids.key_of(plan.options.turn_id, plan.dialect.entries(plan.messages))

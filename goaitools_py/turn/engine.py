@@ -66,7 +66,7 @@ MAX_PAUSES: Final = 8
 """How often a reply that the provider paused is asked to go on."""
 
 _NOT_STORED: Final = frozenset({"extra_body", "extra_headers"})
-_UNREADABLE: Final = (StateFormatError, StateCorruptError, StateProviderError, StateInvalidError)
+_DAMAGED: Final = (StateFormatError, StateCorruptError, StateInvalidError)
 """What `on_bad_state=None` answers with a fresh conversation; a newer or an unauthentic blob raises."""
 
 
@@ -174,12 +174,25 @@ class TurnEngine:
             return self._checked(state)
         except StateError as exc:
             exc.blob = exc.blob or plan.blob
-            policy = ledger.options.on_bad_state
-            if plan.resume or policy == "raise" or (policy is None and not isinstance(exc, _UNREADABLE)):
+            if plan.resume or not self._discards(exc):
                 raise
             ledger.discarded = exc
             ledger.warn("state_discarded", f"the given state could not be used, a fresh one began: {exc}")
             return self._fresh()
+
+    def _discards(self, exc: StateError) -> bool:
+        """Whether a fresh conversation begins in place of a state that cannot be used."""
+        options = self._ledger.options
+        if isinstance(exc, StateProviderError):
+            # The state is whole, and the chat is configured for another provider API: only who asks for it
+            # loses sight of the conversation.
+            return options.on_foreign_state == "fresh"
+        if options.on_bad_state == "raise":
+            return False
+        if options.on_bad_state is None and not isinstance(exc, _DAMAGED):
+            return False
+        _log_damage(exc)
+        return True
 
     def _fresh(self) -> ConversationState:
         identity = self._ledger.options.conversation_id or self._plan.new_id()
@@ -544,6 +557,17 @@ class TurnEngine:
         if ledger.listening:
             yield Emit(TurnCompleted(self._result))
         return self._result
+
+
+def _log_damage(exc: StateError) -> None:
+    import logging  # not at the top: most turns log nothing
+
+    logging.getLogger("goaitools_py").error(
+        "a stored conversation cannot be used, and a fresh one begins (%s, %d bytes): %s",
+        type(exc).__name__,
+        len(exc.blob),
+        exc,
+    )
 
 
 def _nothing_to_do(*, resume: bool, left_open: bool) -> str:

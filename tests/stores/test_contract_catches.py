@@ -320,6 +320,30 @@ class ListsDeleted(Bent):
         return StoredPage(keys=keys, cursor=keys[-1].key if len(found) > limit else None)
 
 
+class ListsAll(Bent):
+    """A listing shows what was set aside, as it shows conversations."""
+
+    def _hides(self, key: str) -> bool:
+        return False
+
+    def list(self, prefix: str = "", *, cursor: str | None = None, limit: int = 100) -> StoredPage:
+        found = sorted(
+            k for k in self._kept if k.startswith(prefix) and k > (cursor or "") and not self._hides(k)
+        )
+        keys = tuple(
+            StoredKey(key=k, version=self._kept[k].version, updated_at=self._kept[k].updated_at)
+            for k in found[:limit]
+        )
+        return StoredPage(keys=keys, cursor=keys[-1].key if len(found) > limit else None)
+
+
+class HidesTooMuch(ListsAll):
+    """A listing takes keys of the application's for what was set aside, and never shows that."""
+
+    def _hides(self, key: str) -> bool:
+        return ".unreadable." in key
+
+
 class LeasesToAll(Bent):
     """Everybody gets the lease."""
 
@@ -437,6 +461,8 @@ BROKEN: tuple[tuple[Any, Check], ...] = (
     (ListsLike, _store_extras.list_is_complete),
     (ListsOldVersions, _store_extras.list_tells_the_same),
     (ListsDeleted, _store_extras.list_all),
+    (ListsAll, _store_extras.list_hides_what_was_set_aside),
+    (HidesTooMuch, _store_extras.list_hides_what_was_set_aside),
     (LeasesToAll, _store_extras.lease_is_exclusive),
     (LeasesOneKey, _store_extras.lease_is_exclusive),
     (KeepsLeases, _store_extras.lease_is_exclusive),

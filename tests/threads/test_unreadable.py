@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from goaitools_py import (
+    NO_COMPACTION,
     Chat,
     StateError,
     StateFormatError,
@@ -30,7 +31,9 @@ def put(store: FaultyStore, blob: bytes, key: str = "ada") -> None:
 
 def aside(store: FaultyStore) -> dict[str, bytes]:
     """What stands under other keys."""
-    keys = [found.key for found in store.inner.list().keys if found.key != "ada"]
+    listed = [found.key for found in store.inner.list().keys]
+    assert listed in ([], ["ada"])  # what was set aside is no conversation
+    keys = [found.key for found in store.inner.list("ada.unreadable.").keys]
     return {key: blob_in(store, key) for key in keys}
 
 
@@ -52,15 +55,42 @@ def test_damage_is_moved_aside(kept: Threads, store: FaultyStore, save: str) -> 
     assert said(conversation.send("And?").state)[-1] == "Again."
 
 
-def test_a_state_of_another_wire_is_moved_aside(kept: Threads, store: FaultyStore) -> None:
-    """It is whole, and can be gone on with on its own wire."""
+@pytest.mark.parametrize("on_bad_state", ["fresh", None, "raise"])
+def test_a_state_of_another_provider_api_stays(
+    kept: Threads, store: FaultyStore, save: str, on_bad_state: str | None
+) -> None:
+    """The chat is configured for another API: nothing is overwritten, moved, saved or asked."""
+    foreign = Chat(ScriptedBackend("Hello.", wire="anthropic")).chat(user="Hello?").state
+    put(store, foreign)
+    backend = ScriptedBackend()
+    conversation = kept(backend, store, save=save, chat={"on_bad_state": on_bad_state})
+
+    for act in (
+        lambda: conversation.send("Hi?"),
+        lambda: conversation.send("Hi?", turn_id="m-1"),
+        lambda: conversation.start("Hi?").result(),
+        lambda: conversation.resume(),
+        lambda: conversation.append(event("E.")),
+        lambda: conversation.compact(NO_COMPACTION),
+        lambda: conversation.history(),
+        lambda: conversation.rewind(),
+    ):
+        with pytest.raises(StateProviderError, match="'anthropic'"):
+            act()
+
+    assert (blob_in(store), aside(store), store.saves, backend.requests) == (foreign, {}, [], [])
+
+
+def test_a_foreign_state_is_moved_aside_when_told_to(kept: Threads, store: FaultyStore, save: str) -> None:
+    """It is whole, and can be gone on with by a chat on its own API."""
     foreign = Chat(ScriptedBackend("Hello.", wire="anthropic")).chat(user="Hello?").state
     put(store, foreign)
 
-    result = kept(ScriptedBackend("Hi."), store).send("Hi?")
+    result = kept(ScriptedBackend("Hi."), store, save=save).send("Hi?", on_foreign_state="fresh")
 
     assert isinstance(result.discarded, StateProviderError)
     assert list(aside(store).values()) == [foreign]
+    assert said(blob_in(store)) == ["Hi?", "Hi."]
 
 
 def test_the_same_damage_is_kept_once(kept: Threads, store: FaultyStore) -> None:
@@ -158,7 +188,7 @@ def test_a_long_key_has_room_for_the_copy(kept: Threads, store: FaultyStore) -> 
 
     kept(ScriptedBackend("Hello."), store, key=key).send("Hello?")
 
-    (copy,) = [found.key for found in store.inner.list().keys if found.key != key]
+    (copy,) = [found.key for found in store.inner.list("ä" * 238 + ".unreadable.").keys]
     assert len(copy.encode()) <= 512
     assert blob_in(store, copy) == DAMAGED
 

@@ -30,6 +30,7 @@ from goaitools_py import (
     state_messages,
     tool,
 )
+from goaitools_py.backends.rules import WIRES
 from goaitools_py.sim import Fault
 from goaitools_py.state.codec import PLAIN
 from goaitools_py.state.state import dump_state, new_state
@@ -54,27 +55,30 @@ UNREADABLE: dict[str, tuple[Callable[[bytes], bytes], type[Exception], str]] = {
     "random bytes": (lambda blob: b"\x00\x01\x02" * 40, StateFormatError, "state"),
     "cut off": (lambda blob: blob[: len(blob) // 2], StateCorruptError, "damaged|cut|missing"),
     "one bit flipped": (flipped, StateCorruptError, "damaged"),
-    "another wire": (
-        lambda blob: dump_state(new_state("anthropic", id="x", created=1), codec=PLAIN),
-        StateProviderError,
-        "'anthropic'.*'openai'",
-    ),
 }
+FOREIGN = (
+    lambda blob: dump_state(new_state("anthropic", id="x", created=1), codec=PLAIN),
+    StateProviderError,
+    "'anthropic'.*'openai'",
+)
 NEWER = (lambda blob: blob[:4] + b"\x09" + blob[5:], StateVersionError, "newer|upgrade|version")
 
 
 @pytest.mark.parametrize("name", UNREADABLE)
 def test_an_unreadable_state_starts_afresh_and_is_handed_back(
-    face: Any, run: Any, state: bytes, name: str
+    face: Any, run: Any, state: bytes, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """By default the turn succeeds without the past; a warning says so and the result holds the bytes."""
+    """By default the turn succeeds without the past. A warning says so, the log has it as an error, and the
+    result holds the bytes."""
     damage, error, _ = UNREADABLE[name]
     given = damage(state)
     backend = ScriptedBackend("Who are you?")
 
-    result = run(face.chat(backend), given, user="Who am I?")
+    with caplog.at_level("INFO", "goaitools_py"):
+        result = run(face.chat(backend), given, user="Who am I?")
 
     assert type(result.discarded) is error
+    assert [(r.levelname, error.__name__ in r.getMessage()) for r in caplog.records] == [("ERROR", True)]
     assert result.discarded.blob == given
     assert [w.code for w in result.warnings] == ["state_discarded"]
     assert len(state_messages(result.state)) == 2
@@ -82,7 +86,9 @@ def test_an_unreadable_state_starts_afresh_and_is_handed_back(
 
 
 @pytest.mark.parametrize("name", [*UNREADABLE, "a newer version"])
-def test_an_unreadable_state_can_raise(face: Any, run: Any, state: bytes, name: str) -> None:
+def test_an_unreadable_state_can_raise(
+    face: Any, run: Any, state: bytes, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
     """With `on_bad_state="raise"` nothing is sent; the text says what was found."""
     damage, error, words = {**UNREADABLE, "a newer version": NEWER}[name]
     given = damage(state)
@@ -93,6 +99,52 @@ def test_an_unreadable_state_can_raise(face: Any, run: Any, state: bytes, name: 
 
     assert caught.value.blob == given
     assert backend.requests == []
+    assert caplog.records == []
+
+
+PAIRS = [(one, two) for one in WIRES for two in WIRES if one != two]
+
+
+@pytest.mark.parametrize(("written", "asked"), PAIRS)
+@pytest.mark.parametrize("on_bad_state", ["fresh", None, "raise"])
+def test_another_provider_api_is_a_mistake_in_the_configuration(
+    face: Any, run: Any, written: str, asked: str, on_bad_state: Any
+) -> None:
+    """It raises whatever `on_bad_state` says; the text names both APIs and what can be done."""
+    given = face.chat(ScriptedBackend("Hello Ada.", wire=written)).chat(user="I am Ada.").state
+    backend = ScriptedBackend(wire=asked)
+
+    with pytest.raises(StateProviderError) as caught:
+        run(face.chat(backend, on_bad_state=on_bad_state), given, user="Who am I?")
+
+    told = str(caught.value)
+    for words in (
+        f"written by '{written}'",
+        f"chat on '{written}'",
+        "state=None",
+        "on_foreign_state='fresh'",
+    ):
+        assert words in told
+    assert f"uses '{asked}'" in told
+    assert (caught.value.found, caught.value.expected) == (written, asked)
+    assert caught.value.blob == given
+    assert "Ada" not in told
+    assert backend.requests == []
+
+
+@pytest.mark.parametrize(("written", "asked"), PAIRS)
+def test_a_foreign_state_can_be_left_behind(face: Any, run: Any, written: str, asked: str) -> None:
+    """`on_foreign_state="fresh"` begins a conversation of its own, and hands the old bytes back."""
+    given = face.chat(ScriptedBackend("Hello Ada.", wire=written)).chat(user="I am Ada.").state
+    chat = face.chat(ScriptedBackend("Who are you?", wire=asked), on_bad_state="raise")
+
+    result = run(chat, given, user="Who am I?", on_foreign_state="fresh")
+
+    assert type(result.discarded) is StateProviderError
+    assert result.discarded.blob == given
+    assert [w.code for w in result.warnings] == ["state_discarded"]
+    assert inspect_state(result.state).wire == asked
+    assert inspect_state(result.state).conversation_id != inspect_state(given).conversation_id
 
 
 def test_a_newer_state_raises_unless_told_otherwise(face: Any, run: Any, state: bytes) -> None:
@@ -110,13 +162,13 @@ def test_a_newer_state_raises_unless_told_otherwise(face: Any, run: Any, state: 
     assert result.discarded.blob == given
 
 
-@pytest.mark.parametrize("name", [*UNREADABLE, "a newer version"])
+@pytest.mark.parametrize("name", [*UNREADABLE, "a newer version", "another provider API"])
 @pytest.mark.parametrize("method", ["append_to_state", "resume", "compact_state"])
 def test_what_cannot_be_read_is_never_overwritten(face: Any, state: bytes, name: str, method: str) -> None:
-    """Appending, resuming and compacting raise whatever `on_bad_state` says."""
-    damage, error, _ = {**UNREADABLE, "a newer version": NEWER}[name]
+    """Appending, resuming and compacting raise whatever the options say."""
+    damage, error, _ = {**UNREADABLE, "a newer version": NEWER, "another provider API": FOREIGN}[name]
     compactor = Compactor(MessageLimit(1), KeepRecentTurns(1))
-    chat = face.chat(ScriptedBackend(), on_bad_state="fresh", compactor=compactor)
+    chat = face.chat(ScriptedBackend(), on_bad_state="fresh", on_foreign_state="fresh", compactor=compactor)
     arguments = (event("Rain begins."),) if method == "append_to_state" else ()
 
     with pytest.raises(error):
@@ -190,6 +242,7 @@ def test_every_kind_of_bytes_is_a_state(face: Any, state: bytes, kind: Any) -> N
         ({"on_limit": "stop"}, ValueError, "'answer', 'raise'.*'stop'"),
         ({"tool_errors": "ignore"}, ValueError, "'to_model', 'raise'.*'ignore'"),
         ({"on_bad_state": "ignore"}, ValueError, "'fresh', 'raise', None.*'ignore'"),
+        ({"on_foreign_state": None}, ValueError, "'raise', 'fresh'.*NoneType"),
         ({"user": 7}, TypeError, "user must be text.*int"),
         ({"user": ""}, ValueError, "empty"),
         ({"user": b"bytes"}, TypeError, "user must be text.*bytes"),

@@ -336,6 +336,7 @@ def options(saved: list[bytes]) -> ChatOptions:
         on_event=seen,
         on_checkpoint=saved.append,
         on_bad_state=UNSET,
+        on_foreign_state="fresh",
         metadata={"channel": "web"},
     )
 
