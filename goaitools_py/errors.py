@@ -27,13 +27,15 @@ Owns: the classes and what each carries. Must never know: how any of them came a
         └── StoreUnavailableError
 
 Raised by your own tools: `ToolError` (text for the model) and `AbortTurn` (end the turn).
-No text or repr of these holds message content or a key; the provider's own words are on ``__cause__``.
+No text, repr or printed chain of these holds message content or a key. What another library raised, such
+as a provider's SDK or a database driver, may quote both: it is at ``sdk_error``, and an exception of ours
+that names it stands at ``__cause__`` in its place.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, Self
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -86,10 +88,69 @@ class GoAIToolsError(Exception):
         retryable: True if the same call may succeed later.
         turns_left: Of a turn in `run_turns`: the texts that were not said, the failed turn's own if it is
             in neither the error's `state` nor its `pending_input`.
+        sdk_error: What another library raised, if that is the reason: a provider's SDK, a database driver.
+            Its text may quote a server's body, and with it messages and keys: it stands in no printed chain,
+            and is not pickled.
     """
 
     retryable: bool = False
     turns_left: tuple[str, ...] = ()
+    sdk_error: BaseException | None = None
+
+    def because_of(self, error: BaseException) -> Self:
+        """This error with its reason: at `__cause__` what may be printed of it, at `sdk_error` another
+        library's exception."""
+        found = error
+        while _is_ours(found) and found.__cause__ is not None:
+            found = found.__cause__
+        if _is_ours(found):
+            self.sdk_error, self.__cause__ = getattr(error, "sdk_error", None), error
+        elif type(found).__module__ == "builtins":
+            self.sdk_error, self.__cause__ = found, error
+        else:
+            self.sdk_error, self.__cause__ = found, UnderlyingError.of(found)
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self.args, {**self.__dict__, "sdk_error": None}
+
+
+class UnderlyingError(GoAIToolsError):
+    """Stands in a printed chain for an exception whose text may quote content: says its class, its code and
+    where it was raised."""
+
+    @classmethod
+    def of(cls, error: BaseException) -> UnderlyingError:
+        """What may be printed of an exception."""
+        inner = getattr(error, "orig", None)  # SQLAlchemy: what the driver raised
+        named = [error, inner] if isinstance(inner, BaseException) else [error]
+        return cls(" of ".join(f"{_class_of(one)}{_code_of(one)}" for one in named) + _place_of(error))
+
+
+_CODES: Final = ("sqlite_errorname", "sqlstate", "errno", "status_code")
+
+
+def _class_of(error: BaseException) -> str:
+    return f"{type(error).__module__}.{type(error).__qualname__}".removeprefix("builtins.")
+
+
+def _code_of(error: BaseException) -> str:
+    for name in _CODES:
+        value = getattr(error, name, None)
+        if isinstance(value, int) or (isinstance(value, str) and len(value) <= 40):
+            return f" ({name} {value})"
+    return ""
+
+
+def _place_of(error: BaseException) -> str:
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return "" if trace is None else f", raised at {trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
+
+
+def _is_ours(error: BaseException) -> bool:
+    return type(error).__module__.partition(".")[0] == __name__.partition(".")[0]
 
 
 # ------------------------------------------------------------------------------------------ states

@@ -218,11 +218,12 @@ class ProtocolFault(Exception):  # noqa: N818
 
 
 class BackendError(Exception):
-    """A backend's finding: the request got no usable response. The SDK's exception is its ``__cause__``.
+    """A backend's finding: the request got no usable response. The SDK's exception is at `sdk_error`.
 
     With a `status`, `headers` and `body` are the provider's and the dialect classifies them; without
     one the transport failed, and `kind` says how. `redirect` is set if the answer sent the request to another
-    origin, where it was not taken to: the origin that was asked, and the other one.
+    origin, where it was not taken to: the origin that was asked, and the other one. `sdk_error` is no
+    ``__cause__``, because its text may quote the body: raise a `BackendError` with ``from None``.
     """
 
     def __init__(
@@ -236,6 +237,7 @@ class BackendError(Exception):
         request_id: str | None = None,
         timed_out: bool = False,
         redirect: tuple[str, str] | None = None,
+        sdk_error: BaseException | None = None,
     ) -> None:
         super().__init__(message)
         self.kind = kind
@@ -245,6 +247,18 @@ class BackendError(Exception):
         self.request_id = request_id
         self.timed_out = timed_out
         self.redirect = redirect
+        self.sdk_error = sdk_error
+
+    def bare(self) -> BackendError:
+        """The same without what the server and the SDK said, for a chain that is printed."""
+        return BackendError(
+            str(self),
+            kind=self.kind,
+            status=self.status,
+            request_id=self.request_id,
+            timed_out=self.timed_out,
+            redirect=self.redirect,
+        )
 
 
 class StreamDecoder(Protocol):

@@ -149,7 +149,7 @@ class _Lazy(Generic[_B]):
         try:
             return backend_class(self.model)
         except ValueError as error:
-            raise BackendError(str(error), kind="auth") from error.__cause__
+            raise BackendError(str(error), kind="auth", sdk_error=error.__cause__) from None
 
     def _disconnected(self) -> tuple[_B | None, ExitStack]:
         """Forget the connection; a later call makes a new one."""

@@ -256,8 +256,8 @@ class Talk:
         if error.partial_text:
             _show("\n")
         _note(f"{type(error).__name__}: {error}")
-        if error.__cause__ is not None:
-            _note(f"Cause: {error.__cause__}")
+        if cause := error.sdk_error or error.__cause__:
+            _note(f"Cause: {cause}")
         if error.retry_after is not None:
             _note(f"The provider asks to wait {error.retry_after:g} seconds.")
         if error.unsaved is not None:

@@ -162,7 +162,15 @@ class Kept(Value, frozen=True):
 
 
 class AskFailed(Exception):  # noqa: N818 - thrown into a strategy, which may have another idea
-    """No answer came, for the reason in its text; the strategy may return turns all the same."""
+    """No answer came, for the reason in its text; the strategy may return turns all the same.
+
+    Attributes:
+        sdk_error: The exception of the provider's SDK, if that is the reason. Its text may quote content.
+    """
+
+    def __init__(self, message: str = "", *, sdk_error: BaseException | None = None) -> None:
+        super().__init__(message)
+        self.sdk_error = sdk_error
 
 
 Turns: TypeAlias = Sequence[TurnView] | Kept | NoChange

@@ -184,7 +184,12 @@ class BlockingEdge:
                 raise
             chunk, cause = b"", exc
         if watch.has_rung and not chunk:
-            raise BackendError("the answer stalled", kind="interrupted", timed_out=True) from cause
+            raise BackendError(
+                "the answer stalled",
+                kind="interrupted",
+                timed_out=True,
+                sdk_error=getattr(cause, "sdk_error", cause),
+            ) from None
         return chunk
 
     def _close_exchange(self) -> None:

@@ -66,11 +66,12 @@ def compact_flow(plan: Plan, *, dry_run: bool) -> Flow[CompactionReport]:
             tokens_after=meta.tokens,
         )
     if report.outcome in ("invalid", "failed"):
-        raise CompactionError(
+        error = CompactionError(
             f"{report.reason}; the history is unchanged",
             state=b"" if dry_run or ledger.state is state else _blob(ledger),
             usage=report.usage,
-        ) from ledger.compaction_cause
+        )
+        raise error if ledger.compaction_cause is None else error.because_of(ledger.compaction_cause)
     if dry_run or (report.outcome == "no_change" and ledger.state is state):
         return replace(report, state=plan.blob)
     return replace(report, state=_blob(ledger))

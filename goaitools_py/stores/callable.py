@@ -112,7 +112,8 @@ def _errors(name: str) -> Iterator[None]:
     except StoreError:
         raise
     except Exception as exc:
-        raise rules.unavailable(f"the {name} function", exc) from exc
+        failed = rules.unavailable(f"the {name} function", exc)
+        raise failed from failed.__cause__
 
 
 def _stored(found: Stored | None) -> Stored | None:

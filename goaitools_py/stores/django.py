@@ -86,7 +86,8 @@ class DjangoStore:
             version: int = rows.create(key=key, blob=blob).version
         except IntegrityError as exc:
             if rows.filter(key=key).exists():
-                raise conflict(None) from exc
+                found = conflict(None).because_of(exc)
+                raise found from found.__cause__
             raise
         return version
 
@@ -128,10 +129,12 @@ class DjangoStore:
         except Error as exc:
             connections[alias].close_if_unusable_or_obsolete()  # so that the next call connects anew
             if getattr(exc.__cause__, "sqlstate", None) == "40001":  # PostgreSQL above READ COMMITTED
-                raise StateConflictError(
+                late = StateConflictError(
                     "another transaction was first; begin yours anew, load again and redo the turn"
-                ) from exc
-            raise unavailable(f"Django's database {alias!r}", exc) from exc
+                ).because_of(exc)
+                raise late from late.__cause__
+            failed = unavailable(f"Django's database {alias!r}", exc)
+            raise failed from failed.__cause__
 
 
 class AsyncDjangoStore:

@@ -224,4 +224,5 @@ def _errors() -> Iterator[None]:
     try:
         yield
     except (RedisError, OSError) as exc:
-        raise rules.unavailable("Redis", exc) from exc
+        failed = rules.unavailable("Redis", exc)
+        raise failed from failed.__cause__

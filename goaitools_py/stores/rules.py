@@ -126,7 +126,8 @@ def held() -> LeaseHeldError:
 
 
 def unavailable(engine: str, error: BaseException) -> StoreUnavailableError:
-    """What a store raises whose engine failed. The engine's words may quote keys: they stay in its cause."""
+    """What a store raises whose engine failed. The engine's words may quote keys, or the parameters of a
+    statement, and these are the blob: they are at `sdk_error`, and not in what is printed."""
     return StoreUnavailableError(
         f"{engine} did not do what the store asked: {type(error).__name__}; see the cause, try again later"
-    )
+    ).because_of(error)

@@ -212,4 +212,5 @@ def _errors(dialect: str) -> Iterator[None]:
     except Exception as exc:
         if isinstance(exc, StatementError):
             exc.params = None  # they are the key and the blob, and would be shown
-        raise rules.unavailable(dialect, exc) from exc
+        failed = rules.unavailable(dialect, exc)
+        raise failed from failed.__cause__

@@ -52,9 +52,10 @@ class Database:
             try:
                 yield self._connection or self._open()
             except sqlite3.Error as exc:
-                raise StoreUnavailableError(
+                failed = StoreUnavailableError(
                     f"SQLite could not use the store: {type(exc).__name__}: {exc}"
-                ) from exc
+                ).because_of(exc)
+                raise failed from failed.__cause__
 
     def rest(self) -> None:
         """Close the connection until it is needed again."""

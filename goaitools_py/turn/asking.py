@@ -105,24 +105,25 @@ def ask(
     while True:
         try:
             return (yield from _attempt(ledger, voice, booked, forbid_tools))
-        except _Failure as failure:
-            yield from ledger.tick()
-            if uncut is not None and (failure.status == _TOO_LARGE or _blames_input(ledger, failure)):
-                ledger.go_back(uncut)  # the history was not what is too large
-            base = ledger.base()
-            if (failure.fault.kind == "context" or failure.status == _TOO_LARGE) and (yield from shrink()):
-                uncut = base
-                continue
-            if failure.fault.kind == "signature" and _unsign(ledger):
-                continue
-            if failure.fault.kind in _BLAMES_HISTORY and failure.status in _POISON and _repair(ledger):
-                continue
-            wait = _wait_before_retry(ledger, failure, attempt)
-            if wait is None:
-                sdk = failure.cause.__cause__ if isinstance(failure.cause, BackendError) else None
-                raise _turn_error(ledger, failure) from sdk or failure.cause
-            attempt += 1
-            yield Sleep(wait)
+        except _Failure as exc:
+            failure = exc
+        # No longer while it is handled: the error would have it, and the server's words, as its context.
+        yield from ledger.tick()
+        if uncut is not None and (failure.status == _TOO_LARGE or _blames_input(ledger, failure)):
+            ledger.go_back(uncut)  # the history was not what is too large
+        base = ledger.base()
+        if (failure.fault.kind == "context" or failure.status == _TOO_LARGE) and (yield from shrink()):
+            uncut = base
+            continue
+        if failure.fault.kind == "signature" and _unsign(ledger):
+            continue
+        if failure.fault.kind in _BLAMES_HISTORY and failure.status in _POISON and _repair(ledger):
+            continue
+        wait = _wait_before_retry(ledger, failure, attempt)
+        if wait is None:
+            raise _turn_error(ledger, failure)
+        attempt += 1
+        yield Sleep(wait)
 
 
 def _blames_input(ledger: Ledger, failure: _Failure) -> bool:
@@ -280,13 +281,14 @@ def fetch(ledger: Ledger, request: ModelRequest) -> Flow[bytes]:
         try:
             return (yield from _fetched(ledger, replace(request, timeout=ledger.left())))
         except BackendError as exc:
-            yield from ledger.tick()
-            failure = _Failure(_fault_of(ledger, exc, False), exc, shown=False)
-            wait = _wait_before_retry(ledger, failure, attempt)
-            if wait is None:
-                raise _turn_error(ledger, failure) from exc.__cause__ or exc
-            attempt += 1
-            yield Sleep(wait)
+            failed = exc
+        yield from ledger.tick()
+        failure = _Failure(_fault_of(ledger, failed, False), failed, shown=False)
+        wait = _wait_before_retry(ledger, failure, attempt)
+        if wait is None:
+            raise _turn_error(ledger, failure)
+        attempt += 1
+        yield Sleep(wait)
 
 
 def _fetched(ledger: Ledger, request: ModelRequest) -> Flow[bytes]:
@@ -298,7 +300,7 @@ def _fetched(ledger: Ledger, request: ModelRequest) -> Flow[bytes]:
     try:
         yield from read_chunks(ledger, times, chunks, max_bytes=MAX_REPLY_BYTES)
     except ProtocolFault as exc:
-        raise BackendError(str(exc), kind="protocol") from exc
+        raise BackendError(str(exc), kind="protocol") from None
     return b"".join(chunks)
 
 
@@ -361,7 +363,7 @@ def _read_body(ledger: Ledger, times: CallTimes, book: Callable[[Reply], Reply])
         return ledger.dialect.reply(body)
     except ProtocolFault:
         if late is not None:  # an answer that came whole at the last moment is paid for, and kept
-            raise late from late.__cause__
+            raise late from None
         raise
 
 
@@ -514,7 +516,7 @@ _ERRORS: Final[dict[str, tuple[type[TurnError], str, str]]] = {
     "rejected": (
         ProviderRejectedError,
         "the provider refused the request",
-        "see __cause__ for its words; err.state goes on without err.pending_input",
+        "see err.sdk_error for its words; err.state goes on without err.pending_input",
     ),
     "context": (
         ContextTooLongError,
@@ -529,7 +531,7 @@ _ERRORS: Final[dict[str, tuple[type[TurnError], str, str]]] = {
     "signature": (
         ProviderRejectedError,
         "the provider refused signed thinking in the history",
-        "see __cause__ for its words; err.state goes on without err.pending_input",
+        "see err.sdk_error for its words; err.state goes on without err.pending_input",
     ),
     "interrupted": (
         StreamInterruptedError,
@@ -547,13 +549,27 @@ _WAITED: Final[Mapping[str, str]] = {
 
 
 def _turn_error(ledger: Ledger, failure: _Failure) -> TurnError:
+    """The error of a turn that gets no reply. It has its cause already."""
+    error = _error_of(ledger, failure)
+    cause = failure.cause
+    if isinstance(cause, BackendError):
+        error.sdk_error = cause.sdk_error or cause.__cause__
+        error.__cause__ = cause.bare()
+    elif isinstance(cause, ProtocolFault):
+        error.__cause__ = ProtocolFault(str(cause), cause.fault)
+    else:
+        error.because_of(cause)
+    return error
+
+
+def _error_of(ledger: Ledger, failure: _Failure) -> TurnError:
     if ledger.is_late:
         return ledger.deadline_error()
     fault = failure.fault
     cls, reason, advice = _ERRORS[fault.kind]
     if fault.kind == "auth" and failure.status is None:
         reason = "there are no credentials for the provider, so it was not asked"
-        advice = "set its environment variable (see __cause__) or pass api_key=, then resume(err.state)"
+        advice = "set its environment variable (see err.sdk_error) or pass api_key=, then resume(err.state)"
     redirect = getattr(failure.cause, "redirect", None)
     if redirect is not None:
         here, there = redirect

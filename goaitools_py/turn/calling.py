@@ -99,8 +99,7 @@ def run_calls(
                 halted = exc
             except Exception as exc:  # such as no thread to be had
                 ledger.state = journal.put_call(ledger.state, index, before)
-                halted = ledger.broken_off(exc)
-                halted.__cause__ = exc
+                halted = ledger.broken_off(exc).because_of(exc)
             else:
                 del queue[0]
                 running.add(index)

@@ -232,7 +232,7 @@ def _post(
             yield from ledger.tick()
             passed = times.passed(ledger.now.monotonic, begun=True) if exc.timed_out else ""
             if passed == "timeout":
-                raise AskFailed("the turn's time is up") from exc
+                raise AskFailed("the turn's time is up", sdk_error=exc.sdk_error) from None
             if passed:
                 fault = Fault(kind="unavailable", code=passed, retryable=True)
             elif exc.redirect is not None:
@@ -241,13 +241,14 @@ def _post(
                 fault = Fault(kind=exc.kind, retryable=exc.kind in _MAY_PASS)
             else:
                 fault = dialect.fault(exc.status, exc.headers, exc.body)
+            sdk_error = exc.sdk_error
         except ProtocolFault as exc:
-            fault = replace(exc.fault, retryable=False)
+            fault, sdk_error = replace(exc.fault, retryable=False), None
         wait = 0.5 * 2.0**attempt if fault.retry_after is None else fault.retry_after
         left = ledger.left()
         longest = MAX_WAIT_SECONDS if left is None else min(MAX_WAIT_SECONDS, left)
         if not fault.retryable or attempt == retries or wait > longest:
             code = f": {fault.code}" if fault.code else ""
-            raise AskFailed(f"the model gave no answer ({fault.kind}{code})")
+            raise AskFailed(f"the model gave no answer ({fault.kind}{code})", sdk_error=sdk_error)
         yield Sleep(wait)
     raise AssertionError("unreachable")

@@ -125,8 +125,9 @@ class TurnEngine:
         except Exception as exc:
             if not ledger.has_acted:
                 raise  # the given state is as good as before
-            ledger.close()
-            raise ledger.broken_off(exc) from exc
+            failure = exc
+        ledger.close()
+        raise ledger.broken_off(failure).because_of(failure)
 
     def snapshot(self) -> bytes:
         """A complete blob of this instant; `resume` goes on from it."""

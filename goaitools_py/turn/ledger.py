@@ -411,12 +411,16 @@ class Ledger:
                 StateSizeError, f"{exc}; what the turn has come to is in err.tool_log and err.text"
             ) from exc
         except Exception as exc:
-            raise self._no_checkpoint("the state could not be written", exc, undo) from exc
+            failed = self._no_checkpoint("the state could not be written", exc, undo)
+            raise failed from failed.__cause__
+        failure: Exception | None = None
         if keep is not None:
             try:
                 yield Invoke(keep, (blob,))
             except Exception as exc:
-                raise self._no_checkpoint("on_checkpoint raised", exc, undo) from exc
+                failure = exc
+        if failure is not None:  # no longer while it is handled: a driver's text may quote the blob
+            raise self._no_checkpoint("on_checkpoint raised", failure, undo)
         if self.listening:
             yield Emit(CheckpointReady(blob))
 
@@ -446,7 +450,7 @@ class Ledger:
         if undo is not None:
             self.state = undo(self.state)
         text = f"{what} ({type(exc).__name__}); nothing more was started"
-        return self.error(CheckpointError, text, retryable=True)
+        return self.error(CheckpointError, text, retryable=True).because_of(exc)
 
     @property
     def has_asked(self) -> bool:

@@ -307,7 +307,7 @@ def test_error_answer(colour: Colour) -> None:
 
     assert (error.status, error.body, error.request_id) == (429, body, "r")
     assert error.headers["retry-after"] == "3"
-    assert type(error.__cause__) is anthropic.RateLimitError
+    assert type(error.sdk_error) is anthropic.RateLimitError
     assert str(error) == "api.anthropic.com answered 429"
     assert "Harrogate" not in repr(error)
 
@@ -340,7 +340,7 @@ def test_failure_to_send(colour: Colour, raised: Exception, kind: str, timed_out
     error = failure(colour, failing(raised))
 
     assert (error.kind, error.timed_out, error.status) == (kind, timed_out, None)
-    assert raised in (error.__cause__, error.__cause__ and error.__cause__.__cause__)
+    assert raised in (error.sdk_error, error.sdk_error and error.sdk_error.__cause__)
     assert type(raised).__name__ in str(error)
 
 
@@ -376,7 +376,7 @@ def test_failure_in_the_body(colour: Colour, raised: Exception, timed_out: bool)
     error = failure(colour, lambda _: httpx2.Response(200, stream=body))
 
     assert (error.kind, error.timed_out, error.status) == ("interrupted", timed_out, None)
-    assert error.__cause__ is raised
+    assert error.sdk_error is raised
     assert body.closed
 
 
@@ -519,7 +519,7 @@ def test_own_client_without_a_key_fails_as_a_refused_one(client_class: Any) -> N
         through(client_class())
 
     assert caught.value.kind == "auth"
-    assert isinstance(caught.value.__cause__, TypeError)
+    assert isinstance(caught.value.sdk_error, TypeError)
 
 
 def test_key_is_in_no_repr() -> None:
@@ -718,7 +718,7 @@ def test_failure_of_the_signing_library_is_an_auth_failure(monkeypatch: pytest.M
     with pytest.raises(BackendError) as caught:
         through(client)
 
-    assert (caught.value.kind, type(caught.value.__cause__)) == ("auth", BotoCoreError)
+    assert (caught.value.kind, type(caught.value.sdk_error)) == ("auth", BotoCoreError)
 
 
 @pytest.mark.parametrize(

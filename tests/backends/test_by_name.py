@@ -217,7 +217,7 @@ def test_missing_key_keeps_the_sdks_reason() -> None:
     with pytest.raises(BackendError) as caught:
         send(named("sync", "openai:m"))
 
-    assert isinstance(caught.value.__cause__, openai.OpenAIError)
+    assert isinstance(caught.value.sdk_error, openai.OpenAIError)
 
 
 @pytest.mark.parametrize(

@@ -161,7 +161,7 @@ def test_connection_lost_before_the_headers(
     error = failure(colour, server)
 
     assert (error.kind, error.status, error.timed_out) == ("unavailable", None, False)
-    assert type(error.__cause__) is openai.APIConnectionError
+    assert type(error.sdk_error) is openai.APIConnectionError
     assert server.connections == 1
 
 
@@ -182,7 +182,7 @@ def test_stall_before_the_headers(colour: Colour, serve: Callable[[Script], Serv
     error = failure(colour, server, timeout=0.05)
 
     assert (error.kind, error.status, error.timed_out) == ("unavailable", None, True)
-    assert type(error.__cause__) is openai.APITimeoutError
+    assert type(error.sdk_error) is openai.APITimeoutError
 
 
 # -------------------------------------------------------------------------------------- error answers
@@ -212,7 +212,7 @@ def test_error_answer(
 
     assert (error.status, error.body, error.request_id) == (int(status[:3]), body, "req-9")
     assert error.headers["retry-after"] == "7"
-    assert type(error.__cause__) is error_class
+    assert type(error.sdk_error) is error_class
     assert server.connections == 1
 
 

@@ -235,7 +235,7 @@ def test_error_answer(colour: Colour) -> None:
 
     assert (error.status, error.body, error.request_id) == (429, b'{"error":{}}', "r")
     assert error.headers["retry-after"] == "3"
-    assert type(error.__cause__) is openai.RateLimitError
+    assert type(error.sdk_error) is openai.RateLimitError
     assert str(error) == "api.openai.com answered 429"
 
 
@@ -262,7 +262,7 @@ def test_failure_to_send(colour: Colour, raised: Exception, kind: str, timed_out
     error = failure(colour, failing(raised))
 
     assert (error.kind, error.timed_out, error.status) == (kind, timed_out, None)
-    assert raised in (error.__cause__, error.__cause__ and error.__cause__.__cause__)
+    assert raised in (error.sdk_error, error.sdk_error and error.sdk_error.__cause__)
     assert type(raised).__name__ in str(error)
 
 
@@ -288,7 +288,7 @@ def test_failure_in_the_body(colour: Colour, raised: Exception, timed_out: bool)
     error = failure(colour, lambda _: httpx2.Response(200, stream=body))
 
     assert (error.kind, error.timed_out, error.status) == ("interrupted", timed_out, None)
-    assert error.__cause__ is raised
+    assert error.sdk_error is raised
     assert body.closed
 
 

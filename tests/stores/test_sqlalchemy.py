@@ -309,4 +309,4 @@ def test_a_pool_that_is_used_up_is_the_stores_error(engine: sqlalchemy.Engine) -
     with engine.connect(), pytest.raises(StoreUnavailableError) as caught:
         store.save("ada", b"blob", expected=None)
 
-    assert isinstance(caught.value.__cause__, sqlalchemy.exc.TimeoutError)
+    assert isinstance(caught.value.sdk_error, sqlalchemy.exc.TimeoutError)

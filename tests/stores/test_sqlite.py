@@ -95,7 +95,7 @@ def test_a_closed_store_says_so() -> None:
     with pytest.raises(StoreUnavailableError):
         store.save("ada", b"blob", expected=None)
 
-    assert isinstance(loading.value.__cause__, sqlite3.Error)
+    assert isinstance(loading.value.sdk_error, sqlite3.Error)
 
 
 def test_closing_twice_is_fine() -> None:

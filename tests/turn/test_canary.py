@@ -1,6 +1,7 @@
 """Nothing that was said, and no key, leaks into errors, logs, events or reprs.
 
-Excepted is what `__cause__` says: it is the SDK's or the tool's own exception, in its own words.
+Excepted is what a tool raised: that is the application's own exception, at the `__cause__` of a
+`ToolFailedError`. What an SDK raised is at `sdk_error`, which nothing prints.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from goaitools_py import (
     ModelSettings,
     ToolContext,
     ToolError,
+    ToolFailedError,
     ToolPendingError,
     ToolReturn,
     assistant,
@@ -155,9 +157,12 @@ def words(value: Any, depth: int = 0) -> Iterator[str]:
     if isinstance(value, BaseException):
         yield repr(value.args)
         yield from traceback.format_exception_only(value)
+        if isinstance(value, ToolFailedError):
+            return
+        printed = "".join(traceback.format_exception(value)).split("\n")
+        yield "\n".join(line for line in printed if not line.startswith("    "))  # but the lines of code
         for link in (value.__cause__, value.__context__):
-            is_ours = type(link).__module__.startswith("goaitools_py") and not isinstance(link, AbortTurn)
-            if link is not None and depth < 8 and (is_ours or value.__cause__ is None):
+            if link is not None and depth < 8:
                 yield from words(link, depth + 1)
     elif hasattr(value, "to_dict") and type(value).__name__ not in ("TextDelta", "ReasoningDelta"):
         yield repr(value.to_dict())

@@ -207,8 +207,8 @@ def test_no_server_at_all_is_unavailable(face: Any, wire: str) -> None:
     assert [m.text for m in read_history(caught.value.state).all_messages()] == [ASKED]
 
 
-def test_the_cause_is_the_sdks_exception(face: Any, sim: Any) -> None:
-    """What the provider said in its own words stands on `__cause__`, with its request id on the error."""
+def test_the_sdks_exception_is_at_hand(face: Any, sim: Any) -> None:
+    """What the provider said in its own words is at `sdk_error`, with its request id on the error."""
     chat = face.on(sim)
     sim.push(Fault.unauthorized())
 
@@ -216,7 +216,7 @@ def test_the_cause_is_the_sdks_exception(face: Any, sim: Any) -> None:
         chat.chat(user=ASKED)
 
     sdk = anthropic if sim.wire == ANTHROPIC else openai
-    assert isinstance(caught.value.__cause__, sdk.AuthenticationError)
+    assert isinstance(caught.value.sdk_error, sdk.AuthenticationError)
     assert caught.value.request_id == "req_sim_000001"
 
 

@@ -114,6 +114,7 @@ def _interruption(response: httpx2.Response, error: Exception) -> BackendError:
         f"the answer of {response.url.host} {what} ({type(error).__name__})",
         kind="interrupted",
         timed_out=timed_out,
+        sdk_error=error,
     )
 
 
@@ -134,7 +135,7 @@ class HttpExchange:
         try:
             return next(self._chunks, b"")
         except wire_errors() as error:
-            raise _interruption(self._response, error) from error
+            raise _interruption(self._response, error) from None
 
     def interrupt(self) -> None:
         """End a `read` that waits in another thread: it fails, or returns what had come.
@@ -173,7 +174,7 @@ class HttpAsyncExchange:
         try:
             return await anext(self._chunks, b"")
         except wire_errors() as error:
-            raise _interruption(self._response, error) from error
+            raise _interruption(self._response, error) from None
 
     async def aclose(self) -> None:
         """Give the connection back; what was not read is lost. May be called twice."""

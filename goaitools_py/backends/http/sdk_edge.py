@@ -228,7 +228,8 @@ def _redirected(
     try:
         redirect = None if response is None else redirect_of(response)
     except BackendError as found:
-        raise found from error
+        found.sdk_error = error
+        raise found from None
     if redirect is None or hop == MAX_REDIRECTS:
         _raise_for(sdk, client, error)
     given = {**given, "path": redirect.url}
@@ -244,7 +245,8 @@ def _raise_for(sdk: Sdk[_Client], client: _Client, error: Exception) -> NoReturn
     if isinstance(found, BackendError):
         if found.status == 401:
             sdk.refused(client)
-        raise found from error
+        found.sdk_error = error
+        raise found from None
     if found is error:
         raise
     raise found from None
