@@ -90,7 +90,7 @@ class GoAIToolsError(Exception):
             in neither the error's `state` nor its `pending_input`.
         sdk_error: What another library raised, if that is the reason: a provider's SDK, a database driver.
             Its text may quote a server's body, and with it messages and keys: it stands in no printed chain,
-            and is not pickled.
+            and does not go along when the error is copied or sent to another process.
     """
 
     retryable: bool = False
