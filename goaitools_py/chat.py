@@ -26,7 +26,7 @@ from .series import Series
 from .state import blob as blobs
 from .state.codec import PLAIN, Codec
 from .state.records import fresh_id
-from .tools import as_tools, refuse_async
+from .tools import as_tools, refuse_async, refuse_without_deps
 from .turn.answers import Answers
 from .turn.counting import count_flow
 from .turn.engine import Plan, TurnEngine
@@ -491,6 +491,7 @@ class Chat(_Facade[Backend]):
         answers: Answers | None = None,
     ) -> Turn:
         plan = self._plan(state, options, fields, stream=stream, resume=resume, answers=answers)
+        refuse_without_deps(plan.tools, plan.options.deps)
         engine = TurnEngine(plan)
         return self._open(engine, plan.options, lambda drive: drive(engine.run()))
 
@@ -637,6 +638,7 @@ class AsyncChat(_Facade[AsyncBackend]):
         answers: Answers | None = None,
     ) -> AsyncTurn:
         plan = self._plan(state, options, fields, stream=stream, resume=resume, answers=answers)
+        refuse_without_deps(plan.tools, plan.options.deps)
         engine = TurnEngine(plan)
         return self._open(engine, plan.options, lambda drive: drive(engine.run()))
 

@@ -24,6 +24,7 @@ from .threads import thread as threads
 from .threads.kept import AsyncKeptSteps, KeptSteps
 from .threads.leases import AsyncRenewal, Renewal
 from .threads.row import MAX_KEY_BYTES, RowSettings
+from .tools import refuse_without_deps
 from .turn.answers import Answers, PendingCall
 from .turn.flow import Flow
 from .turn.ledger import Plan
@@ -150,6 +151,7 @@ class _Kept:
         _refuse_binding(given_options(options, fields))
         given = dict(fields) if user is None else {**fields, "user": user}
         plan = self._ports.plan(None, options, {**given, "binding": self._settings.binding}, **how)
+        refuse_without_deps(plan.tools, plan.options.deps)
         if plan.options.conversation_id is None:
             wanted = replace(plan.options, conversation_id=threads.conversation_id(self.key))
             plan = replace(plan, options=wanted)

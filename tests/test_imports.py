@@ -84,8 +84,9 @@ ALLOWED = {
     "turn.bodies": "backends.base turn.deadlines turn.flow turn.ledger",
     "turn.asking": "backends.base errors events messages turn.bodies turn.deadlines turn.flow turn.journal "
     "turn.ledger turn.repair turn.voice values",
+    "turn.tool_failures": "errors state.records turn.ledger",
     "turn.calling": "errors events messages state.records state.state tools turn.answers turn.flow "
-    "turn.journal turn.ledger turn.turn_ids values",
+    "turn.journal turn.ledger turn.tool_failures turn.turn_ids values",
     "turn.limits": "errors prices state.records turn.journal turn.ledger",
     "turn.voice": "backends.base context_management state.records tools turn.ledger values",
     "turn.consult": "backends.base compaction messages turn.bodies turn.flow turn.ledger turn.voice values",
@@ -137,8 +138,8 @@ ALLOWED = {
     "sim": "",
     # what a user meets
     "conversation": "backends.base errors history.info history.turns messages options result state.codec "
-    "state.state threads.kept threads.leases threads.row threads.thread turn.answers turn.flow turn.ledger "
-    "values",
+    "state.state threads.kept threads.leases threads.row threads.thread tools turn.answers turn.flow "
+    "turn.ledger values",
     "handles": "edges.sync_edge events messages result turn.flow",
     "series": "errors messages result",
     "chat": "backends backends.base conversation edges.async_edge edges.sync_edge handles history.append "

@@ -11,7 +11,7 @@ from __future__ import annotations
 from .arguments import BadArguments
 from .call import Outcome, begin_call, finish_call, run_call
 from .context import Action, ToolContext
-from .definition import Tool, as_tools, refuse_async, tool
+from .definition import Tool, as_tools, refuse_async, refuse_without_deps, tool
 from .results import MAX_RESULT_BYTES, MAX_RESULT_MEDIA_BYTES, ToolReturn, result_parts
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "begin_call",
     "finish_call",
     "refuse_async",
+    "refuse_without_deps",
     "result_parts",
     "run_call",
     "tool",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
 from ..backends.base import ProviderTool, ToolSpec
 from .arguments import check_arguments, parse_arguments
-from .signature import Signature, local_names, takes_context
+from .signature import Signature, local_names, needs_deps, takes_context
 
 if TYPE_CHECKING:
     # Only type checkers need the defaults: they let `Tool` stand for `Tool[..., Any]`.
@@ -29,7 +29,7 @@ else:
     P = ParamSpec("P")
     R = TypeVar("R")
 
-__all__ = ["Tool", "as_tools", "refuse_async", "tool"]
+__all__ = ["Tool", "as_tools", "refuse_async", "refuse_without_deps", "tool"]
 
 # The narrowest of the providers' rules, OpenAI's; Anthropic's allows up to 128 characters.
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -149,15 +149,30 @@ class Tool(Generic[P, R]):
             return self._spec(self.parameters(deps))
         return self._static_spec
 
-    def waits_for(self, arguments: dict[str, Any]) -> Literal["", "approval", "external"]:
-        """What a call with these bound arguments has to wait for; "" if it may run."""
+    @cached_property
+    def needs_deps(self) -> bool:
+        """True if `run` wants the context of a turn that has `deps`: ``ToolContext[Game]``, but not
+        ``ToolContext``, ``ToolContext[Any]`` or ``ToolContext[Game | None]``."""
+        if self.external:
+            return False  # it is never run
+        if isinstance(self.parameters, Signature):
+            return self.parameters.needs_deps
+        return needs_deps(self.run)
+
+    def waits_for(
+        self, arguments: dict[str, Any], failed: Callable[[Exception], None] | None = None
+    ) -> Literal["", "approval", "external"]:
+        """What a call with these bound arguments has to wait for; "" if it may run. `failed` is told what
+        `requires_approval` raised."""
         if self.external:
             return "external"
         if isinstance(self.requires_approval, bool):
             return "approval" if self.requires_approval else ""
         try:
             return "approval" if self.requires_approval(dict(arguments)) else ""
-        except Exception:
+        except Exception as exc:
+            if failed is not None:
+                failed(exc)
             return "approval"  # what cannot say that it is harmless is asked about
 
     def bind(self, arguments: str, deps: Any = None) -> dict[str, Any]:
@@ -289,6 +304,22 @@ def refuse_async(tools: Iterable[Tool[..., Any] | ProviderTool]) -> None:
             raise TypeError(
                 f"tool {each.name!r} is async, and a Chat runs no event loop: "
                 f"use AsyncChat, or write the tool with a plain def"
+            )
+
+
+def refuse_without_deps(tools: Iterable[Tool[..., Any] | ProviderTool], deps: Any) -> None:
+    """Make sure that no tool is run without the `deps` that its annotation says it works on.
+
+    Raises:
+        TypeError: One of them needs `deps`, and there are none.
+    """
+    if deps is not None:
+        return
+    for each in tools:
+        if isinstance(each, Tool) and each.needs_deps:
+            raise TypeError(
+                f"tool {each.name!r} wants a ToolContext with deps, and there are none: pass deps=…, or "
+                "annotate its context as ToolContext[… | None] if it can do without"
             )
 
 

@@ -10,19 +10,30 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from types import FrameType, MethodType
-from typing import TYPE_CHECKING, Any, get_origin, get_type_hints
+from types import FrameType, MethodType, UnionType
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ForwardRef,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from .context import ToolContext
 
 if TYPE_CHECKING:
     from .schema import Arguments
 
-__all__ = ["Signature", "local_names", "takes_context"]
+__all__ = ["Signature", "local_names", "needs_deps", "takes_context"]
 
 # What is left to judge by when an annotation cannot be evaluated, as in `ctx: ToolContext[Game]` with
 # `Game` imported for type checkers only. No other parameter can do without its type.
 _LOOKS_LIKE_CONTEXT = re.compile(r"(\w+\.)*ToolContext(\[.*\])?", re.DOTALL)
+_MAY_BE_NONE = re.compile(r"\b(None|Any|object|Optional)\b")
 _KEPT = "__goaitools_signature__"
 
 
@@ -80,6 +91,11 @@ class Signature:
         return _is_context(self.function, self.parameters[:1], self.names)
 
     @cached_property
+    def needs_deps(self) -> bool:
+        """True if the first parameter is annotated `ToolContext[X]`, of an X that None is not."""
+        return self.takes_context and _needs_deps(self.function, self.parameters[0], self.names)
+
+    @cached_property
     def types(self) -> Mapping[str, Any]:
         """The type of each parameter that the model fills in, by name, in order.
 
@@ -122,6 +138,13 @@ def takes_context(function: Callable[..., Any]) -> bool:
     return _is_context(function, parameters[:1], {})
 
 
+def needs_deps(function: Callable[..., Any]) -> bool:
+    """True if the first parameter of any callable is annotated `ToolContext[X]`, of an X that None is not."""
+    if not takes_context(function):
+        return False
+    return _needs_deps(function, next(iter(inspect.signature(function).parameters.values())), {})
+
+
 def local_names(frame: FrameType | None) -> Mapping[str, Any]:
     """The names of the function or class body that `frame` runs; a module's are global anyway."""
     if frame is None or frame.f_locals is frame.f_globals:
@@ -159,6 +182,28 @@ def _is_context(
     except Exception:
         return isinstance(annotation, str) and _LOOKS_LIKE_CONTEXT.fullmatch(annotation) is not None
     return (get_origin(hint) or hint) is ToolContext
+
+
+def _needs_deps(function: Callable[..., Any], parameter: inspect.Parameter, names: Mapping[str, Any]) -> bool:
+    try:
+        hint = _evaluate(function, parameter.annotation, names)
+    except Exception:
+        # As in `_LOOKS_LIKE_CONTEXT`: only the words are left to judge by.
+        _, _, words = str(parameter.annotation).partition("[")
+        return bool(words) and not _MAY_BE_NONE.search(words)
+    return all(map(_is_never_none, get_args(hint)[:1])) and bool(get_args(hint))
+
+
+def _is_never_none(hint: Any) -> bool:
+    """True for a type that None is not of; a type variable may stand for any."""
+    hint = getattr(hint, "__value__", hint)  # what a `type` statement names
+    if hint in (Any, object, None, type(None)) or isinstance(hint, (TypeVar, str, ForwardRef)):
+        return False
+    if get_origin(hint) is Annotated:
+        return _is_never_none(get_args(hint)[0])
+    if get_origin(hint) in (Union, UnionType):
+        return all(map(_is_never_none, get_args(hint)))
+    return True
 
 
 def _evaluate(function: Callable[..., Any], annotation: Any, names: Mapping[str, Any]) -> Any:

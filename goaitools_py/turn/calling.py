@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -24,6 +24,7 @@ from . import journal
 from .answers import Answer, Answers, Approve, Deny
 from .flow import AwaitTool, CallTool, Emit, Flow, ToolDone
 from .ledger import Ledger
+from .tool_failures import tell_failed
 from .turn_ids import FACT
 
 __all__ = ["refuse_calls", "run_calls", "with_answers"]
@@ -113,6 +114,7 @@ def run_calls(
             raise
         running.discard(done.index)
         outcome = done.outcome
+        _tell(ledger, tools, done)
         ledger.actions.extend(outcome.actions)
         try:
             call = _calls(ledger)[done.index]
@@ -144,18 +146,26 @@ def _calls(ledger: Ledger) -> tuple[JournalCall, ...]:
 
 
 def _bind(
-    tools: Mapping[str, Tool[..., Any]], call: JournalCall, deps: Any
+    tools: Mapping[str, Tool[..., Any]],
+    call: JournalCall,
+    deps: Any,
+    failed: Callable[[Exception], None] | None = None,
 ) -> tuple[Tool[..., Any], dict[str, Any]] | str:
-    """The tool and its arguments, or the text that tells the model what is wrong with the call."""
+    """The tool and its arguments, or the text that tells the model what is wrong with the call. `failed` is
+    told what the caller's own schema or validator raised."""
     tool = tools.get(call.name)
     if tool is None:
         return f"There is no tool of this name. The tools are: {', '.join(sorted(tools)) or 'none'}."
     try:
         return tool, tool.bind(call.arguments, deps)
     except BadArguments as exc:
+        if failed is not None and isinstance(exc.__cause__, Exception):
+            failed(exc.__cause__)  # a validator raised something else than a refusal
         return str(exc)
     except Exception as exc:
         # A schema that is computed, or a validator, may fail in its own way; the turn goes on.
+        if failed is not None:
+            failed(exc)
         return f"The arguments could not be checked ({type(exc).__name__})."
 
 
@@ -176,14 +186,21 @@ def _step(
     given = _given_arguments(answer)
     if answer is None and call.state == "waiting":
         return call
-    bound = _bind(tools, call if given is None else replace(call, arguments=given), ledger.options.deps)
+    bound = _bind(
+        tools,
+        call if given is None else replace(call, arguments=given),
+        ledger.options.deps,
+        partial(_tell_check, ledger, tools, call, "could not check its arguments:"),
+    )
     if call.state == "started" and answer is None and (isinstance(bound, str) or not bound[0].idempotent):
         return journal.synthetic(call, "unknown")
     if isinstance(bound, str):
         return replace(call, state="done", flag="error", parts=(Text(bound),))
     tool, arguments = bound
-    if call.state == "new" and answer is None and (reason := tool.waits_for(arguments)):
-        return replace(call, state="waiting", reason=reason)
+    if call.state == "new" and answer is None:
+        undecided = partial(_tell_check, ledger, tools, call, "could not say whether it waits:")
+        if reason := tool.waits_for(arguments, undecided):
+            return replace(call, state="waiting", reason=reason)
     return _Run(tool=tool, bound=arguments, arguments=given)
 
 
@@ -327,7 +344,7 @@ def _start(ledger: Ledger, index: int, step: _Run) -> Flow[None]:
         context=context,
         arguments=step.bound,
         timeout=timeout,
-        keep=partial(_note, ledger),
+        keep=partial(_keep, ledger, tool),
     )
 
 
@@ -356,6 +373,23 @@ def _note(ledger: Ledger, done: ToolDone) -> None:
         seconds=done.seconds,
     )
     ledger.state = journal.put_call(ledger.state, done.index, call)
+
+
+def _keep(ledger: Ledger, tool: Tool[..., Any], done: ToolDone) -> None:
+    """As `_note`, of a call that finished while its turn was given up."""
+    _note(ledger, done)
+    _tell(ledger, {tool.name: tool}, done)
+
+
+def _tell(ledger: Ledger, tools: Mapping[str, Tool[..., Any]], done: ToolDone) -> None:
+    call = _calls(ledger)[done.index]
+    tell_failed(ledger, call, done.outcome.exception, tools[call.name].run)
+
+
+def _tell_check(
+    ledger: Ledger, tools: Mapping[str, Tool[..., Any]], call: JournalCall, what: str, exc: Exception
+) -> None:
+    tell_failed(ledger, call, exc, tools[call.name].run, what)
 
 
 def _done(
