@@ -347,7 +347,7 @@ def test_content_parts_are_merged() -> None:
     assert (reply.text, reply.reasoning) == ("0ab", "hh")
     assert json.loads(reply.entries[0])["content"] == [
         {"type": "text", "text": "0"},
-        {"type": "thinking", "thinking": [{"type": "text", "text": "h"}] * 2},
+        {"type": "thinking", "thinking": [{"type": "text", "text": "hh"}]},
         {"type": "text", "text": "ab"},
     ]
 

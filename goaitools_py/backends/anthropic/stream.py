@@ -21,6 +21,7 @@ from ...values import replace
 from ..base import Delta, Fault, ProtocolFault, Reply
 from ..http.sse import EventSplitter, EventTooLongError
 from ..openai.answer import error_fault
+from ..openai.growing import joined
 from ..tolerance import members_of
 from .reply import Answer, is_object, reply_of, usage_of
 
@@ -134,9 +135,13 @@ class AnthropicDecoder:
             raise ProtocolFault("the stream ended before the reply did", _INTERRUPTED)
         message = members_of(_joined(self._message))
         end = members_of(_joined(self._end))
+        try:
+            blocks = [block.raw() for _, block in sorted(self._blocks.items())]
+        except rawjson.RawJSONError as problem:
+            raise ProtocolFault("the pieces of the reply do not make one", _INTERRUPTED) from problem
         return reply_of(
             Answer(
-                content=b"[" + b",".join(block.raw() for _, block in sorted(self._blocks.items())) + b"]",
+                content=b"[" + b",".join(blocks) + b"]",
                 stop_reason=_string(end, "stop_reason") or _string(message, "stop_reason"),
                 usage=_joined(self._usage),
                 model=_string(message, "model"),
@@ -250,13 +255,14 @@ class AnthropicDecoder:
 class _Block:
     """One content block in pieces."""
 
-    __slots__ = ("_lists", "_members", "_texts", "type")
+    __slots__ = ("_lists", "_members", "_pieces", "_texts", "type")
 
     def __init__(self, members: _Object) -> None:
         self.type = bytes(members.get("type", _NULL))
         self._members: dict[str, bytes] = {key: bytes(raw) for key, raw in members.items()}
         self._texts: dict[str, list[str]] = {}
         self._lists: dict[str, list[bytes]] = {}
+        self._pieces: dict[str, list[bytes]] = {}
 
     def grow(self, key: str, text: str) -> str:
         """Let one string grow; return what was added."""
@@ -281,15 +287,13 @@ class _Block:
         self._members |= {key: bytes(raw) for key, raw in members.items()}
 
     def grow_unknown(self, key: str, raw: msgspec.Raw) -> None:
-        """Take a member of a delta unknown here: strings and lists go on, anything else is replaced."""
-        value = bytes(raw)
-        if value.startswith(b'"') and (key in self._texts or self._members.get(key, b'"').startswith(b'"')):
-            self.grow(key, rawjson.string(value) or "")
-        elif value.startswith(b"["):
-            for element in rawjson.items(value):
-                self.append(key, msgspec.Raw(element))
-        elif value != b"null":
-            self._members[key] = value
+        """Take a member of a delta unknown here; how such pieces go together stands in `openai.growing`."""
+        if raw == _NULL:
+            return
+        pieces = self._pieces.get(key)
+        if pieces is None:
+            pieces = self._pieces[key] = [self._members.setdefault(key, b"null")]
+        pieces.append(bytes(raw))
 
     def text(self) -> str:
         """The text so far of a text block; "" for any other."""
@@ -306,6 +310,8 @@ class _Block:
             members[key] = _written(text) if key != "input" else _input(text, members.get(key, b"{}"))
         for key, elements in self._lists.items():
             members[key] = b"[" + b",".join(elements) + b"]"
+        for key, values in self._pieces.items():
+            members[key] = joined(key, values)
         return _joined(members)
 
     def _string(self, key: str) -> str:

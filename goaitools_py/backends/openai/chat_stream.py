@@ -3,13 +3,13 @@
 Owns: how the pieces of choice 0 grow together. Must never know: what of the message is stored.
 
 The assembled message has ``role``, ``content``, what else came, ``tool_calls``, in this order. Strings
-are joined code point for code point; values of keys unknown here keep their very bytes.
+are joined code point for code point; values of keys unknown here keep their very bytes, and are joined by
+the rule that stands in `growing`.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final, Literal
 
 import msgspec
@@ -22,6 +22,7 @@ from ..base import Delta, Fault, ProtocolFault, Reply
 from ..http.sse import EventSplitter, EventTooLongError
 from .answer import error_fault
 from .chat_reply import Answer, reply_of, usage_of
+from .growing import NULL, Calls, Grown, Object, Parts, object_of, objects_of, text_of, with_members, written
 
 __all__ = ["ChatDecoder"]
 
@@ -35,29 +36,17 @@ _SPOKEN: Final[Mapping[str, _Kind]] = {
 }
 """The strings of a delta that come in pieces, and what they are to a listener."""
 
-_PART_TEXTS: Final = frozenset({"text", "thinking", "summary", "data"})
-"""The strings of a typed part that come in pieces: of content, and of OpenRouter's reasoning details."""
-
-_ARGUMENTS: Final = frozenset({"arguments", "input"})
-"""The strings of a tool call that come in pieces: a function's, a custom tool's."""
-
-_GROWING_PARTS: Final = frozenset({b'"text"', b'"thinking"', b'"reasoning.text"', b'"reasoning.summary"'})
-"""Types of parts that a piece without an index goes on with; any other begins a new one."""
-
 _STREAM_ONLY: Final = frozenset({"channel", "function_call"})
 """Keys that no message has: Groq's mark of what a piece is; the deprecated call, never asked for."""
 
 _INTERRUPTED: Final = Fault(kind="interrupted", retryable=True)
 
-_Object = dict[str, msgspec.Raw]
-_NULL: Final = msgspec.Raw(b"null")
-
 
 class _Choice(msgspec.Struct):
     index: int | None = 0
-    delta: _Object | None = None
+    delta: Object | None = None
     finish_reason: str | None = None
-    error: msgspec.Raw = _NULL
+    error: msgspec.Raw = NULL
 
 
 class _Chunk(msgspec.Struct):
@@ -65,9 +54,9 @@ class _Chunk(msgspec.Struct):
     object: str | None = None
     model: str | None = None
     choices: list[_Choice] | None = None
-    usage: msgspec.Raw = _NULL
-    error: msgspec.Raw = _NULL
-    x_groq: msgspec.Raw = _NULL
+    usage: msgspec.Raw = NULL
+    error: msgspec.Raw = NULL
+    x_groq: msgspec.Raw = NULL
 
 
 # What most events of most streams are: text of choice 0, and nothing else that counts. Every member that
@@ -122,10 +111,10 @@ class ChatDecoder:
         self.is_done = self._has_choice = self._has_begun = False
         self._expects_text = False
         self._guesses_left = _MAX_GUESSES
-        self._message = _Grown(frozenset(_SPOKEN))
-        self._parts = _Parts()
-        self._details = _Parts()
-        self._calls = _Calls()
+        self._message = Grown(frozenset(_SPOKEN))
+        self._parts = Parts()
+        self._details = Parts()
+        self._calls = Calls()
 
     # -------------------------------------------------------------------------------- the protocol
 
@@ -171,8 +160,12 @@ class ChatDecoder:
         """
         if not self._finish and not (self.is_done and self._has_choice):
             raise ProtocolFault("the stream ended before the reply did", _INTERRUPTED)
+        try:
+            message = self._assembled()
+        except rawjson.RawJSONError as problem:
+            raise ProtocolFault("the pieces of the reply do not make one", _INTERRUPTED) from problem
         answer = Answer(
-            message=self._assembled(),
+            message=message,
             finish_reason=self._finish,
             usage=self._usage,
             model=self._model,
@@ -195,20 +188,20 @@ class ChatDecoder:
     def _take(self, chunk: _Chunk, data: bytes, deltas: list[Delta]) -> None:
         if chunk.object == "error":  # vLLM: the error's members are the event's own
             raise self._fault("the provider broke the stream off", rawjson.loads(data))
-        if chunk.error != _NULL:
+        if chunk.error != NULL:
             self._check_error(chunk.error)
         if not self._id:
             self._id = chunk.id or ""
         if not self._model:
             self._model = chunk.model or ""
-        if chunk.usage != _NULL:
+        if chunk.usage != NULL:
             self._usage = bytes(chunk.usage)
-        elif chunk.x_groq != _NULL:
+        elif chunk.x_groq != NULL:
             self._usage = bytes(_member(chunk.x_groq, "usage") or self._usage)
         for choice in chunk.choices or ():
             if choice.index:
                 continue  # of several answers the first is kept
-            if choice.error != _NULL:
+            if choice.error != NULL:
                 self._check_error(choice.error)
             self._has_choice = True
             if choice.delta:
@@ -217,10 +210,10 @@ class ChatDecoder:
             if choice.finish_reason:
                 self._finish = choice.finish_reason
 
-    def _may_go_on(self, delta: _Object) -> bool:
+    def _may_go_on(self, delta: Object) -> bool:
         """Whether the next event may be guessed to be plain text: this one had text, all else is known."""
         return (
-            delta.get("content", _NULL) != _NULL
+            delta.get("content", NULL) != NULL
             and not self._parts
             and self._id != ""
             and self._model != ""
@@ -251,22 +244,22 @@ class ChatDecoder:
             return finding
         return ProtocolFault(problem, replace(_INTERRUPTED, code=finding.fault.code))
 
-    def _grow(self, delta: _Object, deltas: list[Delta]) -> None:
+    def _grow(self, delta: Object, deltas: list[Delta]) -> None:
         for key, raw in delta.items():
-            if raw == _NULL or key in _STREAM_ONLY:
+            if raw == NULL or key in _STREAM_ONLY:
                 continue
             if key == "tool_calls":
-                self._calls.add(_objects_of(raw))
+                self._calls.add(objects_of(raw))
                 self._has_begun = True
             elif key == "content" and (self._parts or bytes(raw)[0] == _ARRAY):
                 self._grow_content(raw, deltas)
             elif key == "reasoning_details":
-                text = self._details.add(_objects_of(raw))
+                text = self._details.add(objects_of(raw))
                 if "reasoning" not in delta and "reasoning_content" not in delta:
                     self._tell("reasoning", text, deltas)
             elif key == "audio":
-                if "id" in (audio := _object_of(raw)):  # a later piece has none, and a request takes only it
-                    self._message.grow(key, msgspec.Raw(_joined({"id": audio["id"]})))
+                if "id" in (audio := object_of(raw)):  # a later piece has none, and a request takes only it
+                    self._message.grow(key, msgspec.Raw(with_members({"id": audio["id"]})))
             else:
                 text = self._message.grow(key, raw)
                 if key == "content" and bytes(raw).startswith(b"{"):  # JSON mode of some servers
@@ -280,13 +273,13 @@ class ChatDecoder:
         before = self._message.pop_text("content")
         if before is not None:
             self._parts.add([_text_part(before)])
-        text = _text(raw)
-        for piece in _objects_of(raw) if text is None else [_text_part(text)]:
+        text = text_of(raw)
+        for piece in objects_of(raw) if text is None else [_text_part(text)]:
             words = self._parts.add([piece])
-            thoughts = piece.get("thinking", _NULL)
+            thoughts = piece.get("thinking", NULL)
             if bytes(thoughts)[0] == _ARRAY:
-                words = _Parts().add(_objects_of(thoughts))
-            self._tell("text" if thoughts == _NULL else "reasoning", words, deltas)
+                words = Parts().add(objects_of(thoughts))
+            self._tell("text" if thoughts == NULL else "reasoning", words, deltas)
 
     def _tell(self, kind: _Kind, text: str, deltas: list[Delta]) -> None:
         if text:
@@ -302,189 +295,15 @@ class ChatDecoder:
             message["reasoning_details"] = self._details.raw()
         if self._calls:
             message["tool_calls"] = self._calls.raw()
-        return _joined(message)
-
-
-# ----------------------------------------------------------------------------------- what grows
-
-
-class _Grown:
-    """A JSON object in pieces: some strings grow, lists grow, of the rest the last value holds.
-
-    Null and the empty string replace nothing: servers that repeat ids and names send them so.
-    """
-
-    __slots__ = ("_growing", "_members", "_texts")
-
-    def __init__(self, growing: frozenset[str]) -> None:
-        self._growing = growing
-        self._members: dict[str, bytes] = {}
-        self._texts: dict[str, list[str]] = {}
-
-    def grow(self, key: str, raw: msgspec.Raw) -> str:
-        """Take one member of a piece; return the text that it added."""
-        if key in self._growing and (text := _text(raw)) is not None:
-            self.add(key, text)
-            return text
-        value = bytes(raw)
-        before = self._members.get(key, b"")
-        if value.startswith(b"[") and before.startswith(b"["):
-            self._members[key] = _listed((*rawjson.items(before), *rawjson.items(value)))
-        elif value != b"null" and (value != b'""' or not before):
-            self._members[key] = value
-        return ""
-
-    def add(self, key: str, text: str) -> None:
-        """Let one string grow."""
-        pieces = self._texts.get(key)
-        if pieces is None:
-            self._texts[key] = [text]
-            self._members[key] = b""  # holds its place
-        else:
-            pieces.append(text)
-
-    def get(self, key: str) -> bytes | None:
-        return self._members.get(key)
-
-    def text(self, key: str) -> str:
-        return "".join(self._texts.get(key, ()))
-
-    def pop_text(self, key: str) -> str | None:
-        if key not in self._texts:
-            return None
-        del self._members[key]
-        return "".join(self._texts.pop(key))
-
-    def members(self) -> dict[str, bytes]:
-        return self._members | {key: _written("".join(pieces)) for key, pieces in self._texts.items()}
-
-
-class _Parts:
-    """A list of typed parts in pieces."""
-
-    __slots__ = ("_parts",)
-
-    def __init__(self) -> None:
-        self._parts: list[_Grown] = []
-
-    def __bool__(self) -> bool:
-        return bool(self._parts)
-
-    def add(self, pieces: Iterable[_Object]) -> str:
-        """Take pieces; return the words (no encrypted data) that they added."""
-        words = []
-        for piece in pieces:
-            part = self._continued_by(piece)
-            if part is None:
-                part = _Grown(_PART_TEXTS)
-                self._parts.append(part)
-            for key, raw in piece.items():
-                text = part.grow(key, raw)
-                if key != "data":
-                    words.append(text)
-        return "".join(words)
-
-    def _continued_by(self, piece: _Object) -> _Grown | None:
-        """The latest part of the same type and index; without an index only the very last can be meant."""
-        kind, index, id = (bytes(piece[key]) if key in piece else None for key in ("type", "index", "id"))
-        for part in reversed(self._parts if index is not None else self._parts[-1:]):
-            if part.get("type") == kind and part.get("index") == index:
-                is_other = id is not None and part.get("id") not in (None, id)
-                is_signed = part.get("signature") is not None and "text" in piece
-                can_grow = index is not None or kind in _GROWING_PARTS
-                return part if can_grow and not is_other and not is_signed else None
-        return None
-
-    def text(self, kind: str) -> str:
-        wanted = rawjson.dumps(kind)
-        return "".join(part.text("text") for part in self._parts if part.get("type") == wanted)
-
-    def raw(self) -> bytes:
-        return _listed(_joined(part.members()) for part in self._parts)
-
-
-class _Call:
-    """One tool call in pieces."""
-
-    __slots__ = ("bodies", "rest")
-
-    def __init__(self) -> None:
-        self.rest = _Grown(frozenset())
-        self.bodies: dict[str, _Grown] = {}
-
-    def grow(self, delta: _Object, bodies: Mapping[str, _Object]) -> None:
-        for key, raw in delta.items():
-            if key in bodies:
-                body = self.bodies.setdefault(key, _Grown(_ARGUMENTS))
-                for name, value in bodies[key].items():
-                    body.grow(name, value)
-            elif key != "index":  # its place in the stream
-                self.rest.grow(key, raw)
-
-    def raw(self) -> bytes:
-        bodies = {key: _joined(body.members()) for key, body in self.bodies.items()}
-        return _joined(self.rest.members() | bodies)
-
-
-class _Calls:
-    """The tool calls, in the order in which they began."""
-
-    __slots__ = ("_at", "_calls")
-
-    def __init__(self) -> None:
-        self._calls: list[_Call] = []
-        self._at: dict[int, _Call] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._calls)
-
-    def add(self, deltas: Iterable[_Object]) -> None:
-        for delta in deltas:
-            bodies: dict[str, _Object] = {}
-            begins = False
-            for kind in ("function", "custom"):
-                if kind in delta and delta[kind] != _NULL:
-                    bodies[kind] = body = _object_of(delta[kind])
-                    begins = begins or bool("name" in body and _text(body["name"]))
-            self._meant_by(delta, begins=begins).grow(delta, bodies)
-
-    def _meant_by(self, delta: _Object, *, begins: bool) -> _Call:
-        """The call that a piece belongs to.
-
-        A piece names its call by index. But Gemini's endpoint numbers parallel calls all 0, and some
-        servers send no index: so a name with another id begins another call whatever its index, and
-        without an index a piece belongs to the call of its id, or else to the last one.
-        """
-        index = _number(delta["index"]) if "index" in delta else None
-        id = bytes(delta["id"]) if "id" in delta and delta["id"] not in (_NULL, _EMPTY) else None
-        if index is not None:
-            call = self._at.get(index)
-        elif id is not None:
-            call = next((call for call in self._calls if call.rest.get("id") == id), None)
-        else:
-            call = self._calls[-1] if self._calls and not begins else None
-        if call is None or (begins and id is not None and call.rest.get("id") not in (None, id)):
-            call = _Call()
-            self._calls.append(call)
-        if index is not None:
-            self._at[index] = call
-        return call
-
-    def raw(self) -> bytes:
-        return _listed(call.raw() for call in self._calls)
+        return with_members(message)
 
 
 # --------------------------------------------------------------------------------- JSON in pieces
 
-_EMPTY: Final = msgspec.Raw(b'""')
 _ARRAY: Final = ord("[")
 _REFUSALS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _CHUNK: Final = msgspec.json.Decoder(_Chunk)
 _TEXT_CHUNK: Final = msgspec.json.Decoder(_TextChunk)
-_TEXT: Final = msgspec.json.Decoder(str)
-_NUMBER: Final = msgspec.json.Decoder(int)
-_OBJECT: Final = msgspec.json.Decoder(_Object)
-_OBJECTS: Final = msgspec.json.Decoder(list[_Object])
 
 
 def _chunk(data: bytes) -> _Chunk:
@@ -511,7 +330,7 @@ def _choice(data: bytes) -> _Choice:
     delta = _raw(members, "delta")
     return _Choice(
         index=1 if members.get("index", b"0") not in (b"0", b"null") else 0,
-        delta=None if delta == _NULL else _object_of(delta),
+        delta=None if delta == NULL else object_of(delta),
         finish_reason=_string(members, "finish_reason"),
         error=_raw(members, "error"),
     )
@@ -528,52 +347,10 @@ def _raw(members: Mapping[str, bytes], key: str) -> msgspec.Raw:
 def _member(raw: msgspec.Raw, key: str) -> msgspec.Raw | None:
     """A member of a value that may be no object."""
     try:
-        return _object_of(raw).get(key)
+        return object_of(raw).get(key)
     except rawjson.RawJSONError:
         return None
 
 
-def _text(raw: msgspec.Raw) -> str | None:
-    """The string that a span is, None if it is something else."""
-    try:
-        return _TEXT.decode(raw)
-    except _REFUSALS:
-        return rawjson.string(bytes(raw))
-
-
-def _number(raw: msgspec.Raw) -> int | None:
-    try:
-        return _NUMBER.decode(raw)
-    except _REFUSALS:
-        return None
-
-
-def _object_of(raw: msgspec.Raw) -> _Object:
-    try:
-        return _OBJECT.decode(raw)
-    except _REFUSALS:
-        return {key: msgspec.Raw(value) for key, value in rawjson.members(bytes(raw)).items()}
-
-
-def _objects_of(raw: msgspec.Raw) -> list[_Object]:
-    try:
-        return _OBJECTS.decode(raw)
-    except _REFUSALS:
-        return [_object_of(msgspec.Raw(item)) for item in rawjson.items(bytes(raw))]
-
-
-def _text_part(text: str) -> _Object:
-    return {"type": msgspec.Raw(b'"text"'), "text": msgspec.Raw(_written(text))}
-
-
-def _written(text: str) -> bytes:
-    """A string as JSON, exactly: half an emoji stays escaped, where `rawjson.dumps` would replace it."""
-    return rawjson.dumps(text) if plain(text) is text else json.dumps(text).encode()
-
-
-def _joined(members: Mapping[str, bytes | msgspec.Raw]) -> bytes:
-    return b"{" + b",".join(rawjson.dumps(key) + b":" + bytes(value) for key, value in members.items()) + b"}"
-
-
-def _listed(values: Iterable[bytes]) -> bytes:
-    return b"[" + b",".join(values) + b"]"
+def _text_part(text: str) -> Object:
+    return {"type": msgspec.Raw(b'"text"'), "text": msgspec.Raw(written(text))}
