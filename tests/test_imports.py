@@ -63,7 +63,7 @@ ALLOWED = {
     # the turn
     "turn": "",
     "turn.deadlines": "values",
-    "turn.flow": "backends.base events values",
+    "turn.flow": "backends.base events process values",
     "turn.answers": "tools values",
     "turn.turn_ids": "backends.base rawjson reading state.records state.state values",
     "turn.inbox": "backends.base messages reading render state.records state.state turn.turn_ids values",
@@ -123,7 +123,7 @@ ALLOWED = {
     "values",
     "threads.thread": "errors events history.branch messages result state.reseal state.state threads.row "
     "turn.engine turn.flow turn.turn_ids values",
-    "threads.kept": "events turn.flow",
+    "threads.kept": "events process turn.flow",
     # edges: the only places that touch clocks, sockets, threads, loops, files
     "edges": "",
     "edges.watch": "process",
@@ -132,7 +132,7 @@ ALLOWED = {
     "edges.wait": "turn.deadlines",
     "threads.leases": "process",
     "backends": "backends.base backends.capabilities backends.rules citations context_management messages "
-    "rawjson render values",
+    "process rawjson render values",
     "stores": "errors process",
     "integrations": "errors history.info state.blob stores",
     "sim": "",

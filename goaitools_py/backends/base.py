@@ -52,6 +52,7 @@ FaultKind = Literal[
     "protocol",  # 200 with a body that is not a reply
     "interrupted",  # broke off in the middle of a reply
     "signature",  # a signed block of the history does not fit what stands before it
+    "forked",  # the caller's own client was used before the process was forked
 ]
 
 

@@ -15,6 +15,7 @@ from contextlib import ExitStack
 from functools import cached_property
 from typing import Generic, Literal, TypeVar, overload
 
+from ..process import PerProcess
 from ..values import Value
 from .base import AsyncBackend, AsyncExchange, Backend, BackendError, Dialect, Exchange, ModelRequest
 from .dialects import WIRES, dialect_of
@@ -113,6 +114,19 @@ def _async_class(wire: str) -> Callable[..., AsyncBackend]:
             return AsyncAnthropicBackend
 
 
+class _Connection(Generic[_B]):
+    """What one process has opened. A child takes its parent's backend over, which minds forks by itself, but
+    not its simulator, which runs in threads of the parent."""
+
+    def __init__(self, before: _Connection[_B] | None) -> None:
+        self.lock = threading.Lock()
+        self.is_simulated = False
+        self.backend: _B | None = None
+        if before is not None and not before.is_simulated:
+            self.backend = before.backend
+        self.opened = ExitStack()
+
+
 class _Lazy(Generic[_B]):
     """What both colours share: the place, and a connection that is made once, whoever comes first."""
 
@@ -122,9 +136,7 @@ class _Lazy(Generic[_B]):
     def __init__(self, place: _Place) -> None:
         self.model: str | None = place.model
         self._place = place
-        self._lock = threading.Lock()
-        self._backend: _B | None = None
-        self._opened = ExitStack()
+        self._connections: PerProcess[_Connection[_B]] = PerProcess(_Connection)
 
     @cached_property
     def dialect(self) -> Dialect:
@@ -135,16 +147,18 @@ class _Lazy(Generic[_B]):
         return dialect_of(wire, family=family, model=model)
 
     def _connected(self, backend_class: Callable[..., _B]) -> _B:
-        with self._lock:
-            if self._backend is None:
-                self._backend = self._connect(backend_class)
-            return self._backend
+        connection = self._connections.get()
+        with connection.lock:
+            if connection.backend is None:
+                connection.backend = self._connect(backend_class, connection)
+            return connection.backend
 
-    def _connect(self, backend_class: Callable[..., _B]) -> _B:
+    def _connect(self, backend_class: Callable[..., _B], connection: _Connection[_B]) -> _B:
         if self._place.simulated:
             from ..sim import SimServer
 
-            server = self._opened.enter_context(SimServer())
+            connection.is_simulated = True
+            server = connection.opened.enter_context(SimServer())
             return backend_class(self.model, base_url=server.base_url_for(self._place.wire), api_key="sim")
         try:
             return backend_class(self.model)
@@ -153,9 +167,10 @@ class _Lazy(Generic[_B]):
 
     def _disconnected(self) -> tuple[_B | None, ExitStack]:
         """Forget the connection; a later call makes a new one."""
-        with self._lock:
-            backend, self._backend = self._backend, None
-            return backend, self._opened.pop_all()
+        connection = self._connections.get()
+        with connection.lock:
+            backend, connection.backend = connection.backend, None
+            return backend, connection.opened.pop_all()
 
 
 class _LazyBackend(_Lazy[Backend]):

@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..events import Event
+from ..process import this_process
 from ..turn.flow import AsyncDriver, BusyError, Driver, Flow
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class KeptSteps:
         self._work = work
         self._drive = drive
         self._steps = drive(work.run())
+        self._process = this_process()
         self._lock = threading.RLock()
         self._has_begun = False
 
@@ -82,6 +84,8 @@ class KeptSteps:
             self._settle()
 
     def _settle(self) -> None:
+        if self._process is not this_process():
+            return  # a fork: the turn and its lease are the parent's
         try:
             self._settle_once()
         except BaseException:  # such as Ctrl-C: what it kept from being saved is saved once more
@@ -113,6 +117,7 @@ class AsyncKeptSteps:
         self._work = work
         self._drive = drive
         self._steps = drive(work.run())
+        self._process = this_process()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._settling: asyncio.Task[None] | None = None
 
@@ -155,7 +160,7 @@ class AsyncKeptSteps:
             await self._settle()
 
     async def _settle(self) -> None:
-        if self._work.is_settled or self._loop is None:
+        if self._work.is_settled or self._loop is None or self._process is not this_process():
             return
         import asyncio
 
@@ -167,6 +172,8 @@ class AsyncKeptSteps:
         loop = getattr(self, "_loop", None)
         if loop is None or self._work.is_settled or self._settling is not None:
             return
+        if self._process is not this_process():
+            return  # a fork: the turn and its lease are the parent's
         with suppress(RuntimeError):  # the loop is closed: the process ends
             loop.call_soon_threadsafe(_begin, loop, self._work, self._drive, self._steps)
 

@@ -538,6 +538,13 @@ _ERRORS: Final[dict[str, tuple[type[TurnError], str, str]]] = {
         "the reply broke off before its end",
         "resume(err.state) asks again",
     ),
+    "forked": (
+        ProviderUnavailableError,
+        "the client that the backend was given was used before this process was forked, and two processes on "
+        "one connection read each other's replies",
+        "make the client and the backend in each process (after the fork), or let the backend make its own "
+        "client, then resume(err.state)",
+    ),
 }
 
 

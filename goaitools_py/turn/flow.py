@@ -21,6 +21,7 @@ from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 from ..backends.base import ModelRequest
 from ..events import Event
+from ..process import this_process
 from ..values import Value
 
 __all__ = [
@@ -181,6 +182,10 @@ class AsyncEdge(Protocol):
     async def aclose(self) -> None: ...
 
 
+_ELSEWHERE: Final = (
+    "the turn began in another process, of which this one is a fork; that one goes on with it, and here the "
+    "conversation goes on from turn.state"
+)
 _BUSY: Final = "the turn is being iterated in another thread or task already; one reader at a time"
 
 
@@ -218,10 +223,21 @@ class _Steps(Generic[ResultT]):
         error: What it raised; an exit or a cancellation is none of its errors.
     """
 
-    __slots__ = ("_flow", "_is_closed", "_is_stopping", "_seat", "_then", "done", "error", "result")
+    __slots__ = (
+        "_flow",
+        "_is_closed",
+        "_is_stopping",
+        "_process",
+        "_seat",
+        "_then",
+        "done",
+        "error",
+        "result",
+    )
 
     def __init__(self, flow: Flow[ResultT]) -> None:
         self._flow = flow
+        self._process = this_process()
         self._then: Effect | None = None
         self._seat = _Seat()
         self._is_stopping = False
@@ -229,6 +245,14 @@ class _Steps(Generic[ResultT]):
         self.done = False
         self.result: ResultT | None = None
         self.error: Exception | None = None
+
+    def _is_elsewhere(self) -> bool:
+        """True in a child of the process that runs this. It can neither go on with it nor end it."""
+        if self._process is this_process():
+            return False
+        if not self.done:
+            raise BusyError(_ELSEWHERE)
+        return True
 
     def _resume(self, answer: Any, failure: BaseException | None) -> Effect | None:
         """Go on to the next effect; None at the end, or where the flow is given up.
@@ -281,6 +305,8 @@ class Driver(_Steps[ResultT]):
 
         Raises BusyError while another thread, or a caller further up, is in a step.
         """
+        if self._is_elsewhere():
+            return None
         reader, held = object(), self._seat.held
         try:
             if held.setdefault("by", reader) is not reader:  # as `take`, without a call for each word
@@ -321,6 +347,8 @@ class Driver(_Steps[ResultT]):
 
     def close(self) -> None:
         """Give the flow up where it stands; while a step runs, that step does so as soon as it can."""
+        if self._process is not this_process():
+            return
         self._is_stopping = True
         closer = object()
         try:
@@ -360,6 +388,8 @@ class AsyncDriver(_Steps[ResultT]):
 
     async def step(self) -> Event | None:
         """As `Driver.step`, awaited."""
+        if self._is_elsewhere():
+            return None
         reader, held = object(), self._seat.held
         try:
             if held.setdefault("by", reader) is not reader:  # as `take`, without a call for each word
@@ -398,6 +428,8 @@ class AsyncDriver(_Steps[ResultT]):
 
     async def aclose(self) -> None:
         """As `Driver.close`, awaited: a step that another task runs has ended when this returns."""
+        if self._process is not this_process():
+            return
         self._is_stopping = True
         closer = object()
         try:

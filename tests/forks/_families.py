@@ -19,9 +19,20 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import anthropic
+import httpx2
+import openai
 import pytest
 
-from goaitools_py import StateConflictError, StoreUnavailableError
+from goaitools_py import (
+    AsyncChat,
+    Chat,
+    ChatResult,
+    ProviderUnavailableError,
+    StateConflictError,
+    StoreUnavailableError,
+    backends,
+)
 from goaitools_py.errors import LeaseHeldError
 from goaitools_py.stores import (
     AsyncRedisStore,
@@ -222,6 +233,155 @@ def run_untold(url: str, children: int, calls: int, folder: str) -> int:
     return failed
 
 
+def _backend(wire: str, is_async: bool, made: str) -> Any:
+    """What a chat is made of: a name, a backend with a client of its own, or with one that is handed in."""
+    if made == "name":
+        return f"{wire}:m"
+    package: Any = anthropic if wire == "anthropic" else openai
+    prefix = "Async" if is_async else ""
+    class_name = {"openai": "OpenAIChat", "openai-responses": "OpenAIResponses", "anthropic": "Anthropic"}
+    backend = getattr(backends, f"{prefix}{class_name[wire]}Backend")
+    if made == "backend":
+        return backend("m")
+    if made == "http":
+        return backend("m", http_client=(httpx2.AsyncClient if is_async else httpx2.Client)())
+    return backend(
+        "m", client=getattr(package, f"{prefix}{'Anthropic' if package is anthropic else 'OpenAI'}")()
+    )
+
+
+def _is_reply(result: ChatResult, said: str) -> None:
+    assert result.text == f"[simulated] {said}", f"{result.text!r} is not the reply to {said!r}"
+
+
+def run_chat(wire: str, made: str, children: int, calls: int) -> int:
+    """A chat is used, and forked while another thread uses it; every process gets its own replies."""
+    chat = Chat(_backend(wire, False, made))
+
+    def use(name: str) -> None:
+        state = None
+        for call in range(calls):
+            said = f"{name}: {call}"
+            result = chat.chat_with_state(state if call % 5 else None, user=said)
+            _is_reply(result, said)
+            state = result.state
+
+    use("before")
+    busy = threading.Thread(target=use, args=("thread",))
+    busy.start()
+    pids = fork(children, lambda child: use(f"child {child}"))
+    use("parent")
+    busy.join()
+    failed = join(pids)
+    use("after")
+    return failed
+
+
+def run_async_chat(wire: str, made: str, children: int, calls: int) -> int:
+    """As `run_chat`, on event loops; the fork happens while the parent's loop runs."""
+    chat = AsyncChat(_backend(wire, True, made))
+
+    async def use(name: str) -> None:
+        async def one(call: int) -> None:
+            said = f"{name}: {call}"
+            _is_reply(await chat.chat(user=said), said)
+
+        for call in range(0, calls, 5):
+            await asyncio.gather(*(one(call + beside) for beside in range(5)))
+
+    async def family() -> int:
+        await use("before")
+        loop, busy = asyncio.get_running_loop(), asyncio.create_task(use("task"))
+        await asyncio.sleep(0)
+        pids = await loop.run_in_executor(None, fork, children, child)
+        await use("parent")
+        await busy
+        failed = await loop.run_in_executor(None, join, pids)
+        await use("after")
+        return failed
+
+    def child(number: int) -> None:
+        asyncio.run(use(f"child {number}"))
+
+    return asyncio.run(family())
+
+
+def run_handed_in(wire: str, made: str, is_async: bool) -> int:
+    """A client that was handed in: used before the fork it is refused, and sends nothing; unused it works."""
+    chats = [(AsyncChat if is_async else Chat)(_backend(wire, is_async, made)) for _ in range(2)]
+
+    def ask(chat: Any, said: str) -> None:
+        if is_async:
+            _is_reply(asyncio.run(chat.chat(user=said)), said)
+        else:
+            _is_reply(chat.chat(user=said), said)
+
+    def child(number: int) -> None:
+        with pytest.raises(ProviderUnavailableError, match="used before this process was forked") as caught:
+            ask(chats[0], "refused")
+        assert not caught.value.retryable
+        ask(chats[1], f"child {number}")
+
+    ask(chats[0], "before")
+    failed = join(fork(2, child))
+    if not is_async:  # whose client belongs to the loop of the first call
+        ask(chats[0], "after")
+    return failed
+
+
+def run_stream(wire: str) -> int:
+    """A fork in the middle of a stream: the child can neither read nor end it, and the parent reads on."""
+    chat = Chat(f"{wire}:m")
+    said = "a rather long text " * 40
+    with chat.start(None, user=said) as turn:
+        next(turn.text_deltas())
+
+        def child(_: int) -> None:
+            with pytest.raises(RuntimeError, match="another process"):
+                turn.result()
+            turn.cancel()
+
+        failed = join(fork(2, child))
+        _is_reply(turn.result(), said)
+    return failed
+
+
+def run_kept(url: str, leave: str) -> int:
+    """A fork in the middle of a kept turn: a child that leaves it neither saves it nor ends its lease."""
+    store = SQLiteStore(url)
+    conversation = Chat("openai:m").conversation(store, "ada")
+    said = "a rather long text " * 40
+    with conversation.start(said) as turn:
+        next(turn.text_deltas())
+
+        def child(_: int) -> None:
+            if leave == "close":
+                turn.__exit__(None, None, None)
+            else:
+                turn.cancel()
+            with pytest.raises(LeaseHeldError), store.lease("ada", 1.0):
+                pass
+
+        failed = join(fork(2, child))
+        assert store.load("ada") is None
+        _is_reply(turn.result(), said)
+    return failed
+
+
+def run_sim() -> int:
+    """A chat with the simulator runs its own one in each process."""
+    chat = Chat("sim")
+    chat.chat(user="Hello?")
+    pids = fork(2, lambda _: _hello(chat))
+    chat.close()
+    return join(pids)
+
+
+def _hello(chat: Chat) -> None:
+    assert chat.chat(user="Hello?").text.startswith("[simulated]")
+    chat.close()
+
+
 def run_memory(children: int, calls: int) -> int:
     """The lock of a memory store is held by another thread at each fork; a `:memory:` file is copied."""
     store, file = MemoryStore(), SQLiteStore(":memory:")
@@ -258,6 +418,12 @@ RUNS = {
     "async_redis": run_async_redis,
     "untold": run_untold,
     "memory": run_memory,
+    "chat": run_chat,
+    "async_chat": run_async_chat,
+    "handed_in": run_handed_in,
+    "stream": run_stream,
+    "kept": run_kept,
+    "sim": run_sim,
 }
 
 if __name__ == "__main__":

@@ -1,38 +1,20 @@
-"""A store that was used before a fork goes on in parent and children; nothing that it accepted is lost.
-
-The families run in processes of their own (`_families`). ``GOAITOOLS_FORK_CALLS=500`` makes 500 calls in each
-of 8 children instead of a few.
-"""
+"""A store that was used before a fork goes on in parent and children; nothing that it accepted is lost."""
 
 from __future__ import annotations
 
-import json
 import os
 import sqlite3
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from ..stores._places import Place, opened, place_of
+from .conftest import CALLS, CHILDREN, family
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
-
-CHILDREN = 8
-CALLS = int(os.environ.get("GOAITOOLS_FORK_CALLS", "30"))
-ROOT = Path(__file__).parents[2]
-
-
-def family(name: str, **fields: Any) -> None:
-    """Run a family; all its children have to end well."""
-    command = [sys.executable, "-W", "ignore", "-m", "tests.forks._families", name, json.dumps(fields)]
-    limit = 60 + CALLS
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=limit, check=False)
-    assert done.returncode == 0, done.stderr[-3_000:]
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from typing import Any
 import anyio
 import httpx2
 
+from ...process import Process, this_process
 from ..base import BackendError, ResponseHead
 
 __all__ = [
@@ -118,7 +119,17 @@ def _interruption(response: httpx2.Response, error: Exception) -> BackendError:
     )
 
 
-class HttpExchange:
+class _OfProcess:
+    """A response belongs to the process that asked for it. Its children leave the connection alone."""
+
+    _process: Process
+
+    def _check_process(self) -> None:
+        if self._process is not this_process():
+            raise BackendError("the request was sent before this process was forked", kind="interrupted")
+
+
+class HttpExchange(_OfProcess):
     """A response whose headers are there and whose body is not read yet.
 
     `httpx2` closes a response whose body breaks or whose reader is interrupted or cancelled; in every
@@ -127,11 +138,13 @@ class HttpExchange:
 
     def __init__(self, response: httpx2.Response, request_id_header: str) -> None:
         self.head = _head(response, request_id_header)
+        self._process = this_process()
         self._response = response
         self._chunks = response.iter_raw() if _is_plain(response) else response.iter_bytes()
 
     def read(self) -> bytes:
         """The next bytes as they came, decompressed; b"" at the end. Raises `BackendError`."""
+        self._check_process()
         try:
             return next(self._chunks, b"")
         except wire_errors() as error:
@@ -145,6 +158,8 @@ class HttpExchange:
         there the read ends with the next bytes, or when its time is up.
         """
         stream = self._response.extensions.get("network_stream")
+        if self._process is not this_process():
+            return  # the connection is the parent's
         if stream is None or self._response.is_closed or self._response.http_version == "HTTP/2":
             return
         connection = stream.get_extra_info("socket")
@@ -155,22 +170,26 @@ class HttpExchange:
 
     def close(self) -> None:
         """Give the connection back; what was not read is lost. May be called twice."""
+        if self._process is not this_process():
+            return
         try:
             self._response.close()
         except wire_errors():
             pass
 
 
-class HttpAsyncExchange:
+class HttpAsyncExchange(_OfProcess):
     """As `HttpExchange`, awaited."""
 
     def __init__(self, response: httpx2.Response, request_id_header: str) -> None:
         self.head = _head(response, request_id_header)
+        self._process = this_process()
         self._response = response
         self._chunks = response.aiter_raw() if _is_plain(response) else response.aiter_bytes()
 
     async def read(self) -> bytes:
         """The next bytes as they came, decompressed; b"" at the end. Raises `BackendError`."""
+        self._check_process()
         try:
             return await anext(self._chunks, b"")
         except wire_errors() as error:
@@ -178,6 +197,8 @@ class HttpAsyncExchange:
 
     async def aclose(self) -> None:
         """Give the connection back; what was not read is lost. May be called twice."""
+        if self._process is not this_process():
+            return
         try:
             await self._chunks.aclose()
             await self._response.aclose()

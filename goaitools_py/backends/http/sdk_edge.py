@@ -10,17 +10,17 @@ classes, and skips its typed request path, which works through every message of 
 
 from __future__ import annotations
 
-import asyncio
 import os
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
 import httpx2
 
 from ..base import BackendError, ModelRequest
 from ..endpoints import is_plain_loopback
+from .clients import ClientOfProcess, ClientsOfLoops
 from .exchange import (
     HttpAsyncExchange,
     HttpExchange,
@@ -182,6 +182,14 @@ def _async_http_client(sdk: Sdk[Any], options: ClientOptions) -> httpx2.AsyncCli
     return _transport.bridge_async(options.http_client)
 
 
+def _new(sdk: Sdk[_Client], options: ClientOptions) -> _Client:
+    return _made(sdk, options, _http_client(sdk, options))
+
+
+def _new_async(sdk: Sdk[_Client], options: ClientOptions) -> _Client:
+    return _made(sdk, options, _async_http_client(sdk, options))
+
+
 def _way_out(sdk: Sdk[Any], options: ClientOptions) -> dict[str, Any]:
     # A proxy named in the environment cannot reach a server on this machine's loopback. `trust_env` turns
     # that off in `httpx2`; the anthropic SDK reads the environment itself, and lets only a mount override it.
@@ -295,22 +303,24 @@ def _answer_behind(errors: SdkErrors, error: Exception) -> httpx2.Response | Non
 
 
 class SdkEdge(Generic[_Client]):
-    """One sync client and the posts through it. Threads may share it, as they may share the client."""
+    """One sync client for each process, and the posts through it. Threads may share it, as they may share the
+    client.
+
+    A `client` or `http_client` of the caller's that was used is refused in a child of a fork.
+    """
 
     def __init__(self, sdk: Sdk[_Client], options: ClientOptions) -> None:
         self._sdk = sdk
         self._owned = options.client is None and options.http_client is None
-        self._client = (
-            _made(sdk, options, _http_client(sdk, options))
-            if options.client is None
-            else sdk.checked(options)
-        )
-        self._address = _address(self._client, options)
-        self.family = sdk.family(self._client)
+        new = partial(_new, sdk, options)
+        first = new() if options.client is None else sdk.checked(options)
+        self._client = ClientOfProcess(first, new if self._owned else None)
+        self._address = _address(first, options)
+        self.family = sdk.family(first)
 
     def send(self, request: ModelRequest) -> HttpExchange:
         """Post a request; return once 2xx headers are there. Raises `BackendError`."""
-        client, whole, head = self._client, request.timeout, request.head_timeout
+        client, whole, head = self._client.get(), request.timeout, request.head_timeout
         soon = whole if head is None else head
         ask, given = client.post, _post_arguments(self._sdk, client, self._address, request, soon)
         for hop in range(MAX_REDIRECTS + 1):
@@ -325,26 +335,26 @@ class SdkEdge(Generic[_Client]):
 
     def close(self) -> None:
         """Close the connections, unless they are the caller's own."""
-        if self._owned:
-            self._client.close()
+        client = self._client.peek()
+        if self._owned and client is not None:
+            client.close()
 
 
 class AsyncSdkEdge(Generic[_Client]):
     """An async client for each event loop, since connections belong to the loop that opened them.
 
-    A `client` or `http_client` of the caller's is used as it is, whichever loop runs.
+    A `client` or `http_client` of the caller's is used as it is, whichever loop runs; one that was used is
+    refused in a child of a fork.
     """
 
     def __init__(self, sdk: Sdk[_Client], options: ClientOptions) -> None:
         self._sdk = sdk
-        self._options = options
+        new = partial(_new_async, sdk, options)
         # Made now rather than in the first turn, so that a missing key shows where the backend is built.
-        first = self._new() if options.client is None else sdk.checked(options)
+        first = new() if options.client is None else sdk.checked(options)
         owned = options.client is None and options.http_client is None
-        self._shared = None if owned else first
-        self._spare = first if owned else None
-        self._clients: dict[asyncio.AbstractEventLoop, _Client] = {}
-        self._lock = threading.Lock()
+        self._own = ClientsOfLoops(first, new) if owned else None
+        self._clients = self._own or ClientOfProcess(first, None)
         self._address = _address(first, options)
         self.family = sdk.family(first)
 
@@ -353,7 +363,7 @@ class AsyncSdkEdge(Generic[_Client]):
 
         That the headers come in time is left to whoever awaits this.
         """
-        client = self._shared or self._of_this_loop()
+        client = self._clients.get()
         ask, given = client.post, _post_arguments(self._sdk, client, self._address, request, request.timeout)
         for hop in range(MAX_REDIRECTS + 1):
             try:
@@ -365,20 +375,6 @@ class AsyncSdkEdge(Generic[_Client]):
 
     async def aclose(self) -> None:
         """Close the running loop's connections, unless they are the caller's own."""
-        with self._lock:
-            client = self._clients.pop(asyncio.get_running_loop(), None)
+        client = None if self._own is None else self._own.pop()
         if client is not None:
             await client.close()
-
-    def _of_this_loop(self) -> _Client:
-        loop = asyncio.get_running_loop()
-        with self._lock:
-            if loop not in self._clients:
-                # An open connection keeps its loop alive, so weak keys would never let go of a closed loop.
-                self._clients = {known: c for known, c in self._clients.items() if not known.is_closed()}
-                self._clients[loop] = self._spare or self._new()
-                self._spare = None
-            return self._clients[loop]
-
-    def _new(self) -> _Client:
-        return _made(self._sdk, self._options, _async_http_client(self._sdk, self._options))

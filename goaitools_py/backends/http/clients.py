@@ -1,0 +1,115 @@
+"""Which client of an SDK sends a request: one for each process, and on async code for each event loop.
+
+Owns: when a further client is made, and that an inherited one is left alone. Must never know: an SDK.
+
+After a fork parent and child have the same open connections, and each would read replies to the other's
+requests. So a client that has sent anything is not used in a child, and not closed there either: closing
+may say goodbye on a connection that the parent still uses. One that has sent nothing has no connection yet,
+and serves both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Generic, TypeVar
+
+from ...process import PerProcess
+from ..base import BackendError
+
+__all__ = ["ClientOfProcess", "ClientsOfLoops"]
+
+C = TypeVar("C")
+
+
+def _refused() -> BackendError:
+    return BackendError("the client was used before this process was forked", kind="forked")
+
+
+class _Held(Generic[C]):
+    __slots__ = ("client", "was_used")
+
+    def __init__(self, client: C) -> None:
+        self.client = client
+        self.was_used = False
+
+
+def _held(first: C, make: Callable[[], C] | None, before: _Held[C] | None) -> _Held[C]:
+    if before is None:
+        return _Held(first)
+    if not before.was_used:
+        return before
+    if make is None:
+        raise _refused()
+    return _Held(make())
+
+
+class ClientOfProcess(Generic[C]):
+    """A client, and in a child of a fork another one.
+
+    Args:
+        first: The client.
+        make: Makes another one; None if the client is the caller's own.
+    """
+
+    def __init__(self, first: C, make: Callable[[], C] | None) -> None:
+        self._held = PerProcess[_Held[C]](partial(_held, first, make))
+        self._held.get()
+
+    def get(self) -> C:
+        """The client for a request. `BackendError` (kind "forked") if it was used before a fork and no other
+        one can be made."""
+        held = self._held.get()
+        held.was_used = True
+        return held.client
+
+    def peek(self) -> C | None:
+        """The client that this process uses, if it has used one."""
+        held = self._held.peek()
+        return None if held is None else held.client
+
+
+class _Loops(Generic[C]):
+    """The clients of one process. An async client belongs to the loop that opened its connections."""
+
+    def __init__(self, spare: C | None) -> None:
+        self.lock = threading.Lock()
+        self.spare = spare
+        self.clients: dict[asyncio.AbstractEventLoop, C] = {}
+
+
+def _loops(first: C, before: _Loops[C] | None) -> _Loops[C]:
+    return _Loops(first if before is None else before.spare)
+
+
+class ClientsOfLoops(Generic[C]):
+    """A client for each event loop of each process.
+
+    Args:
+        first: The first of them; no loop has used it.
+        make: Makes another one.
+    """
+
+    def __init__(self, first: C, make: Callable[[], C]) -> None:
+        self._make = make
+        self._loops = PerProcess[_Loops[C]](partial(_loops, first))
+        self._loops.get()
+
+    def get(self) -> C:
+        """The running loop's client."""
+        loop, loops = asyncio.get_running_loop(), self._loops.get()
+        with loops.lock:
+            if loop not in loops.clients:
+                # An open connection keeps its loop alive, so weak keys would never let go of a closed loop.
+                loops.clients = {known: c for known, c in loops.clients.items() if not known.is_closed()}
+                spare, loops.spare = loops.spare, None
+                loops.clients[loop] = self._make() if spare is None else spare
+            return loops.clients[loop]
+
+    def pop(self) -> C | None:
+        """Forget the running loop's client; None if it has none."""
+        loops = self._loops.get()
+        with loops.lock:
+            return loops.clients.pop(asyncio.get_running_loop(), None)
