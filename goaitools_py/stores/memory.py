@@ -12,19 +12,11 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime
 
-from ..process import PerProcess
+from ..process import this_process
 from . import rules
 from .base import Stored, StoredKey, StoredPage
 
 __all__ = ["AsyncMemoryStore", "MemoryStore"]
-
-
-class _Guard:
-    """The lock and the leases of one process: those of its parent are held by threads that it has not."""
-
-    def __init__(self, _: _Guard | None) -> None:
-        self.lock = threading.Lock()
-        self.leases: dict[str, tuple[str, float]] = {}
 
 
 class MemoryStore:
@@ -34,8 +26,11 @@ class MemoryStore:
     """
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
         self._kept: dict[str, Stored] = {}
-        self._guards = PerProcess(_Guard)
+        self._leases: dict[str, tuple[str, float]] = {}
+        self._process = this_process()
+        self._guards = {self._process: (self._lock, self._leases)}
 
     def load(self, key: str) -> Stored | None:
         """The blob under `key`, or None."""
@@ -45,7 +40,7 @@ class MemoryStore:
         """Save if the stored version is still `expected`; None: only if nothing is stored yet."""
         rules.check_key(key)
         new = Stored(blob=bytes(blob), version=rules.new_version(expected), updated_at=datetime.now(UTC))
-        with self._guards.get().lock:
+        with self._own_lock():
             old = self._kept.get(key)
             if (old.version if old else None) != expected:
                 raise rules.conflict(expected)
@@ -55,7 +50,7 @@ class MemoryStore:
     def delete(self, key: str, *, expected: int | None = None) -> bool:
         """Forget what is stored under `key`, with `expected` only that version; False if nothing was."""
         rules.check_key(key)
-        with self._guards.get().lock:
+        with self._own_lock():
             old = self._kept.get(key)
             if old is None:
                 return False
@@ -67,7 +62,7 @@ class MemoryStore:
     def list(self, prefix: str = "", *, cursor: str | None = None, limit: int = 100) -> StoredPage:
         """A page of the keys that begin with `prefix`, in code point order."""
         rules.check_page(prefix, limit)
-        with self._guards.get().lock:
+        with self._own_lock():
             found = sorted(
                 (key, stored)
                 for key, stored in self._kept.items()
@@ -85,20 +80,31 @@ class MemoryStore:
     def lease(self, key: str, ttl: float) -> Iterator[MemoryLease]:
         """Hold the lease of `key` for at most `ttl` seconds, then renew it. `LeaseHeldError`: it is taken."""
         rules.check_key(key)
-        lease = MemoryLease(self._guards.get(), key, rules.check_ttl(ttl))
+        lease = MemoryLease(self._own_lock(), self._leases, key, rules.check_ttl(ttl))
         lease.take()
         try:
             yield lease
         finally:
             lease.release()
 
+    def _own_lock(self) -> threading.Lock:
+        """The lock of this process. After a fork threads that are not here may hold that of the parent, and
+        its leases."""
+        if self._process is not this_process():
+            made = self._guards.setdefault(this_process(), (threading.Lock(), {}))
+            self._lock, self._leases = made
+            self._process = this_process()
+        return self._lock
+
 
 class MemoryLease:
     """A lease that is held in memory."""
 
-    def __init__(self, guard: _Guard, key: str, ttl: float) -> None:
-        self._lock = guard.lock
-        self._leases = guard.leases
+    def __init__(
+        self, lock: threading.Lock, leases: dict[str, tuple[str, float]], key: str, ttl: float
+    ) -> None:
+        self._lock = lock
+        self._leases = leases
         self._key = key
         self._ttl = ttl
         self._token = secrets.token_hex(16)
