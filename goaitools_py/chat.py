@@ -339,8 +339,12 @@ class Chat(_Facade[Backend]):
                 ``Deny("why")`` or ``ToolReturn(value)``. What is not answered waits on.
             options: As for a turn; the tools that are to run must be among `tools`.
 
+        An answer to a call that has its result already, such as a button press that is delivered twice, is
+        left out: the first one holds. If all are such, the reply comes once more, with `duplicate`.
+
         Raises:
-            ValueError: The state is complete, or an answer fits no waiting call.
+            NothingToResumeError: Nothing is unfinished, and nothing waits. It is a ValueError.
+            ValueError: An answer is for a call that is not known.
             TypeError: An answer is none.
         """
         return self._turn(state, options, fields, resume=True, answers=answers).result()

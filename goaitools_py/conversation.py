@@ -266,7 +266,11 @@ class Conversation(_Kept):
         /,
         **fields: Unpack[ChatFields],
     ) -> ChatResult:
-        """Finish the stored turn: one that failed, that another process left, or that waits for `answers`."""
+        """Finish the stored turn: one that failed, that another process left, or that waits for `answers`.
+
+        An answer that was given before changes nothing: the reply that it led to comes once more, with
+        `duplicate`. Raises `NothingToResumeError` if nothing is unfinished, or nothing is stored.
+        """
         return self._turn(*self._work(None, options, fields, resume=True, answers=answers)).result()
 
     def append(self, *messages: Message) -> None:

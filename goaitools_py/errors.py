@@ -19,7 +19,7 @@ Owns: the classes and what each carries. Must never know: how any of them came a
     │   │   StreamInterruptedError
     │   ├── DeadlineExceededError, LimitExceededError, BudgetExceededError
     │   └── StateSizeError, ToolFailedError, CheckpointError, StoreCommitError
-    ├── ToolPendingError, TurnConflictError, TurnInProgressError
+    ├── ToolPendingError, TurnConflictError, TurnInProgressError, NothingToResumeError
     ├── CompactionError
     └── StoreError
         ├── StateConflictError
@@ -54,6 +54,7 @@ __all__ = [
     "GoAIToolsError",
     "LeaseHeldError",
     "LimitExceededError",
+    "NothingToResumeError",
     "ProviderProtocolError",
     "ProviderRejectedError",
     "ProviderUnavailableError",
@@ -349,6 +350,13 @@ class ToolPendingError(GoAIToolsError):
 
 class TurnConflictError(GoAIToolsError):
     """The same `turn_id` came with other messages."""
+
+
+class NothingToResumeError(GoAIToolsError, ValueError):
+    """`resume` was given a conversation in which nothing is unfinished and nothing waits. Nothing was called.
+
+    It is a ValueError too, as other mistakes in a call are.
+    """
 
 
 class TurnInProgressError(GoAIToolsError):

@@ -36,6 +36,7 @@ WarningCode = Literal[
     "thinking_unbound",  # signed thinking of the running turn does not fit any more: the provider may drop it
     "input_dropped",  # the provider says that it left parts of the history out, and why
     "endpoint_changed",
+    "answer_ignored",  # an answer came for a call that has another answer, or was closed without one
     "calls_dropped",  # the reply was cut inside a tool call; its calls were not run
     "call_ids_rewritten",  # the reply gave its calls ids that the conversation had already
     "invalid_tool_calls",  # three replies in a row held only calls that cannot run
@@ -132,7 +133,8 @@ class ChatResult(tuple[str, bytes]):
         context_fraction: Part of the model's context window in use, None if the window is unknown.
         discarded: The error that made the given state unreadable, if a fresh one was begun.
         citations: The sources that the reply names (web search, documents); their places count in `text`.
-        duplicate: True if this is the stored reply of an earlier, identical turn.
+        duplicate: True if this is the stored reply to what came before: a turn with the same `turn_id`, or
+            the same answer to `resume`.
         model: The model that answered, as the provider names it.
         request_ids: The provider's ids, one per model call that reported one.
         turns_left: Of `run_turns` that stopped because this turn waits: the texts that were not said.

@@ -82,6 +82,8 @@ ALLOWED = {
     "state.state turn.answers turn.deadlines turn.flow turn.inbox turn.journal turn.meter turn.unsign tokens "
     "values",
     "turn.bodies": "backends.base turn.deadlines turn.flow turn.ledger",
+    "turn.answered": "backends.base messages reading state.records state.state tools turn.answers "
+    "turn.journal turn.turn_ids values",
     "turn.asking": "backends.base errors events messages turn.bodies turn.deadlines turn.flow turn.journal "
     "turn.ledger turn.repair turn.voice values",
     "turn.tool_failures": "errors state.records turn.ledger",
@@ -93,9 +95,8 @@ ALLOWED = {
     "turn.shrink": "backends.rules compaction errors events messages result state.state turn.consult "
     "turn.cut turn.flow turn.ledger turn.questions turn.unsign turn.voice values",
     "turn.engine": "backends.base backends.capabilities citations errors events messages result "
-    "state.records "
-    "state.state turn.asking turn.calling turn.flow turn.inbox turn.journal turn.ledger turn.limits "
-    "turn.meter turn.repair turn.shrink turn.turn_ids turn.voice values",
+    "state.records state.state turn.answered turn.asking turn.calling turn.flow turn.inbox turn.journal "
+    "turn.ledger turn.limits turn.meter turn.repair turn.shrink turn.turn_ids turn.voice values",
     "turn.counting": "backends.base errors state.state turn.asking turn.flow turn.inbox turn.journal "
     "turn.ledger turn.voice",
     # states without a turn

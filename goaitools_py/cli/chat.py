@@ -178,7 +178,7 @@ class Talk:
         self._turn(streamed)
 
     def _resume(self, answers: Mapping[str, Deny] | None = None) -> None:
-        from ..errors import StateConflictError, StoreCommitError
+        from ..errors import NothingToResumeError, StateConflictError, StoreCommitError
 
         def at_once() -> ChatResult:
             try:
@@ -191,7 +191,7 @@ class Talk:
 
         try:
             self._turn(at_once)
-        except ValueError:
+        except NothingToResumeError:
             _note("There is nothing to resume.")
 
     def _turn(self, have: Callable[[], ChatResult]) -> None:

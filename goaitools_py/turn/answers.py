@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 from ..tools.results import ToolReturn
 from ..values import Value
 
-__all__ = ["Answer", "Answers", "Approve", "Deny", "PendingCall", "PendingReason"]
+__all__ = ["Answer", "Answers", "Approve", "Deny", "PendingCall", "PendingReason", "check_answer"]
 
 PendingReason: TypeAlias = Literal["approval", "external", "in_doubt"]
 
@@ -36,6 +36,12 @@ class Deny(Value, frozen=True):
 Answer: TypeAlias = Approve | Deny | ToolReturn
 Answers: TypeAlias = Mapping[str, Answer]
 """Answers by call id."""
+
+
+def check_answer(value: object) -> None:
+    """TypeError for something that is no answer."""
+    if not isinstance(value, (Approve, Deny, ToolReturn)):
+        raise TypeError(f"an answer must be Approve(), Deny() or ToolReturn(), not {type(value).__name__}")
 
 
 class PendingCall(Value, frozen=True, kw_only=True):

@@ -21,7 +21,7 @@ from ..tools import BadArguments, Tool, ToolContext, ToolReturn
 from ..tools.results import result_parts, text_parts
 from ..values import Value, replace
 from . import journal
-from .answers import Answer, Answers, Approve, Deny
+from .answers import Answer, Answers, Approve, Deny, check_answer
 from .flow import AwaitTool, CallTool, Emit, Flow, ToolDone
 from .ledger import Ledger
 from .tool_failures import tell_failed
@@ -228,23 +228,24 @@ def with_answers(
     journaled = state.open.calls if state.open is not None else ()
     calls = {call.id: (index, call) for index, call in enumerate(journaled) if call.state != "done"}
     for id, answer in answers.items():
-        if not isinstance(answer, (Approve, Deny, ToolReturn)):
-            raise TypeError(
-                f"an answer must be Approve(), Deny() or ToolReturn(), not {type(answer).__name__}"
-            )
+        check_answer(answer)
         if id not in calls:
             waiting = ", ".join(map(repr, calls)) or "none"
             raise ValueError(f"no call {str(id)[:64]!r} waits for an answer; those that wait: {waiting}")
         index, call = calls[id]
         if isinstance(answer, Approve):
             _check_approval(tools, call, answer, deps)
+            if call.state == "started":  # in doubt: it is known from now on that it was asked about
+                state = journal.put_call(state, index, replace(call, reason="approval"))
         else:
             state = journal.put_call(state, index, _ended(call, answer))
     return state
 
 
 def _ended(call: JournalCall, answer: Deny | ToolReturn) -> JournalCall:
-    """The call with the result that somebody gave instead of running it."""
+    """The call with the result that somebody gave instead of running it. Its reason stays, or is that
+    somebody did so: an answer that comes again is known by it."""
+    call = call if call.reason else replace(call, reason="external")
     if isinstance(answer, Deny):
         text = f"This tool call was denied: {answer.reason}" if answer.reason else journal.SYNTHETIC["denied"]
         return replace(call, state="done", flag="denied", parts=text_parts(text))

@@ -27,6 +27,7 @@ from ..citations import Citation, shifted
 from ..errors import (
     BudgetExceededError,
     LimitExceededError,
+    NothingToResumeError,
     StateCorruptError,
     StateError,
     StateFormatError,
@@ -52,11 +53,13 @@ from ..state.state import (
 )
 from ..values import replace
 from . import inbox, journal, limits, meter, shrink, turn_ids
+from .answered import late_answers
 from .asking import ask
 from .calling import refuse_calls, run_calls, with_answers
 from .flow import Emit, Flow
 from .ledger import Ledger, Plan
 from .repair import checked
+from .turn_ids import StoredReply
 from .voice import STICKY, Tools, Voice, voice_of
 
 __all__ = ["Plan", "TurnEngine"]
@@ -79,6 +82,7 @@ class TurnEngine:
         self._tools: Tools = {}
         self._resumes = plan.resume
         self._messages = plan.messages
+        self._answers = plan.answers
         self._key: turn_ids.TurnKey | None = None
         self._result: ChatResult | None = None
 
@@ -94,7 +98,10 @@ class TurnEngine:
             yield Emit(StateDiscarded(ledger.discarded))
         self._recognise(state)
         if self._key is not None and turn_ids.is_finished(state.meta, self._key):
-            return (yield from self._repeat(state, self._key))
+            stored = turn_ids.stored_reply(state, self._key, self._plan.dialect)
+            return (yield from self._repeat(state, stored))
+        if self._answers and (again := self._answered_before(state)) is not None:
+            return (yield from self._repeat(state, again))
         if journal.is_waiting(state) and not self._resumes:
             pending = journal.pending(state)
             if ledger.options.on_pending == "raise":
@@ -220,9 +227,9 @@ class TurnEngine:
         has_changed, state = left_open or unfailed is not state, unfailed
         is_new = inbox.has_unseen(state, self._messages) or ledger.has_appended
         if not (is_new or state.inbox or state.open is not None):
-            raise ValueError(_nothing_to_do(resume=plan.resume, left_open=left_open))
+            raise _nothing_to_do(resume=plan.resume, left_open=left_open)
         voice, self._tools = voice_of(plan, state.meta)
-        answered = with_answers(state, self._tools, plan.answers, ledger.options.deps)
+        answered = with_answers(state, self._tools, self._answers, ledger.options.deps)
         admitted = self._admitted(answered)
         ledger.context_window = plan.context_window or capabilities(voice.model).context_window
         ledger.begin(answered, admitted, has_grown=has_changed or answered is not state)
@@ -257,9 +264,30 @@ class TurnEngine:
             state = replace(state, meta=turn_ids.begun(state.meta, self._key))
         return state
 
-    def _repeat(self, state: ConversationState, key: turn_ids.TurnKey) -> Flow[ChatResult]:
-        """A finished turn came again: its reply once more, and nothing else happens."""
-        stored = turn_ids.stored_reply(state, key, self._plan.dialect)
+    def _answered_before(self, state: ConversationState) -> StoredReply | None:
+        """Leave out answers to calls that have a result: the first answer holds. If no other is left, the
+        reply that the first led to; None if there is something to go on with."""
+        late = late_answers(state, self._answers, self._plan.dialect)
+        if late is None:
+            return None
+        if late.other:
+            self._ledger.warn(
+                "answer_ignored",
+                f"{late.other} answers came for calls that had other results already; the first ones hold",
+            )
+        self._answers = {id: answer for id, answer in self._answers.items() if id not in late.ids}
+        if self._answers:
+            return None
+        if late.reply is not None and not late.in_open_turn:
+            return late.reply
+        if journal.is_waiting(state):
+            return StoredReply(text=journal.reply_text(state, self._plan.dialect), status="awaiting_tools")
+        if state.open is None and not state.inbox:
+            return StoredReply(text="", status="truncated")
+        return None
+
+    def _repeat(self, state: ConversationState, stored: StoredReply) -> Flow[ChatResult]:
+        """What was done came again: its reply once more, and nothing else happens."""
         status: Any = stored.status
         blob, ledger = self._plan.blob, self._ledger
         if ledger.close():
@@ -270,10 +298,12 @@ class TurnEngine:
             state=blob,
             status=status,
             finish_reason=stored.finish_reason,
+            pending=journal.pending(state) if status == "awaiting_tools" else (),
             total_usage=usage_of(state.meta.total),
             aside_usage=usage_of(state.meta.aside),
             total_cost_usd=dollars_of(state.meta),
             context_used=state.meta.tokens,
+            warnings=tuple(ledger.warnings),
             duplicate=True,
             model=state.meta.model,
         )
@@ -393,9 +423,9 @@ class TurnEngine:
         invalid_in_a_row = pauses = 0
         cited: tuple[Citation, ...] = ()
         said = journal.paused_text(ledger.state, self._plan.dialect)
-        if self._plan.answers or not journal.ready(ledger.state):
+        if self._answers or not journal.ready(ledger.state):
             yield from run_calls(
-                ledger, self._tools, allowed=limits.calls_left(ledger), answers=self._plan.answers
+                ledger, self._tools, allowed=limits.calls_left(ledger), answers=self._answers
             )
             if journal.is_waiting(ledger.state):
                 return self._open_reply(), "awaiting_tools"
@@ -571,12 +601,19 @@ def _log_damage(exc: StateError) -> None:
     )
 
 
-def _nothing_to_do(*, resume: bool, left_open: bool) -> str:
+def _nothing_to_do(*, resume: bool, left_open: bool) -> ValueError:
     if resume:
-        return "there is nothing to resume: the state is complete; use chat_with_state with a message"
+        return NothingToResumeError(
+            "there is nothing to resume: nothing in the state is unfinished or waits for an answer; use "
+            "chat_with_state with a message"
+        )
     if left_open:
-        return "there is no new message, and the state holds an unfinished turn: finish it with resume"
-    return "there is nothing new to answer: pass user=… or messages=…, or append to the state first"
+        return ValueError(
+            "there is no new message, and the state holds an unfinished turn: finish it with resume"
+        )
+    return ValueError(
+        "there is nothing new to answer: pass user=… or messages=…, or append to the state first"
+    )
 
 
 def _status(reply: Reply, *, limited: bool) -> Status:

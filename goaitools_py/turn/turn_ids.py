@@ -30,6 +30,7 @@ __all__ = [
     "is_finished",
     "key_of",
     "reply_of",
+    "reply_text",
     "said_under",
     "stored_reply",
     "with_texts",
@@ -108,7 +109,7 @@ def stored_reply(state: ConversationState, key: TurnKey, dialect: Dialect) -> St
     for entries, record in reversed(closed_turns(state)):
         if key.id in record.facts.get(FACT, ()):
             return StoredReply(
-                text=row[3] or _reply_text(entries, record, dialect),  # as it was, if it was rewritten
+                text=row[3] or reply_text(entries, record, dialect),  # as it was, if it was rewritten
                 status=row[2],
                 finish_reason=record.iterations[-1].finish_reason if record.iterations else "",
             )
@@ -121,7 +122,7 @@ def with_texts(meta: Meta, removed: Sequence[tuple[Sequence[bytes], TurnRecord]]
     found: dict[str, str] = {}
     for entries, record in removed:
         for digest in known.intersection(record.facts.get(FACT, ())):
-            found[digest] = _within(_reply_text(entries, record, dialect), _MAX_TEXT)
+            found[digest] = _within(reply_text(entries, record, dialect), _MAX_TEXT)
     if not found:
         return meta
     ring = tuple((id, said, status, text or found.get(id, "")) for id, said, status, text in meta.ring)
@@ -142,7 +143,8 @@ def reply_of(entries: Sequence[bytes], record: TurnRecord) -> Sequence[bytes]:
     return entries[len(roles[:end].rstrip("a")) : end]
 
 
-def _reply_text(entries: Sequence[bytes], record: TurnRecord, dialect: Dialect) -> str:
+def reply_text(entries: Sequence[bytes], record: TurnRecord, dialect: Dialect) -> str:
+    """What a turn's last reply says."""
     return "".join(message.text for message in read_entries(dialect, reply_of(entries, record)))
 
 

@@ -396,7 +396,7 @@ def test_an_approval_needs_the_tool(face: Any, wire: str) -> None:
 
 
 def test_a_complete_state_takes_no_answers(face: Any, wire: str) -> None:
-    """After the last answer the turn is over; the same answers again are a mistake that runs nothing."""
+    """After the last answer the turn is over; other answers are a mistake that runs nothing."""
     desk = Desk(face, wire)
     waiting = desk.waiting(pay(5))
     desk.script("Done.")
@@ -404,7 +404,7 @@ def test_a_complete_state_takes_no_answers(face: Any, wire: str) -> None:
     done = desk.chat().resume(waiting.state, answers)
 
     with pytest.raises(ValueError, match="nothing to resume"):
-        desk.chat().resume(done.state, answers)
+        desk.chat().resume(done.state, {"another": Approve()})
 
     assert (desk.effects, desk.asked) == (["pay 5"], 2)
 
@@ -418,7 +418,7 @@ def test_a_turn_may_wait_several_times(face: Any, wire: str) -> None:
     second = desk.chat().resume(waiting.state, {ids(waiting)[0]: Approve()})
     assert [call.parsed for call in second.pending] == [{"amount": 2}]
     with pytest.raises(ValueError, match="waits"):
-        desk.chat().resume(second.state, {ids(waiting)[0]: Approve()})
+        desk.chat().resume(second.state, {"another": Approve()})
     third = desk.chat().resume(second.state, {ids(second)[0]: Deny("no")})
     half = desk.chat().resume(third.state, {ids(third)[1]: ToolReturn("yes")})
     done = desk.chat().resume(half.state, {ids(half)[0]: Approve()})
