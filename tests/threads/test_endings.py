@@ -204,6 +204,28 @@ def test_what_could_not_be_saved_is_logged(
     assert "Secret" not in caplog.text
 
 
+def test_a_turn_given_up_before_its_load_leaves_nothing(
+    kept: Threads, leasing: LeasingStore, save: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Ctrl-C in the load, with the lease taken: nothing was said, so nothing is saved or logged."""
+    conversation = kept(ScriptedBackend("Hi.", "Hello."), leasing, save=save)
+    conversation.send("Hi?")
+    before, load = blob_in(leasing), leasing.load
+
+    def stop(key: str) -> Any:
+        raise KeyboardInterrupt
+
+    leasing.load = stop  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        conversation.send("Hello?", turn_id="m-1")
+    leasing.load = load  # type: ignore[method-assign]
+
+    assert blob_in(leasing) == before
+    assert is_free(leasing)
+    assert caplog.records == []
+    assert conversation.send("Hello?", turn_id="m-1").text == "Hello."
+
+
 def test_a_handle_that_nobody_ends_is_saved(leasing: LeasingStore) -> None:
     """It is dropped in the middle, without a block: the turn is saved when the handle goes."""
     conversation = Chat(ScriptedBackend("Hello to you.")).conversation(leasing, "ada")

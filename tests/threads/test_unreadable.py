@@ -7,6 +7,7 @@ import pytest
 from goaitools_py import (
     NO_COMPACTION,
     Chat,
+    StateConflictError,
     StateError,
     StateFormatError,
     StateProviderError,
@@ -206,3 +207,31 @@ def test_others_who_began_anew_are_a_conflict(kept: Threads, store: FaultyStore)
 
     assert said(result.state) == ["They?", "Theirs.", "I?", "Mine."]
     assert list(aside(store).values()) == [DAMAGED]
+
+
+@pytest.mark.parametrize("is_answered", [True, False], ids=["answered", "not answered"])
+def test_bytes_that_come_during_a_turn_are_not_overwritten(
+    kept: Threads, store: FaultyStore, save: str, is_answered: bool
+) -> None:
+    """Somebody else saves what cannot be read here: a conflict that has the turn, whether the store said so
+    or did not answer, and their bytes stay. A turn with an id looks for itself in them first."""
+
+    def damage() -> None:
+        put(store, DAMAGED)
+        if not is_answered:
+            raise StoreUnavailableError("no answer came")
+
+    def answer(_: object) -> str:
+        store.faults = [damage]
+        return "Hello."
+
+    for turn_id in (None, "m-1"):
+        store.inner.delete("ada")
+        conversation = kept(ScriptedBackend("Hi.", answer), store, save=save)
+        conversation.send("Hi?")
+        with pytest.raises(StateConflictError) as caught:
+            conversation.send("Hello?", turn_id=turn_id)
+
+        assert said(caught.value.state) == ["Hi?", "Hi.", "Hello?", "Hello."]
+        assert blob_in(store) == DAMAGED
+        assert aside(store) == {}
