@@ -266,6 +266,8 @@ def _behind(
     turns = closed_turns(my)
     if my.open is not None or their.open is not None or not 0 < count <= len(turns):
         raise StateConflictError("both states have turns, and an unfinished one cannot stand beside another")
+    if old.open is not None:  # each side has a version of that turn; one behind the other would repeat it
+        raise StateConflictError("both states went on from the same unfinished turn: redo mine on theirs")
     heard = _added(my.inbox, old.inbox)
     if heard and _added(their.inbox, old.inbox):
         raise StateConflictError("both states answered the same waiting messages; redo mine on theirs")

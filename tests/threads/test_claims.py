@@ -296,3 +296,23 @@ def test_a_tool_that_did_not_start_after_its_claim_is_not_in_doubt(kept: Threads
     assert pending_calls(blob_in(store)) == ()
     resumed = kept(ScriptedBackend("Stopped."), store, chat={"tools": tools}).resume()
     assert [record.flag for record in resumed.tool_log] == ["error", "not_run"]
+
+
+@WIRES
+def test_a_turn_that_somebody_closed_is_not_put_behind_itself(
+    kept: Threads, store: FaultyStore, save: str, wire: str
+) -> None:
+    """With `concurrent_turns=True`: while a tool runs, somebody else closes its turn and has one. The history
+    has the first turn once, and the error the other version of it."""
+    bank = Bank()
+    theirs = ScriptedBackend("Theirs.", wire=wire)
+    bank.meanwhile.append(lambda: bank.worker(store, theirs, save).send("They?"))
+    backend = ScriptedBackend(pay(1), "Mine.", wire=wire)
+    conversation = kept(backend, store, chat={"tools": bank.tools}, save=save, concurrent_turns=True)
+    with pytest.raises(StateConflictError):
+        conversation.send("Pay.")
+
+    assert bank.paid == [1]
+    assert said(blob_in(store)) == ["Pay.", "", "They?", "Theirs."]
+    assert check_history(wire, state_messages(blob_in(store))) == []
+

@@ -1,0 +1,100 @@
+"""Bugs that are planted on purpose, to see that a run finds them.
+
+Owns: one wrong behaviour each. Must never know: how it is found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from goaitools_py.threads import thread
+from goaitools_py.threads.row import Row
+from goaitools_py.turn import calling
+from goaitools_py.turn.flow import Flow, Invoke
+from goaitools_py.values import replace
+
+from ._store import Rows
+
+__all__ = ["BUGS", "planted"]
+
+Patch = tuple[Any, str, Any]
+
+
+def _blind_save(save: Any) -> Any:
+    def blind(self: Rows, by: str, key: str, blob: bytes, expected: int | None) -> int:
+        old = self.rows.get(key)
+        return save(self, by, key, blob, old.version if old else None)  # type: ignore[no-any-return]
+
+    return blind
+
+
+def _release_any(_: Any) -> Any:
+    def release(self: Rows, key: str, token: str) -> None:
+        if self.held.get(key, ("", 0.0))[0] == token:
+            del self.held[key]
+        self.leases.pop(key, None)
+
+    return release
+
+
+def _unclaimed(make: Any) -> Any:
+    def init(self: thread.KeptTurn, *args: Any, **how: Any) -> None:
+        make(self, *args, **how)
+        self._plan = replace(self._plan, claim=None, is_shared=False)
+
+    return init
+
+
+def _started_first(start: Any) -> Any:
+    def late(*args: Any) -> Flow[None]:
+        flow = start(*args)
+        answer: Any = None
+        while True:
+            try:
+                effect = flow.send(answer)
+            except StopIteration:
+                return
+            # The start is not kept: the first thing that is known of the call is its result.
+            answer = None if isinstance(effect, Invoke) else (yield effect)
+
+    return late
+
+
+def _unlooked(look: Any) -> Any:
+    def none(self: Row, is_there: Any) -> Flow[bool]:
+        self._sent = None
+        return (yield from look(self, is_there))
+
+    return none
+
+
+BUGS: Final[dict[str, Callable[[Any], Any]]] = {
+    "no compare-and-swap": _blind_save,
+    "a release of somebody else's lease": _release_any,
+    "no claim before a tool": _unclaimed,
+    "a checkpoint after the tool instead of before": _started_first,
+    "no look for a save that was not answered": _unlooked,
+}
+"""A bug's name, and what it makes of the right thing."""
+
+_PLACES: Final[dict[str, tuple[Any, str]]] = {
+    "no compare-and-swap": (Rows, "save"),
+    "a release of somebody else's lease": (Rows, "release"),
+    "no claim before a tool": (thread.KeptTurn, "__init__"),
+    "a checkpoint after the tool instead of before": (calling, "_start"),
+    "no look for a save that was not answered": (Row, "_look"),
+}
+
+
+@contextmanager
+def planted(bug: str) -> Iterator[None]:
+    """Run with a bug."""
+    owner, name = _PLACES[bug]
+    right = getattr(owner, name)
+    setattr(owner, name, BUGS[bug](right))
+    try:
+        yield
+    finally:
+        setattr(owner, name, right)

@@ -1,0 +1,95 @@
+"""The provider of a run: a model that follows rules, and that refuses a history which no provider takes.
+
+Owns: what the model answers. Must never know: who asks, or what became of an answer.
+
+A message carries what the model is to do with it: ``<<m3:pay,look|ask>>`` makes it call `pay` and `look`,
+then `ask`, and then say ``answer m3``. The calls of the reply `1` have the ids ``m3.1.0``, ``m3.1.1`` … in
+their arguments, by which each effect is known.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from goaitools_py import rawjson
+from goaitools_py.backends.base import BackendError, ModelRequest
+from goaitools_py.backends.dialects import dialect_of
+from goaitools_py.testing import _anthropic_wire, _openai_wire, _responses_wire, check_history
+
+__all__ = ["Provider", "answer_to", "directive", "outage"]
+
+SHAPES: Final[dict[str, Any]] = {
+    "openai": _openai_wire,
+    "openai-responses": _responses_wire,
+    "anthropic": _anthropic_wire,
+}
+_DIRECTIVE: Final = re.compile(rb"<<m(\d+):([a-z,|]*)>>")
+
+
+def directive(id: int, rounds: tuple[tuple[str, ...], ...]) -> str:
+    """What a message has to say for the model to do this."""
+    return f"<<m{id}:{'|'.join(','.join(calls) for calls in rounds)}>>"
+
+
+def answer_to(id: int) -> str:
+    """What the model says at the end of a message's turn."""
+    return f"answer m{id}"
+
+
+def outage(choice: float) -> BackendError:
+    """One of the ways in which no reply comes."""
+    if choice < 0.5:
+        return BackendError("the connection broke", kind="unavailable")
+    if choice < 1.0:
+        return BackendError("too many requests", kind="rate_limit", status=429)
+    if choice < 2.0:
+        return BackendError("bad request", status=400, body=b'{"error": {"message": "bad request"}}')
+    return BackendError("server error", status=503)
+
+
+class Provider:
+    """A backend for `Chat`, whose replies a worker's edge fetches with `reply`."""
+
+    def __init__(self, wire: str) -> None:
+        self.wire = wire
+        self.dialect = dialect_of(wire)
+        self.model = "simulated"
+        self.max_retries = 1
+        self.context_window = None
+        self._asked = 0
+
+    def send(self, request: ModelRequest) -> Any:
+        """A chat never asks itself: each worker's edge does."""
+        raise AssertionError("asked past the edge")
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def problems(self, request: ModelRequest) -> list[str]:
+        """What a provider would refuse in the request's history."""
+        body = rawjson.loads(request.body)
+        return check_history(self.wire, body["input" if self.wire == "openai-responses" else "messages"])
+
+    def reply(self, request: ModelRequest) -> bytes:
+        """The body of the answer."""
+        self._asked += 1
+        text, calls = self._said(request.body)
+        shape = SHAPES[self.wire]
+        answer = shape.reply(
+            text, calls, reasoning="", model=self.model, number=self._asked, sent=len(request.body)
+        )
+        return rawjson.dumps(answer)
+
+    def _said(self, body: bytes) -> tuple[str, list[tuple[str, dict[str, str]]]]:
+        found = None
+        for found in _DIRECTIVE.finditer(body):  # noqa: B007 - the last one counts
+            pass
+        if found is None:
+            return "hello", []
+        name, rounds = f"m{found[1].decode()}", found[2].decode()
+        for number, calls in enumerate(rounds.split("|") if rounds else ()):
+            if f"{name}.{number}.".encode() not in body:
+                made = [(call, {"id": f"{name}.{number}.{at}"}) for at, call in enumerate(calls.split(","))]
+                return "", made
+        return f"answer {name}", []

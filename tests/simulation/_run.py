@@ -1,0 +1,221 @@
+"""A run: the acts of a schedule, carried out by workers in one thread, in an order that a seed chooses.
+
+Owns: time, whose step comes next, and the end of a run. Must never know: what an act does, or what a promise
+says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from goaitools_py import StoreCommitError
+from goaitools_py.turn.flow import CallModel, Clock, Invoke, ReadChunk, Sleep
+
+from ._acts import Desk
+from ._bank import Bank
+from ._promises import Promises, ids_in
+from ._provider import Provider
+from ._schedule import Act, Schedule
+from ._store import LeasingPort, Port, Rows, Save
+from ._worker import Renewal, Worker
+
+__all__ = ["Run", "run"]
+
+MAX_STEPS = 20_000
+REST = 100.0
+"""Seconds after which nothing is on its way any more, and no lease is held."""
+
+
+class Run:
+    """One run of a schedule. `trace` has a line for each step if one was asked for."""
+
+    def __init__(self, schedule: Schedule, *, traced: bool = False) -> None:
+        self.schedule = schedule
+        self.random = Random(schedule.seed)
+        self.now = 0.0
+        self.wall = 1_800_000_000_000.0
+        self.trace: list[str] | None = [] if traced else None
+        self.provider = Provider(schedule.wire)
+        self.rows = Rows(self, self._saved)
+        self._workers: dict[str, Worker] = {}
+        self._running: list[Worker] = []
+        self._late: list[tuple[float, Callable[[], None]]] = []
+        self._steps = 0
+        wall = lambda: int(self.wall + self.now * 1000)  # noqa: E731
+        self.bank = Bank(lambda id: self.promises.may_repeat(id), self.broken)
+        self.desk = Desk(
+            wire=schedule.wire, is_tight=schedule.is_tight, behind=schedule.behind, bank=self.bank, wall=wall
+        )
+        self.promises = Promises(schedule.wire, self.desk.chat._codec, is_tight=schedule.is_tight)
+
+    # ------------------------------------------------------------------------------------ the whole run
+
+    def play(self) -> str:
+        """Carry the schedule out. The first promise that was broken; "" for none."""
+        queue = list(reversed(self.schedule.acts))
+        while (queue or self._running) and not self.promises.problem:
+            has_room = queue and len(self._running) < self.schedule.crowd
+            if has_room and (not self._running or self.random.random() < 0.25):
+                self._begin(queue.pop())
+            else:
+                self._step()
+        if not self.promises.problem:
+            self._come_to_rest()
+        return self.promises.problem
+
+    def _come_to_rest(self) -> None:
+        """No more faults: what was not answered is delivered again, and each conversation answers."""
+        self.schedule = self.schedule._replace(crowd=1)
+        self._advance(self.now + REST)
+        self.rows.away_until = -1.0
+        keys = dict.fromkeys([*(act.key for act in self.schedule.acts), *self.rows.rows])
+        for number, key in enumerate(keys):
+            left = [act for act in self.promises.undelivered.values() if act.key == key]
+            for act in left:
+                self._alone(act._replace(kind="final", faults=()))
+            last = Act(kind="final", id=900 + number, key=key, has_id=False)
+            self._alone(last)
+            if not self.promises.problem:
+                self.promises.check(key, self.rows.rows[key].blob)
+
+    def _alone(self, act: Act) -> None:
+        """One act without faults, which has to succeed."""
+        if self.promises.problem:
+            return
+        worker = self._begin(act)
+        while self._running and not self.promises.problem:
+            self._step()
+        if worker.failure is not None:
+            self.broken(f"m{act.id} is not answered at the end: {worker.failure!r}")
+
+    # -------------------------------------------------------------------------------------- the workers
+
+    def _begin(self, act: Act, make: Callable[[Worker], Any] | None = None, name: str = "") -> Worker:
+        if act.kind == "again":
+            said = next(one for one in self.schedule.acts if one.id == act.target)
+            act = act._replace(id=said.id, rounds=said.rounds, has_id=True)
+        worker = self._hire(act, name or f"w{len(self._workers) + 1}")
+        self.tell(worker, f"--- {act.kind} {act.id} key={act.key} save={act.save} {act.rounds or ''}")
+        self.promises.begun(act)
+        worker.begin(make or self.desk.work)
+        return worker
+
+    def _hire(self, act: Act, name: str) -> Worker:
+        port = (LeasingPort if self.schedule.leases else Port)(self.rows, name)
+        worker = Worker(self, act, name, port)
+        self._workers[name] = worker
+        self._running.append(worker)
+        return worker
+
+    def _step(self) -> None:
+        self._steps += 1
+        if self._steps > MAX_STEPS:
+            self.broken("the run does not end")
+            return
+        ready = [worker for worker in self._running if worker.wake <= self.now]
+        if not ready:
+            self._advance(min(worker.wake for worker in self._running))
+            return
+        worker = ready[0] if len(ready) == 1 else self.random.choice(ready)
+        worker.step()
+        if worker.is_over and worker in self._running:
+            self._running.remove(worker)
+        if pause := self.random.choice((0.0, 0.0, 0.001, 0.02)):
+            self._advance(self.now + pause)
+
+    def _advance(self, until: float) -> None:
+        """Let time go by: leases are renewed by workers that do not stand still, late saves take place."""
+        for worker in self._running:
+            if not worker.is_frozen:
+                for renewal in worker.renewals:
+                    self._renew(renewal, until)
+        if self._late:
+            due = [late for late in self._late if late[0] <= until]
+            for late in sorted(due, key=lambda late: late[0]):
+                self._late.remove(late)
+                self.now = max(self.now, late[0])
+                late[1]()
+        self.now = max(self.now, until)
+
+    def _renew(self, renewal: Renewal, until: float) -> None:
+        now = self.now
+        while renewal.due <= until:
+            self.now = max(now, renewal.due)
+            renewal.lease.renew()
+            renewal.due += renewal.pause
+        self.now = now
+
+    # --------------------------------------------------------------------------- what workers ask for
+
+    def seconds(self) -> float:
+        """How long something takes."""
+        return self.random.choice((0.0, 0.01, 0.1, 0.5))
+
+    def later(self, seconds: float, act: Callable[[], None]) -> None:
+        """Let something happen after some time."""
+        self._late.append((self.now + seconds, act))
+
+    def away(self, seconds: float) -> None:
+        """Let the store be away for everybody."""
+        self.rows.away_until = self.now + seconds
+
+    def tell(self, worker: Worker, what: str) -> None:
+        """Add a line to the trace."""
+        if self.trace is not None:
+            self.trace.append(f"{self.now:8.3f}  {worker.name:5} {what}")
+
+    def broken(self, what: str) -> None:
+        """Note that a promise does not hold."""
+        self.promises.broken(what)
+
+    def may_copy(self, worker: Worker) -> bool:
+        """Whether a process may be forked here.
+
+        Once it has claimed a call, or a save is on its way, both copies have the same right to go on. Without
+        a turn id both say the message.
+        """
+        effect = worker.pending
+        if worker.has_started_tools or type(effect) not in (Clock, Sleep, CallModel, ReadChunk, Invoke):
+            return False
+        if isinstance(effect, Invoke) and getattr(effect.function, "__name__", "") != "_load":
+            return False
+        return not worker.has_claimed and (worker.act.has_id or worker.act.kind != "send")
+
+    def copy(self, worker: Worker) -> None:
+        """Fork a worker's process."""
+        twin = self._hire(worker.act._replace(faults=()), f"{worker.name}'")
+        twin.replay(worker)
+        twin.wake = worker.wake
+        self.tell(twin, f"is a copy of {worker.name}")
+
+    def ended(self, worker: Worker, result: Any, failure: BaseException | None) -> None:
+        """Take the end of a worker's act."""
+        worker.failure = failure
+        shown = f"{type(failure).__name__}: {failure}" if failure else getattr(result, "status", "")
+        self.tell(worker, f"=== {shown}")
+        self.promises.ended(worker.act, result, failure)
+        if isinstance(failure, StoreCommitError) and worker.act.choice < 0.5:
+            act = worker.act._replace(kind="commit", faults=())
+            self._begin(act, lambda committer: self.desk.commit(failure, committer), f"{worker.name}c")
+        elif worker.act.kind == "commit" and failure is None:
+            self.promises.stored(worker.act)
+
+    def given_up(self, worker: Worker) -> None:
+        """Take the end of a worker that was killed or cancelled: nobody heard anything."""
+        self.tell(worker, "=== given up")
+
+    def _saved(self, save: Save) -> None:
+        if self.trace is not None:
+            held = ids_in(save.after, self.promises.codec)
+            shown = ", ".join(id if count == 1 else f"{count} times {id}" for id, count in held.items())
+            self.trace.append(
+                f"{self.now:8.3f}  {save.by:5} saved {save.key}: {len(save.after)} bytes, {shown}"
+            )
+        self.promises.saved(save, self._workers[save.by].act.kind)
+
+
+def run(schedule: Schedule) -> str:
+    """Carry a schedule out. The first promise that was broken; "" for none."""
+    return Run(schedule).play()
