@@ -315,4 +315,3 @@ def test_a_turn_that_somebody_closed_is_not_put_behind_itself(
     assert bank.paid == [1]
     assert said(blob_in(store)) == ["Pay.", "", "They?", "Theirs."]
     assert check_history(wire, state_messages(blob_in(store))) == []
-
