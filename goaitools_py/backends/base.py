@@ -267,7 +267,9 @@ class StreamDecoder(Protocol):
 
     It may also have a property ``has_begun``: True once anything of the reply has come, a piece of a call
     too; without one, a reply begins with its first delta. And one ``usage_so_far``, a `Usage` or None: what
-    is known to be consumed by a stream that breaks off, where the wire says so before its end.
+    is known to be consumed by a stream that breaks off, where the wire says so before its end. And one
+    ``reads_events``: True if its stream is ``text/event-stream``, so that the first bytes of a response show
+    whether it is one, whatever its content type says.
     """
 
     def feed(self, chunk: bytes) -> list[Delta]:

@@ -12,6 +12,7 @@ from typing import Any, Final
 from ..backends.base import (
     REDIRECTED,
     BackendError,
+    Dialect,
     Fault,
     ModelRequest,
     ProtocolFault,
@@ -34,7 +35,7 @@ from ..events import ModelRequested, ReasoningDelta, TextDelta
 from ..messages import Usage
 from ..values import replace
 from . import journal
-from .bodies import out_of_time, read_chunks
+from .bodies import NO_STREAM, is_event_stream, out_of_time, read_chunks, read_opening
 from .deadlines import CallTimes, Passed
 from .flow import CallModel, Effect, Emit, Flow, ReadChunk, Sleep
 from .ledger import Base, Ledger
@@ -57,9 +58,6 @@ provider said so inside a 200."""
 
 _BLAMES_HISTORY: Final = ("rejected", "signature")
 """Faults whose reason may be a history that was forged, or damaged by whoever wrote it."""
-
-_NO_STREAM: Final = ("application/json", "text/html")
-"""Content types of answers that are no stream, whatever was asked for: errors, and the page of a proxy."""
 
 
 class _Failure(Exception):  # noqa: N818 - internal, becomes a TurnError
@@ -164,19 +162,30 @@ def _attempt(
         ledger.state = journal.accept(
             ledger.state, before.inbox, dialect, at=asked, metadata=ledger.options.metadata
         )
-        if not request.stream or head.headers.get("content-type", "").startswith(_NO_STREAM):
+        opening: bytes | None = None
+        stream = dialect.decoder() if request.stream else None
+        if stream is not None:
+            named = head.headers.get("content-type", "")
+            is_stream = not named.startswith(NO_STREAM)
+            if getattr(stream, "reads_events", False):
+                opening, is_stream = yield from read_opening(ledger, times, named, max_bytes=MAX_REPLY_BYTES)
+            stream = stream if is_stream else None
+        if stream is None:
             begun = True
-            reply = yield from _read_body(ledger, times, book)
+            reply = yield from _read_body(ledger, times, book, opening or b"")
             unsaid = reply.text if request.stream else ""
         else:
-            decoder = dialect.decoder()
+            decoder = stream
             ledger.streamed = lambda: decoder.partial_text
             size = 0
             next_chunk = ReadChunk(times.end(begun=False), timed=True)
             following: Effect = next_chunk
             try:
                 while True:
-                    ledger.now, chunk = yield following
+                    if opening is None:
+                        ledger.now, chunk = yield following
+                    else:
+                        chunk, opening = opening, None
                     if not chunk:
                         break
                     size += len(chunk)
@@ -337,11 +346,13 @@ def _pieces(ledger: Ledger) -> list[Any]:
     return pieces
 
 
-def _read_body(ledger: Ledger, times: CallTimes, book: Callable[[Reply], Reply]) -> Flow[Reply]:
-    chunks: list[bytes] = []
+def _read_body(
+    ledger: Ledger, times: CallTimes, book: Callable[[Reply], Reply], opening: bytes = b""
+) -> Flow[Reply]:
+    chunks: list[bytes] = [opening] if opening else []
     late: BackendError | None = None
     try:
-        yield from read_chunks(ledger, times, chunks, max_bytes=MAX_REPLY_BYTES)
+        yield from read_chunks(ledger, times, chunks, max_bytes=MAX_REPLY_BYTES - len(opening))
     except BackendError as exc:
         if not exc.timed_out:
             raise
@@ -351,7 +362,7 @@ def _read_body(ledger: Ledger, times: CallTimes, book: Callable[[Reply], Reply])
     except BaseException as exc:
         # As with a stream: what breaks in after the reply has ended takes nothing with it.
         try:
-            reply = ledger.dialect.reply(b"".join(chunks))
+            reply = _whole_reply(ledger.dialect, b"".join(chunks))
         except ProtocolFault:
             raise exc from None
         if isinstance(exc, Exception):
@@ -360,11 +371,19 @@ def _read_body(ledger: Ledger, times: CallTimes, book: Callable[[Reply], Reply])
         raise
     body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
     try:
-        return ledger.dialect.reply(body)
+        return _whole_reply(ledger.dialect, body)
     except ProtocolFault:
         if late is not None:  # an answer that came whole at the last moment is paid for, and kept
             raise late from None
         raise
+
+
+def _whole_reply(dialect: Dialect, body: bytes) -> Reply:
+    """The reply in a body that was read to its end: some gateways send an event stream to whoever asks."""
+    if is_event_stream(body) and getattr(decoder := dialect.decoder(), "reads_events", False):
+        decoder.feed(body)
+        return decoder.finish()
+    return dialect.reply(body)
 
 
 def _note_partial(ledger: Ledger, decoder: StreamDecoder, model: str, *, books: bool = True) -> None:

@@ -5,12 +5,20 @@ Owns: the way from an open response to its bytes. Must never know: what they say
 
 from __future__ import annotations
 
+from typing import Final
+
 from ..backends.base import BackendError, ProtocolFault
 from .deadlines import CallTimes
 from .flow import Flow, ReadChunk
 from .ledger import Ledger
 
-__all__ = ["out_of_time", "read_chunks"]
+__all__ = ["NO_STREAM", "is_event_stream", "out_of_time", "read_chunks", "read_opening"]
+
+NO_STREAM: Final = ("application/json", "text/html")
+"""Content types of answers that are no stream, whatever was asked for: errors, and the page of a proxy."""
+
+_FIELDS: Final = (b"data", b"event", b"id", b"retry")
+_BOM: Final = b"\xef\xbb\xbf"
 
 
 def read_chunks(ledger: Ledger, times: CallTimes, chunks: list[bytes], *, max_bytes: int) -> Flow[None]:
@@ -33,6 +41,50 @@ def read_chunks(ledger: Ledger, times: CallTimes, chunks: list[bytes], *, max_by
             raise ProtocolFault(f"the reply is larger than {max_bytes} bytes")
         if times.passed(ledger.now.monotonic, begun=True):
             raise out_of_time()
+
+
+def read_opening(
+    ledger: Ledger, times: CallTimes, content_type: str, *, max_bytes: int
+) -> Flow[tuple[bytes, bool]]:
+    """Read until it shows whether the response is an event stream: what was read, b"" if the response ended
+    at once; and whether it is one.
+
+    Servers name streams and bodies alike (event streams under ``application/json`` or ``text/plain``, errors
+    under ``text/event-stream``), and the providers' own SDKs do not look at the name. So the first bytes
+    decide, and the content type only if they are neither a field of an event nor JSON nor HTML.
+
+    Raises:
+        BackendError: The connection broke, or the time is up (`timed_out`).
+        ProtocolFault: Nothing but `max_bytes` bytes of white space came.
+    """
+    opening = b""
+    next_chunk = ReadChunk(times.end(begun=False), timed=True)
+    while True:
+        ledger.now, chunk = yield next_chunk
+        opening += chunk
+        if (found := is_event_stream(opening)) is not None:
+            return opening, found
+        if not chunk or not _is_undecided(opening):
+            return opening, not content_type.startswith(NO_STREAM)
+        if len(opening) > max_bytes:
+            raise ProtocolFault(f"the reply is larger than {max_bytes} bytes")
+        if times.passed(ledger.now.monotonic, begun=False):
+            raise out_of_time()
+
+
+def is_event_stream(opening: bytes) -> bool | None:
+    """Whether bytes begin an event stream; False for JSON and HTML, None for anything else, or too few."""
+    start = opening.removeprefix(_BOM).lstrip(b" \t\r\n")[:6]
+    if start[:1] in (b"{", b"[", b"<"):
+        return False
+    name, colon, _ = start.partition(b":")
+    return True if colon and name in (b"", *_FIELDS) else None
+
+
+def _is_undecided(opening: bytes) -> bool:
+    """Whether more bytes may yet begin an event stream, JSON or HTML."""
+    start = opening.removeprefix(_BOM).lstrip(b" \t\r\n")
+    return any(word.startswith(start) for word in (_BOM, *_FIELDS))
 
 
 def out_of_time() -> BackendError:

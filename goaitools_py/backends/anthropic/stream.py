@@ -83,6 +83,8 @@ class AnthropicDecoder:
         is_done: Whether ``message_stop`` was read; nothing after it matters.
     """
 
+    reads_events: Final = True
+
     def __init__(self) -> None:
         self._splitter = EventSplitter()
         self._message: _Object = {}

@@ -103,6 +103,8 @@ class ChatDecoder:
         is_done: Whether ``[DONE]`` was read; nothing after it matters.
     """
 
+    reads_events: Final = True
+
     def __init__(self, family: str) -> None:
         self._family = family
         self._splitter = EventSplitter()

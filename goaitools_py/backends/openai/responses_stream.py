@@ -62,6 +62,8 @@ class ResponsesDecoder:
         is_done: Whether a terminal event was read; nothing after it matters.
     """
 
+    reads_events: Final = True
+
     def __init__(self, family: str) -> None:
         self._family = family
         self._splitter = EventSplitter()
