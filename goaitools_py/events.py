@@ -123,12 +123,20 @@ class Compacted(Event, frozen=True):
     report: CompactionReport
 
 
+Filled = Literal["tokens", "blob_bytes", "decoded_bytes", "entries"]
+"""What a history fills: the model's context window, or a limit of the state; see `BlobLimits`."""
+
+
 class ContextWarning(Event, frozen=True):
-    """The history approaches, or has reached, the model's context window (tokens)."""
+    """The history approaches, or has reached, the model's context window (tokens), or a limit of its state.
+
+    `of`: which; `used` and `limit` are in its units.
+    """
 
     level: Literal["approaching", "at_limit"]
     used: int
     limit: int
+    of: Filled = "tokens"
 
 
 class StateDiscarded(Event, frozen=True):

@@ -40,6 +40,7 @@ class DefaultFields(TypedDict, total=False):
     tool_timeout: float | Unset | None
     tool_concurrency: int | Unset
     tool_threads: bool | Unset
+    max_tool_result_bytes: int | Unset
     tool_errors: Literal["to_model", "raise"] | Unset
     on_pending: Literal["raise", "deny", "queue"] | Unset
     on_event: Callable[[Any], object] | Unset | None

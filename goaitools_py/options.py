@@ -56,6 +56,9 @@ _Check: TypeAlias = Callable[[str, Any], None]
 MAX_ID_CHARACTERS: Final = 256
 """The longest `conversation_id` and model name: a state keeps them."""
 
+MIN_RESULT_BYTES: Final = 256
+"""A tool result of fewer bytes would hold little beside the note about what was cut off."""
+
 MAX_SECONDS: Final = 2_147_483
 """The longest timeout, almost 25 days: a socket counts milliseconds in 31 bits."""
 
@@ -153,6 +156,12 @@ def _positive(name: str, value: Any) -> None:
         raise _not(name, value, "a positive int")
     if value < 1:
         raise ValueError(f"{name} must be a positive int, got {value}")
+
+
+def _result_bytes(name: str, value: Any) -> None:
+    _positive(name, value)
+    if value < MIN_RESULT_BYTES:
+        raise ValueError(f"{name} must be at least {MIN_RESULT_BYTES}, got {value}")
 
 
 def _finite(name: str, value: Any) -> None:
@@ -341,8 +350,8 @@ class ChatOptions(Value, frozen=True, kw_only=True):
             `CompactionRequest.is_cold` is true. None: never.
         token_counter: A `TokenCounter` for what no usage has counted yet. None: `TokenEstimate`. What it
             says is calibrated against the real usages of the conversation all the same.
-        context_marks: Parts of the model's context window; the first turn to end beyond one says so, with a
-            `ContextWarning` and in the result's warnings.
+        context_marks: Parts of the model's context window, and of the state's limits on bytes and entries;
+            the first turn to end beyond one says so, with a `ContextWarning` and in the result's warnings.
         prices: What model calls cost: a function from `Charge` to Decimal, or to None for what it does not
             know. It keeps the conversation's total. None: `ChatResult.cost_usd` asks genai-prices, if that
             is installed, and no total is kept.
@@ -358,6 +367,8 @@ class ChatOptions(Value, frozen=True, kw_only=True):
         tool_timeout: Seconds for one tool call.
         tool_concurrency: How many tools run at the same time, where they run in threads or tasks.
         tool_threads: True: sync tools run in worker threads. Default: False on Chat, True on AsyncChat.
+        max_tool_result_bytes: Bytes of text (UTF-8) of one tool result; what is beyond is cut off, with a
+            note for the model. At least 256.
         tool_errors: "to_model" tells the model; "raise" ends the turn after the other tools have run.
         turn_id: The caller's id of this turn, such as a webhook's message id. The same id again, with the
             same messages: the stored reply if the turn is finished, else the turn goes on.
@@ -401,6 +412,7 @@ class ChatOptions(Value, frozen=True, kw_only=True):
     tool_timeout: float | Unset | None = UNSET
     tool_concurrency: int | Unset = UNSET
     tool_threads: bool | Unset = UNSET
+    max_tool_result_bytes: int | Unset = UNSET
     tool_errors: Literal["to_model", "raise"] | Unset = UNSET
     turn_id: str | Unset | None = UNSET
     on_pending: Literal["raise", "deny", "queue"] | Unset = UNSET
@@ -450,6 +462,7 @@ class Resolved(Value, frozen=True, kw_only=True):
     tool_timeout: float | None = 60.0
     tool_concurrency: int = 8
     tool_threads: bool = False
+    max_tool_result_bytes: int = 256 * 1024
     tool_errors: Literal["to_model", "raise"] = "to_model"
     turn_id: str | None = None
     on_pending: Literal["raise", "deny", "queue"] = "raise"
@@ -546,6 +559,7 @@ _CHECKS: Final[Mapping[str, _Check]] = {
     "tool_timeout": _or_none(_seconds),
     "tool_concurrency": _positive,
     "tool_threads": _flag,
+    "max_tool_result_bytes": _result_bytes,
     "tool_errors": _one_of("to_model", "raise"),
     "turn_id": _or_none(_telling_text),
     "on_pending": _one_of("raise", "deny", "queue"),

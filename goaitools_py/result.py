@@ -41,11 +41,12 @@ WarningCode = Literal[
     "call_ids_rewritten",  # the reply gave its calls ids that the conversation had already
     "invalid_tool_calls",  # three replies in a row held only calls that cannot run
     "limit_reached",
+    "result_left_out",  # the state has no room for a tool's picture; the model reads type and size
     "compaction_failed",
     "tool_failed",  # a tool raised something that it does not raise on purpose; the log says where
     "token_counter_failed",  # the caller's token counter raised, or gave a number below 0
     "price_unknown",  # a price list was given, and does not know what a model call cost
-    "context_mark",  # the history has grown beyond a mark of the model's context window
+    "context_mark",  # the history has grown beyond a mark of the context window, or of the state's limits
     "emergency_cut",  # the provider or a size limit refused the history, and old turns were dropped
 ]
 

@@ -65,7 +65,7 @@ ALLOWED = {
     "turn.deadlines": "values",
     "turn.flow": "backends.base events process values",
     "turn.answers": "tools values",
-    "turn.turn_ids": "backends.base rawjson reading state.records state.state values",
+    "turn.turn_ids": "backends.base rawjson reading state.codec state.records state.state values",
     "turn.inbox": "backends.base messages reading render state.records state.state turn.turn_ids values",
     "turn.journal": "backends.base citations errors messages reading state.records state.state tokens "
     "turn.answers "
@@ -74,21 +74,24 @@ ALLOWED = {
     "turn.mending": "backends.atoms backends.base backends.rules errors messages rawjson turn.journal values",
     "turn.repair": "backends.base backends.rules state.records state.state turn.mending turn.turn_ids "
     "turn.unsign values",
+    "turn.room": "backends.base errors messages state.codec state.records state.segments state.state "
+    "turn.journal turn.turn_ids values",
+    "turn.admission": "backends.base errors messages state.records state.state turn.journal turn.room values",
     "turn.contexts": "backends.base messages reading render state.records state.state turn.unsign values",
-    "turn.cut": "backends.base compaction messages reading render result state.records state.state "
-    "turn.contexts turn.meter turn.questions turn.turn_ids turn.unsign values",
+    "turn.cut": "backends.base compaction messages reading render result state.codec state.records "
+    "state.state turn.contexts turn.meter turn.questions turn.room turn.turn_ids turn.unsign values",
     "turn.questions": "compaction messages state.records state.state values",
     "turn.ledger": "backends.base errors events messages options prices result state.codec state.records "
-    "state.state turn.answers turn.deadlines turn.flow turn.inbox turn.journal turn.meter turn.unsign tokens "
-    "values",
+    "state.state turn.answers turn.deadlines turn.flow turn.inbox turn.journal turn.meter turn.room "
+    "turn.unsign tokens values",
     "turn.bodies": "backends.base turn.deadlines turn.flow turn.ledger",
     "turn.answered": "backends.base messages reading state.records state.state tools turn.answers "
     "turn.journal turn.turn_ids values",
-    "turn.asking": "backends.base errors events messages turn.bodies turn.deadlines turn.flow turn.journal "
-    "turn.ledger turn.repair turn.voice values",
+    "turn.asking": "backends.base errors events messages state.state turn.admission turn.bodies "
+    "turn.deadlines turn.flow turn.journal turn.ledger turn.repair turn.voice values",
     "turn.tool_failures": "errors state.records turn.ledger",
-    "turn.calling": "errors events messages state.records state.state tools turn.answers turn.flow "
-    "turn.journal turn.ledger turn.tool_failures turn.turn_ids values",
+    "turn.calling": "errors events messages state.records state.state tools turn.admission turn.answers "
+    "turn.flow turn.journal turn.ledger turn.tool_failures turn.turn_ids values",
     "turn.limits": "errors prices state.records turn.journal turn.ledger",
     "turn.voice": "backends.base context_management state.records tools turn.ledger values",
     "turn.consult": "backends.base compaction messages turn.bodies turn.flow turn.ledger turn.voice values",
@@ -96,14 +99,14 @@ ALLOWED = {
     "turn.cut turn.flow turn.ledger turn.questions turn.unsign turn.voice values",
     "turn.engine": "backends.base backends.capabilities citations errors events messages result "
     "state.records state.state turn.answered turn.asking turn.calling turn.flow turn.inbox turn.journal "
-    "turn.ledger turn.limits turn.meter turn.repair turn.shrink turn.turn_ids turn.voice values",
+    "turn.ledger turn.limits turn.meter turn.repair turn.room turn.shrink turn.turn_ids turn.voice values",
     "turn.counting": "backends.base errors state.state turn.asking turn.flow turn.inbox turn.journal "
     "turn.ledger turn.voice",
     # states without a turn
     "history": "",
     "history.estimate": "backends.base history.wires state.codec state.state tokens turn.meter",
-    "history.append": "backends.base messages state.codec state.records state.state turn.inbox turn.repair "
-    "values",
+    "history.append": "backends.base errors messages state.codec state.records state.state turn.inbox "
+    "turn.repair values",
     "history.compact": "errors result state.state turn.flow turn.ledger turn.repair turn.shrink turn.voice "
     "values",
     "history.wires": "backends backends.base errors",

@@ -24,6 +24,7 @@ from ..turn.flow import (
     CallModel,
     CallTool,
     Clock,
+    Compute,
     Effect,
     Interrupted,
     Invoke,
@@ -108,6 +109,9 @@ class AwaitingEdge:
 
     async def _sleep(self, effect: Sleep) -> None:
         await asyncio.sleep(effect.seconds)
+
+    async def _compute(self, effect: Compute) -> object:
+        return await _in_thread(effect.function)
 
     async def _invoke(self, effect: Invoke) -> object:
         answer = effect.function(*effect.args)
@@ -235,6 +239,7 @@ _PERFORM: Final[Mapping[type, Callable[[AwaitingEdge, Any], Awaitable[Any]]]] = 
     AwaitTool: AwaitingEdge._await_tool,
     Sleep: AwaitingEdge._sleep,
     Invoke: AwaitingEdge._invoke,
+    Compute: AwaitingEdge._compute,
     OpenBackend: AwaitingEdge._open_backend,
 }
 

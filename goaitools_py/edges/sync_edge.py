@@ -23,6 +23,7 @@ from ..turn.flow import (
     CallModel,
     CallTool,
     Clock,
+    Compute,
     Effect,
     Interrupted,
     Invoke,
@@ -129,6 +130,9 @@ class BlockingEdge:
 
     def _sleep(self, effect: Sleep) -> None:
         time.sleep(effect.seconds)
+
+    def _compute(self, effect: Compute) -> object:
+        return effect.function()
 
     def _invoke(self, effect: Invoke) -> object:
         answer = effect.function(*effect.args)
@@ -278,5 +282,6 @@ _PERFORM: Final[Mapping[type, Callable[[BlockingEdge, Any], Any]]] = {
     AwaitTool: BlockingEdge._await_tool,
     Sleep: BlockingEdge._sleep,
     Invoke: BlockingEdge._invoke,
+    Compute: BlockingEdge._compute,
     OpenBackend: BlockingEdge._open_backend,
 }

@@ -11,10 +11,11 @@ from typing import Any
 import msgspec
 
 from ..backends.base import Dialect
+from ..errors import StateTooLargeError
 from ..messages import Message
 from ..state.codec import Codec
 from ..state.records import digest8
-from ..state.state import check_revision, dump_state, load_state, new_state
+from ..state.state import check_revision, dump_state, hard_limits, load_state, new_state
 from ..turn.inbox import admit
 from ..turn.repair import checked
 from ..values import replace
@@ -34,7 +35,11 @@ def append_messages(
     now_ms: int,
 ) -> bytes:
     """The blob with `messages` in its inbox. The history stays compressed; the clock is not asked again
-    for a conversation that exists, so that equal input gives equal bytes."""
+    for a conversation that exists, so that equal input gives equal bytes.
+
+    Raises `StateTooLargeError` if the messages that wait are beyond the limits, or all together beyond twice
+    the limits.
+    """
     codec.check(binding)
     if blob:
         state = load_state(blob, wire=dialect.wire, codec=codec, binding=binding, min_revision=min_revision)
@@ -48,4 +53,10 @@ def append_messages(
     meta = msgspec.structs.replace(
         grown.meta, rev=grown.meta.rev + 1, parent=digest8(blob[:112]) if blob else ""
     )
-    return dump_state(replace(grown, meta=meta), codec=codec, binding=binding)
+    state = replace(grown, meta=meta)
+    try:
+        return dump_state(state, codec=codec, binding=binding)
+    except StateTooLargeError:
+        # What makes it too large is the history, which the next turn may cut; what waits has to fit alone.
+        dump_state(replace(state, sealed=(), hot=None, open=None), codec=codec, binding=binding)
+        return dump_state(state, codec=codec, binding=binding, limits=hard_limits(codec))

@@ -46,7 +46,14 @@ _DIGEST_BYTES: Final = 16
 
 
 class BlobLimits(Value, frozen=True, kw_only=True):
-    """How large a state may be. Enforced when writing and, before anything is allocated, when reading."""
+    """How large a state may be. Enforced when writing and, before anything is allocated, when reading.
+
+    What is paid for may take a state up to twice these limits, and is read again; see `hard_limits`.
+
+    Raises:
+        TypeError: A limit is no whole number.
+        ValueError: A limit is too small for a short exchange and what a state records beside it.
+    """
 
     max_blob_bytes: int = 4 * 2**20
     """The blob as stored."""
@@ -59,6 +66,25 @@ class BlobLimits(Value, frozen=True, kw_only=True):
     max_meta_bytes: int = 256 * 2**10
     """The meta, inflated. It is read on every turn and does not grow with the history."""
 
+    def __post_init__(self) -> None:
+        for name, least in _LEAST.items():
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool):
+                raise TypeError(f"{name} must be an int, not {type(value).__name__}")
+            if value < least:
+                raise ValueError(
+                    f"{name}={value} is too small for one short exchange; expected at least {least}"
+                )
+
+
+_LEAST: Final[Mapping[str, int]] = {
+    "max_blob_bytes": 8 * 2**10,
+    "max_decoded_bytes": 16 * 2**10,
+    "max_entries": 16,
+    "max_segments": 8,
+    "max_meta_bytes": 8 * 2**10,
+}
+"""The meta alone, with 64 turn ids, 64 event ids and 16 cuts in it, has up to 7 KiB."""
 
 LIMITS: Final = BlobLimits()
 

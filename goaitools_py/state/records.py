@@ -97,8 +97,8 @@ class Meta(Value, frozen=True, kw_only=True, omit_defaults=True):
     and the like consumed. `tokens` is what the next request holds before anything new is said; `gauge`:
     [that number as the last usage had it, reasoning in it that leaves with the turn, tokens estimated for
     the newest messages, what they really were, tokens around the history]. `cost`: [billionths of a US
-    dollar that the calls of known price cost, calls of unknown price]. `warned`: the mark of the context
-    window that was told of.
+    dollar that the calls of known price cost, calls of unknown price]. `warned`: how many marks were
+    told of, four bits each for the context window, the blob's bytes, those inflated, and entries.
     `turn`: digests of ids and messages of the unfinished turn; `ring`: of finished turns id, messages, status
     and, once it has left the history, the reply's text. `systems`: there are, or were, system messages in
     the history. `signed`: there are blocks that the provider signed over what stands before them;

@@ -59,6 +59,7 @@ __all__ = [
     "history_segment",
     "inbox_items",
     "inbox_segment",
+    "meta_bytes",
     "meta_of",
     "meta_segment",
     "open_segment",
@@ -120,6 +121,11 @@ def meta_segment(meta: Meta, extras: Mapping[str, msgspec.Raw]) -> Segment:
     if extras:
         raw = raw[:-1] + b"," + _encode(extras)[1:]
     return blobs.segment(Kind.META, raw, 0)
+
+
+def meta_bytes(meta: Meta) -> int:
+    """The size of the meta data as they are written, the keys of a later release left aside."""
+    return len(_json(_writable(meta)))
 
 
 def _writable(meta: Meta) -> Meta:

@@ -44,6 +44,7 @@ __all__ = [
     "load_state",
     "new_state",
     "rebuild",
+    "segments_of",
     "soft_limits",
     "with_turn",
 ]
@@ -172,13 +173,7 @@ def soft_limits(codec: Codec) -> BlobLimits:
 def hard_limits(codec: Codec) -> BlobLimits:
     """Twice the soft limits: what is paid for is written, and read again, all the same."""
     soft = soft_limits(codec)
-    return BlobLimits(
-        max_segments=soft.max_segments,
-        max_meta_bytes=soft.max_meta_bytes,
-        max_blob_bytes=2 * soft.max_blob_bytes,
-        max_decoded_bytes=2 * soft.max_decoded_bytes,
-        max_entries=2 * soft.max_entries,
-    )
+    return BlobLimits(**{name: 2 * getattr(soft, name) for name in BlobLimits.__struct_fields__})
 
 
 def dump_state(
@@ -189,12 +184,18 @@ def dump_state(
     limits: BlobLimits | None = None,
 ) -> bytes:
     """Encode a state as a blob. Raises `StateTooLargeError` beyond `limits`."""
+    segments = segments_of(state)
+    return blobs.encode(segments, codec=codec, binding=binding, limits=limits or soft_limits(codec))
+
+
+def segments_of(state: ConversationState) -> list[Segment]:
+    """The segments of a state's blob, in order."""
     segments = [meta_segment(state.meta, state.extras), *state.segments]
     if state.inbox:
         segments.append(inbox_segment(state.inbox))
     if state.open is not None:
         segments.append(open_segment(state.open))
-    return blobs.encode(segments, codec=codec, binding=binding, limits=limits or soft_limits(codec))
+    return segments
 
 
 def load_state(

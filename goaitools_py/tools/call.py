@@ -89,7 +89,7 @@ def timed_out(ctx: ToolContext[Any], seconds: float | None) -> Outcome:
 
 
 def _returned(value: Any, ctx: ToolContext[Any]) -> Outcome:
-    parts, is_error = result_parts(value)
+    parts, is_error = result_parts(value, ctx.max_result_bytes)
     return Outcome(parts=parts, flag="error" if is_error else "ok", actions=ctx.actions)
 
 
@@ -102,7 +102,7 @@ def _raised(error: Exception, ctx: ToolContext[Any]) -> Outcome:
         # The text of an exception may hold a path, a query or a secret; its class does not.
         text = f"{type(error).__name__} while running the tool."
     return Outcome(
-        parts=text_parts(text),
+        parts=text_parts(text, ctx.max_result_bytes),
         flag="error",
         exception=error,
         abort=isinstance(error, AbortTurn),

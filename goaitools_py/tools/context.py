@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Generic
 
 from ..values import Value, field
+from .results import MAX_RESULT_BYTES
 
 if TYPE_CHECKING:
     # Only type checkers need the default: it lets `ctx: ToolContext` stand for `ToolContext[Any]`.
@@ -44,6 +45,7 @@ class ToolContext(Value, Generic[DepsT], frozen=True, kw_only=True):
             number. It is not the option `turn_id`, of which a state keeps only a digest.
         iteration: The model call that asked for the tool, counted from 1, and anew after a `resume`.
         idempotency_key: The same text whenever this call is run again; hand it to services that take one.
+        max_result_bytes: Text of the result beyond so many bytes of UTF-8 is cut off.
     """
 
     unshown = frozenset({"deps", "_actions"})
@@ -53,6 +55,7 @@ class ToolContext(Value, Generic[DepsT], frozen=True, kw_only=True):
     turn_id: str = ""
     iteration: int = 0
     idempotency_key: str = ""
+    max_result_bytes: int = MAX_RESULT_BYTES
     _actions: list[Action] = field(default_factory=list)
 
     def log_action(self, text: str, /, **data: Any) -> None:

@@ -14,7 +14,8 @@ from ..values import Value
 __all__ = ["MAX_RESULT_BYTES", "MAX_RESULT_MEDIA_BYTES", "ToolReturn", "result_parts", "text_parts"]
 
 MAX_RESULT_BYTES = 256 * 1024
-"""The text of one result in UTF-8, the note about what was removed included."""
+"""The text of one result in UTF-8, the note about what was removed included, unless the option
+`max_tool_result_bytes` says otherwise."""
 
 MAX_RESULT_MEDIA_BYTES = 1024 * 1024
 """The bytes (before base64) and addresses of all pictures, documents and sounds of one result together.
@@ -36,31 +37,30 @@ class ToolReturn(Value, frozen=True):
     is_error: bool = False
 
 
-def result_parts(value: Any) -> tuple[tuple[Part, ...], bool]:
+def result_parts(value: Any, max_bytes: int = MAX_RESULT_BYTES) -> tuple[tuple[Part, ...], bool]:
     """Write a tool's return value as parts, and say whether it is an error.
 
     A `str` is taken as it is. A part (`Image`, …) is one; a list or tuple with at least one part in it is a
     sequence of parts, in which a `str` is text. Anything else becomes JSON text: None is ``null``; dates,
     Decimal, UUID, Enum, sets, dataclasses and pydantic models are written as pydantic writes them; bytes
     must be UTF-8. What JSON cannot express gives an error that names its type, never its content.
-    Text beyond `MAX_RESULT_BYTES` is cut off, with a note that counts the removed characters. A picture,
+    Text beyond `max_bytes` is cut off, with a note that counts the removed characters. A picture,
     document or sound that goes beyond `MAX_RESULT_MEDIA_BYTES` is left out; a note in its place tells its
     kind and size.
     """
     if isinstance(value, ToolReturn):
-        parts, is_error = result_parts(value.value)
+        parts, is_error = result_parts(value.value, max_bytes)
         return parts, is_error or value.is_error
     try:
-        return _limited(_parts(value)), False
+        return _limited(_parts(value), max_bytes), False
     except _NotJSONError as error:
-        return text_parts(
-            f"The tool returned a value of type {error}, which cannot be written as JSON."
-        ), True
+        text = f"The tool returned a value of type {error}, which cannot be written as JSON."
+        return text_parts(text, max_bytes), True
 
 
-def text_parts(text: str) -> tuple[Part, ...]:
+def text_parts(text: str, max_bytes: int = MAX_RESULT_BYTES) -> tuple[Part, ...]:
     """Text within the limits of a result."""
-    return _limited((Text(text),))
+    return _limited((Text(text),), max_bytes)
 
 
 class _NotJSONError(Exception):
@@ -106,7 +106,7 @@ def _limited_media(parts: Sequence[Part]) -> list[Part]:
     return kept
 
 
-def _limited(parts: Sequence[Part]) -> tuple[Part, ...]:
+def _limited(parts: Sequence[Part], max_bytes: int) -> tuple[Part, ...]:
     """The parts within both limits, with text that is valid UTF-8."""
     parts = _limited_media(parts)
     # A lone surrogate has no UTF-8; it becomes "?", one character for one.
@@ -114,9 +114,9 @@ def _limited(parts: Sequence[Part]) -> tuple[Part, ...]:
         Text(part.text.encode("utf-8", "replace").decode()) if isinstance(part, Text) else part
         for part in parts
     ]
-    if sum(len(part.text.encode()) for part in clean if isinstance(part, Text)) <= MAX_RESULT_BYTES:
+    if sum(len(part.text.encode()) for part in clean if isinstance(part, Text)) <= max_bytes:
         return tuple(clean)
-    room = MAX_RESULT_BYTES - _NOTE_BYTES
+    room = max_bytes - _NOTE_BYTES
     removed = 0
     kept: list[Part] = []
     for part in clean:

@@ -9,6 +9,8 @@ import hashlib
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+import msgspec
+
 from ..backends.base import (
     REDIRECTED,
     BackendError,
@@ -28,14 +30,17 @@ from ..errors import (
     ProviderUnavailableError,
     RateLimitError,
     StateInvalidError,
+    StateSizeError,
     StreamInterruptedError,
     TurnError,
 )
 from ..events import ModelRequested, ReasoningDelta, TextDelta
 from ..messages import Usage
+from ..state.state import hard_limits
 from ..values import replace
 from . import journal
-from .bodies import NO_STREAM, is_event_stream, out_of_time, read_chunks, read_opening
+from .admission import reply_problem
+from .bodies import NO_STREAM, ReplyTooLarge, is_event_stream, out_of_time, read_chunks, read_opening
 from .deadlines import CallTimes, Passed
 from .flow import CallModel, Effect, Emit, Flow, ReadChunk, Sleep
 from .ledger import Base, Ledger
@@ -45,6 +50,13 @@ from .voice import Voice
 __all__ = ["ask", "fetch", "request_parts"]
 
 MAX_REPLY_BYTES: Final = 32 * 2**20
+"""A body that is no stream may have so many bytes, or as many as the hard limits of the state if these are
+larger: it repeats a part of the request, which is not stored."""
+
+STREAM_OVERHEAD: Final = 16
+"""How many times larger a stream may be: its events say little more than a word each. The text in it may be
+as large as a body."""
+
 MAX_BACKOFF_SECONDS: Final = 8.0
 MAX_RETRY_AFTER_SECONDS: Final = 60.0
 """A provider that asks for a longer wait than this is not waited for: the error says how long it asked."""
@@ -168,7 +180,7 @@ def _attempt(
             named = head.headers.get("content-type", "")
             is_stream = not named.startswith(NO_STREAM)
             if getattr(stream, "reads_events", False):
-                opening, is_stream = yield from read_opening(ledger, times, named, max_bytes=MAX_REPLY_BYTES)
+                opening, is_stream = yield from read_opening(ledger, times, named, max_bytes=_most_bytes(ledger))
             stream = stream if is_stream else None
         if stream is None:
             begun = True
@@ -177,7 +189,9 @@ def _attempt(
         else:
             decoder = stream
             ledger.streamed = lambda: decoder.partial_text
-            size = 0
+            size = said = 0
+            most_text = _most_bytes(ledger)
+            most_bytes = STREAM_OVERHEAD * most_text
             next_chunk = ReadChunk(times.end(begun=False), timed=True)
             following: Effect = next_chunk
             try:
@@ -189,8 +203,8 @@ def _attempt(
                     if not chunk:
                         break
                     size += len(chunk)
-                    if size > MAX_REPLY_BYTES:
-                        raise ProtocolFault(f"the reply is larger than {MAX_REPLY_BYTES} bytes")
+                    if size > most_bytes or said > most_text:
+                        raise ReplyTooLarge(most_text if said > most_text else most_bytes)
                     deltas = decoder.feed(chunk)
                     if not begun and (deltas or getattr(decoder, "has_begun", False)):
                         begun = True
@@ -199,7 +213,7 @@ def _attempt(
                     is_over = is_late or decoder.is_done
                     following, left = next_chunk, len(deltas)
                     for delta in deltas:
-                        shown, left = True, left - 1
+                        shown, left, said = True, left - 1, said + len(delta.text)
                         made = TextDelta if delta.kind == "text" else ReasoningDelta
                         event = made(delta.text, ledger.iteration)
                         if left or is_over:
@@ -215,7 +229,7 @@ def _attempt(
             except ProtocolFault as exc:
                 _note_partial(ledger, decoder, voice.model, books=exc.usage is None)
                 raise
-            except (TurnError, AssertionError):
+            except (TurnError, AssertionError, ReplyTooLarge):
                 _note_partial(ledger, decoder, voice.model)
                 raise
             except Exception:
@@ -237,6 +251,8 @@ def _attempt(
         if passed:
             fault = Fault(kind="interrupted" if shown else "unavailable", retryable=True)
         raise _Failure(fault, exc, shown=shown, passed=passed) from exc
+    except ReplyTooLarge as exc:
+        raise _oversized(ledger, str(exc)) from None
     except ProtocolFault as exc:
         if exc.usage is not None:
             ledger.book_broken(exc.usage, asked=voice.model)
@@ -251,9 +267,24 @@ def _attempt(
         fault = Fault(kind="unavailable", code=type(exc).__name__)
         raise _Failure(fault, exc, shown=shown) from exc
     reply = book(reply)
+    if ledger.oversized:
+        raise _oversized(ledger, ledger.oversized)
     if unsaid:
         yield Emit(TextDelta(unsaid, ledger.iteration))
     return reply
+
+
+def _oversized(ledger: Ledger, problem: str) -> StateSizeError:
+    """The error of a turn whose reply is larger than what its state can hold."""
+    return ledger.error(
+        StateSizeError,
+        f"{problem}; its text is in err.text or err.partial_text, err.state goes on without it: ask for "
+        "less, or give the codec larger limits=BlobLimits(…)",
+    )
+
+
+def _most_bytes(ledger: Ledger) -> int:
+    return max(MAX_REPLY_BYTES, hard_limits(ledger.plan.codec).max_decoded_bytes)
 
 
 def request_parts(ledger: Ledger, voice: Voice, *, forbid_tools: bool = False) -> RequestParts:
@@ -308,7 +339,7 @@ def _fetched(ledger: Ledger, request: ModelRequest) -> Flow[bytes]:
     times = CallTimes.begin(ledger.now.monotonic, turn=ledger.deadline, call=None, first=None)
     try:
         yield from read_chunks(ledger, times, chunks, max_bytes=MAX_REPLY_BYTES)
-    except ProtocolFault as exc:
+    except ReplyTooLarge as exc:
         raise BackendError(str(exc), kind="protocol") from None
     return b"".join(chunks)
 
@@ -352,12 +383,12 @@ def _read_body(
     chunks: list[bytes] = [opening] if opening else []
     late: BackendError | None = None
     try:
-        yield from read_chunks(ledger, times, chunks, max_bytes=MAX_REPLY_BYTES - len(opening))
+        yield from read_chunks(ledger, times, chunks, max_bytes=_most_bytes(ledger) - len(opening))
     except BackendError as exc:
         if not exc.timed_out:
             raise
         late = exc
-    except (TurnError, AssertionError, ProtocolFault):
+    except (TurnError, AssertionError, ProtocolFault, ReplyTooLarge):
         raise
     except BaseException as exc:
         # As with a stream: what breaks in after the reply has ended takes nothing with it.
@@ -391,9 +422,8 @@ def _note_partial(ledger: Ledger, decoder: StreamDecoder, model: str, *, books: 
     as far as the provider had said, if this `books` it."""
     text = decoder.partial_text
     ledger.partial_text, ledger.streamed = text, None
-    opened = ledger.state.open
-    if text and opened is not None:
-        ledger.state = replace(ledger.state, open=replace(opened, partial=text))
+    if text:
+        ledger.state = ledger.with_partial(ledger.state, text)
     usage: Usage | None = getattr(decoder, "usage_so_far", None)
     if books and usage is not None:
         ledger.book_broken(usage, asked=model)
@@ -423,9 +453,18 @@ def _take(ledger: Ledger, reply: Reply, model: str, *, asked: int, ms: int) -> R
     if reply.aside is not None:
         ledger.book_aside(reply.aside, asked=model, answered=reply.model, dialect=ledger.dialect)
     ledger.text = reply.text or ledger.text
-    ledger.state = journal.add_reply(
+    with_reply = journal.add_reply(
         ledger.state, kept, ledger.dialect, asked=asked, ms=ms, counter=ledger.counter
     )
+    ledger.oversized = reply_problem(ledger.room, with_reply, kept)
+    if ledger.oversized:
+        # What was said stays as the text of a reply that broke off; what was paid stays on the books.
+        meta = msgspec.structs.replace(
+            ledger.state.meta, total=with_reply.meta.total, usage=with_reply.meta.usage
+        )
+        ledger.state = ledger.with_partial(replace(ledger.state, meta=meta), reply.text)
+    else:
+        ledger.state = with_reply
     return kept
 
 

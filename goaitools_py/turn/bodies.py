@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..backends.base import BackendError, ProtocolFault
+from ..backends.base import BackendError
 from .deadlines import CallTimes
 from .flow import Flow, ReadChunk
 from .ledger import Ledger
 
-__all__ = ["NO_STREAM", "is_event_stream", "out_of_time", "read_chunks", "read_opening"]
+__all__ = ["NO_STREAM", "ReplyTooLarge", "is_event_stream", "out_of_time", "read_chunks", "read_opening"]
 
 NO_STREAM: Final = ("application/json", "text/html")
 """Content types of answers that are no stream, whatever was asked for: errors, and the page of a proxy."""
@@ -21,13 +21,20 @@ _FIELDS: Final = (b"data", b"event", b"id", b"retry")
 _BOM: Final = b"\xef\xbb\xbf"
 
 
+class ReplyTooLarge(Exception):  # noqa: N818 - internal, becomes a StateSizeError
+    """The reply is larger than what may be read."""
+
+    def __init__(self, max_bytes: int) -> None:
+        super().__init__(f"the reply was not read to its end: it has more than {max_bytes:,} bytes")
+
+
 def read_chunks(ledger: Ledger, times: CallTimes, chunks: list[bytes], *, max_bytes: int) -> Flow[None]:
     """Read what is left of the response that is open, and put it into `chunks`, piece by piece: what came
     before a failure is there.
 
     Raises:
         BackendError: The connection broke, or the time is up (`timed_out`).
-        ProtocolFault: The body is larger than `max_bytes`.
+        ReplyTooLarge: The body is larger than `max_bytes`.
     """
     size = 0
     next_chunk = ReadChunk(times.end(begun=True), timed=True)
@@ -38,7 +45,7 @@ def read_chunks(ledger: Ledger, times: CallTimes, chunks: list[bytes], *, max_by
         chunks.append(chunk)
         size += len(chunk)
         if size > max_bytes:
-            raise ProtocolFault(f"the reply is larger than {max_bytes} bytes")
+            raise ReplyTooLarge(max_bytes)
         if times.passed(ledger.now.monotonic, begun=True):
             raise out_of_time()
 

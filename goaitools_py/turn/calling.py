@@ -12,15 +12,16 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from ..errors import ToolFailedError, TurnError
+from ..errors import StateSizeError, ToolFailedError, TurnError
 from ..events import ToolFinished, ToolStarted
 from ..messages import Text
 from ..state.records import JournalCall
 from ..state.state import ConversationState
 from ..tools import BadArguments, Tool, ToolContext, ToolReturn
-from ..tools.results import result_parts, text_parts
+from ..tools.results import MAX_RESULT_BYTES, result_parts, text_parts
 from ..values import Value, replace
 from . import journal
+from .admission import admitted, calls_problem
 from .answers import Answer, Answers, Approve, Deny, check_answer
 from .flow import AwaitTool, CallTool, Emit, Flow, ToolDone
 from .ledger import Ledger
@@ -81,12 +82,19 @@ def run_calls(
     del queue[len(queue) - len(over) :]
     running: set[int] = set()
     aborted = False
+    if queue and (problem := calls_problem(ledger.room, ledger.state)):
+        ledger.overflow = problem  # nothing starts whose result could not be recorded
     failure: BaseException | None = None
     is_claimed = False
     # A failed checkpoint, or the deadline: nothing more starts, and what runs is waited for all the same.
     halted: TurnError | None = None
     while queue or running:
-        while queue and not aborted and halted is None and _may_start(ledger, queue[0][1].tool, len(running)):
+        while (
+            queue
+            and not (aborted or ledger.overflow)
+            and halted is None
+            and _may_start(ledger, queue[0][1].tool, len(running))
+        ):
             index, step = queue[0]
             before = _calls(ledger)[index]
             try:
@@ -118,7 +126,7 @@ def run_calls(
         ledger.actions.extend(outcome.actions)
         try:
             call = _calls(ledger)[done.index]
-            yield from _done(ledger, done.index, call, error=outcome.exception, checkpoint=halted is None)
+            yield from _tell_done(ledger, call, checkpoint=halted is None)
         except TurnError as exc:
             halted = exc
         aborted = aborted or outcome.abort
@@ -128,10 +136,21 @@ def run_calls(
         raise ledger.refresh(halted)
     for index, _ in (*queue, *over):
         yield from _done(ledger, index, journal.synthetic(_calls(ledger)[index], "not_run"))
+    if ledger.overflow:
+        raise _overflow(ledger)
     if failure is not None:
         what = "a tool ended the turn" if aborted else f"a tool raised {type(failure).__name__}"
         raise ledger.error(ToolFailedError, f"{what}; resume(err.state) tells the model") from failure
     return any_valid
+
+
+def _overflow(ledger: Ledger) -> StateSizeError:
+    """The error of a turn that ends because the state has no room for a result."""
+    return ledger.error(
+        StateSizeError,
+        f"{ledger.overflow}; err.tool_log has it all, and calls that had not started were not run: "
+        "resume(err.state) tells the model so",
+    )
 
 
 def refuse_calls(ledger: Ledger) -> Flow[None]:
@@ -213,7 +232,12 @@ def _given_arguments(answer: Answer | None) -> str | None:
 
 
 def with_answers(
-    state: ConversationState, tools: Mapping[str, Tool[..., Any]], answers: Answers, deps: Any
+    state: ConversationState,
+    tools: Mapping[str, Tool[..., Any]],
+    answers: Answers,
+    deps: Any,
+    *,
+    max_bytes: int = MAX_RESULT_BYTES,
 ) -> ConversationState:
     """The state with every denial and result that was given; the very object if there is none.
 
@@ -238,18 +262,18 @@ def with_answers(
             if call.state == "started":  # in doubt: it is known from now on that it was asked about
                 state = journal.put_call(state, index, replace(call, reason="approval"))
         else:
-            state = journal.put_call(state, index, _ended(call, answer))
+            state = journal.put_call(state, index, _ended(call, answer, max_bytes))
     return state
 
 
-def _ended(call: JournalCall, answer: Deny | ToolReturn) -> JournalCall:
+def _ended(call: JournalCall, answer: Deny | ToolReturn, max_bytes: int) -> JournalCall:
     """The call with the result that somebody gave instead of running it. Its reason stays, or is that
     somebody did so: an answer that comes again is known by it."""
     call = call if call.reason else replace(call, reason="external")
     if isinstance(answer, Deny):
         text = f"This tool call was denied: {answer.reason}" if answer.reason else journal.SYNTHETIC["denied"]
-        return replace(call, state="done", flag="denied", parts=text_parts(text))
-    parts, is_error = result_parts(answer)
+        return replace(call, state="done", flag="denied", parts=text_parts(text, max_bytes))
+    parts, is_error = result_parts(answer, max_bytes)
     return replace(call, state="done", flag="error" if is_error else "ok", parts=parts)
 
 
@@ -334,6 +358,7 @@ def _start(ledger: Ledger, index: int, step: _Run) -> Flow[None]:
         turn_id=f"{meta.id}-{meta.processed + 1}",
         iteration=ledger.iteration,
         idempotency_key=_idempotency_key(ledger.state, index, call),
+        max_result_bytes=ledger.options.max_tool_result_bytes,
     )
     tool = step.tool
     limits = (tool.timeout if tool.timeout is not None else ledger.options.tool_timeout, ledger.left())
@@ -364,16 +389,28 @@ def _idempotency_key(state: ConversationState, index: int, call: JournalCall) ->
 
 
 def _note(ledger: Ledger, done: ToolDone) -> None:
-    """Write what came of a call into the journal."""
+    """Write what came of a call into the journal and the log, as far as the state has room for it."""
+    outcome = done.outcome
     call = replace(
         _calls(ledger)[done.index],
         state="done",
-        flag=done.outcome.flag,
-        parts=done.outcome.parts,
+        flag=outcome.flag,
+        parts=outcome.parts,
         started=done.started,
         seconds=done.seconds,
     )
-    ledger.state = journal.put_call(ledger.state, done.index, call)
+    found = admitted(ledger.room, ledger.state, done.index, call)
+    ledger.state = journal.put_call(ledger.state, done.index, found.call)
+    logged = journal.tool_record(found.logged, iteration=ledger.iteration, error=outcome.exception)
+    ledger.record(done.index, logged)
+    ledger.overflow = ledger.overflow or found.problem
+    if found.left_out and not any(one.code == "result_left_out" for one in ledger.warnings):
+        media_type, size = found.left_out[0]
+        ledger.warn(
+            "result_left_out",
+            f"the state has no room for what tool {call.name!r} returned ({media_type}, {size:,} bytes), and "
+            "perhaps for more of this turn; the model reads type and size instead",
+        )
 
 
 def _keep(ledger: Ledger, tool: Tool[..., Any], done: ToolDone) -> None:
@@ -393,18 +430,15 @@ def _tell_check(
     tell_failed(ledger, call, exc, tools[call.name].run, what)
 
 
-def _done(
-    ledger: Ledger,
-    index: int,
-    call: JournalCall,
-    *,
-    error: BaseException | None = None,
-    checkpoint: bool = True,
-) -> Flow[None]:
-    """Write a result into the journal and the log, have it kept, and only then tell the listeners: an exit
-    out of one of them finds it kept."""
+def _done(ledger: Ledger, index: int, call: JournalCall) -> Flow[None]:
+    """Write a result that no tool produced into the journal and the log."""
     ledger.state = journal.put_call(ledger.state, index, call)
-    ledger.record(index, journal.tool_record(call, iteration=ledger.iteration, error=error))
+    ledger.record(index, journal.tool_record(call, iteration=ledger.iteration))
+    yield from _tell_done(ledger, call)
+
+
+def _tell_done(ledger: Ledger, call: JournalCall, *, checkpoint: bool = True) -> Flow[None]:
+    """Have a result kept, and only then tell the listeners: an exit out of one of them finds it kept."""
     failed: TurnError | None = None
     try:
         if checkpoint:

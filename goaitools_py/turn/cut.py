@@ -10,28 +10,38 @@ import hashlib
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from ..backends.base import CompactsHistory, Dialect
 from ..compaction.base import CompactionRequest
-from ..compaction.strategies import drop_to
+from ..compaction.strategies import drop_to, fitting
 from ..compaction.turns import TurnView, note_of
 from ..messages import Message, ToolResult
 from ..reading import read_entries
 from ..render import note_message
 from ..result import CompactionReport
-from ..state.records import Iteration, TurnRecord, usage_of, with_cut
+from ..state.codec import LIMITS, BlobLimits, Codec
+from ..state.records import Iteration, Meta, TurnRecord, usage_of, with_cut
 from ..state.state import ConversationState, closed_turns, rebuild
 from ..values import Value, replace
 from .contexts import with_newest_context
 from .meter import gauge_of, next_tokens
 from .questions import row_after_cut
+from .room import Size, stored_size, written_size
 from .turn_ids import reply_of, with_texts
 from .unsign import Turn, is_signed, unsigned_turns
 
-__all__ = ["compaction_request", "cut_to", "emergency_turns", "is_providers", "removed_turns"]
+__all__ = [
+    "LimitCut",
+    "compaction_request",
+    "cut_to",
+    "emergency_turns",
+    "is_providers",
+    "limit_cut",
+    "removed_turns",
+]
 
 
 class _Words(Value, frozen=True):
@@ -162,6 +172,7 @@ def cut_to(
     *,
     by: str,
     at: int,
+    limits: BlobLimits = LIMITS,
 ) -> tuple[ConversationState, CompactionReport]:
     """The state with only the `kept` turns, and what that changed.
 
@@ -170,6 +181,7 @@ def cut_to(
     if it holds signed blocks, they do not fit any more, and its state says so (`Meta.unbound`).
 
     `at`: milliseconds after the conversation began; it goes into the state's journal of cuts.
+    `limits`: those of the state, of which the replies that leave the history for the meta data take a part.
     """
     turns = closed_turns(state)
     before = request.turns
@@ -211,7 +223,7 @@ def cut_to(
         tokens_after=sum(view.tokens for view in kept),
     )
     meta = msgspec.structs.replace(
-        with_texts(state.meta, [*removed, *reworded], dialect),
+        with_texts(state.meta, [*removed, *reworded], dialect, limits=limits),
         messages=messages,
         turns=len(kept),
         tokens=tokens + gauge_of(state.meta).frame,
@@ -260,3 +272,90 @@ def emergency_turns(request: CompactionRequest) -> Sequence[TurnView]:
     """The newest turns that make up at most half of the history's bytes, never fewer than one."""
     turns = request.turns
     return drop_to(turns, sum(turn.entry_bytes for turn in turns) // 2, lambda turn: turn.entry_bytes)
+
+
+_SHARES: Final = (0.95, 0.85, 0.6, 0.3, 0.0)
+"""Parts of the limits to cut to, the first that fits. With the first one the next turns need no cut; the
+others are for histories whose newest turns compress less, or are rewritten."""
+
+_ROWS_KEPT: Final = 8
+"""Rows of each kind in the meta data that stay where even without a history there is no room."""
+
+
+class LimitCut(Value, frozen=True, kw_only=True):
+    """A cut that brings a state within its limits: the turns that stay, and the state then."""
+
+    unshown = frozenset({"kept", "state"})
+
+    kept: Sequence[TurnView]
+    state: ConversationState
+    report: CompactionReport
+
+
+def limit_cut(
+    state: ConversationState,
+    request: CompactionRequest,
+    dialect: Dialect,
+    *,
+    codec: Codec,
+    limits: BlobLimits,
+    fits: Callable[[ConversationState], bool],
+    least: int,
+    at: int,
+) -> LimitCut | None:
+    """Drop the oldest turns, as few as it takes for the state to fit; None if no cut helps.
+
+    Args:
+        state: The conversation.
+        request: Its turns.
+        dialect: The wire's words.
+        codec: Says whether a blob is compressed.
+        limits: What to come within.
+        fits: Says of a state that it is within them.
+        least: How many turns stay in any case.
+        at: Milliseconds after the conversation began.
+    """
+    turns = request.turns
+    closed = stored_size(replace(state, inbox=()), codec)
+    size = written_size(state, codec)
+    entry_bytes = sum(turn.entry_bytes for turn in turns)
+    tried = len(turns)
+    for share in _SHARES:
+        targets = _targets(limits, share, size, closed, entry_bytes)
+        kept = fitting(turns, targets, least) if share else turns[len(turns) - least :]
+        if len(kept) >= tried:
+            continue
+        tried = len(kept)
+        cut, report = cut_to(state, request, kept, dialect, by="emergency", at=at, limits=limits)
+        if not fits(cut) and len(kept) == least:
+            cut = replace(cut, meta=_lean(cut.meta))
+        if fits(cut):
+            return LimitCut(kept=kept, state=cut, report=report)
+    return None
+
+
+def _targets(
+    limits: BlobLimits, share: float, size: Size, closed: Size, entry_bytes: int
+) -> list[tuple[Callable[[TurnView], int], int]]:
+    """How much of all turns may stay: of their bytes, and of their entries."""
+    parts = [
+        (share * limit - (whole - own)) / max(1, own)
+        for limit, whole, own in (
+            (limits.max_blob_bytes, size.blob, closed.blob),
+            (limits.max_decoded_bytes, size.decoded, closed.decoded),
+            (limits.max_segments, size.segments, closed.segments),
+        )
+    ]
+    most_entries = share * limits.max_entries - (size.entries - closed.entries)
+    return [
+        (lambda turn: turn.entry_bytes, int(max(0.0, min(parts)) * entry_bytes)),
+        (lambda turn: len(turn.entries), int(max(0.0, most_entries))),
+    ]
+
+
+def _lean(meta: Meta) -> Meta:
+    """The meta data with only the newest of what they remember, and no replies."""
+    ring = tuple((id, said, status, "") for id, said, status, _ in meta.ring[-_ROWS_KEPT:])
+    return msgspec.structs.replace(
+        meta, ring=ring, events=meta.events[-_ROWS_KEPT:], cuts=meta.cuts[-_ROWS_KEPT:]
+    )

@@ -39,7 +39,15 @@ from ..errors import (
     TurnConflictError,
     TurnError,
 )
-from ..events import ContextWarning, ModelReplied, StateDiscarded, TextDelta, TurnCompleted, TurnStarted
+from ..events import (
+    ContextWarning,
+    Filled,
+    ModelReplied,
+    StateDiscarded,
+    TextDelta,
+    TurnCompleted,
+    TurnStarted,
+)
 from ..messages import Message
 from ..result import ChatResult, Status, WarningCode
 from ..state.records import dollars_of, usage_of
@@ -49,7 +57,6 @@ from ..state.state import (
     hard_limits,
     load_state,
     new_state,
-    soft_limits,
 )
 from ..values import replace
 from . import inbox, journal, limits, meter, shrink, turn_ids
@@ -59,6 +66,7 @@ from .calling import refuse_calls, run_calls, with_answers
 from .flow import Emit, Flow
 from .ledger import Ledger, Plan
 from .repair import checked
+from .room import RESULTS, stored_size
 from .turn_ids import StoredReply
 from .voice import STICKY, Tools, Voice, voice_of
 
@@ -67,6 +75,18 @@ __all__ = ["Plan", "TurnEngine"]
 INVALID_REPLIES_IN_A_ROW: Final = 3
 MAX_PAUSES: Final = 8
 """How often a reply that the provider paused is asked to go on."""
+
+_DIGIT_BITS: Final = 4
+_DIGIT: Final = 15
+"""`Meta.warned` has four bits for each of what a history fills: how many marks were told of."""
+
+_SHRINK: Final = "a compactor would shrink it; without one, old turns are dropped at the limit"
+_FILLED: Final[Mapping[Filled, tuple[str, str]]] = {
+    "tokens": ("the model's {} tokens", "a compactor would shrink it"),
+    "blob_bytes": ("the state's max_blob_bytes={}", _SHRINK),
+    "decoded_bytes": ("the state's max_decoded_bytes={}", _SHRINK),
+    "entries": ("the state's max_entries={}", _SHRINK),
+}
 
 _NOT_STORED: Final = frozenset({"extra_body", "extra_headers"})
 _DAMAGED: Final = (StateFormatError, StateCorruptError, StateInvalidError)
@@ -229,7 +249,13 @@ class TurnEngine:
         if not (is_new or state.inbox or state.open is not None):
             raise _nothing_to_do(resume=plan.resume, left_open=left_open)
         voice, self._tools = voice_of(plan, state.meta)
-        answered = with_answers(state, self._tools, self._answers, ledger.options.deps)
+        answered = with_answers(
+            state,
+            self._tools,
+            self._answers,
+            ledger.options.deps,
+            max_bytes=ledger.options.max_tool_result_bytes,
+        )
         admitted = self._admitted(answered)
         ledger.context_window = plan.context_window or capabilities(voice.model).context_window
         ledger.begin(answered, admitted, has_grown=has_changed or answered is not state)
@@ -381,37 +407,50 @@ class TurnEngine:
         return self._ledger.error(BudgetExceededError, f"{text}; nothing was sent", drop_input=True)
 
     def _check_size(self) -> Flow[None]:
-        """Make sure, before anything is paid for, that the new state will fit."""
-        ledger = self._ledger
-        state, soft = ledger.state, soft_limits(self._plan.codec)
-        waiting = sum(len(item.entry) for item in state.inbox)
-        if (
-            len(self._plan.blob) + waiting < soft.max_blob_bytes
-            and state.history_bytes() + waiting < soft.max_decoded_bytes
-            and state.meta.messages + len(state.inbox) < soft.max_entries
-        ):
+        """Make sure, before anything is paid for, that the new state will fit. An open turn goes on up to
+        the hard limits."""
+        ledger, room = self._ledger, self._ledger.room
+        more = self._facts_bytes()
+        problem = room.soft_problem(ledger.state, more=more)
+        if problem is None:
             return
-        problem = yield from self._fit("in_progress")
-        if isinstance(problem, StateTooLargeError):
-            raise ledger.error(StateSizeError, f"{problem}; nothing was sent", drop_input=True) from problem
+        is_open = ledger.state.open is not None
+        if is_open and (problem := room.problem(ledger.state, RESULTS, more=more)) is None:
+            return
+
+        def fits(state: ConversationState) -> bool:
+            found = (
+                room.problem(state, RESULTS, more=more) if is_open else room.soft_problem(state, more=more)
+            )
+            return found is None
+
+        if (yield from shrink.cut_to_limits(ledger, problem, fits, least=0)):
+            return
+        raise ledger.error(StateSizeError, f"{problem}; nothing was sent", drop_input=True) from problem
+
+    def _facts_bytes(self) -> int:
+        """The most bytes of what the turn will record beside its messages."""
+        options = self._ledger.options
+        stored = {name: value for name, value in options.settings.items() if name not in _NOT_STORED}
+        return 6 * sum(len(str(known)) for known in (options.metadata, stored) if known)
 
     def _fit(self, status: str) -> Flow[bytes | StateTooLargeError]:
-        """The state as a blob within the soft limits, after one cut if need be.
+        """The state as a blob within the soft limits, after one cut if need be. The newest turn stays.
 
         If a cut does not help either, everything is as it was, and the answer is what is wrong.
         """
         ledger = self._ledger
-        base = ledger.base()
         try:
             return ledger.encode(status)
         except StateTooLargeError as exc:
             problem = exc
-        if (yield from shrink.emergency_cut(ledger, f"beyond {problem.limit_name}={problem.limit}")):
-            try:
-                return ledger.encode(status)
-            except StateTooLargeError as exc:
-                problem = exc
-                ledger.go_back(base)
+
+        def fits(state: ConversationState) -> bool:
+            return ledger.room.soft_problem(state) is None
+
+        least = 0 if ledger.state.open is not None else 1
+        if (yield from shrink.cut_to_limits(ledger, problem, fits, least=least)):
+            return ledger.encode(status)
         return problem
 
     # ------------------------------------------------------------------------------------- the exchanges
@@ -480,6 +519,8 @@ class TurnEngine:
         The turn's last one closes it, before anybody can look: a complete answer is never asked for again.
         """
         ledger = self._ledger
+        if ledger.oversized:
+            return reply
         if said:
             sources = (*cited, *shifted(reply.citations, len(said)))
             reply = replace(reply, text=said + reply.text, citations=sources)
@@ -526,24 +567,44 @@ class TurnEngine:
 
     # ------------------------------------------------------------------------------------------ the end
 
-    def _passed_mark(self, window: int) -> ContextWarning | None:
-        """Warn once for each mark of the context window that the history has grown beyond; the state keeps
-        which. A history that has shrunk below a mark is told of again."""
+    def _passed_marks(self) -> list[ContextWarning]:
+        """Warn once for each mark that the history has grown beyond, of the context window and of the state's
+        limits; the state keeps which. A history that has shrunk below a mark is told of again."""
         ledger = self._ledger
         marks, meta = ledger.options.context_marks, ledger.state.meta
-        passed = sum(meta.tokens >= mark * window for mark in marks)
-        if passed == meta.warned:
-            return None
-        ledger.state = replace(ledger.state, meta=msgspec.structs.replace(meta, warned=passed))
-        if passed < meta.warned:
-            return None
-        ledger.warn(
-            "context_mark",
-            f"the history takes about {meta.tokens} of the model's {window} tokens, which is beyond the mark "
-            f"of {marks[passed - 1]:.0%}; a compactor would shrink it",
+        told = meta.warned
+        found: list[ContextWarning] = []
+        for at, (of, used, limit) in enumerate(self._fillings()):
+            if limit is None:
+                continue
+            passed = min(_DIGIT, sum(used >= mark * limit for mark in marks))
+            known = meta.warned >> _DIGIT_BITS * at & _DIGIT
+            told += passed - known << _DIGIT_BITS * at
+            if passed > known:
+                unit, advice = _FILLED[of]
+                ledger.warn(
+                    "context_mark",
+                    f"the history takes about {used} of {unit.format(limit)}, which is beyond the mark of "
+                    f"{marks[passed - 1]:.0%}; {advice}",
+                )
+                level: Literal["approaching", "at_limit"] = (
+                    "at_limit" if passed == len(marks) else "approaching"
+                )
+                found.append(ContextWarning(level, used, limit, of))
+        if told != meta.warned:
+            ledger.state = replace(ledger.state, meta=msgspec.structs.replace(meta, warned=told))
+        return found
+
+    def _fillings(self) -> tuple[tuple[Filled, int, int | None], ...]:
+        """What the history takes of all that it could take."""
+        ledger = self._ledger
+        size, soft = stored_size(ledger.state, self._plan.codec), ledger.room.soft
+        return (
+            ("tokens", ledger.state.meta.tokens, ledger.context_window),
+            ("blob_bytes", size.blob, soft.max_blob_bytes),
+            ("decoded_bytes", size.decoded, soft.max_decoded_bytes),
+            ("entries", size.entries, soft.max_entries),
         )
-        level: Literal["approaching", "at_limit"] = "at_limit" if passed == len(marks) else "approaching"
-        return ContextWarning(level, meta.tokens, window)
 
     def _finish(self, voice: Voice | None, reply: Reply, status: Status) -> Flow[ChatResult]:
         """Compact and encode. A paid reply is always encoded. A turn that waits is not compacted."""
@@ -551,16 +612,16 @@ class TurnEngine:
         waits = status == "awaiting_tools"
         if voice is not None and not waits:
             yield from shrink.compact(ledger, lambda: voice)
-        window = ledger.context_window
-        if window and (warning := self._passed_mark(window)) and ledger.listening:
-            yield Emit(warning)
+        for warning in self._passed_marks() if ledger.options.context_marks else ():
+            if ledger.listening:
+                yield Emit(warning)
         ledger.close()
         blob = yield from self._fit("awaiting_tools" if waits else "complete")
         if isinstance(blob, StateTooLargeError):
             raise ledger.error(
                 StateSizeError, f"{blob}; the reply is in err.text, the whole turn in err.state"
             ) from blob
-        meta = ledger.state.meta
+        meta, window = ledger.state.meta, ledger.context_window
         self._result = ChatResult(
             text=reply.text,
             state=blob,

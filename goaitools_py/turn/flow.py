@@ -32,6 +32,7 @@ __all__ = [
     "CallModel",
     "CallTool",
     "Clock",
+    "Compute",
     "Driver",
     "Edge",
     "Effect",
@@ -75,6 +76,13 @@ class Invoke(Value, frozen=True):
 
     function: Callable[..., object]
     args: tuple[Any, ...] = ()
+
+
+class Compute(Value, frozen=True):
+    """Run a function that only computes, for so long that an event loop should not wait for it; what it
+    returns is the answer."""
+
+    function: Callable[[], object]
 
 
 class ReadChunk(Value, frozen=True):
@@ -150,7 +158,9 @@ class Emit(Value, frozen=True):
     then: Effect | None = None
 
 
-Effect: TypeAlias = CallModel | OpenBackend | Invoke | ReadChunk | CallTool | AwaitTool | Sleep | Clock | Emit
+Effect: TypeAlias = (
+    CallModel | OpenBackend | Invoke | Compute | ReadChunk | CallTool | AwaitTool | Sleep | Clock | Emit
+)
 Flow: TypeAlias = Generator[Effect, Any, ResultT]
 
 

@@ -62,6 +62,7 @@ __all__ = [
     "synthetic",
     "tool_call",
     "tool_record",
+    "unfinished",
     "waiting_entries",
     "with_failure",
     "with_metadata",
@@ -163,6 +164,11 @@ def results(calls: Sequence[JournalCall]) -> list[ToolResult]:
 def ready(state: ConversationState) -> bool:
     """True if every call of the last reply has its result."""
     return state.open is None or all(call.state == "done" for call in state.open.calls)
+
+
+def unfinished(state: ConversationState) -> int:
+    """How many calls of the last reply have no result yet."""
+    return 0 if state.open is None else sum(call.state != "done" for call in state.open.calls)
 
 
 def is_waiting(state: ConversationState) -> bool:

@@ -37,6 +37,7 @@ from .answers import Answers
 from .deadlines import CallTimes
 from .flow import Clock, Emit, Flow, Invoke, Moment
 from .meter import BelowZeroError, checked_count
+from .room import CALL_BYTES, RESULTS, Room
 from .unsign import unsign
 
 __all__ = ["Base", "Ledger", "Plan"]
@@ -114,6 +115,11 @@ class Ledger:
         self.has_unsigned = False
         self.has_repaired = False
         """True once the history was searched for what a provider might refuse, found or not."""
+        self.overflow: str = ""
+        """Which result of a tool the state has no room for, and why; the turn ends then."""
+        self.oversized: str = ""
+        """Why the last reply is not in the state; the turn ends then."""
+        self.room = Room(plan.codec, plan.dialect)
         self.has_acted = False
         """True once a model was asked or a tool started: from then on, nothing may be lost."""
         self._lock = threading.Lock()
@@ -123,6 +129,7 @@ class Ledger:
         self._state: ConversationState | None = None
         self._without_input: ConversationState | None = None
         self._blob_is_that = False
+        self._kept = b""
 
     # ------------------------------------------------------------------------------------- the state
 
@@ -307,12 +314,19 @@ class Ledger:
     def append(self, messages: Sequence[Message]) -> None:
         """Take messages in from any thread; they enter the inbox before the next request.
 
-        RuntimeError once the books are closed.
+        Raises:
+            RuntimeError: The books are closed.
+            StateTooLargeError: The state has no room for them beside what the turn still needs.
         """
         self.dialect.entries(messages)  # what cannot be said is refused here, where its author stands
         with self._lock:
             if self._is_closed:
                 raise RuntimeError("the turn is over; use append_to_state on its state")
+            if self._state is not None:
+                grown = inbox.admit(self._state, [*self._appended, *messages], self.dialect)
+                problem = self.room.problem(grown, RESULTS, more=journal.unfinished(grown) * CALL_BYTES)
+                if problem is not None:
+                    raise problem
             self._appended.extend(messages)
 
     def close(self) -> bool:
@@ -379,9 +393,17 @@ class Ledger:
                 return self.plan.blob
             state = inbox.admit(self._state, self._appended, self.dialect)
         streamed = self.streamed  # after the state: of a reply that comes now there is the text, or all of it
-        if streamed is not None and state.open is not None:
-            state = replace(state, open=replace(state.open, partial=streamed()))
+        if streamed is not None:
+            state = self.with_partial(state, streamed())
         return self._encoded(state, self._stands("in_progress", state), hard_limits(self.plan.codec))
+
+    def with_partial(self, state: ConversationState, text: str) -> ConversationState:
+        """The state with the text of a reply that broke off, as much of it as there is room for."""
+        if state.open is None:
+            return state
+        opened = replace(state.open, partial="")
+        kept = self.room.capped(text, replace(state, open=opened))
+        return replace(state, open=replace(opened, partial=kept))
 
     def _stands(self, unfinished: str, state: ConversationState) -> str:
         """The status of a state: complete if nothing of it waits for a reply, or for an answer."""
@@ -408,11 +430,14 @@ class Ledger:
             blob = result or self.snapshot()
         except StateTooLargeError as exc:
             raise self.error(
-                StateSizeError, f"{exc}; what the turn has come to is in err.tool_log and err.text"
+                StateSizeError,
+                f"{exc}; err.state is the last state that fitted, what came since is in err.tool_log and "
+                "err.text",
             ) from exc
         except Exception as exc:
             failed = self._no_checkpoint("the state could not be written", exc, undo)
             raise failed from failed.__cause__
+        self._kept = blob
         failure: Exception | None = None
         if keep is not None:
             try:
@@ -437,12 +462,14 @@ class Ledger:
         with self._lock:
             state = inbox.admit(announced, self._appended, self.dialect)
         try:
-            yield Invoke(keep, (self._encoded(state, "in_progress", hard_limits(self.plan.codec)),))
+            blob = self._encoded(state, "in_progress", hard_limits(self.plan.codec))
+            yield Invoke(keep, (blob,))
         except StateTooLargeError as exc:
             raise self.error(StateSizeError, f"{exc}; no further tool was started") from exc
         except Exception as exc:
             what = "the conversation could not be claimed before a tool that is not idempotent"
             raise self._no_checkpoint(what, exc, None) from exc
+        self._kept = blob
 
     def _no_checkpoint(
         self, what: str, exc: Exception, undo: Callable[[ConversationState], ConversationState] | None
@@ -531,8 +558,9 @@ class Ledger:
             try:
                 blob = self.encode(self._stands("failed", self.state), limits=hard_limits(self.plan.codec))
             except StateTooLargeError:
-                # Nobody could read it again. The turn is in the error's other fields, its input too.
-                blob, pending = self.plan.blob, self.plan.messages
+                # Nobody could read it again. The last checkpoint has what was done up to then. Without one
+                # the turn is in the error's other fields, its input too.
+                blob, pending = (self._kept, ()) if self._kept else (self.plan.blob, self.plan.messages)
         return cls(
             text,
             state=blob,

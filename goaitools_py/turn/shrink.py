@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from ..backends import rules
 from ..compaction.base import (
@@ -31,14 +31,31 @@ from ..result import CompactionReport, Outcome, TurnWarning
 from ..state.state import ConversationState, closed_turns
 from ..values import replace
 from .consult import Spent, consult
-from .cut import compaction_request, cut_to, emergency_turns, is_providers, removed_turns
-from .flow import Emit, Flow, Invoke
+from .cut import (
+    LimitCut,
+    compaction_request,
+    cut_to,
+    emergency_turns,
+    is_providers,
+    limit_cut,
+    removed_turns,
+)
+from .flow import Compute, Emit, Flow, Invoke
 from .ledger import Ledger
 from .questions import Questions
 from .unsign import is_signed
 from .voice import Voice
 
-__all__ = ["compact", "compact_before_request", "emergency_cut", "shrink_for_context", "waits_for_end"]
+__all__ = [
+    "compact",
+    "compact_before_request",
+    "cut_to_limits",
+    "emergency_cut",
+    "shrink_for_context",
+    "waits_for_end",
+]
+
+T = TypeVar("T")
 
 VoiceOf = Callable[[], Voice]
 
@@ -74,27 +91,103 @@ def waits_for_end(ledger: Ledger) -> bool:
 
 
 def emergency_cut(ledger: Ledger, reason: str) -> Flow[bool]:
-    """Drop the older half of the closed turns. False if there is nothing to drop, or it is forbidden."""
+    """Drop the older half of the closed turns: how much is too much, nobody says. False if there is nothing
+    to drop, or it is forbidden."""
     compactor = ledger.options.compactor
     if compactor is NO_COMPACTION:
         return False
     state = ledger.state
     request = _request(ledger)
-    kept = emergency_turns(request)
+    kept = yield from _computed(state, lambda: emergency_turns(request))
     if len(kept) == len(request.turns):
         if not kept or (not state.inbox and state.open is None):
             return False
         kept = ()  # the only closed turn goes; the running one is the history then
+    if (why := (yield from _not_archived(compactor, request, kept))) is not None:
+        ledger.warn("compaction_failed", f"nothing was cut: {why}")
+        return False
+    at, soft = ledger.at_ms, ledger.room.soft
+    cut, report = yield from _computed(
+        state, lambda: cut_to(state, request, kept, ledger.dialect, by="emergency", at=at, limits=soft)
+    )
+    yield from _dropped(ledger, LimitCut(kept=kept, state=cut, report=report), request, reason)
+    return True
+
+
+def cut_to_limits(
+    ledger: Ledger,
+    problem: StateTooLargeError,
+    fits: Callable[[ConversationState], bool],
+    *,
+    least: int,
+) -> Flow[bool]:
+    """Drop as few of the oldest turns as it takes to come within limits. False if that cannot help, or is
+    forbidden; nothing has changed then.
+
+    Args:
+        ledger: The turn's books.
+        problem: Which limit is passed.
+        fits: Says of a state that it is within the limits.
+        least: How many turns stay in any case.
+    """
+    compactor = ledger.options.compactor
+    state = ledger.state
+    if compactor is NO_COMPACTION or state.meta.turns <= least:
+        return False
+    request, at, soft = _request(ledger), ledger.at_ms, ledger.room.soft
+    found = yield from _computed(
+        state,
+        lambda: limit_cut(
+            state,
+            request,
+            ledger.dialect,
+            codec=ledger.plan.codec,
+            limits=soft,
+            fits=fits,
+            least=least,
+            at=at,
+        ),
+    )
+    if found is None:
+        return False
+    if (why := (yield from _not_archived(compactor, request, found.kept))) is not None:
+        ledger.warn("compaction_failed", f"nothing was cut: {why}")
+        return False
+    name = problem.limit_name
+    yield from _dropped(ledger, found, request, f"beyond {name}={getattr(soft, name)}")
+    return True
+
+
+_LARGE: Final = 256 * 1024
+"""Bytes of a history from which on an event loop should not wait for a cut: about 5 ms."""
+
+
+def _computed(state: ConversationState, function: Callable[[], T]) -> Flow[T]:
+    """What a function returns, computed beside the event loop if the history is large."""
+    if state.history_bytes() <= _LARGE:
+        return function()
+    found: T = yield Compute(function)
+    return found
+
+
+def _not_archived(
+    compactor: Any, request: CompactionRequest, kept: Sequence[TurnView]
+) -> Flow[_ArchiveFailed | None]:
+    """Archive what is to go; what kept it from that, or None."""
     try:
         yield from _archive(getattr(compactor, "archive", None), request, kept)
     except _ArchiveFailed as exc:
-        ledger.warn("compaction_failed", f"nothing was cut: {exc}")
-        return False
-    removed = len(request.turns) - len(kept)
-    ledger.report = _together(ledger.report, _cut(ledger, request, kept, by="emergency"))
+        return exc
+    return None
+
+
+def _dropped(ledger: Ledger, cut: LimitCut, request: CompactionRequest, reason: str) -> Flow[None]:
+    """Enter an emergency cut into the books, and tell of it."""
+    _enter_cut(ledger, cut.state, request, cut.kept)
+    ledger.report = _together(ledger.report, cut.report)
+    removed = len(request.turns) - len(cut.kept)
     ledger.warn("emergency_cut", f"{reason}; {removed} turns were dropped")
     yield from _tell(ledger)
-    return True
 
 
 def compact(ledger: Ledger, voice: VoiceOf, *, force: bool = False, archives: bool = True) -> Flow[bool]:
@@ -320,12 +413,20 @@ def check_rewritten(ledger: Ledger) -> list[str]:
 def _cut(
     ledger: Ledger, request: CompactionRequest, kept: Sequence[TurnView], *, by: str
 ) -> CompactionReport:
-    state = ledger.state
-    cut, report = cut_to(state, request, kept, ledger.dialect, by=by, at=ledger.at_ms)
-    ledger.set_base(cut)
-    if state.meta.signed and not is_providers(kept, request):
-        ledger.tell_unsigned("earlier turns were cut")
+    cut, report = cut_to(
+        ledger.state, request, kept, ledger.dialect, by=by, at=ledger.at_ms, limits=ledger.room.soft
+    )
+    _enter_cut(ledger, cut, request, kept)
     return report
+
+
+def _enter_cut(
+    ledger: Ledger, cut: ConversationState, request: CompactionRequest, kept: Sequence[TurnView]
+) -> None:
+    was_signed = ledger.state.meta.signed
+    ledger.set_base(cut)
+    if was_signed and not is_providers(kept, request):
+        ledger.tell_unsigned("earlier turns were cut")
 
 
 def _tell(ledger: Ledger) -> Flow[None]:

@@ -17,6 +17,7 @@ import msgspec
 from .. import rawjson
 from ..backends.base import Dialect
 from ..reading import read_entries
+from ..state.codec import LIMITS, BlobLimits
 from ..state.records import IDS_KEPT, Meta, TurnRecord, digest8
 from ..state.state import ConversationState, closed_turns
 from ..values import Value
@@ -34,6 +35,7 @@ __all__ = [
     "said_under",
     "stored_reply",
     "with_texts",
+    "within_json",
 ]
 
 FACT: Final = "turn_ids"
@@ -116,17 +118,29 @@ def stored_reply(state: ConversationState, key: TurnKey, dialect: Dialect) -> St
     return StoredReply(text=row[3], status=row[2])
 
 
-def with_texts(meta: Meta, removed: Sequence[tuple[Sequence[bytes], TurnRecord]], dialect: Dialect) -> Meta:
-    """The meta data with the replies of turns that are about to leave the history, or to be rewritten."""
+def with_texts(
+    meta: Meta,
+    removed: Sequence[tuple[Sequence[bytes], TurnRecord]],
+    dialect: Dialect,
+    *,
+    limits: BlobLimits = LIMITS,
+) -> Meta:
+    """The meta data with the replies of turns that are about to leave the history, or to be rewritten.
+
+    `limits`: those of the state; all replies together take a part of them at most.
+    """
+    most = min(
+        _MAX_TEXTS, limits.max_meta_bytes // 2, limits.max_blob_bytes // 8, limits.max_decoded_bytes // 8
+    )
     known = {row[0] for row in meta.ring}
     found: dict[str, str] = {}
     for entries, record in removed:
         for digest in known.intersection(record.facts.get(FACT, ())):
-            found[digest] = _within(reply_text(entries, record, dialect), _MAX_TEXT)
+            found[digest] = within_json(reply_text(entries, record, dialect), min(_MAX_TEXT, most))
     if not found:
         return meta
     ring = tuple((id, said, status, text or found.get(id, "")) for id, said, status, text in meta.ring)
-    left = _MAX_TEXTS
+    left = most
     kept: list[tuple[str, str, str, str]] = []
     for id, said, status, text in reversed(ring):
         left -= _size(text)
@@ -152,7 +166,7 @@ def _size(text: str) -> int:
     return len(rawjson.dumps(text)) - 2
 
 
-def _within(text: str, most: int) -> str:
+def within_json(text: str, most: int) -> str:
     """The longest beginning of a text that has at most so many bytes as JSON."""
     text = text[:most]
     if _size(text) <= most:

@@ -181,15 +181,15 @@ def test_either_encrypted_codec_reads_both() -> None:
 
 def test_a_codec_brings_its_limits() -> None:
     """Limits given to a codec hold for what is written with it, up to twice as much for what is read."""
-    messages = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b" * 3000}]
-    small = Encrypted(RING, visible_to="client", limits=BlobLimits(max_blob_bytes=2000))
+    messages = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b" * 18_000}]
+    small = Encrypted(RING, visible_to="client", limits=BlobLimits(max_blob_bytes=10_000))
 
-    with pytest.raises(StateTooLargeError, match="max_blob_bytes=2000"):
+    with pytest.raises(StateTooLargeError, match="max_blob_bytes=10000"):
         state_from_messages("openai", messages, codec=small, binding=ADA)
     blob = state_from_messages("openai", messages, codec=CODECS["encrypted-client"], binding=ADA)
     assert inspect_state(blob, codec=small, binding=ADA).messages == 2
-    with pytest.raises(StateTooLargeError, match="max_blob_bytes=2000"):
-        inspect_state(blob, codec=Encrypted(RING, limits=BlobLimits(max_blob_bytes=1000)), binding=ADA)
+    with pytest.raises(StateTooLargeError, match="max_blob_bytes=17000"):
+        inspect_state(blob, codec=Encrypted(RING, limits=BlobLimits(max_blob_bytes=8500)), binding=ADA)
 
 
 # ------------------------------------------------------------------------------------------ no binding
@@ -424,10 +424,10 @@ def test_rewrapping_changes_hands() -> None:
 
 def test_rewrapping_reads_what_a_turn_may_have_written() -> None:
     """A state beyond the soft limit, which a turn writes rather than lose it, can be sealed anew."""
-    tight = BlobLimits(max_blob_bytes=1000)
+    tight = BlobLimits(max_blob_bytes=8192)
     wide, narrow = Signed(RING), Signed(RING, limits=tight)
-    blob = encode(parts(os.urandom(1300)), codec=wide, binding=ADA)
+    blob = encode(parts(os.urandom(10_000)), codec=wide, binding=ADA)
 
     assert raws(rewrap(blob, narrow, binding=ADA, to=Encrypted(RING, limits=tight)), CODECS["encrypted"])
-    with pytest.raises(StateError, match="max_blob_bytes=2000"):
-        rewrap(encode(parts(os.urandom(2300)), codec=wide, binding=ADA), narrow, binding=ADA)
+    with pytest.raises(StateError, match="max_blob_bytes=16384"):
+        rewrap(encode(parts(os.urandom(18_000)), codec=wide, binding=ADA), narrow, binding=ADA)

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 import zstandard
+from msgspec.structs import force_setattr
 
 from goaitools_py.errors import (
     StateAuthError,
@@ -30,7 +31,6 @@ from goaitools_py.state import blob as blob_module
 from goaitools_py.state import dictionary, frames
 from goaitools_py.state.blob import FORMAT_VERSIONS, Header, Kind, Segment, decode, encode, peek, segment
 from goaitools_py.state.codec import (
-    LIMITS,
     PLAIN,
     SUITE_AES_256_GCM,
     SUITE_HMAC_SHA256,
@@ -39,7 +39,6 @@ from goaitools_py.state.codec import (
     BlobLimits,
     authenticated,
 )
-from goaitools_py.values import replace
 
 META = b'{"wire":"openai","family":"openai","model":"gpt-5-mini","rev":1,"status":"complete"}'
 HOT = (
@@ -425,13 +424,41 @@ def test_the_digest_covers_the_dictionary() -> None:
 
 # ------------------------------------------------------------------------------------------- limits
 
+
+def limits_of(**limits: int) -> BlobLimits:
+    """Limits that may be too small for a conversation."""
+    made = BlobLimits()
+    for name, value in limits.items():
+        force_setattr(made, name, value)
+    return made
+
+
 _LOW = {
-    "max_blob_bytes": BlobLimits(max_blob_bytes=100),
-    "max_decoded_bytes": BlobLimits(max_decoded_bytes=1000),
-    "max_entries": BlobLimits(max_entries=102),
-    "max_segments": BlobLimits(max_segments=5),
-    "max_meta_bytes": BlobLimits(max_meta_bytes=len(META) - 1),
+    "max_blob_bytes": limits_of(max_blob_bytes=100),
+    "max_decoded_bytes": limits_of(max_decoded_bytes=1000),
+    "max_entries": limits_of(max_entries=102),
+    "max_segments": limits_of(max_segments=5),
+    "max_meta_bytes": limits_of(max_meta_bytes=len(META) - 1),
 }
+
+
+@pytest.mark.parametrize(
+    ("name", "least"),
+    [
+        ("max_blob_bytes", 8192),
+        ("max_decoded_bytes", 16384),
+        ("max_entries", 16),
+        ("max_segments", 8),
+        ("max_meta_bytes", 8192),
+    ],
+)
+def test_limits_too_small_for_an_exchange_are_refused(name: str, least: int) -> None:
+    """Where they are made, with the smallest that are not; what is no number is refused too."""
+    assert getattr(BlobLimits(**{name: least}), name) == least
+    with pytest.raises(ValueError, match=f"{name}={least - 1} is too small.*at least {least}"):
+        BlobLimits(**{name: least - 1})
+    with pytest.raises(TypeError, match=f"{name} must be an int, not NoneType"):
+        BlobLimits(**{name: None})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", list(_LOW))
@@ -467,7 +494,7 @@ def test_a_limit_that_is_just_met_is_kept(name: str, whole: list[Segment]) -> No
         "max_segments": len(whole),
         "max_meta_bytes": len(META),
     }
-    limits = replace(LIMITS, **{name: exact[name]})
+    limits = limits_of(**{name: exact[name]})
 
     assert _raws(decode(encode(whole, limits=limits), limits=limits)) == raws
 

@@ -9,8 +9,9 @@ import pytest
 from goaitools_py import NO_COMPACTION, BlobLimits, Plain, StateSizeError, StateTooLargeError, inspect_state
 from goaitools_py.sim import Reply
 from goaitools_py.state import state as states
+from goaitools_py.state.state import load_state
 
-from ._reading import messages, roles
+from ._reading import messages, roles, users
 
 
 @pytest.fixture
@@ -40,15 +41,15 @@ def test_a_message_too_large_is_refused_before_the_call(
 
 
 def test_old_turns_make_room_for_a_message(face: Any, sim: Any, run: Any, small: BlobLimits) -> None:
-    """Without a word against it, the older half goes before the call, with a warning."""
+    """Without a word against it, as many old turns as it takes go before the call, with a warning."""
     chat = face.on(sim)
     sim.push(*[Reply.text("Noted.")] * 4)
     before = chat.run_turns(None, [f"{number} " + "x" * 3_000 for number in range(4)]).state
 
-    result = run(chat, before, user="y" * 9_000)
+    result = run(chat, before, user="y" * 8_000)
 
     assert [w.code for w in result.warnings] == ["emergency_cut"]
-    assert result.compaction.removed_turns >= 2
+    assert result.compaction.removed_turns == 1
     assert len(sim.requests) == 5
     assert sim.problems == []
 
@@ -90,7 +91,7 @@ def test_a_paid_reply_that_fits_nowhere_is_in_the_error(
 def test_a_reply_beyond_twice_the_limit_is_in_the_error(
     face: Any, sim: Any, run: Any, small: BlobLimits, with_checkpoints: bool
 ) -> None:
-    """No blob could hold it, nor be read again: the text, the log and the input are on the error."""
+    """No blob could hold it, nor be read again: the error has the whole text, the state its beginning."""
     chat = face.on(sim)
     before = chat.chat(user="My name is Ada.").state
     sim.push(Reply.text("y" * 60_000))
@@ -101,14 +102,23 @@ def test_a_reply_beyond_twice_the_limit_is_in_the_error(
 
     err = caught.value
     assert err.text == "y" * 60_000
-    assert err.state == before
-    assert [m.text for m in err.pending_input] == ["Tell me a story."]
+    assert "the reply, 60," in str(err)
+    assert "max_decoded_bytes=20000" in str(err)
+    assert err.pending_input == ()
+    assert users(err.state) == ["My name is Ada.", "Tell me a story."]
+    opened = load_state(err.state).open
+    assert opened is not None
+    assert 10_000 < len(opened.partial) < 40_000
+    assert set(opened.partial) == {"y"}
+    assert inspect_state(err.state).total_usage.requests == 2
+    assert run(chat, err.state, user="Hello.").status == "complete"
+    assert sim.problems == []
 
 
 def test_tool_results_beyond_twice_the_limit_end_the_turn_typed(
     face: Any, sim: Any, run: Any, small: BlobLimits
 ) -> None:
-    """An exchange that no checkpoint can hold is a `StateSizeError` with the results in its log."""
+    """What a state has no room for is in the error's log; the journal has that the tool ran."""
     runs: list[int] = []
 
     def dump(number: int) -> str:
@@ -124,8 +134,12 @@ def test_tool_results_beyond_twice_the_limit_end_the_turn_typed(
 
     err = caught.value
     assert len(err.tool_log[0].result) == 30_000
-    assert [m.text for m in err.pending_input] == ["Dump it."]
+    assert err.pending_input == ()
+    assert runs == [1]
     assert len(sim.requests) == 1
+    sim.push(Reply.text("It is too much."))
+    assert (chat.resume(err.state).text, runs) == ("It is too much.", [1])
+    assert "result left out: 30,000 bytes" in sim.requests[-1].body.decode()
 
 
 def test_wider_limits_go_with_the_codec(face: Any, sim: Any, run: Any, small: BlobLimits) -> None:
