@@ -1,4 +1,4 @@
-"""Whatever the limits, and however large replies, results and broken replies are: the next message is answered.
+"""Whatever the limits, and however large replies and results are: the next message is answered.
 
 A conversation is some steps drawn from a seed, under limits drawn from it too. After each step a small event
 is appended, and after most of them a small message sent, and both have to work.
@@ -116,20 +116,22 @@ class Conversation:
         self.try_it(f"Do {self.ids}.", streamed=kind == "break" or self.rng.random() < 0.5, **fields)
 
     def try_it(self, said: str, *, streamed: bool, **fields: Any) -> None:
-        """Send a message; if its turn ends for its size, what was done is in the row, and is not done again."""
-        before = len(self.runs)
+        """Send a message. If its turn ends for its size, the row has what was done, and it is not done again."""
+        before, failure = len(self.runs), None
         try:
             self.send(said, streamed=streamed, **fields)
         except TurnError as exc:
-            self.log.append(type(exc).__name__)
+            failure = exc
+        if failure is not None:
+            self.log.append(type(failure).__name__)
             ran = len(self.runs) - before
-            assert exc.unsaved is None
-            assert exc.state == blob_in(self.store)
-            assert sum(record.started is not None for record in exc.tool_log) == ran
-            opened = load_state(exc.state, codec=Plain(limits=self.limits)).open
+            assert failure.unsaved is None
+            assert failure.state == blob_in(self.store)
+            assert sum(record.started is not None for record in failure.tool_log) == ran
+            opened = load_state(failure.state, codec=Plain(limits=self.limits)).open
             calls = opened.calls if opened is not None else ()
             assert all(call.state == "done" for call in calls)
-            if isinstance(exc, StateSizeError) and "turn_id" in fields and not self.left():
+            if isinstance(failure, StateSizeError) and "turn_id" in fields and not self.left():
                 self.backend.then("Done.")
                 self.send_again(said, **fields)
                 assert len(self.runs) == before + ran

@@ -26,7 +26,7 @@ def test_a_message_too_large_is_refused_before_the_call(
     face: Any, sim: Any, run: Any, small: BlobLimits
 ) -> None:
     """Nothing is sent, the message comes back, the state is the input, and the next turn works."""
-    chat = face.on(sim)
+    chat = face.on(sim, context_marks=())
     before = chat.chat(user="My name is Ada.").state
 
     with pytest.raises(StateSizeError) as caught:
@@ -42,7 +42,7 @@ def test_a_message_too_large_is_refused_before_the_call(
 
 def test_old_turns_make_room_for_a_message(face: Any, sim: Any, run: Any, small: BlobLimits) -> None:
     """Without a word against it, as many old turns as it takes go before the call, with a warning."""
-    chat = face.on(sim)
+    chat = face.on(sim, context_marks=())
     sim.push(*[Reply.text("Noted.")] * 4)
     before = chat.run_turns(None, [f"{number} " + "x" * 3_000 for number in range(4)]).state
 
@@ -56,7 +56,7 @@ def test_old_turns_make_room_for_a_message(face: Any, sim: Any, run: Any, small:
 
 def test_a_paid_reply_makes_room_for_itself(face: Any, sim: Any, run: Any, small: BlobLimits) -> None:
     """A reply that takes the state beyond its limit is kept; old turns go for it."""
-    chat = face.on(sim)
+    chat = face.on(sim, context_marks=())
     sim.push(*[Reply.text("Noted.")] * 4, Reply.text("y" * 12_000))
     before = chat.run_turns(None, [f"{number} " + "x" * 3_000 for number in range(4)]).state
 
@@ -72,7 +72,7 @@ def test_a_paid_reply_that_fits_nowhere_is_in_the_error(
     face: Any, sim: Any, run: Any, small: BlobLimits
 ) -> None:
     """Beyond the limit even alone: the error has its text and a state with the whole turn in it."""
-    chat = face.on(sim)
+    chat = face.on(sim, context_marks=())
     sim.push(Reply.text("y" * 25_000), Reply.text("Welcome."))
 
     with pytest.raises(StateSizeError) as caught:
@@ -92,7 +92,7 @@ def test_a_reply_beyond_twice_the_limit_is_in_the_error(
     face: Any, sim: Any, run: Any, small: BlobLimits, with_checkpoints: bool
 ) -> None:
     """No blob could hold it, nor be read again: the error has the whole text, the state its beginning."""
-    chat = face.on(sim)
+    chat = face.on(sim, context_marks=())
     before = chat.chat(user="My name is Ada.").state
     sim.push(Reply.text("y" * 60_000))
     fields = {"on_checkpoint": lambda blob: None} if with_checkpoints else {}
@@ -159,7 +159,7 @@ def test_wider_limits_go_with_the_codec(face: Any, sim: Any, run: Any, small: Bl
 
 def test_a_state_beyond_the_limit_can_be_read(face: Any, sim: Any, small: BlobLimits) -> None:
     """What was written for a paid reply, up to twice the limit, is read by every function."""
-    chat = face.on(sim)
+    chat = face.on(sim, context_marks=())
     sim.push(Reply.text("y" * 25_000))
     with pytest.raises(StateSizeError) as caught:
         chat.chat(user="Tell me a story.")
