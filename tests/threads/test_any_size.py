@@ -116,7 +116,7 @@ class Conversation:
         self.try_it(f"Do {self.ids}.", streamed=kind == "break" or self.rng.random() < 0.5, **fields)
 
     def try_it(self, said: str, *, streamed: bool, **fields: Any) -> None:
-        """Send a message. If its turn ends for its size, the row has what was done, and it is not done again."""
+        """Send a message. If its turn fails, the row has what was done, and it is not done again."""
         before, failure = len(self.runs), None
         try:
             self.send(said, streamed=streamed, **fields)
