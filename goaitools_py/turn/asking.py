@@ -180,7 +180,9 @@ def _attempt(
             named = head.headers.get("content-type", "")
             is_stream = not named.startswith(NO_STREAM)
             if getattr(stream, "reads_events", False):
-                opening, is_stream = yield from read_opening(ledger, times, named, max_bytes=_most_bytes(ledger))
+                opening, is_stream = yield from read_opening(
+                    ledger, times, named, max_bytes=_most_bytes(ledger)
+                )
             stream = stream if is_stream else None
         if stream is None:
             begun = True

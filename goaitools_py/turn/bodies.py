@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..backends.base import BackendError
+from ..backends.base import BackendError, ProtocolFault
 from .deadlines import CallTimes
 from .flow import Flow, ReadChunk
 from .ledger import Ledger
