@@ -441,7 +441,8 @@ class Chat(_Facade[Backend]):
         gate: Gate = "queue",
         concurrent_turns: bool = False,
         binding: Any = None,
-        lease_ttl: float = 30.0,
+        lease_ttl: float = 10.0,
+        save_timeout: float = 5.0,
     ) -> Conversation:
         """A conversation that is kept in a store; nothing is loaded yet, and making one costs nothing.
 
@@ -457,6 +458,8 @@ class Chat(_Facade[Backend]):
                 `StateConflictError`; the model has answered it without knowing the other.
             binding: For sealed codecs: what the conversation belongs to; None takes the chat's default.
             lease_ttl: Seconds until the lease of a process that died is free again.
+            save_timeout: Seconds for which the save of a turn that was paid for is tried again while the
+                store is unavailable, and so is the release of its lease.
         """
         from .conversation import Conversation
 
@@ -468,6 +471,7 @@ class Chat(_Facade[Backend]):
             concurrent_turns=concurrent_turns,
             binding=binding,
             lease_ttl=lease_ttl,
+            save_timeout=save_timeout,
         )
         return Conversation(*made)
 
@@ -602,7 +606,8 @@ class AsyncChat(_Facade[AsyncBackend]):
         gate: Gate = "queue",
         concurrent_turns: bool = False,
         binding: Any = None,
-        lease_ttl: float = 30.0,
+        lease_ttl: float = 10.0,
+        save_timeout: float = 5.0,
     ) -> AsyncConversation:
         """As `Chat.conversation`, on an async store; not awaited, its methods are."""
         from .conversation import AsyncConversation
@@ -615,6 +620,7 @@ class AsyncChat(_Facade[AsyncBackend]):
             concurrent_turns=concurrent_turns,
             binding=binding,
             lease_ttl=lease_ttl,
+            save_timeout=save_timeout,
         )
         return AsyncConversation(*made)
 

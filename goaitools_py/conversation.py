@@ -91,6 +91,7 @@ def settings_of(
     binding: Any,
     gate: str,
     lease_ttl: float,
+    save_timeout: float,
     concurrent_turns: bool,
 ) -> RowSettings:
     """The settings of a kept conversation. TypeError or ValueError for what no conversation could use."""
@@ -116,6 +117,7 @@ def settings_of(
         renewal=AsyncRenewal if is_async else Renewal,
         gate=gate,
         lease_ttl=lease_ttl,
+        save_timeout=save_timeout,
         concurrent_turns=concurrent_turns,
     )
 
@@ -192,6 +194,7 @@ class _Kept:
             binding=settings.binding if binding is None else binding,
             gate=settings.gate,
             lease_ttl=settings.lease_ttl,
+            save_timeout=settings.save_timeout,
             concurrent_turns=settings.concurrent_turns,
         )
 

@@ -117,7 +117,11 @@ class Listing(Protocol):
 
 
 class Lease(Protocol):
-    """A lease that is held."""
+    """A lease that is held.
+
+    It may also have a method ``release()``, which ends it before its ``with`` block does. Unlike the block's
+    end it raises `StoreUnavailableError` if the store could not do that; then it is called again.
+    """
 
     def renew(self) -> bool:
         """Begin the `ttl` anew. False if it ran out meanwhile: somebody else may hold it now."""
@@ -173,7 +177,7 @@ class AsyncListing(Protocol):
 
 
 class AsyncLease(Protocol):
-    """`Lease` for async code."""
+    """`Lease` for async code; its ``release``, if it has one, is awaited."""
 
     async def renew(self) -> bool:
         """As `Lease.renew`."""

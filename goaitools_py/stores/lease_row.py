@@ -2,7 +2,10 @@
 
 Owns: the table and its statements. Must never know: a connection, or whose lease it is.
 
-All writers are on one machine, so that its clock tells when a lease has run out.
+All writers are on one machine, so that a clock of the machine tells when a lease has run out: the one that
+counts from its start. All processes read the same time on it, and nobody sets it. After a restart it begins
+anew, and what was leased before has no holder any more: such a lease ends further ahead than any that was
+taken since then could, and so it is over. At worst it holds for its length once more.
 """
 
 from __future__ import annotations
@@ -12,23 +15,26 @@ import time
 
 from . import rules
 
-__all__ = ["TABLE", "LeaseRow"]
+__all__ = ["TABLE", "LeaseRow", "now_ms"]
 
 TABLE = """
 CREATE TABLE IF NOT EXISTS goaitools_state_lease (
     key TEXT PRIMARY KEY,
     token TEXT NOT NULL,
-    ends_at INTEGER NOT NULL
+    ends_at INTEGER NOT NULL,
+    ttl_ms INTEGER NOT NULL
 ) WITHOUT ROWID
 """
 
-_TAKE = """
-INSERT INTO goaitools_state_lease VALUES (?, ?, ?)
-ON CONFLICT (key) DO UPDATE SET token = excluded.token, ends_at = excluded.ends_at
-WHERE goaitools_state_lease.ends_at <= ?
+_IS_OVER = "(ends_at <= ? OR ends_at > ? + 2 * ttl_ms)"
+_TAKE = f"""
+INSERT INTO goaitools_state_lease AS held VALUES (?, ?, ?, ?)
+ON CONFLICT (key) DO UPDATE
+SET token = excluded.token, ends_at = excluded.ends_at, ttl_ms = excluded.ttl_ms
+WHERE {_IS_OVER.replace("ends_at", "held.ends_at").replace("ttl_ms", "held.ttl_ms")}
 """
-_RENEW = "UPDATE goaitools_state_lease SET ends_at = ? WHERE key = ? AND token = ? AND ends_at > ?"
-_RELEASE = "DELETE FROM goaitools_state_lease WHERE key = ? AND token = ? OR ends_at <= ?"
+_RENEW = f"UPDATE goaitools_state_lease SET ends_at = ? WHERE key = ? AND token = ? AND NOT {_IS_OVER}"
+_RELEASE = f"DELETE FROM goaitools_state_lease WHERE key = ? AND token = ? OR {_IS_OVER}"
 
 Statement = tuple[str, tuple[str | int, ...]]
 
@@ -43,14 +49,20 @@ class LeaseRow:
 
     def take(self) -> Statement:
         """Begin it, unless another one has not run out."""
-        now = time.time_ns() // 1_000_000
-        return _TAKE, (self._key, self._token, now + self._ttl_ms, now)
+        now = now_ms()
+        return _TAKE, (self._key, self._token, now + self._ttl_ms, self._ttl_ms, now, now)
 
     def renew(self) -> Statement:
         """Begin the `ttl` anew, unless it ran out."""
-        now = time.time_ns() // 1_000_000
-        return _RENEW, (now + self._ttl_ms, self._key, self._token, now)
+        now = now_ms()
+        return _RENEW, (now + self._ttl_ms, self._key, self._token, now, now)
 
     def release(self) -> Statement:
         """End it, and sweep out what others left behind."""
-        return _RELEASE, (self._key, self._token, time.time_ns() // 1_000_000)
+        now = now_ms()
+        return _RELEASE, (self._key, self._token, now, now)
+
+
+def now_ms() -> int:
+    """Milliseconds since the machine was started; since Python 3.5 all its processes count alike."""
+    return time.monotonic_ns() // 1_000_000

@@ -90,14 +90,15 @@ class RedisStore:
     @contextmanager
     def lease(self, key: str, ttl: float) -> Iterator[RedisLease]:
         """Hold the lease of `key` for at most `ttl` seconds, then renew it. `LeaseHeldError`: it is taken."""
-        lease = self._keys.lease(key, ttl)
-        if not self._send(lease.take()):
+        name = self._keys.lease(key, ttl)
+        if not self._send(name.take()):
             raise rules.held()
+        lease = RedisLease(name, self._send)
         try:
-            yield RedisLease(lease, self._send)
+            yield lease
         finally:
             with suppress(StoreUnavailableError):  # then it ends by itself
-                self._send(lease.release())
+                lease.release()
 
     def _send(self, command: Command, **where: Any) -> Any:
         with _errors():
@@ -110,10 +111,17 @@ class RedisLease:
     def __init__(self, lease: LeaseKey, send: Callable[[Command], Any]) -> None:
         self._lease = lease
         self._send = send
+        self._is_over = False
 
     def renew(self) -> bool:
         """Begin the `ttl` anew. False if it ran out meanwhile."""
         return bool(self._send(self._lease.renew()))
+
+    def release(self) -> None:
+        """End it now. Raises `StoreUnavailableError`; may be called again."""
+        if not self._is_over:
+            self._send(self._lease.release())
+            self._is_over = True
 
 
 class AsyncRedisStore:
@@ -174,14 +182,15 @@ class AsyncRedisStore:
     @asynccontextmanager
     async def lease(self, key: str, ttl: float) -> AsyncIterator[AsyncRedisLease]:
         """Hold the lease of `key` for at most `ttl` seconds, then renew it. `LeaseHeldError`: it is taken."""
-        lease = self._keys.lease(key, ttl)
-        if not await self._send(lease.take()):
+        name = self._keys.lease(key, ttl)
+        if not await self._send(name.take()):
             raise rules.held()
+        lease = AsyncRedisLease(name, self._send)
         try:
-            yield AsyncRedisLease(lease, self._send)
+            yield lease
         finally:
             with suppress(StoreUnavailableError):  # then it ends by itself
-                await self._send(lease.release())
+                await lease.release()
 
     async def _send(self, command: Command, **where: Any) -> Any:
         self._check_process()
@@ -204,10 +213,17 @@ class AsyncRedisLease:
     def __init__(self, lease: LeaseKey, send: Callable[[Command], Awaitable[Any]]) -> None:
         self._lease = lease
         self._send = send
+        self._is_over = False
 
     async def renew(self) -> bool:
         """Begin the `ttl` anew. False if it ran out meanwhile."""
         return bool(await self._send(self._lease.renew()))
+
+    async def release(self) -> None:
+        """As `RedisLease.release`, awaited."""
+        if not self._is_over:
+            await self._send(self._lease.release())
+            self._is_over = True
 
 
 def _nodes(client: Any) -> dict[str, dict[str, Any]]:

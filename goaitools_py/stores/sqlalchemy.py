@@ -88,13 +88,14 @@ class SQLAlchemyStore:
 
         It is a row with a time, not a lock: nothing is open between the statements.
         """
-        lease = SQLLease(self._leases, key, ttl)
-        self._run(lease.take)
+        row = SQLLease(self._leases, key, ttl)
+        self._run(row.take)
+        lease = SQLAlchemyLease(row, self._run)
         try:
-            yield SQLAlchemyLease(lease, self._run)
+            yield lease
         finally:
             with suppress(StoreUnavailableError):  # then it ends by itself
-                self._run(lease.release)
+                lease.release()
 
     def _run(self, step: Callable[[Connection], T]) -> T:
         with _errors(self._dialect), self._forks.step(), self._engine.connect() as connection:
@@ -107,10 +108,17 @@ class SQLAlchemyLease:
     def __init__(self, lease: SQLLease, run: Callable[[Callable[[Connection], bool]], bool]) -> None:
         self._lease = lease
         self._run = run
+        self._is_over = False
 
     def renew(self) -> bool:
         """Begin the `ttl` anew. False if it ran out meanwhile."""
         return self._run(self._lease.renew)
+
+    def release(self) -> None:
+        """End it now. Raises `StoreUnavailableError`; may be called again."""
+        if not self._is_over:
+            self._run(self._lease.release)
+            self._is_over = True
 
 
 class AsyncSQLAlchemyStore:
@@ -164,13 +172,14 @@ class AsyncSQLAlchemyStore:
     @asynccontextmanager
     async def lease(self, key: str, ttl: float) -> AsyncIterator[AsyncSQLAlchemyLease]:
         """Hold the lease of `key` for at most `ttl` seconds, then renew it; see `SQLAlchemyStore.lease`."""
-        lease = SQLLease(self._leases, key, ttl)
-        await self._run(lease.take)
+        row = SQLLease(self._leases, key, ttl)
+        await self._run(row.take)
+        lease = AsyncSQLAlchemyLease(row, self._run)
         try:
-            yield AsyncSQLAlchemyLease(lease, self._run)
+            yield lease
         finally:
             with suppress(StoreUnavailableError):  # then it ends by itself
-                await self._run(lease.release)
+                await lease.release()
 
     async def _run(self, step: Callable[[Connection], T]) -> T:
         with _errors(self._dialect), self._forks.step():
@@ -186,10 +195,17 @@ class AsyncSQLAlchemyLease:
     ) -> None:
         self._lease = lease
         self._run = run
+        self._is_over = False
 
     async def renew(self) -> bool:
         """Begin the `ttl` anew. False if it ran out meanwhile."""
         return await self._run(self._lease.renew)
+
+    async def release(self) -> None:
+        """As `SQLAlchemyLease.release`, awaited."""
+        if not self._is_over:
+            await self._run(self._lease.release)
+            self._is_over = True
 
 
 def _known(engine: Engine | AsyncEngine) -> str:

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from ..errors import StoreUnavailableError
 from ..process import PerProcess
@@ -144,7 +144,9 @@ class SQLiteStore:
         try:
             yield lease
         finally:
-            lease.release()
+            # If this fails, the lease runs out by itself; what happened while it was held matters more.
+            with suppress(StoreUnavailableError):
+                lease.release()
 
     def make_lease(self, key: str, ttl: float) -> SQLiteLease:
         """A lease that is not yet taken, for who cannot use a ``with`` block."""
@@ -216,6 +218,7 @@ class SQLiteLease:
     def __init__(self, row: lease_row.LeaseRow, change: Callable[[lease_row.Statement], bool]) -> None:
         self._row = row
         self._change = change
+        self._is_over = False
 
     def take(self) -> None:
         """Begin it. `LeaseHeldError` if another one has not run out."""
@@ -227,10 +230,10 @@ class SQLiteLease:
         return self._change(self._row.renew())
 
     def release(self) -> None:
-        """End it, if it is still this one."""
-        # If this fails, the lease runs out by itself; what happened while it was held matters more.
-        with suppress(StoreUnavailableError):
+        """End it, if it is still this one. Raises `StoreUnavailableError`; may be called again."""
+        if not self._is_over:
             self._change(self._row.release())
+            self._is_over = True
 
 
 class AsyncSQLiteStore:
@@ -274,7 +277,8 @@ class AsyncSQLiteStore:
         try:
             yield AsyncSQLiteLease(lease, self._run)
         finally:
-            await self._run(lambda store: lease.release())
+            with suppress(StoreUnavailableError):  # then it ends by itself
+                await self._run(lambda store: lease.release())
 
     async def aclose(self) -> None:
         """Close the database."""
@@ -315,11 +319,15 @@ class AsyncSQLiteLease:
     """`SQLiteLease` for async code."""
 
     def __init__(
-        self, lease: SQLiteLease, run: Callable[[Callable[[SQLiteStore], bool]], Awaitable[bool]]
+        self, lease: SQLiteLease, run: Callable[[Callable[[SQLiteStore], Any]], Awaitable[Any]]
     ) -> None:
         self._lease = lease
         self._run = run
 
     async def renew(self) -> bool:
         """Begin the `ttl` anew. False if it ran out meanwhile."""
-        return await self._run(lambda store: self._lease.renew())
+        return bool(await self._run(lambda store: self._lease.renew()))
+
+    async def release(self) -> None:
+        """As `SQLiteLease.release`, awaited."""
+        await self._run(lambda store: self._lease.release())

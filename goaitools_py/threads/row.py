@@ -20,7 +20,13 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from ..backends.base import Dialect
-from ..errors import LeaseHeldError, StateConflictError, StateError, TurnInProgressError
+from ..errors import (
+    LeaseHeldError,
+    StateConflictError,
+    StateError,
+    StoreUnavailableError,
+    TurnInProgressError,
+)
 from ..history.rebase import begun_at, holds_state, rebase_state
 from ..state.codec import Codec
 from ..state.records import digest8
@@ -48,6 +54,8 @@ class RowSettings(Value, frozen=True, kw_only=True):
     """What does not change between two uses of a key.
 
     `renewal`: made of a lease and its seconds, keeps it alive in the background from `start` to `end`.
+    `save_timeout`: seconds for which a save of what was paid for, or the release of a lease, is tried again
+    while the store is unavailable.
     """
 
     unshown = frozenset({"key", "binding"})
@@ -59,8 +67,9 @@ class RowSettings(Value, frozen=True, kw_only=True):
     dialect: Dialect
     renewal: Callable[[Any, float], Any]
     gate: str = "queue"
-    lease_ttl: float = 30.0
+    lease_ttl: float = 10.0
     concurrent_turns: bool = False
+    save_timeout: float = 5.0
 
 
 class DuplicateError(Exception):
@@ -77,8 +86,11 @@ class Row:
         self._version: int | None = None
         self._sent: tuple[bytes, bytes] | None = None
         self._created: int | None = None
+        self._context: Any = None
         self._lease: Any = None
         self._renewal: Any = None
+        self._patient_until: float | None = None
+        self._pause = FIRST_WAIT
 
     # ------------------------------------------------------------------------------------ loading
 
@@ -104,6 +116,7 @@ class Row:
         *,
         is_there: Callable[[bytes], bool] | None = None,
         most: int = MAX_REBASES,
+        is_paid: bool = True,
     ) -> Flow[bytes]:
         """Save a state that grew from `mine`. Gives what is stored then: that, or that and others' additions.
 
@@ -113,6 +126,8 @@ class Row:
             new: The state.
             is_there: Says of somebody else's state that the turn of `new` is in it.
             most: How often it may be rebased.
+            is_paid: It cost model calls or tools: while the store is unavailable it is tried again for
+                `save_timeout` seconds.
 
         Raises:
             StateConflictError: Somebody else had a turn, or deleted the conversation.
@@ -122,7 +137,7 @@ class Row:
         refused = failed = 0
         new = self.timed(new)
         if self._sent is not None:
-            yield from self._look(is_there)
+            yield from self._look(is_there, is_paid)
             new = self.timed(new)
         while new != self.mine:
             blob = self._rebased(new)
@@ -141,12 +156,15 @@ class Row:
                 failure = exc
             else:
                 self._version, self.stored, self._sent = version, blob, None
+                self._patient_until = None
                 new = self._became(new)
                 continue
-            is_newer = yield from self._look(is_there)
+            is_newer = yield from self._look(is_there, is_paid)
             new = self.timed(new)
             if failure is not None and failed > 1 and not is_newer:
-                raise failure
+                may_pass = is_paid and isinstance(failure, StoreUnavailableError)
+                if not (may_pass and (yield from self._wait())):
+                    raise failure
         return self.stored
 
     def _rebased(self, new: bytes) -> bytes:
@@ -169,9 +187,28 @@ class Row:
         except StateError as exc:
             raise StateConflictError("somebody else saved a state that cannot be read here") from exc
 
-    def _look(self, is_there: Callable[[bytes], bool] | None) -> Flow[bool]:
+    def _wait(self) -> Flow[bool]:
+        """Wait before the unavailable store is tried again; False if that has been done for `save_timeout`
+        seconds since the first failure."""
+        now = yield Clock()
+        if self._patient_until is None:
+            self._patient_until = now.monotonic + self.settings.save_timeout
+            self._pause = FIRST_WAIT
+        if now.monotonic + self._pause > self._patient_until:
+            return False
+        yield Sleep(self._pause)
+        self._pause = min(2 * self._pause, LONGEST_WAIT)
+        return True
+
+    def _look(self, is_there: Callable[[bytes], bool] | None, is_paid: bool) -> Flow[bool]:
         """See what is stored after a save that did not succeed. True if that is something newer."""
-        found = yield Invoke(self._load)
+        while True:
+            try:
+                found = yield Invoke(self._load)
+                break
+            except StoreUnavailableError:
+                if not (is_paid and (yield from self._wait())):
+                    raise
         if (None if found is None else found.version) == self._version:
             return False
         sent, self._sent = self._sent, None
@@ -286,7 +323,7 @@ class Row:
                         "another turn runs on this conversation, and nothing was called: try again later"
                     ) from exc
             else:
-                self._lease = context
+                self._context, self._lease = context, lease
                 self._renewal = settings.renewal(lease, settings.lease_ttl)
                 yield Invoke(self._renewal.start)
                 return waited
@@ -294,12 +331,26 @@ class Row:
             pause = min(2 * pause, LONGEST_WAIT)
 
     def release(self) -> Flow[None]:
-        """Give the lease back. One that cannot be given back ends by itself."""
+        """Give the lease back. While the store is unavailable that is tried again, as a save is; a lease that
+        cannot be given back ends by itself. Whoever was interrupted in here may call it again."""
         if self._renewal is not None:
             yield Invoke(self._renewal.end)
             self._renewal = None
-        context, self._lease = self._lease, None
-        if context is not None:
-            leave = getattr(context, "__aexit__", None) or context.__exit__
-            with suppress(Exception):
-                yield Invoke(leave, (None, None, None))
+        if self._context is None:
+            return
+        with suppress(Exception):  # what happened under the lease matters more
+            yield from self._give_back()
+            leave = getattr(self._context, "__aexit__", None) or self._context.__exit__
+            yield Invoke(leave, (None, None, None))
+        self._context = self._lease = None
+
+    def _give_back(self) -> Flow[None]:
+        """Call the lease's own `release`, if it has one: unlike its context's end it says if it fails."""
+        release = getattr(self._lease, "release", None)
+        while release is not None:
+            try:
+                yield Invoke(release)
+                return
+            except StoreUnavailableError:
+                if not (yield from self._wait()):
+                    return

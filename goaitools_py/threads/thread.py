@@ -218,7 +218,7 @@ class KeptTurn:
         else:
             return
         try:
-            yield from self._row.commit(first, most=0)
+            yield from self._row.commit(first, most=0, is_paid=False)
         except StateConflictError as exc:
             raise _OvertakenError from exc
 
@@ -459,7 +459,7 @@ def append_flow(settings: RowSettings, grow: Callable[[bytes], bytes]) -> Flow[N
     for left in range(MAX_APPENDS, -1, -1):
         yield from row.load()
         try:
-            yield from row.commit(grow(row.stored), most=0)
+            yield from row.commit(grow(row.stored), most=0, is_paid=False)
         except StateConflictError:
             if not left:
                 raise
@@ -484,7 +484,7 @@ def rewind_flow(settings: RowSettings, turns: int) -> Flow[None]:
     new = rewind_state(
         row.stored, turns, codec=settings.codec, binding=settings.binding, dialect=settings.dialect
     )
-    yield from row.commit(new)
+    yield from row.commit(new, is_paid=False)
 
 
 def fork_flow(settings: RowSettings, other: RowSettings) -> Flow[None]:
@@ -501,7 +501,7 @@ def fork_flow(settings: RowSettings, other: RowSettings) -> Flow[None]:
     )
     if other.binding != settings.binding:
         blob = rewrap(blob, codec=settings.codec, binding=settings.binding, to_binding=other.binding)
-    yield from beside.commit(blob, most=0)
+    yield from beside.commit(blob, most=0, is_paid=False)
 
 
 def reset_flow(settings: RowSettings) -> Flow[None]:

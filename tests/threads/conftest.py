@@ -127,7 +127,8 @@ class Threads:
     def __call__(
         self, backend: Any, store: Any, *, key: str = "ada", chat: Any = None, **fields: Any
     ) -> Kept:
-        """A conversation in a blocking store; `chat`: the options of its chat."""
+        """A conversation in a blocking store, which is not waited for; `chat`: the options of its chat."""
+        fields = {"save_timeout": 0.0, **fields}
         if self.face.is_async:
             store = (AwaitedLeasing if hasattr(store, "lease") else Awaited)(store)
         made = self.face.chat(backend, **(chat or {}))

@@ -223,6 +223,7 @@ def blocking(chat: Chat, saved: bytes | bytearray | memoryview | None, options: 
 
 def kept(chat: Chat, store: Store, options: ChatOptions) -> None:
     thread = chat.conversation(store, "ada", save="checkpoint", gate="reject", binding={"user": "ada"})
+    chat.conversation(store, "ada", lease_ttl=10.0, save_timeout=5.0)
     assert_type(thread, Conversation)
     assert_type(thread.send("Hello.", options, turn_id="m-1"), ChatResult)
     text, state = thread.send(user="Hello.")
