@@ -24,7 +24,6 @@ def said(chat: Any, sim: Any, reply: Any, *, is_streamed: bool) -> Response:
     asked = sim.requests[-1]
     sim.push(reply)
     response: Response = sim.respond("POST", asked.path, asked.headers, asked.body)
-    sim.requests.clear()
     return response
 
 

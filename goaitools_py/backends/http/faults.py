@@ -13,16 +13,9 @@ from typing import Any, Final
 
 from ... import rawjson
 from ..base import Fault, FaultKind
+from .overflow import CODES, is_overflow
 
 __all__ = ["classify", "fault_of_error", "http_fault", "retry_after"]
-
-_CONTEXT_CODES: Final = frozenset(
-    {
-        "context_length_exceeded",  # OpenAI, Azure, Groq, Cerebras
-        "exceed_context_size_error",  # llama.cpp; https://github.com/ggml-org/llama.cpp/pull/15780
-        "model_context_window_exceeded",  # Anthropic, whose replies have it as a stop reason
-    }
-)
 
 _SIGNATURE_CODES: Final = frozenset(
     {
@@ -30,29 +23,6 @@ _SIGNATURE_CODES: Final = frozenset(
     }
 )
 
-# Wordings collected from servers' error answers, as of 2026-11; a code, where there is one, decides first.
-_CONTEXT_WORDS: Final = re.compile(
-    "|".join(
-        (
-            "maximum context length",  # OpenAI, vLLM, DeepSeek, OpenRouter
-            "exceeds the context window",  # OpenAI
-            "context length exceeded",
-            "reduce the length of the messages",  # OpenAI, Groq
-            "exceeds the available context size",  # llama.cpp
-            "context size has been exceeded",  # llama.cpp, in mid-generation, status 500
-            "greater than the context length",  # LM Studio
-            "maximum prompt length is",  # xAI
-            "input token count.*exceeds the maximum",  # Gemini
-            "prompt is too long",  # Anthropic, for context windows
-            "exceed context limit",  # Anthropic, for input and max_tokens together
-            "input is too long for requested model",  # Bedrock behind a gateway
-            "exceeded model token limit",  # Moonshot
-            "context window exceeds limit",  # MiniMax
-            "too many tokens",
-        )
-    ),
-    re.IGNORECASE,
-)
 # A rate limit may speak of tokens too, so only answers that can mean the request itself are searched.
 _CONTEXT_STATUSES: Final = frozenset({400, 413, 422, 500})
 
@@ -94,6 +64,7 @@ _STATUS_OF_NAME: Final = {
     "server_is_overloaded": 503,
     "service_unavailable": 503,
     "timeout": 408,
+    "too_many_prompt_tokens": 400,
     "timeout_error": 504,
 }
 
@@ -106,6 +77,8 @@ def http_fault(status: int, headers: Mapping[str, str], body: bytes) -> Fault:
         answer = rawjson.loads(body)
     except ValueError:
         answer = None
+    if isinstance(answer, list) and len(answer) == 1:  # Gemini's endpoint: google-gemini/gemini-cli#6678
+        answer = answer[0]
     # Mistral and FastAPI servers put the error's members at the top.
     error = answer.get("error") or answer if isinstance(answer, dict) else answer
     return classify(status, error, headers)
@@ -153,9 +126,9 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def _kind(status: int, error: object) -> FaultKind:
-    if not _CONTEXT_CODES.isdisjoint(_names(error)):
+    if not CODES.keys().isdisjoint(_names(error)):
         return "context"
-    if status in _CONTEXT_STATUSES and _CONTEXT_WORDS.search(_words(error)):
+    if status in _CONTEXT_STATUSES and is_overflow(_words(error)):
         return "context"
     if not _SIGNATURE_CODES.isdisjoint(_names(error)):
         return "signature"

@@ -1,0 +1,156 @@
+"""How servers say that a history does not fit into a model's context, as one table.
+
+Owns: their codes and wordings, each with its source, and the wordings that only look alike. Must never know:
+a status, a wire, what is done about it.
+
+A wording is searched without regard to case, in the error's own text only. `max_tokens` that is too large by
+itself is no overflow, as a shorter history would not help; nor is a limit of tokens per minute, against which
+waiting helps. All sources were looked at in 2026-11; "table" is the list of `earendil-works/pi`,
+packages/ai/src/utils/overflow.ts at commit 17c253c, whose maintainers send overlong requests to the servers.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+__all__ = ["CODES", "WORDINGS", "Wording", "is_overflow"]
+
+
+class Wording(NamedTuple):
+    """One way to say it: whose it is, a regular expression, and where it was seen."""
+
+    servers: str
+    words: str
+    source: str
+
+
+CODES: Final = {
+    "context_length_exceeded": "OpenAI, Azure, Groq, Cerebras; bytedance/deer-flow#310",
+    "exceed_context_size_error": "llama.cpp; ggml-org/llama.cpp#15780",
+    "model_context_window_exceeded": "Anthropic, z.ai; table",
+    "too_many_prompt_tokens": "Perplexity; symfony/ai, .../Bridge/Perplexity/ResultConverter.php",
+}
+"""Codes and types of errors that say nothing else, and where they were seen."""
+
+WORDINGS: Final = (
+    Wording(
+        "OpenAI, Azure, DeepSeek, vLLM, OpenRouter, NVIDIA NIM, SGLang, LiteLLM",
+        "maximum context length",
+        "bytedance/deer-flow#310, evalstate/fast-agent#621, vllm-project/vllm#20409, table, "
+        "Alishahryar1/free-claude-code#391",
+    ),
+    Wording(
+        "Ollama, its cloud", "model maximum context length", "seen in the tests of several public clients"
+    ),
+    Wording("OpenAI", "exceeds? the context window", "table"),
+    Wording(
+        "OpenAI, Azure",
+        "input tokens exceed the configured limit",
+        "BerriAI/litellm, litellm/litellm_core_utils/exception_mapping_utils.py at 002b24d",
+    ),
+    Wording("OpenAI, Groq, Cerebras", "reduce the length of the messages", "table"),
+    Wording(
+        "Cerebras",
+        r"current length is \d+ while limit is \d+",
+        "BerriAI/litellm, litellm/litellm_core_utils/exception_mapping_utils.py at 002b24d",
+    ),
+    Wording("many", "context[ _]length[ _]exceeded|context window (?:is )?(?:full|exceeded)", "table"),
+    Wording("Anthropic", "prompt is too long", "earendil-works/pi#102, stackblitz/bolt.new#2449"),
+    Wording(
+        "Anthropic, for input and max_tokens together",
+        "exceed context limit",
+        "BerriAI/litellm, litellm/litellm_core_utils/exception_mapping_utils.py at 002b24d",
+    ),
+    Wording("Bedrock", "input is too long", "aws-samples/bedrock-chat#95"),
+    Wording(
+        "Gemini, Vertex AI", "input token count.{0,40} exceeds the maximum", "google-gemini/gemini-cli#6678"
+    ),
+    Wording("xAI", r"maximum prompt length is \d+", "table"),
+    Wording(
+        "Mistral",
+        r"too large for model with \d+ maximum context length",
+        "table",
+    ),
+    Wording(
+        "Together, SGLang",
+        "is longer than the model'?s context length",
+        "QwenLM/Qwen3#1321, table",
+    ),
+    Wording(
+        "vLLM", "is longer than the maximum model length", "vllm-project/vllm#12165, xorbitsai/inference#3785"
+    ),
+    Wording("vLLM", r"prompt contains (?:at least )?\d+ input tokens", "AIDotNet/OpenCowork#82"),
+    Wording("OpenRouter, Poolside", "exceeds (?:the )?maximum allowed input length", "table"),
+    Wording("Hugging Face TGI", "`inputs` must have less than", "h2oai/h2ogpt#373"),
+    Wording(
+        "Hugging Face TGI, Together",
+        "`inputs` tokens [+] `max_new_tokens` must be",
+        "barun-saha/slide-deck-ai#44, bytedance/UI-TARS-desktop#626",
+    ),
+    Wording("llama.cpp", "exceeds the available context size", "ItzCrazyKns/Vane#1031"),
+    Wording("llama.cpp, in mid-generation", "context size has been exceeded", "ggml-org/llama.cpp#15780"),
+    Wording("LM Studio", "greater than the context length", "table"),
+    Wording("Ollama", "prompt too long; exceeded (?:max )?context length", "table"),
+    Wording(
+        "Cohere",
+        "too many tokens: ",
+        "cohere-ai/sandbox-topically#4",
+    ),
+    Wording("Perplexity", "total length of all messages is too long", "symfony/ai, as for its code"),
+    Wording("Perplexity", "user input tokens exceeds", "symfony/ai, as for its code"),
+    Wording(
+        "Perplexity",
+        "following a prompt of length .{0,40} exceeds the max limit",
+        "OpenRouterTeam/ai-sdk-provider#121",
+    ),
+    Wording("GitHub Copilot", r"prompt token count of \d+ exceeds the limit", "table"),
+    Wording("MiniMax", "context window exceeds limit", "table"),
+    Wording("Moonshot (Kimi)", "exceeded model token limit", "table"),
+    Wording(
+        "DashScope (Qwen)",
+        "range of input length should be",
+        "table of openxjarvis/pi-mono-python at 95c8dc1",
+    ),
+    Wording(
+        "z.ai (GLM)",
+        "prompt exceeds max length",
+        "its code 1261; seen in the tests of several public clients",
+    ),
+    Wording("a gateway", "exceed max message tokens", "seen in the tests of a public client, unnamed"),
+    Wording("Replicate", r"max input length is \d+ tokens", "run-llama/llama_index#7974"),
+    Wording("LiteLLM", "ContextWindowExceededError", "entropy-research/Devon#88"),
+    Wording("servers without a name", "too many tokens|token limit exceeded", "table"),
+)
+"""Each wording, with the servers that it was seen of and where."""
+
+_OVERFLOW: Final = re.compile("|".join(wording.words for wording in WORDINGS), re.IGNORECASE)
+
+_RATE: Final = re.compile(
+    r"rate[ _-]?limit|throttl|too many requests|please wait before"  # Bedrock: "Too many tokens, please wait"
+    r"|(?:tokens?|requests?) per (?:second|minute|hour|day)|\b[TR]P[MD]\b|quota",
+    re.IGNORECASE,
+)
+"""Words of a limit on a rate, whatever else the text says."""
+
+_OUTPUT: Final = tuple(
+    re.compile(pattern, re.IGNORECASE | re.DOTALL)
+    for pattern in (
+        r"is too large: (?P<output>\d+).{0,80}?maximum context length is (?P<window>\d+)",  # vLLM
+        r"maximum context length is (?P<window>\d+).{0,120}?requested (?P<output>\d+) output tokens",  # vLLM
+        # OpenAI, DeepSeek, vLLM, OpenRouter
+        r"maximum context length is (?P<window>\d+)"
+        r".{0,160}?(?P<output>\d+) (?:in|for) the (?:completion|output)",
+        r"must be <= (?P<window>\d+).{0,80}?(?P<output>\d+) `max_new_tokens`",  # TGI
+        r"context limit: \d+ [+] (?P<output>\d+) > (?P<window>\d+)",  # Anthropic
+    )
+)
+"""Where a text about both says how much output was asked for, and how much fits into the context."""
+
+
+def is_overflow(text: str) -> bool:
+    """Whether a server's own words say that the history is too long, so that a shorter one would be taken."""
+    if not _OVERFLOW.search(text) or _RATE.search(text):
+        return False
+    found = next(filter(None, (pattern.search(text) for pattern in _OUTPUT)), None)
+    return found is None or int(found["output"][:18]) < int(found["window"][:18])
