@@ -16,6 +16,7 @@ import anthropic
 from ..base import ModelRequest
 from ..endpoints import endpoint_family
 from ..http.async_pool import ShardedClient
+from ..http.deadlines import DeadlineClient
 from ..http.exchange import wire_errors
 from ..http.posts import options_class
 from ..http.sdk_edge import (
@@ -60,7 +61,7 @@ def anthropic_edge(options: ClientOptions, *, betas: Sequence[str]) -> SdkEdge[a
     """Connect. `betas` go with each request.
 
     Raises `ValueError` without credentials, `TypeError` for a client that cannot be used."""
-    return SdkEdge(_Anthropic(anthropic.Anthropic, anthropic.DefaultHttpxClient, betas), options)
+    return SdkEdge(_Anthropic(anthropic.Anthropic, DeadlineClient, betas), options)
 
 
 def async_anthropic_edge(

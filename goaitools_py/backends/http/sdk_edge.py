@@ -20,7 +20,9 @@ import httpx2
 
 from ..base import BackendError, ModelRequest
 from ..endpoints import is_plain_loopback
+from .aside import within
 from .clients import ClientOfProcess, ClientsOfLoops
+from .deadlines import DeadlineClient, until
 from .exchange import (
     HttpAsyncExchange,
     HttpExchange,
@@ -312,9 +314,16 @@ class SdkEdge(Generic[_Client]):
     def __init__(self, sdk: Sdk[_Client], options: ClientOptions) -> None:
         self._sdk = sdk
         self._owned = options.client is None and options.http_client is None
-        new = partial(_new, sdk, options)
-        first = new() if options.client is None else sdk.checked(options)
-        self._client = ClientOfProcess(first, new if self._owned else None)
+        http_client = None if options.client is not None else _http_client(sdk, options)
+        first = sdk.checked(options) if http_client is None else _made(sdk, options, http_client)
+        self._client = ClientOfProcess(first, partial(_new, sdk, options) if self._owned else None)
+        # Of others nobody knows what they wait for: of a caller's client, or of what fetches a token.
+        self._keeps_time = (
+            isinstance(http_client, DeadlineClient)
+            and http_client.is_exact
+            and not callable(options.api_key)
+            and getattr(first, "credentials", None) is None
+        )
         self._address = _address(first, options)
         self.family = sdk.family(first)
 
@@ -322,16 +331,31 @@ class SdkEdge(Generic[_Client]):
         """Post a request; return once 2xx headers are there. Raises `BackendError`."""
         client, whole, head = self._client.get(), request.timeout, request.head_timeout
         soon = whole if head is None else head
-        ask, given = client.post, _post_arguments(self._sdk, client, self._address, request, soon)
-        for hop in range(MAX_REDIRECTS + 1):
+        if soon is None:
+            response = self._response(client, request, None)
+        elif self._keeps_time:
+            with until(soon):
+                response = self._response(client, request, soon)
+        else:
             try:
-                response = ask(**given)
-                break
-            except Exception as error:
-                ask, given = _redirected(self._sdk, client, error, given, hop)
+                response = within(soon, lambda: self._response(client, request, soon), httpx2.Response.close)
+            except TimeoutError:
+                host = client.base_url.host or "the server"
+                raise BackendError(f"{host} did not answer in time", timed_out=True) from None
         if head is not None:
             let_body_take(response, bounded_timeout(client.timeout, whole))
         return HttpExchange(response, self._sdk.errors.request_id)
+
+    def _response(
+        self, client: _Client, request: ModelRequest, seconds: float | None
+    ) -> httpx2.Response:
+        ask, given = client.post, _post_arguments(self._sdk, client, self._address, request, seconds)
+        for hop in range(MAX_REDIRECTS + 1):
+            try:
+                return ask(**given)  # type: ignore[no-any-return]
+            except Exception as error:
+                ask, given = _redirected(self._sdk, client, error, given, hop)
+        raise AssertionError("unreachable")
 
     def close(self) -> None:
         """Close the connections, unless they are the caller's own."""

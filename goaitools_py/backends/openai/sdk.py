@@ -14,6 +14,7 @@ import openai
 from ..base import ModelRequest
 from ..endpoints import endpoint_family
 from ..http.async_pool import ShardedClient
+from ..http.deadlines import DeadlineClient
 from ..http.posts import options_class
 from ..http.sdk_edge import (
     AsyncSdkEdge,
@@ -35,7 +36,7 @@ def openai_edge(options: ClientOptions, *, path: str) -> SdkEdge[openai.OpenAI]:
     """Connect. `path` is that of the wire.
 
     Raises `ValueError` without a key, `TypeError` for a client that cannot be used."""
-    return SdkEdge(_OpenAI(openai.OpenAI, openai.DefaultHttpxClient, path), options)
+    return SdkEdge(_OpenAI(openai.OpenAI, DeadlineClient, path), options)
 
 
 def async_openai_edge(options: ClientOptions, *, path: str) -> AsyncSdkEdge[openai.AsyncOpenAI]:
