@@ -346,9 +346,7 @@ class SdkEdge(Generic[_Client]):
             let_body_take(response, bounded_timeout(client.timeout, whole))
         return HttpExchange(response, self._sdk.errors.request_id)
 
-    def _response(
-        self, client: _Client, request: ModelRequest, seconds: float | None
-    ) -> httpx2.Response:
+    def _response(self, client: _Client, request: ModelRequest, seconds: float | None) -> httpx2.Response:
         ask, given = client.post, _post_arguments(self._sdk, client, self._address, request, seconds)
         for hop in range(MAX_REDIRECTS + 1):
             try:
