@@ -100,6 +100,7 @@ from .errors import (
     TurnInProgressError,
 )
 from .events import (
+    Appended,
     CheckpointReady,
     Compacted,
     ContextWarning,
@@ -108,6 +109,7 @@ from .events import (
     ModelRequested,
     ReasoningDelta,
     StateDiscarded,
+    StateSaved,
     TextDelta,
     ToolFinished,
     ToolStarted,
@@ -190,6 +192,7 @@ __all__ = [
     "UNSET",
     "AbortTurn",
     "Action",
+    "Appended",
     "Approve",
     "AskModel",
     "AskProvider",
@@ -272,6 +275,7 @@ __all__ = [
     "StateInfo",
     "StateInvalidError",
     "StateProviderError",
+    "StateSaved",
     "StateSizeError",
     "StateTooLargeError",
     "StateVersionError",

@@ -16,11 +16,14 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar, Unpack
 from .backends.base import AsyncBackend, Backend, Dialect
 from .backends.by_name import backend_from_name
 from .edges.sync_edge import BlockingEdge, refuse_async_callback
+from .events import Appended
 from .handles import AsyncTurn, Turn, Work, checked_message
 from .history.append import append_messages
 from .history.compact import compact_flow
+from .history.info import refs_of
 from .messages import Audio, Document, Image, Message, Text, user
-from .options import PER_TURN, ChatOptions, Resolved, check_defaults, given_options, resolve
+from .observers import notify, notify_async, notify_soon
+from .options import PER_TURN, UNSET, ChatOptions, Resolved, check_defaults, given_options, resolve
 from .result import ChatResult, CompactionReport
 from .series import Series
 from .state import blob as blobs
@@ -100,13 +103,23 @@ class _Facade(ABC, Generic[_B]):
             binding: For sealed codecs: what the blob belongs to; None takes the chat's default.
             min_revision: Refuse a state that is older than this.
 
+        The chat's default `on_event` is told of it with an `Appended`.
+
         Returns:
             The new blob. Nothing to add, or only seen event ids: the given bytes.
 
         Raises:
             StateError: The state cannot be read; it is never overwritten.
         """
-        return self._append(state, messages, binding, fresh_id(), min_revision=min_revision)
+        blob = self._append(state, messages, binding, fresh_id(), min_revision=min_revision)
+        if (on_event := self._defaults.get("on_event")) is not None and blob != state:
+            tell = notify_soon if self._is_async else notify
+            tell(on_event, Appended(len(messages), **self._of(blob, binding)))
+        return blob
+
+    def _of(self, blob: bytes, binding: Any) -> dict[str, str]:
+        """What an event carries that is told of a conversation between two turns."""
+        return refs_of(blob, codec=self._codec, binding=self._bound(binding))
 
     def _append(
         self,
@@ -148,6 +161,7 @@ class _Facade(ABC, Generic[_B]):
             open=self._open,
             append=self._append,
             compact=self._compaction,
+            on_event=self._defaults.get("on_event"),
         )
         made = settings_of(
             store,
@@ -169,6 +183,10 @@ class _Facade(ABC, Generic[_B]):
 
     def _bound(self, binding: Any) -> Any:
         return self._defaults.get("binding") if binding is None else binding
+
+    def _observer(self, fields: Mapping[str, Any]) -> Any:
+        given = fields.get("on_event", UNSET)
+        return self._defaults.get("on_event") if given is UNSET else given
 
     def _compaction(
         self, state: State, compactor: Any, dry_run: bool, fields: Mapping[str, Any]
@@ -404,9 +422,11 @@ class Chat(_Facade[Backend]):
             CompactionError: The compactor failed; the given state is as it was.
             StateError: The state cannot be read.
         """
+        on_event = self._observer(fields)
+        refuse_async_callback("on_event", on_event)
         steps = self._drive(self._compaction(state, compactor, dry_run, fields))
-        while steps.step() is not None:
-            pass
+        while (told := steps.step()) is not None:
+            notify(on_event, told)
         assert steps.result is not None
         return steps.result
 
@@ -581,9 +601,10 @@ class AsyncChat(_Facade[AsyncBackend]):
         **fields: Unpack[CompactFields],
     ) -> CompactionReport:
         """As `Chat.compact_state`, awaited."""
+        on_event = self._observer(fields)
         steps = self._drive(self._compaction(state, compactor, dry_run, fields))
-        while await steps.step() is not None:
-            pass
+        while (told := await steps.step()) is not None:
+            await notify_async(on_event, told)
         assert steps.result is not None
         return steps.result
 

@@ -16,6 +16,7 @@ from .errors import StateConflictError, TurnError
 from .history.info import StateInfo, inspect_state, pending_calls
 from .history.turns import History, read_history
 from .messages import Message
+from .observers import notify, notify_async
 from .options import ChatOptions, Said, given_options
 from .result import ChatResult, CompactionReport
 from .state.codec import Codec
@@ -72,6 +73,7 @@ class Ports(NamedTuple):
         open: The handle of a turn from its work, its driver and `on_event`.
         append: From a blob and messages to a blob.
         compact: From a blob and what `compact_state` takes to the compaction's flow.
+        on_event: The chat's default observer, which is told of what is done beside turns.
     """
 
     plan: Callable[..., Plan]
@@ -79,6 +81,7 @@ class Ports(NamedTuple):
     open: Callable[..., Any]
     append: Callable[..., bytes]
     compact: Callable[..., Flow[CompactionReport]]
+    on_event: Any = None
 
 
 def settings_of(
@@ -142,6 +145,10 @@ class _Kept:
         """The key in the store."""
         return self._settings.key
 
+    @property
+    def _listening(self) -> bool:
+        return self._ports.on_event is not None
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({type(self._settings.store).__name__}, save={self._save!r})"
 
@@ -160,14 +167,20 @@ class _Kept:
         work = threads.KeptTurn(self._settings, plan, checkpoints=self._save == "checkpoint")
         return work, plan
 
-    def _compaction(self, compactor: Any, dry_run: bool, fields: Mapping[str, Any]) -> threads.KeptCompaction:
+    def _compaction(
+        self, compactor: Any, dry_run: bool, fields: Mapping[str, Any]
+    ) -> tuple[threads.KeptCompaction, Any]:
+        """The compaction, and who is told of it."""
         _refuse_binding(fields)
         given = {**fields, "binding": self._settings.binding}
-        return threads.KeptCompaction(
+        options = self._ports.plan(None, None, given).options
+        work = threads.KeptCompaction(
             self._settings,
             lambda blob: self._ports.compact(blob, compactor, dry_run, given),
-            timeout=self._ports.plan(None, None, given).options.timeout,
+            timeout=options.timeout,
+            listening=options.on_event is not None,
         )
+        return work, options.on_event
 
     def _appending(self, messages: tuple[Message, ...]) -> Flow[None]:
         settings = self._settings
@@ -176,12 +189,14 @@ class _Kept:
             lambda blob: self._ports.append(
                 blob, messages, settings.binding, threads.conversation_id(settings.key)
             ),
+            count=len(messages),
+            listening=self._listening,
         )
 
     def _committing(self, error: TurnError | StateConflictError) -> Flow[bytes]:
         if not isinstance(error, (TurnError, StateConflictError)) or not error.state:
             raise TypeError("commit takes the error of a turn that was not saved; its state is what is saved")
-        return threads.commit_flow(self._settings, error.state, error.base)
+        return threads.commit_flow(self._settings, error.state, error.base, listening=self._listening)
 
     def _beside(self, key: str, binding: Any) -> RowSettings:
         settings = self._settings
@@ -288,9 +303,10 @@ class Conversation(_Kept):
         self, compactor: Any = None, /, *, dry_run: bool = False, **fields: Unpack[CompactFields]
     ) -> CompactionReport:
         """Compact now; as `Chat.compact_state`."""
-        steps = KeptSteps(self._compaction(compactor, dry_run, fields), self._ports.drive)
-        while steps.step() is not None:
-            pass
+        work, on_event = self._compaction(compactor, dry_run, fields)
+        steps = KeptSteps(work, self._ports.drive, on_event)
+        while (told := steps.step()) is not None:
+            notify(on_event, told)
         report: CompactionReport = steps.result
         return report
 
@@ -323,12 +339,12 @@ class Conversation(_Kept):
             binding: Of a sealed one: what it belongs to, if that is something else.
         """
         other = self._beside(key, binding)
-        self._run(threads.fork_flow(self._settings, other))
+        self._run(threads.fork_flow(self._settings, other, listening=self._listening))
         return Conversation(self._ports, other, self._save)
 
     def rewind(self, turns: int = 1) -> None:
         """Take the newest turns away; as `rewind_state`."""
-        self._run(threads.rewind_flow(self._settings, turns))
+        self._run(threads.rewind_flow(self._settings, turns, listening=self._listening))
 
     def reset(self) -> None:
         """Forget the conversation."""
@@ -339,13 +355,14 @@ class Conversation(_Kept):
         return store.load(self.key)
 
     def _turn(self, work: threads.KeptTurn, plan: Plan) -> Turn:
-        turn: Turn = self._ports.open(work, plan.options, lambda drive: KeptSteps(work, drive))
+        on_event = plan.options.on_event
+        turn: Turn = self._ports.open(work, plan.options, lambda drive: KeptSteps(work, drive, on_event))
         return turn
 
     def _run(self, flow: Flow[T]) -> T:
         steps = self._ports.drive(flow)
-        while steps.step() is not None:
-            pass
+        while (told := steps.step()) is not None:
+            notify(self._ports.on_event, told)
         result: T = steps.result
         return result
 
@@ -383,9 +400,10 @@ class AsyncConversation(_Kept):
         self, compactor: Any = None, /, *, dry_run: bool = False, **fields: Unpack[CompactFields]
     ) -> CompactionReport:
         """As `Conversation.compact`, awaited."""
-        steps = AsyncKeptSteps(self._compaction(compactor, dry_run, fields), self._ports.drive)
-        while await steps.step() is not None:
-            pass
+        work, on_event = self._compaction(compactor, dry_run, fields)
+        steps = AsyncKeptSteps(work, self._ports.drive, on_event)
+        while (told := await steps.step()) is not None:
+            await notify_async(on_event, told)
         report: CompactionReport = steps.result
         return report
 
@@ -408,12 +426,12 @@ class AsyncConversation(_Kept):
     async def fork(self, key: str, *, binding: Any = None) -> AsyncConversation:
         """As `Conversation.fork`, awaited."""
         other = self._beside(key, binding)
-        await self._run(threads.fork_flow(self._settings, other))
+        await self._run(threads.fork_flow(self._settings, other, listening=self._listening))
         return AsyncConversation(self._ports, other, self._save)
 
     async def rewind(self, turns: int = 1) -> None:
         """As `Conversation.rewind`, awaited."""
-        await self._run(threads.rewind_flow(self._settings, turns))
+        await self._run(threads.rewind_flow(self._settings, turns, listening=self._listening))
 
     async def reset(self) -> None:
         """As `Conversation.reset`, awaited."""
@@ -424,12 +442,15 @@ class AsyncConversation(_Kept):
         return await store.load(self.key)
 
     def _turn(self, work: threads.KeptTurn, plan: Plan) -> AsyncTurn:
-        turn: AsyncTurn = self._ports.open(work, plan.options, lambda drive: AsyncKeptSteps(work, drive))
+        on_event = plan.options.on_event
+        turn: AsyncTurn = self._ports.open(
+            work, plan.options, lambda drive: AsyncKeptSteps(work, drive, on_event)
+        )
         return turn
 
     async def _run(self, flow: Flow[T]) -> T:
         steps = self._ports.drive(flow)
-        while await steps.step() is not None:
-            pass
+        while (told := await steps.step()) is not None:
+            await notify_async(self._ports.on_event, told)
         result: T = steps.result
         return result

@@ -1,7 +1,8 @@
-"""What a running turn tells its listeners.
+"""What a turn, and what is done with a conversation beside its turns, tells its listeners.
 
-Owns: the event values. Must never know: who listens, or how the turn makes them.
-`to_dict()` gives JSON-able facts for logs and sockets; it never contains a state blob.
+Owns: the event values. Must never know: who listens, or how they are made.
+`to_dict()` gives JSON-able facts for logs and sockets. It never contains a state blob, and what somebody said
+only in the two deltas, which are nothing else.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from .result import ChatResult, CompactionReport
 
 __all__ = [
+    "Appended",
     "CheckpointReady",
     "Compacted",
     "ContextWarning",
@@ -24,6 +26,7 @@ __all__ = [
     "ModelRequested",
     "ReasoningDelta",
     "StateDiscarded",
+    "StateSaved",
     "TextDelta",
     "ToolFinished",
     "ToolStarted",
@@ -34,8 +37,19 @@ __all__ = [
 _HIDDEN = frozenset({"state", "blob", "result"})
 
 
-class Event(Value, frozen=True):
-    """Base of all events of a turn."""
+class Event(Value, frozen=True, kw_only=True):
+    """Base of all events.
+
+    Attributes:
+        conversation_id: The id of the conversation, as in `StateInfo.conversation_id`.
+        turn_ref: Names the turn in logs: the conversation's id and the turn's number, the same text as
+            `ToolContext.turn_id`. It stays the same when the turn is resumed, in another process too, and
+            across cuts; a rewind gives no number again. Of what happens between two turns it is that of the
+            turn before. "" if it is not known: the turn of a `duplicate` result that has left the history.
+    """
+
+    conversation_id: str = ""
+    turn_ref: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """The event as JSON-able values, with its class name as "type" and never a state."""
@@ -49,7 +63,7 @@ def _facts(value: Value) -> dict[str, Any]:
 
 def _fact(value: Any) -> Any:
     if isinstance(value, BaseException):
-        return {"error": type(value).__name__, "message": str(value)}
+        return {"error": type(value).__name__}  # whose text may say anything
     return _facts(value) if isinstance(value, Value) else value
 
 
@@ -85,10 +99,25 @@ class ReasoningDelta(Event, frozen=True, gc=False):
 
 
 class ModelReplied(Event, frozen=True):
-    """A complete reply arrived. `message_count` is the number of messages in the conversation now."""
+    """A complete reply arrived.
+
+    Attributes:
+        usage: What this call consumed.
+        message_count: Messages in the conversation now.
+        iteration: The model call of this turn, counted from 1, and anew after a `resume`.
+        model: The model that answered, as the provider names it.
+        seconds: From the request to the end of the reply.
+        finish_reason: The provider's own word.
+        request_id: The provider's id of this call; "" if it gave none.
+    """
 
     usage: Usage
     message_count: int
+    iteration: int = 0
+    model: str = ""
+    seconds: float = 0.0
+    finish_reason: str = ""
+    request_id: str = ""
 
 
 class ToolStarted(Event, frozen=True):
@@ -144,6 +173,12 @@ class StateDiscarded(Event, frozen=True):
 
     error: StateError
 
+    def to_dict(self) -> dict[str, Any]:
+        """As `Event.to_dict`, with the words of the error, which is one of ours."""
+        facts = super().to_dict()
+        facts["error"]["message"] = str(self.error)
+        return facts
+
 
 class TurnCompleted(Event, frozen=True):
     """The turn is over; `result` is what the call returns."""
@@ -151,3 +186,41 @@ class TurnCompleted(Event, frozen=True):
     unshown = frozenset({"result"})
 
     result: ChatResult
+
+    def to_dict(self) -> dict[str, Any]:
+        """As `Event.to_dict`, with what the result says of the turn: no text, no state.
+
+        "cost_usd" is a float, None if the cost is unknown; "warnings" are their codes.
+        """
+        result = self.result
+        cost = result.cost_usd
+        return {
+            **super().to_dict(),
+            "status": result.status,
+            "finish_reason": result.finish_reason,
+            "usage": _facts(result.usage),
+            "cost_usd": None if cost is None else float(cost),
+            "iterations": result.iterations,
+            "tool_calls": len(result.tool_log),
+            "model": result.model,
+            "request_ids": list(result.request_ids),
+            "context_used": result.context_used,
+            "warnings": [warning.code for warning in result.warnings],
+            "duplicate": result.duplicate,
+        }
+
+
+class Appended(Event, frozen=True):
+    """Messages or events were added to a conversation outside of a turn. `messages`: how many were given."""
+
+    messages: int
+
+
+class StateSaved(Event, frozen=True):
+    """A kept conversation was saved: by a turn, an append, a compaction, a commit, a fork or a rewind.
+
+    `version` is what the store calls it now, `blob_bytes` its size.
+    """
+
+    version: int | None
+    blob_bytes: int

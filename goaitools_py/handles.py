@@ -6,46 +6,18 @@ or what options it has.
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from types import TracebackType
 from typing import Any, Protocol, Self
 
 from .edges.sync_edge import refuse_async_callback
 from .events import Event, TextDelta
 from .messages import Message
+from .observers import notify, notify_async
 from .result import ChatResult
 from .turn.flow import AsyncDriver, BusyError, Driver
 
 __all__ = ["AsyncTurn", "Turn", "Work", "checked_message"]
-
-
-def _log_observer(exc: Exception, event: Event) -> None:
-    """What an observer raises is logged, by class only, and the turn goes on."""
-    import logging  # not at the top: it is a tenth of what importing this package takes
-
-    log = logging.getLogger("goaitools_py")
-    log.warning("on_event raised %s for %s", type(exc).__name__, type(event).__name__)
-
-
-def _notify(on_event: Callable[[Any], object], event: Event) -> None:
-    try:
-        answer = on_event(event)
-        if inspect.isawaitable(answer):
-            if inspect.iscoroutine(answer):
-                answer.close()  # or Python warns that it was never awaited
-            raise TypeError("on_event returned an awaitable, and a Chat runs no event loop: use AsyncChat")
-    except Exception as exc:
-        _log_observer(exc, event)
-
-
-async def _notify_async(on_event: Callable[[Any], object], event: Event) -> None:
-    try:
-        answer = on_event(event)
-        if inspect.isawaitable(answer):
-            await answer
-    except Exception as exc:
-        _log_observer(exc, event)
 
 
 class Work(Protocol):
@@ -108,7 +80,7 @@ class Turn(_Handle):
     def __iter__(self) -> Iterator[Event]:
         while (event := self._steps.step()) is not None:
             if self._on_event is not None:
-                _notify(self._on_event, event)
+                notify(self._on_event, event)
             yield event
 
     def text_deltas(self) -> Iterator[str]:
@@ -161,7 +133,7 @@ class AsyncTurn(_Handle):
     async def __aiter__(self) -> AsyncIterator[Event]:
         while (event := await self._steps.step()) is not None:
             if self._on_event is not None:
-                await _notify_async(self._on_event, event)
+                await notify_async(self._on_event, event)
             yield event
 
     async def text_deltas(self) -> AsyncIterator[str]:
@@ -175,7 +147,7 @@ class AsyncTurn(_Handle):
         try:
             while (event := await self._steps.step()) is not None:
                 if self._on_event is not None:
-                    await _notify_async(self._on_event, event)
+                    await notify_async(self._on_event, event)
         except BusyError:
             raise
         except BaseException:  # such as a cancellation in `on_event`

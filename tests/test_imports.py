@@ -36,6 +36,7 @@ ALLOWED = {
     "prices": "messages values",
     "result": "citations messages prices values",
     "events": "messages values",
+    "observers": "events",
     # the state
     "state": "",
     "state.dictionary": "errors",
@@ -107,7 +108,8 @@ ALLOWED = {
     "history.estimate": "backends.base history.wires state.codec state.state tokens turn.meter",
     "history.append": "backends.base errors messages state.codec state.records state.state turn.inbox "
     "turn.repair values",
-    "history.compact": "errors result state.state turn.flow turn.ledger turn.repair turn.shrink turn.voice "
+    "history.compact": "errors events result state.state turn.flow turn.ledger turn.repair turn.shrink "
+    "turn.voice "
     "values",
     "history.wires": "backends backends.base errors",
     "history.branch": "backends.base history.wires options state.codec state.records state.state turn.meter "
@@ -123,11 +125,13 @@ ALLOWED = {
     "reading state.codec state.records state.state turn.journal turn.mending turn.repair turn.unsign values",
     # a conversation in a store: rules that know a store by its shape only
     "threads": "",
-    "threads.row": "backends.base errors history.rebase state.codec state.records state.state turn.flow "
+    "threads.row": "backends.base errors events history.info history.rebase state.codec state.records "
+    "state.state turn.flow "
     "values",
-    "threads.thread": "errors events history.branch messages result state.reseal state.state threads.row "
+    "threads.thread": "errors events history.branch history.info messages result state.reseal "
+    "state.state threads.row "
     "turn.engine turn.flow turn.turn_ids values",
-    "threads.kept": "events process turn.flow",
+    "threads.kept": "events observers process turn.flow",
     # edges: the only places that touch clocks, sockets, threads, loops, files
     "edges": "",
     "edges.watch": "process",
@@ -141,13 +145,16 @@ ALLOWED = {
     "integrations": "errors history.info state.blob stores",
     "sim": "",
     # what a user meets
-    "conversation": "backends.base errors history.info history.turns messages options result state.codec "
+    "conversation": "backends.base errors history.info history.turns messages observers options result "
+    "state.codec "
     "state.state threads.kept threads.leases threads.row threads.thread tools turn.answers turn.flow "
     "turn.ledger values",
-    "handles": "edges.sync_edge events messages result turn.flow",
+    "handles": "edges.sync_edge events messages observers result turn.flow",
     "series": "errors messages result",
-    "chat": "backends backends.base conversation edges.async_edge edges.sync_edge handles history.append "
-    "history.compact messages options result series state.blob state.codec state.records tools "
+    "chat": "backends backends.base conversation edges.async_edge edges.sync_edge events handles "
+    "history.append "
+    "history.compact history.info messages observers options result series state.blob state.codec "
+    "state.records tools "
     "turn.answers turn.counting turn.engine turn.flow turn.inbox",
     "goaitools_py": "backends.base chat compaction context_management conversation errors events handles "
     "history.branch history.convert history.estimate history.info history.rebase history.turns messages "

@@ -6,9 +6,10 @@ Owns: the flow from blob to report. Must never know: who carries its effects out
 from __future__ import annotations
 
 from ..errors import CompactionError
+from ..events import Compacted
 from ..result import CompactionReport
-from ..state.state import hard_limits, load_state
-from ..turn.flow import Flow
+from ..state.state import hard_limits, load_state, newest_number
+from ..turn.flow import Emit, Flow
 from ..turn.ledger import Ledger, Plan
 from ..turn.repair import checked
 from ..turn.shrink import compact, waits_for_end
@@ -28,6 +29,8 @@ def compact_flow(plan: Plan, *, dry_run: bool) -> Flow[CompactionReport]:
             cost all the same is in the error's `state`.
         ValueError: There is no compactor.
     """
+    if dry_run:
+        plan = replace(plan, listening=False)  # nothing happens that could be told
     options = plan.options
     if options.compactor is None:
         raise ValueError("there is no compactor: give one to compact_state, or to the chat as compactor=")
@@ -47,6 +50,7 @@ def compact_flow(plan: Plan, *, dry_run: bool) -> Flow[CompactionReport]:
     )
     state, _ = checked(state, plan.dialect)
     ledger.begin(state, state, has_grown=False)
+    ledger.identify(state.meta, newest_number(state))
     reason = ""
     if waits_for_end(ledger):
         reason = "the running turn has signed thinking, which would not fit any more: compact after its end"
@@ -65,6 +69,8 @@ def compact_flow(plan: Plan, *, dry_run: bool) -> Flow[CompactionReport]:
             tokens_before=meta.tokens,
             tokens_after=meta.tokens,
         )
+        if ledger.listening:
+            yield Emit(Compacted(report, **ledger.of))
     if report.outcome in ("invalid", "failed"):
         error = CompactionError(
             f"{report.reason}; the history is unchanged",

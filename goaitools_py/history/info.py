@@ -14,13 +14,13 @@ from ..errors import StateInvalidError
 from ..messages import Usage
 from ..state import blob as blobs
 from ..state.codec import PLAIN, Codec
-from ..state.records import dollars_of, usage_of
-from ..state.state import load_state
+from ..state.records import dollars_of, turn_ref, usage_of
+from ..state.state import load_state, newest_number
 from ..turn import journal
 from ..turn.answers import PendingCall
 from ..values import Value
 
-__all__ = ["StateInfo", "inspect_state", "pending_calls", "when"]
+__all__ = ["StateInfo", "inspect_state", "pending_calls", "refs_of", "when"]
 
 
 class StateInfo(Value, frozen=True, kw_only=True):
@@ -75,6 +75,13 @@ def when(created: int, ms: int) -> datetime:
         return datetime.fromtimestamp(created / 1000, UTC) + timedelta(milliseconds=ms)
     except (OverflowError, ValueError, OSError) as exc:
         raise StateInvalidError("the state holds a time that no calendar has") from exc
+
+
+def refs_of(blob: bytes, *, codec: Codec, binding: Any) -> dict[str, str]:
+    """What an event carries that tells something of a conversation between two turns; see `Event`."""
+    state = load_state(blob, codec=codec, binding=binding)
+    id = state.meta.id
+    return {"conversation_id": id, "turn_ref": turn_ref(id, newest_number(state))}
 
 
 def inspect_state(

@@ -39,6 +39,7 @@ __all__ = [
     "digest8",
     "dollars_of",
     "fresh_id",
+    "turn_ref",
     "usage_of",
     "usage_row",
     "with_cost",
@@ -73,6 +74,11 @@ def bounded_row(counts: tuple[int, ...]) -> tuple[int, ...]:
     if min(counts) >= 0 and max(counts) <= MAX_COUNT:
         return counts
     return tuple(map(bounded, counts))
+
+
+def turn_ref(conversation: str, number: int) -> str:
+    """What names a turn in events and logs: numbers are counted from 1, and none is given twice."""
+    return f"{conversation}-{number}"
 
 
 def digest8(data: bytes) -> str:

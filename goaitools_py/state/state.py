@@ -43,6 +43,7 @@ __all__ = [
     "hard_limits",
     "load_state",
     "new_state",
+    "newest_number",
     "rebuild",
     "segments_of",
     "soft_limits",
@@ -85,6 +86,11 @@ class ConversationState(Value, frozen=True, kw_only=True):
 def new_state(wire: str, *, id: str, created: int) -> ConversationState:
     """An empty conversation. `created` is in milliseconds since the epoch."""
     return ConversationState(meta=Meta(wire=wire, id=id, created=created, rules=RULES_VERSION))
+
+
+def newest_number(state: ConversationState) -> int:
+    """The number of the newest turn, the unfinished one if there is one; 0 before the first."""
+    return state.meta.processed + (state.open is not None)
 
 
 def with_turn(state: ConversationState, entries: Sequence[bytes], record: TurnRecord) -> ConversationState:

@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..events import Event
+from ..observers import notify, notify_async
 from ..process import this_process
 from ..turn.flow import AsyncDriver, BusyError, Driver, Flow
 
@@ -40,7 +41,9 @@ class Work(Protocol):
 class KeptSteps:
     """As `Driver`, for a turn that is in a store."""
 
-    def __init__(self, work: Work, drive: Callable[[Flow[Any]], Driver[Any]]) -> None:
+    def __init__(self, work: Work, drive: Callable[[Flow[Any]], Driver[Any]], on_event: Any = None) -> None:
+        """`on_event`: told of what is done after the turn was given up; the rest is told by who steps."""
+        self._on_event = on_event
         self._work = work
         self._drive = drive
         self._steps = drive(work.run())
@@ -97,8 +100,8 @@ class KeptSteps:
             if self._work.is_settled or not self._has_begun:
                 return
             steps = self._drive(self._work.settle())
-            while steps.step() is not None:
-                pass
+            while (told := steps.step()) is not None:
+                notify(self._on_event, told)
             _tell(self._work)
 
     def __del__(self) -> None:
@@ -113,7 +116,11 @@ class AsyncKeptSteps:
     A turn that was cancelled is saved in a task of its own, which a second cancellation does not reach.
     """
 
-    def __init__(self, work: Work, drive: Callable[[Flow[Any]], AsyncDriver[Any]]) -> None:
+    def __init__(
+        self, work: Work, drive: Callable[[Flow[Any]], AsyncDriver[Any]], on_event: Any = None
+    ) -> None:
+        """`on_event`: as for `KeptSteps`."""
+        self._on_event = on_event
         self._work = work
         self._drive = drive
         self._steps = drive(work.run())
@@ -165,7 +172,7 @@ class AsyncKeptSteps:
         import asyncio
 
         if self._settling is None:
-            self._settling = _begin(self._loop, self._work, self._drive)
+            self._settling = _begin(self._loop, self._work, self._drive, self._on_event)
         await asyncio.shield(self._settling)
 
     def __del__(self) -> None:
@@ -175,7 +182,7 @@ class AsyncKeptSteps:
         if self._process is not this_process():
             return  # a fork: the turn and its lease are the parent's
         with suppress(RuntimeError):  # the loop is closed: the process ends
-            loop.call_soon_threadsafe(_begin, loop, self._work, self._drive, self._steps)
+            loop.call_soon_threadsafe(_begin, loop, self._work, self._drive, self._on_event, self._steps)
 
 
 _settling: set[asyncio.Task[None]] = set()
@@ -186,14 +193,15 @@ def _begin(
     loop: asyncio.AbstractEventLoop,
     work: Work,
     drive: Callable[[Flow[Any]], AsyncDriver[Any]],
+    on_event: Any,
     steps: AsyncDriver[Any] | None = None,
 ) -> asyncio.Task[None]:
     async def settle() -> None:
         if steps is not None:
             await steps.aclose()
         left = drive(work.settle())
-        while await left.step() is not None:
-            pass
+        while (told := await left.step()) is not None:
+            await notify_async(on_event, told)
         _tell(work)
 
     task = loop.create_task(settle())

@@ -27,11 +27,13 @@ from ..errors import (
     StoreUnavailableError,
     TurnInProgressError,
 )
+from ..events import StateSaved
+from ..history.info import refs_of
 from ..history.rebase import begun_at, holds_state, rebase_state
 from ..state.codec import Codec
 from ..state.records import digest8
 from ..state.state import dump_state, hard_limits, load_state, new_state
-from ..turn.flow import Clock, Flow, Invoke, Sleep
+from ..turn.flow import Clock, Emit, Flow, Invoke, Sleep
 from ..values import Value, replace
 
 if TYPE_CHECKING:
@@ -87,10 +89,27 @@ class Row:
         self._sent: tuple[bytes, bytes] | None = None
         self._created: int | None = None
         self._context: Any = None
+        self._saves = self._told = 0
         self._lease: Any = None
         self._renewal: Any = None
         self._patient_until: float | None = None
         self._pause = FIRST_WAIT
+
+    @property
+    def has_saved(self) -> bool:
+        """True once something was saved."""
+        return self._saves > 0
+
+    def tell(self, of: dict[str, str] | None = None) -> Flow[None]:
+        """Tell of a save that was not told of yet. `of`: what the event carries; read from what is stored if
+        it is no running turn's."""
+        if self._told == self._saves:
+            return
+        self._told = self._saves
+        settings = self.settings
+        if of is None:
+            of = refs_of(self.stored, codec=settings.codec, binding=settings.binding)
+        yield Emit(StateSaved(self._version, len(self.stored), **of))
 
     # ------------------------------------------------------------------------------------ loading
 
@@ -223,6 +242,7 @@ class Row:
 
     def _became(self, new: bytes) -> bytes:
         """Note that a state is stored now, and give it as it is known from here on."""
+        self._saves += 1
         if not self.mine and self.stored != new:  # somebody else began it too: it keeps their time
             settings = self.settings
             stored = load_state(self.stored, codec=settings.codec, binding=settings.binding)

@@ -28,8 +28,9 @@ from ..errors import (
     StoreCommitError,
     TurnError,
 )
-from ..events import TurnCompleted
+from ..events import Appended, TurnCompleted
 from ..history.branch import fork_state, rewind_state
+from ..history.info import refs_of
 from ..messages import Message
 from ..result import ChatResult, CompactionReport, TurnWarning
 from ..state.reseal import rewrap
@@ -142,7 +143,7 @@ class KeptTurn:
         yield from self._row.release()
         self.is_settled = True
         if self._plan.listening:
-            yield Emit(TurnCompleted(result))
+            yield Emit(TurnCompleted(result, **(self._engine.of if self._engine is not None else {})))
         return result
 
     def _turn(self) -> Flow[ChatResult]:
@@ -221,6 +222,7 @@ class KeptTurn:
             yield from self._row.commit(first, most=0, is_paid=False)
         except StateConflictError as exc:
             raise _OvertakenError from exc
+        yield from self._tell_saved()
 
     def _set_aside(self, engine: TurnEngine) -> Flow[None]:
         if engine.discarded is not None and not self._aside:
@@ -236,6 +238,11 @@ class KeptTurn:
         """Save what a turn that goes on has come to. Raises if somebody else had a turn meanwhile."""
         yield from self._row.commit(blob, is_there=self._is_there)
         self._has_saved = True
+        yield from self._tell_saved()
+
+    def _tell_saved(self) -> Flow[None]:
+        if self._plan.listening and self._engine is not None:
+            yield from self._row.tell(self._engine.of)
 
     # ---------------------------------------------------------------------------------- the end
 
@@ -255,6 +262,7 @@ class KeptTurn:
                 raise self._conflict(exc, result.state, result.text) from exc
             raise self._not_taken(exc, result) from exc
         self._is_noted, self._end = True, stored
+        yield from self._tell_saved()
         warnings = (*result.warnings, *self._warnings())
         return dataclasses.replace(result, state=stored, warnings=warnings)
 
@@ -300,6 +308,7 @@ class KeptTurn:
             exc.unsaved, exc.state, exc.base = why, row.timed(exc.state), row.mine
             raise exc from exc.__cause__
         self._is_noted, self._end = True, stored
+        yield from self._tell_saved()
         if isinstance(exc, CheckpointError) and isinstance(exc.__cause__, StateConflictError):
             text = f"{exc.__cause__}; no further tool was started, and err.state is what is stored"
             raise StateConflictError(text, state=stored, text=exc.text, base=row.mine) from exc
@@ -394,6 +403,7 @@ class KeptTurn:
             self._is_noted = True
         yield from self._row.release()
         self.is_settled = True
+        yield from self._tell_saved()
 
 
 class KeptCompaction:
@@ -407,9 +417,11 @@ class KeptCompaction:
         compact: Callable[[bytes], Flow[CompactionReport]],
         *,
         timeout: float | None,
+        listening: bool = False,
     ) -> None:
         self._row = Row(settings)
         self._compact = compact
+        self._listening = listening
         self._timeout = timeout
         self.is_settled = False
 
@@ -436,13 +448,16 @@ class KeptCompaction:
 
     def _commit(self, blob: bytes) -> Flow[bytes]:
         try:
-            return (yield from self._row.commit(blob))
+            stored = yield from self._row.commit(blob)
         except StateConflictError as exc:
             raise StateConflictError(
                 f"{exc}; the compacted conversation is not in the store, but in err.state: compact again",
                 state=blob,
                 base=self._row.mine,
             ) from exc
+        if self._listening:
+            yield from self._row.tell()
+        return stored
 
     def settle(self) -> Flow[None]:
         """Give the lease back."""
@@ -453,8 +468,13 @@ class KeptCompaction:
 # --------------------------------------------------------------------------------------- without a model
 
 
-def append_flow(settings: RowSettings, grow: Callable[[bytes], bytes]) -> Flow[None]:
-    """Load, let it grow, save; if somebody else saved meanwhile, let theirs grow."""
+def append_flow(
+    settings: RowSettings, grow: Callable[[bytes], bytes], *, count: int = 0, listening: bool = False
+) -> Flow[None]:
+    """Load, let it grow by `count` messages, save; if somebody else saved meanwhile, let theirs grow.
+
+    `listening`: here and below, tell of what was done.
+    """
     row = Row(settings)
     for left in range(MAX_APPENDS, -1, -1):
         yield from row.load()
@@ -464,18 +484,25 @@ def append_flow(settings: RowSettings, grow: Callable[[bytes], bytes]) -> Flow[N
             if not left:
                 raise
             continue
+        if listening and row.has_saved:
+            of = refs_of(row.stored, codec=settings.codec, binding=settings.binding)
+            yield Emit(Appended(count, **of))
+            yield from row.tell(of)
         return
 
 
-def commit_flow(settings: RowSettings, state: bytes, base: bytes) -> Flow[bytes]:
+def commit_flow(settings: RowSettings, state: bytes, base: bytes, *, listening: bool = False) -> Flow[bytes]:
     """Save a state that could not be saved before, on top of what is stored now."""
     row = Row(settings)
     yield from row.load()
     row.grew_from(base, state)
-    return (yield from row.commit(state))
+    stored = yield from row.commit(state)
+    if listening:
+        yield from row.tell()
+    return stored
 
 
-def rewind_flow(settings: RowSettings, turns: int) -> Flow[None]:
+def rewind_flow(settings: RowSettings, turns: int, *, listening: bool = False) -> Flow[None]:
     """Take the newest turns away."""
     row = Row(settings)
     yield from row.load()
@@ -485,9 +512,11 @@ def rewind_flow(settings: RowSettings, turns: int) -> Flow[None]:
         row.stored, turns, codec=settings.codec, binding=settings.binding, dialect=settings.dialect
     )
     yield from row.commit(new, is_paid=False)
+    if listening:
+        yield from row.tell()
 
 
-def fork_flow(settings: RowSettings, other: RowSettings) -> Flow[None]:
+def fork_flow(settings: RowSettings, other: RowSettings, *, listening: bool = False) -> Flow[None]:
     """Begin another conversation with what this one holds. `StateConflictError` if there is one already."""
     row, beside = Row(settings), Row(other)
     yield from row.load()
@@ -502,6 +531,8 @@ def fork_flow(settings: RowSettings, other: RowSettings) -> Flow[None]:
     if other.binding != settings.binding:
         blob = rewrap(blob, codec=settings.codec, binding=settings.binding, to_binding=other.binding)
     yield from beside.commit(blob, most=0, is_paid=False)
+    if listening:
+        yield from beside.tell()
 
 
 def reset_flow(settings: RowSettings) -> Flow[None]:

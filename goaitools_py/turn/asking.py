@@ -156,19 +156,22 @@ def _attempt(
     times = ledger.call_times(is_streamed=ledger.plan.stream)
     request = _timed(dialect.request(parts), times, began.monotonic)
     if ledger.listening:
-        yield Emit(ModelRequested(ledger.iteration, len(request.body)))
+        yield Emit(ModelRequested(ledger.iteration, len(request.body), **ledger.of))
     asked = max(0, began.wall_ms - before.meta.created)
     shown, begun, unsaid = False, False, ""
+    conversation, turn = ledger.of["conversation_id"], ledger.of["turn_ref"]
 
     def book(reply: Reply) -> Reply:
         # Without another look at the clock: whatever comes between a reply and the books can lose it.
         ledger.streamed = None
-        ms = round((ledger.now.monotonic - began.monotonic) * 1000)
+        ledger.reply_seconds = ledger.now.monotonic - began.monotonic
+        ms = round(ledger.reply_seconds * 1000)
         return _book(ledger, reply, voice.model, booked, asked=asked, ms=ms)
 
     try:
         ledger.has_acted = True
         head = yield CallModel(request)
+        ledger.request_id = head.request_id or ""
         if head.request_id:
             ledger.request_ids.append(head.request_id)
         ledger.state = journal.accept(
@@ -217,7 +220,9 @@ def _attempt(
                     for delta in deltas:
                         shown, left, said = True, left - 1, said + len(delta.text)
                         made = TextDelta if delta.kind == "text" else ReasoningDelta
-                        event = made(delta.text, ledger.iteration)
+                        event = made(
+                            delta.text, ledger.iteration, conversation_id=conversation, turn_ref=turn
+                        )
                         if left or is_over:
                             yield Emit(event)
                         else:
@@ -272,7 +277,7 @@ def _attempt(
     if ledger.oversized:
         raise _oversized(ledger, ledger.oversized)
     if unsaid:
-        yield Emit(TextDelta(unsaid, ledger.iteration))
+        yield Emit(TextDelta(unsaid, ledger.iteration, **ledger.of))
     return reply
 
 

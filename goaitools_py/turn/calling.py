@@ -347,15 +347,14 @@ def _start(ledger: Ledger, index: int, step: _Run) -> Flow[None]:
     try:
         yield from ledger.checkpoint(undo=lambda state: journal.put_call(state, index, before))
         if ledger.listening:
-            yield Emit(ToolStarted(call.id, call.name, ledger.iteration))
+            yield Emit(ToolStarted(call.id, call.name, ledger.iteration, **ledger.of))
     except BaseException:  # the turn is given up here, and the call has not started
         ledger.state = journal.put_call(ledger.state, index, before)
         raise
-    meta = ledger.state.meta
     context: ToolContext[Any] = ToolContext(
         deps=ledger.options.deps,
         call_id=call.id,
-        turn_id=f"{meta.id}-{meta.processed + 1}",
+        turn_id=ledger.of["turn_ref"],
         iteration=ledger.iteration,
         idempotency_key=_idempotency_key(ledger.state, index, call),
         max_result_bytes=ledger.options.max_tool_result_bytes,
@@ -446,6 +445,6 @@ def _tell_done(ledger: Ledger, call: JournalCall, *, checkpoint: bool = True) ->
     except TurnError as exc:
         failed = exc
     if ledger.listening:
-        yield Emit(ToolFinished(call.id, call.name, ledger.iteration, call.flag, call.seconds))
+        yield Emit(ToolFinished(call.id, call.name, ledger.iteration, call.flag, call.seconds, **ledger.of))
     if failed is not None:
         raise failed

@@ -57,6 +57,7 @@ from ..state.state import (
     hard_limits,
     load_state,
     new_state,
+    newest_number,
 )
 from ..values import replace
 from . import inbox, journal, limits, meter, shrink, turn_ids
@@ -115,7 +116,8 @@ class TurnEngine:
             ledger.deadline = ledger.now.monotonic + ledger.options.timeout
         state = self._load()
         if ledger.discarded is not None and ledger.listening:
-            yield Emit(StateDiscarded(ledger.discarded))
+            ledger.identify(state.meta, state.meta.processed + 1)
+            yield Emit(StateDiscarded(ledger.discarded, **ledger.of))
         self._recognise(state)
         if self._key is not None and turn_ids.is_finished(state.meta, self._key):
             stored = turn_ids.stored_reply(state, self._key, self._plan.dialect)
@@ -133,13 +135,14 @@ class TurnEngine:
             if ledger.options.on_pending == "queue":
                 queued = journal.with_metadata(self._admitted(state), ledger.options.metadata)
                 ledger.begin(state, queued, has_grown=False)
+                ledger.identify(state.meta, state.meta.processed + 1)
                 return (yield from self._finish(None, self._open_reply(), "awaiting_tools"))
             state = journal.deny_waiting(state)
         voice = self._admit(state)
         self._check_budget(voice.model)
         yield from self._check_size()
         if ledger.listening:
-            yield Emit(TurnStarted(ledger.state.meta.id))
+            yield Emit(TurnStarted(**ledger.of))
         try:
             reply, status = yield from self._exchanges(voice)
             return (yield from self._finish(voice, reply, status))
@@ -164,6 +167,11 @@ class TurnEngine:
     def discarded(self) -> StateError | None:
         """Why the given state could not be read, if a fresh conversation was begun."""
         return self._ledger.discarded
+
+    @property
+    def of(self) -> dict[str, str]:
+        """What each event of this turn carries."""
+        return self._ledger.of
 
     @property
     def has_acted(self) -> bool:
@@ -260,6 +268,7 @@ class TurnEngine:
         ledger.context_window = plan.context_window or capabilities(voice.model).context_window
         ledger.begin(answered, admitted, has_grown=has_changed or answered is not state)
         ledger.state = self._marked(admitted, voice)
+        ledger.identify(ledger.state.meta, ledger.state.meta.processed + 1)
         return voice
 
     def _recognise(self, state: ConversationState) -> None:
@@ -307,7 +316,11 @@ class TurnEngine:
         if late.reply is not None and not late.in_open_turn:
             return late.reply
         if journal.is_waiting(state):
-            return StoredReply(text=journal.reply_text(state, self._plan.dialect), status="awaiting_tools")
+            return StoredReply(
+                text=journal.reply_text(state, self._plan.dialect),
+                status="awaiting_tools",
+                number=newest_number(state),
+            )
         if state.open is None and not state.inbox:
             return StoredReply(text="", status="truncated")
         return None
@@ -333,10 +346,11 @@ class TurnEngine:
             duplicate=True,
             model=state.meta.model,
         )
+        ledger.identify(state.meta, stored.number)
         if ledger.listening:
             if stored.text:
-                yield Emit(TextDelta(stored.text, 0))
-            yield Emit(TurnCompleted(self._result))
+                yield Emit(TextDelta(stored.text, 0, **ledger.of))
+            yield Emit(TurnCompleted(self._result, **ledger.of))
         return self._result
 
     def _open_reply(self) -> Reply:
@@ -485,7 +499,7 @@ class TurnEngine:
             opened = ledger.state.open
             if opened is not None:
                 yield from ledger.checkpoint()  # kept before anybody is told, and before anything runs
-            yield from self._tell_reply(reply)
+            yield from self._tell_reply(reply, voice.model)
             if opened is None:
                 if reply.stop == "pause":
                     ledger.warn("limit_reached", f"the provider paused its reply {pauses + 1} times")
@@ -531,11 +545,22 @@ class TurnEngine:
             self._close(voice, _status(reply, limited=is_last))
         return reply
 
-    def _tell_reply(self, reply: Reply) -> Flow[None]:
+    def _tell_reply(self, reply: Reply, model: str) -> Flow[None]:
         if self._ledger.listening:
             state = self._ledger.state
             count = state.meta.messages + (state.open.messages if state.open is not None else 0)
-            yield Emit(ModelReplied(reply.usage, count))
+            yield Emit(
+                ModelReplied(
+                    reply.usage,
+                    count,
+                    self._ledger.iteration,
+                    reply.model or model,
+                    self._ledger.reply_seconds,
+                    reply.finish_reason,
+                    self._ledger.request_id,
+                    **self._ledger.of,
+                )
+            )
 
     def _close(self, voice: Voice, status: Status) -> Status:
         """Make the open turn a part of the history, with what is recorded of it."""
@@ -590,7 +615,7 @@ class TurnEngine:
                 level: Literal["approaching", "at_limit"] = (
                     "at_limit" if passed == len(marks) else "approaching"
                 )
-                found.append(ContextWarning(level, used, limit, of))
+                found.append(ContextWarning(level, used, limit, of, **ledger.of))
         if told != meta.warned:
             ledger.state = replace(ledger.state, meta=msgspec.structs.replace(meta, warned=told))
         return found
@@ -647,7 +672,7 @@ class TurnEngine:
         )
         yield from ledger.checkpoint(blob)
         if ledger.listening:
-            yield Emit(TurnCompleted(self._result))
+            yield Emit(TurnCompleted(self._result, **ledger.of))
         return self._result
 
 

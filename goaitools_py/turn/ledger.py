@@ -28,7 +28,7 @@ from ..options import Resolved
 from ..prices import Charge, Prices, genai_price, nano_dollars, priced
 from ..result import Bill, CompactionReport, TurnWarning, WarningCode
 from ..state.codec import BlobLimits, Codec
-from ..state.records import Meta, digest8, usage_of, usage_row, with_cost
+from ..state.records import Meta, digest8, turn_ref, usage_of, usage_row, with_cost
 from ..state.state import ConversationState, dump_state, hard_limits, soft_limits
 from ..tokens import TokenCounter
 from ..values import Value, field, replace
@@ -88,6 +88,11 @@ class Ledger:
         self.dialect = plan.dialect
         self.options = plan.options
         self.listening = plan.listening
+        self.of: dict[str, str] = {"conversation_id": "", "turn_ref": ""}
+        """What each event carries; see `identify`."""
+        self.reply_seconds = 0.0
+        self.request_id = ""
+        """Of the newest reply."""
         self.now = Moment(0, 0.0)
         self.deadline: float | None = None
         self.iteration = 0
@@ -162,6 +167,11 @@ class Ledger:
             self.idle_seconds = max(0.0, (self.now.wall_ms - meta.created - meta.updated) / 1000)
         self.set_base(state, now=admitted)
         self._blob_is_that = not state.inbox and not has_grown and self.discarded is None
+
+    def identify(self, meta: Meta, number: int | None) -> None:
+        """Note whose events these are: the conversation's, and its turn of this number, if it is known."""
+        id = self.options.conversation_id or meta.id
+        self.of = {"conversation_id": id, "turn_ref": "" if number is None else turn_ref(id, number)}
 
     def set_base(self, state: ConversationState, *, now: ConversationState | None = None) -> None:
         """Note what stays of `state` if the provider refuses all that no model has accepted yet.
@@ -447,7 +457,7 @@ class Ledger:
         if failure is not None:  # no longer while it is handled: a driver's text may quote the blob
             raise self._no_checkpoint("on_checkpoint raised", failure, undo)
         if self.listening:
-            yield Emit(CheckpointReady(blob))
+            yield Emit(CheckpointReady(blob, **self.of))
 
     def claim(self, announced: ConversationState) -> Flow[None]:
         """Have a state kept that announces the tools about to start. They must not start if this raises.

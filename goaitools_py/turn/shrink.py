@@ -431,4 +431,4 @@ def _enter_cut(
 
 def _tell(ledger: Ledger) -> Flow[None]:
     if ledger.listening and ledger.report is not None:
-        yield Emit(Compacted(ledger.report))
+        yield Emit(Compacted(ledger.report, **ledger.of))

@@ -67,6 +67,8 @@ class StoredReply(Value, frozen=True, kw_only=True):
     text: str
     status: str = "complete"
     finish_reason: str = ""
+    number: int | None = None
+    """The turn's own number; None if the history does not tell."""
 
 
 def key_of(turn_id: str, entries: Sequence[bytes]) -> TurnKey:
@@ -108,14 +110,22 @@ def is_finished(meta: Meta, key: TurnKey) -> bool:
 def stored_reply(state: ConversationState, key: TurnKey, dialect: Dialect) -> StoredReply:
     """The reply of a finished turn, from the history or from the ring."""
     row = next(row for row in state.meta.ring if row[0] == key.id)
-    for entries, record in reversed(closed_turns(state)):
+    for later, (entries, record) in enumerate(reversed(closed_turns(state))):
         if key.id in record.facts.get(FACT, ()):
             return StoredReply(
                 text=row[3] or reply_text(entries, record, dialect),  # as it was, if it was rewritten
                 status=row[2],
                 finish_reason=record.iterations[-1].finish_reason if record.iterations else "",
+                number=_number(state.meta, record, later),
             )
     return StoredReply(text=row[3], status=row[2])
+
+
+def _number(meta: Meta, record: TurnRecord, later: int) -> int | None:
+    """A turn's number, from how many stand behind it; None if some of those are gone, or were never turns."""
+    if any(at >= record.at for at, *_ in meta.cuts):
+        return None
+    return meta.processed - later
 
 
 def with_texts(

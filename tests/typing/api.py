@@ -22,6 +22,7 @@ from goaitools_py import (
     UNBOUND,
     UNSET,
     Action,
+    Appended,
     Approve,
     AskModel,
     AskProvider,
@@ -92,6 +93,7 @@ from goaitools_py import (
     StateInfo,
     StateInvalidError,
     StateProviderError,
+    StateSaved,
     StateTooLargeError,
     StateVersionError,
     StoreCommitError,
@@ -480,6 +482,9 @@ def seen(event: Event) -> None:
             assert_type(event.bytes_sent, int)
         case ModelReplied():
             assert_type(event.usage, Usage)
+            assert_type((event.model, event.seconds, event.request_id), tuple[str, float, str])
+        case Appended() | StateSaved():
+            assert_type((event.conversation_id, event.turn_ref), tuple[str, str])
         case ToolStarted() | ToolFinished():
             assert_type(event.name, str)
         case CheckpointReady():
