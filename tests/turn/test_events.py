@@ -107,7 +107,7 @@ def test_no_ref_is_given_twice(face: Any, wire: str) -> None:
         """Pay."""
         raise AssertionError
 
-    steps = ["1", "2", "3", "4", LOOK, DOWN, "5", Calls([("pay", {})]), "6"]
+    steps = ["1", "2", "3", "4" * 9, LOOK, DOWN, "5", Calls([("pay", {})]), "6"]
     chat = face.chat(ScriptedBackend(*steps, wire=wire), tools=[look, pay])
     found: list[str] = []
 
@@ -116,10 +116,9 @@ def test_no_ref_is_given_twice(face: Any, wire: str) -> None:
         found.append(ref)
         return bytes(outcome.state)
 
-    state = said(said(None))
-    state = chat.compact_state(state, EVERY_TURN).state
-    state = rewind_state(said(state), 1)
+    state = rewind_state(said(said(said(None))), 2)
     state = said(state)
+    state = chat.compact_state(state, EVERY_TURN).state
     state = said(state)  # fails behind a tool
     state = said(state)  # closes it
     state = said(state)  # waits
