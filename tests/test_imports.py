@@ -115,7 +115,7 @@ ALLOWED = {
     "history.branch": "backends.base history.wires options state.codec state.records state.state turn.meter "
     "turn.turn_ids values",
     "history.rebase": "backends.base errors history.wires state.codec state.records state.state turn.meter "
-    "turn.unsign values",
+    "turn.turn_ids turn.unsign values",
     "history.info": "backends.capabilities errors messages state.blob state.codec state.records state.state "
     "turn.answers turn.journal values",
     "history.turns": "backends.base citations history.info history.wires messages reading state.codec "

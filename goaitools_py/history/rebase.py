@@ -29,6 +29,7 @@ from ..state.state import (
     rebuild,
 )
 from ..turn.meter import unanchored
+from ..turn.turn_ids import UNANSWERED
 from ..turn.unsign import is_signed, unsigned_turns
 from ..values import replace
 from .wires import dialect_for
@@ -278,8 +279,10 @@ def _behind(
     if my.meta.signed:
         own = [(tuple(entries), record) for entries, record in unsigned_turns(own, dialect)]
     joined = rebuild(their, [*before, *own])
-    known = {row[0] for row in their.meta.ring}
-    ring = (*their.meta.ring, *(row for row in my.meta.ring if row[0] not in known))
+    answered = {row[0] for row in my.meta.ring if row[2] != UNANSWERED}
+    theirs = [row for row in their.meta.ring if row[2] != UNANSWERED or row[0] not in answered]
+    known = {row[0] for row in theirs}
+    ring = (*theirs, *(row for row in my.meta.ring if row[0] not in known))
     meta = msgspec.structs.replace(
         their.meta,
         messages=their.meta.messages + sum(record.messages for _, record in own),

@@ -54,6 +54,7 @@ from ..state.records import dollars_of, usage_of
 from ..state.state import (
     ConversationState,
     check_revision,
+    closed_turns,
     hard_limits,
     load_state,
     new_state,
@@ -104,6 +105,7 @@ class TurnEngine:
         self._resumes = plan.resume
         self._messages = plan.messages
         self._answers = plan.answers
+        self._denies = False
         self._key: turn_ids.TurnKey | None = None
         self._result: ChatResult | None = None
 
@@ -137,7 +139,7 @@ class TurnEngine:
                 ledger.begin(state, queued, has_grown=False)
                 ledger.identify(state.meta, state.meta.processed + 1)
                 return (yield from self._finish(None, self._open_reply(), "awaiting_tools"))
-            state = journal.deny_waiting(state)
+            state, self._denies = journal.deny_waiting(state), True
         voice = self._admit(state)
         self._check_budget(voice.model)
         yield from self._check_size()
@@ -247,7 +249,9 @@ class TurnEngine:
         plan, ledger, dialect = self._plan, self._ledger, self._plan.dialect
         left_open = state.open is not None and not self._resumes
         if left_open:
-            state = self._checked(journal.close_turn(state, dialect))
+            # A turn that its user denied is over. One that failed is answered if its message comes again.
+            status = "truncated" if self._denies else turn_ids.UNANSWERED
+            state = self._checked(journal.close_turn(state, dialect, status=status))
             ledger.warn(
                 "turn_closed", "the state held an unfinished turn; it was closed, and a new one began"
             )
@@ -286,6 +290,17 @@ class TurnEngine:
         if said != self._key.said:
             raise TurnConflictError("this turn_id was used for other messages; give each message its own")
         self._resumes, self._messages = True, ()
+        if turn_ids.is_unanswered(state.meta, self._key):
+            self._messages = self._asked_again(state, self._key)
+
+    def _asked_again(self, state: ConversationState, key: turn_ids.TurnKey) -> tuple[Message, ...]:
+        """What takes up a turn that failed, and that a newer message closed. Its messages stand in the
+        history once, and what its tools did stands behind them: a reminder is enough. Where they are not in
+        the history any more, they are said again."""
+        for _, record in closed_turns(state):
+            if key.id in record.facts.get(turn_ids.FACT, ()):
+                return (inbox.reminder(self._plan.messages),)
+        return self._plan.messages
 
     def _admitted(self, state: ConversationState) -> ConversationState:
         """The state with this turn's messages, their context and its id."""

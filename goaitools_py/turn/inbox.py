@@ -6,12 +6,14 @@ Must never know: how a turn runs, or what an entry looks like on the wire.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
 from ..backends.base import Dialect
-from ..messages import Message
+from ..messages import Message, event
 from ..messages import system as system_message
 from ..reading import read_entries
 from ..render import is_context, with_context
@@ -25,10 +27,14 @@ __all__ = [
     "has_unseen",
     "inbox_messages",
     "merged",
+    "reminder",
     "split_preamble",
     "with_new_context",
     "without_inbox",
 ]
+
+_MAX_QUOTED: Final = 80
+"""Characters of an unanswered message by which a reminder names it."""
 
 _LETTERS = {"system": "s", "user": "u", "assistant": "a"}
 
@@ -85,6 +91,21 @@ def admit(state: ConversationState, messages: Sequence[Message], dialect: Dialec
     if len(seen) != len(meta.events):
         meta = msgspec.structs.replace(meta, events=tuple(seen[-IDS_KEPT:]))
     return replace(state, meta=meta, inbox=tuple(inbox))
+
+
+def reminder(messages: Sequence[Message]) -> Message:
+    """An event that asks for an answer to messages which stand further up in the history.
+
+    They are named by their first words. Only letters and digits of these are quoted, so that nothing in them
+    can end the quotation and be taken for the application's words.
+    """
+    said = " ".join(message.text for message in messages)[: 4 * _MAX_QUOTED]
+    words = " ".join(re.sub(r"[\W_]+", " ", said).split())[:_MAX_QUOTED]
+    which = f'that begins with the words "{words}"' if words else "further up"
+    return event(
+        f"The message {which} has no answer, and was delivered once more. It is the same message, not a "
+        "second one: what was done for it stands above, and is not to be done again. Answer it now."
+    )
 
 
 def has_unseen(state: ConversationState, messages: Sequence[Message]) -> bool:

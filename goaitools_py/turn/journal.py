@@ -36,7 +36,7 @@ from ..tokens import TokenCounter
 from ..values import replace
 from .answers import PendingCall
 from .meter import booked, with_unanswered
-from .turn_ids import FACT, finished
+from .turn_ids import FACT, UNANSWERED, finished
 
 __all__ = [
     "accept",
@@ -418,11 +418,12 @@ def close_turn(
     dialect: Dialect,
     *,
     facts: dict[str, Any] | None = None,
-    status: str = "truncated",
+    status: str = UNANSWERED,
 ) -> ConversationState:
     """Close the open turn: calls without a result get a flagged one, partial text leaves the history.
 
-    `status`: how the turn ended, for who asks for it by its id.
+    `status`: how the turn ended, for who asks for it by its id. A turn that ends with a reply which its
+    provider had paused is not unanswered, but truncated.
 
     Deterministic and idempotent: the same state gives the same bytes, and a closed one stays as it is.
     The inbox waits on.
@@ -435,6 +436,8 @@ def close_turn(
     elif _is_paused(turn):
         turn = _settled(turn, dialect)
     iterations = turn.iterations
+    if status == UNANSWERED and _is_paused(turn):
+        status = "truncated"
     if turn.letters:
         iterations = (*iterations, Iteration(roles=turn.letters))
     known: dict[str, Any] = {**turn.facts, **(facts or {})}

@@ -24,11 +24,13 @@ from ..values import Value
 
 __all__ = [
     "FACT",
+    "UNANSWERED",
     "StoredReply",
     "TurnKey",
     "begun",
     "finished",
     "is_finished",
+    "is_unanswered",
     "key_of",
     "reply_of",
     "reply_text",
@@ -41,6 +43,9 @@ __all__ = [
 FACT: Final = "turn_ids"
 """The fact of a turn that lists the digests of the ids whose messages a model has accepted in it: more than
 one if a turn took up what an earlier one had said in vain."""
+
+UNANSWERED: Final = "unanswered"
+"""The ring's status of a turn that failed, and that a newer message closed before it had a reply."""
 
 _MAX_TEXT: Final = 16 * 1024
 _MAX_TEXTS: Final = 128 * 1024
@@ -103,8 +108,15 @@ def said_under(meta: Meta, key: TurnKey) -> str | None:
 
 
 def is_finished(meta: Meta, key: TurnKey) -> bool:
-    """True if the ring has the id."""
-    return any(row[0] == key.id for row in meta.ring)
+    """True if the turn of the id is over, and has what reply it will have."""
+    return any(row[0] == key.id and row[2] != UNANSWERED for row in meta.ring)
+
+
+def is_unanswered(meta: Meta, key: TurnKey) -> bool:
+    """True if the turn of the id was closed without a reply, and no other has taken it up."""
+    if key.row in meta.turn:
+        return False
+    return any(row[0] == key.id and row[2] == UNANSWERED for row in meta.ring)
 
 
 def stored_reply(state: ConversationState, key: TurnKey, dialect: Dialect) -> StoredReply:
