@@ -327,7 +327,8 @@ def _stored(entry: bytes, view: Any, family: str, *, seed: bytes) -> tuple[bytes
     if view.get("role") != "assistant":
         changed["role"] = b'"assistant"'
     stored = rawjson.replaced(entry, changed) if changed else entry
-    if next(entry_problems(view), None) is not None and check_entry("openai", stored):
+    is_plain = not calls and isinstance(view.get("content"), str)  # as most are: text, and nothing else
+    if not is_plain and next(entry_problems(view), None) is not None and check_entry("openai", stored):
         raise ProtocolFault("the answer's message is none that could be sent back")
     return stored, calls
 

@@ -8,7 +8,6 @@ The table of what is changed stands in `responses_reply`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import NoneType
 from typing import Any, Final
 
 from ... import rawjson
@@ -24,15 +23,19 @@ _ROLES: Final = ("assistant", "user", "system", "developer")
 def is_odd_item(item: Mapping[str, Any]) -> bool:
     """Whether an item is of an impossible shape: a message of somebody else's, say."""
     kind = item.get("type")
+    if _has_odd_id(item):
+        return True
     if kind == "message":
-        is_odd = item.get("role") != "assistant" or has_odd_content(item.get("content"))
-    else:
-        is_odd = not isinstance(kind, str) or kind in ("", *_ROLES)
-    return is_odd or _has_odd_id(item) or next(entry_problems(item), None) is not None
+        content = item.get("content")
+        return item.get("role") != "assistant" or content is None or has_odd_content(content)
+    if not isinstance(kind, str) or kind in ("", *_ROLES):
+        return True
+    return next(entry_problems(item), None) is not None
 
 
 def _has_odd_id(item: Mapping[str, Any]) -> bool:
-    return not isinstance(item.get("id", ""), (str, NoneType))
+    id = item.get("id")
+    return id is not None and not isinstance(id, str)
 
 
 def mended_item(entry: bytes, item: Mapping[str, Any]) -> bytes:
