@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Audio",
+    "CallKind",
     "Document",
     "Image",
     "Message",
@@ -38,6 +39,9 @@ MAX_TOPIC_CHARACTERS = 256
 """The longest topic of an event: a name, not the news."""
 
 Role = Literal["system", "user", "assistant", "tool"]
+CallKind = Literal["function", "custom", "provider"]
+"""What is called: a function, a tool that takes free text, or a provider's tool that the client runs."""
+
 ResultFlag = Literal["ok", "not_run", "unknown", "cancelled", "error", "denied"]
 
 
@@ -151,14 +155,18 @@ Part: TypeAlias = Text | Image | Document | Audio
 
 
 class ToolCall(Value, frozen=True, kw_only=True):
-    """A model's wish to call a tool. `arguments` is the raw JSON text exactly as the model wrote it."""
+    """A model's wish to call a tool. `arguments` is the raw JSON text exactly as the model wrote it.
+
+    Of kind "provider" it is an item of the provider's own, such as a ``computer_call``: `name` is its type,
+    and `arguments` the whole item.
+    """
 
     unshown = frozenset({"arguments"})
 
     id: str
     name: str
     arguments: str
-    kind: Literal["function", "custom"] = "function"
+    kind: CallKind = "function"
 
     @property
     def parsed(self) -> Any:
@@ -175,7 +183,7 @@ class ToolResult(Value, frozen=True, kw_only=True):
     name: str = ""
     parts: tuple[Part, ...] = ()
     flag: ResultFlag = "ok"
-    kind: Literal["function", "custom"] = "function"
+    kind: CallKind = "function"
 
     @property
     def text(self) -> str:
@@ -253,11 +261,12 @@ class Message(Value, frozen=True, kw_only=True, eq=False):
     @property
     def said(self) -> str:
         """The text as its author wrote it, for a page that shows it: without the context blocks and notes
-        beside it, and with the ``<`` of a user's own ``<app-…`` as it was."""
+        beside it, and with the ``<`` of a user's or a tool's own ``<app-…`` as it was."""
         from .render import as_written  # which is about messages
 
-        said = "".join(part.text for part in self.parts if isinstance(part, Text) and not part.is_block)
-        return as_written(said) if self.role == "user" and not self.is_event else said
+        said = [part.text for part in self.parts if isinstance(part, Text) and not part.is_block]
+        is_outside = self.role in ("user", "tool") and not self.is_event
+        return "".join(map(as_written, said) if is_outside else said)
 
 
 def _parts(values: tuple[Part | str, ...]) -> tuple[Part, ...]:

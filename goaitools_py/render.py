@@ -14,9 +14,13 @@ Owns: the delimiters, what escapes them, and reading them back. Must never know:
 
 The third stands for a system message in the middle of a conversation, where a model knows no such role; the
 last one for what a compaction has put in the place of earlier messages.
-Text inside a block has ``&``, ``<`` and ``>`` escaped, so a block ends where it seems to end. Text of a
-user cannot open or close one, because the ``<`` of every such delimiter in it is escaped; all else that
-a user wrote stays as it is.
+Text inside a block has ``&``, ``<`` and ``>`` escaped, so a block ends where it seems to end.
+
+One rule holds for every text from outside: a user's words, what a tool found, the names and texts of
+documents. It cannot open or close a block, because the ``<`` of every delimiter in it is escaped
+(`user_text`), also of one that only begins at its end: a model reads the parts of a message, and the messages
+of a turn, as one text. All else stays as it is. A model's own text goes back verbatim, whatever it holds:
+what reads a history takes a block for one only where this library has put it, in a message of the user's.
 """
 
 from __future__ import annotations
@@ -45,8 +49,13 @@ __all__ = [
     "with_context",
 ]
 
-_DELIMITER = re.compile(r"<(?=/?app-(?:event|context|note|system))", re.IGNORECASE)
-_ESCAPED_DELIMITER: Final = re.compile(r"&lt;(?=/?app-(?:event|context|note|system))", re.IGNORECASE)
+_NAMES: Final = ("event", "context", "note", "system")
+_WORDS: Final = tuple(f"{slash}app-{name}" for slash in ("", "/") for name in _NAMES)
+_BEGINNINGS: Final = sorted(
+    {word[:end] for word in _WORDS for end in range(len(word))}, key=len, reverse=True
+)
+_OUTSIDE = re.compile(rf"<(?={'|'.join(_WORDS)}|(?:{'|'.join(_BEGINNINGS)})\Z)", re.IGNORECASE)
+_ESCAPED = re.compile(rf"&lt;(?={'|'.join(_WORDS)}|(?:{'|'.join(_BEGINNINGS)})\Z)", re.IGNORECASE)
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 _EVENT = re.compile(r'<app-event(?: topic="([^"<]*)")?(?: id="([^"<]*)")?>\n([^<]*)\n</app-event>')
 _CONTEXT = re.compile(r"<app-context>\n[^<]*\n</app-context>")
@@ -114,12 +123,13 @@ def note_message(text: str, kind: str) -> Message:
 
 
 def user_text(text: str) -> str:
-    """Text of a user, unable to imitate a block: in ``<app-event`` and its like ``<`` becomes ``&lt;``.
+    """Text from outside, a user's or a tool's, unable to imitate a block: in ``<app-event`` and its like
+    ``<`` becomes ``&lt;``, and so it does in the beginning of one at the end of the text.
 
     Returns the same object in the normal case.
     """
     text = plain(text)
-    return _DELIMITER.sub("&lt;", text) if "<" in text else text
+    return _OUTSIDE.sub("&lt;", text) if "<" in text else text
 
 
 def with_context(message: Message, context: str) -> Message:
@@ -165,8 +175,8 @@ def read_text(text: str) -> Text:
 
 
 def as_written(text: str) -> str:
-    """What a user wrote, of what `user_text` made of it."""
-    return _ESCAPED_DELIMITER.sub("<", text) if "&lt;" in text else text
+    """What was written outside, of what `user_text` made of it."""
+    return _ESCAPED.sub("<", text) if "&lt;" in text else text
 
 
 def _escape(text: str, escapes: tuple[tuple[str, str], ...]) -> str:

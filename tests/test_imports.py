@@ -65,7 +65,7 @@ ALLOWED = {
     "turn": "",
     "turn.deadlines": "values",
     "turn.flow": "backends.base events process values",
-    "turn.answers": "tools values",
+    "turn.answers": "messages tools values",
     "turn.turn_ids": "backends.base rawjson reading state.codec state.records state.state values",
     "turn.inbox": "backends.base messages reading render state.records state.state turn.turn_ids values",
     "turn.journal": "backends.base citations errors messages reading state.records state.state tokens "
@@ -91,7 +91,8 @@ ALLOWED = {
     "turn.asking": "backends.base errors events messages state.state turn.admission turn.bodies "
     "turn.deadlines turn.flow turn.journal turn.ledger turn.repair turn.voice values",
     "turn.tool_failures": "errors state.records turn.ledger",
-    "turn.calling": "errors events messages state.records state.state tools turn.admission turn.answers "
+    "turn.calling": "backends.base errors events messages state.records state.state tools turn.admission "
+    "turn.answers "
     "turn.flow turn.journal turn.ledger turn.tool_failures turn.turn_ids values",
     "turn.limits": "errors prices state.records turn.journal turn.ledger",
     "turn.voice": "backends.base context_management state.records tools turn.ledger values",

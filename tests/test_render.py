@@ -12,6 +12,7 @@ from goaitools_py.messages import Text, user
 from goaitools_py.render import (
     BlockText,
     Event,
+    as_written,
     context_block,
     event_block,
     plain,
@@ -27,11 +28,37 @@ fixed = settings(max_examples=200, deadline=None, derandomize=True, database=Non
 # Texts in which the interesting characters and words are not rare.
 texts = st.lists(
     st.sampled_from(
-        ["<", ">", "&", '"', "\n", "\r", "/", "app-event", "APP-Context", "&lt;", "&amp;", "&#10;", "x", "é"]
+        [
+            "<",
+            ">",
+            "&",
+            '"',
+            "\n",
+            "\r",
+            "/",
+            "app-event",
+            "APP-Context",
+            "app-",
+            "note",
+            "-system",
+            "ap",
+            "&lt;",
+            "&amp;",
+            "&#10;",
+            "x",
+            "é",
+        ]
     )
     | st.text(max_size=3)
 ).map("".join)
-DELIMITER = re.compile(r"</?app-(event|context|system)", re.IGNORECASE)
+DELIMITER = re.compile(r"</?app-(event|context|note|system)", re.IGNORECASE)
+CUT = "|".join(
+    re.escape(word[:end])
+    for word in ("app-event", "app-context", "app-note", "app-system")
+    for end in range(len(word) - 1, -1, -1)
+)
+OUTSIDE = re.compile(rf"</?app-(?:event|context|note|system)|</?(?:{CUT})\Z", re.IGNORECASE)
+"""A delimiter, or the beginning of one at the very end."""
 
 
 def test_an_event_is_a_delimited_block() -> None:
@@ -96,11 +123,39 @@ def test_user_text_holds_no_delimiter(text: str) -> None:
 @fixed
 @given(text=texts)
 def test_user_text_changes_nothing_but_delimiters(text: str) -> None:
-    """Of a delimiter only the ``<`` is written otherwise."""
-    assert user_text(text) == DELIMITER.sub(lambda found: "&lt;" + found[0][1:], text)
+    """Of a delimiter, or the beginning of one at the end, only the ``<`` is written otherwise."""
+    spared = OUTSIDE.sub(lambda found: "&lt;" + found[0][1:], text)
+
+    assert user_text(text) == spared
 
 
-@pytest.mark.parametrize("text", ["", "hello", "a < b && c > d", "<app-eve", "<b>é</b> &lt;app-event&gt;"])
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("<app-eve", "&lt;app-eve"),
+        ("so: <", "so: &lt;"),
+        ("</", "&lt;/"),
+        ("</APP-n", "&lt;/APP-n"),
+        ("<app-evil", "<app-evil"),
+        ("a <b", "a <b"),
+        ("<a", "&lt;a"),
+        ("<ap>", "<ap>"),
+    ],
+)
+def test_the_beginning_of_a_delimiter_at_the_end_is_one(text: str, written: str) -> None:
+    """What follows may be its rest: another part, another message. A page shows it as it was."""
+    assert user_text(text) == written
+    assert as_written(written) == text
+
+
+@fixed
+@given(pieces=st.lists(texts, max_size=5))
+def test_pieces_make_no_block_together(pieces: list[str]) -> None:
+    """However a text is cut into parts and messages."""
+    assert not DELIMITER.search("".join(map(user_text, pieces)))
+
+
+@pytest.mark.parametrize("text", ["", "hello", "a < b && c > d", "<app-eve ", "<b>é</b> &lt;app-event&gt;"])
 def test_ordinary_user_text_is_the_same_object(text: str) -> None:
     """The usual case costs no copy."""
     assert user_text(text) is text

@@ -45,6 +45,31 @@ READABLE = {
 SEARCH = {"type": "web_search_call", "id": "ws", "status": "completed", "action": {}}
 CUSTOM_OUT = "custom_tool_call_output"
 
+SHELL_OUT = {"type": "shell_call_output", "call_id": "s", "output": []}
+SERVERS_SHELL = {"type": "shell_call", "call_id": "s", "environment": {"type": "container_reference"}}
+PROVIDER_CALLS: list[Any] = [
+    {"type": "computer_call", "id": "cu_1", "call_id": "u", "actions": [], "pending_safety_checks": []},
+    {
+        "type": "local_shell_call",
+        "id": "lsh_1",
+        "call_id": "l",
+        "action": {"type": "exec", "command": ["ls"]},
+    },
+    {"type": "shell_call", "call_id": "s", "action": {"commands": ["ls"]}, "environment": {"type": "local"}},
+    {"type": "apply_patch_call", "call_id": "p", "operation": {"type": "delete_file", "path": "a"}},
+    {"type": "tool_search_call", "call_id": "t", "execution": "client", "arguments": {}},
+    {"type": "mcp_approval_request", "id": "mcpr_1", "name": "f", "arguments": "{}", "server_label": "m"},
+]
+PROVIDER_OUTPUTS: list[Any] = [
+    {"type": "computer_call_output", "call_id": "u", "output": {"type": "computer_screenshot"}},
+    {"type": "local_shell_call_output", "call_id": "l", "id": "lsh_1", "output": "a"},
+    SHELL_OUT,
+    {"type": "apply_patch_call_output", "call_id": "p", "status": "completed"},
+    {"type": "tool_search_output", "execution": "client", "call_id": "t", "tools": []},
+    {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": False},
+]
+
+
 ACCEPTED: dict[str, list[JSON]] = {
     "nothing": [],
     "a question": [USER],
@@ -74,7 +99,21 @@ ACCEPTED: dict[str, list[JSON]] = {
     "thinking and an item of an unknown type": [USER, THINK, {"type": "never_heard_of"}],
     "readable thinking and a message without a type": [USER, READABLE, GREET],
     "an output of parts": [call("a"), output("a", output=[{"type": "input_text", "text": "x"}])],
-    "hosted calls without outputs": [USER, {"type": "shell_call", "call_id": "s"}, SAY, USER],
+    "hosted calls without outputs": [
+        USER,
+        {"type": "shell_call", "call_id": "s", "environment": {"type": "container_reference"}},
+        {"type": "tool_search_call", "call_id": None, "execution": "server"},
+        SAY,
+        USER,
+    ],
+    "a shell of the server's": [USER, SERVERS_SHELL, {**SHELL_OUT, "id": "so_1"}, SAY, USER],
+    "each call of a provider tool with its output": [USER, *PROVIDER_CALLS, *PROVIDER_OUTPUTS, SAY],
+    "a provider tool's call beside a function's": [
+        call("a"),
+        PROVIDER_CALLS[0],
+        PROVIDER_OUTPUTS[0],
+        output("a"),
+    ],
     "a compaction": [{"type": "compaction", "encrypted_content": "x"}, USER],
     "tools for later": [{"type": "additional_tools", "role": "developer", "tools": []}, USER],
 }
@@ -90,6 +129,29 @@ def test_what_a_provider_takes_has_no_problem(history: list[JSON], as_bytes: boo
 
 
 REFUSED: dict[str, tuple[list[Any], str]] = {
+    **{
+        f"a {item['type']} without its output": (
+            [USER, item, SAY, USER],
+            "messages[3]: stands before the results",
+        )
+        for item in PROVIDER_CALLS
+    },
+    **{
+        f"a {item['type']} without its call": ([USER, item], "messages[1]: answers call")
+        for item in PROVIDER_OUTPUTS
+    },
+    "a shell's output for a patch": (
+        [PROVIDER_CALLS[3], {**SHELL_OUT, "call_id": "p"}],
+        "messages[1]: a shell_call_output cannot answer call 'p'",
+    ),
+    "a patch's output without a status": (
+        [PROVIDER_CALLS[3], {"type": "apply_patch_call_output", "call_id": "p"}],
+        "messages[1]: status must be completed or failed",
+    ),
+    "an approval that says nothing": (
+        [PROVIDER_CALLS[5], {"type": "mcp_approval_response", "approval_request_id": "mcpr_1"}],
+        "messages[1]: approve must be true or false",
+    ),
     "a call at the end": (
         [USER, call("a")],
         "the history ends before the results of messages[1]'s calls 'a'",

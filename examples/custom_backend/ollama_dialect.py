@@ -176,14 +176,14 @@ def _content(message: Message) -> str:
     for part in message.parts:
         if not isinstance(part, Text):
             raise ValueError("the 'ollama' wire of this example takes text only")
-        is_written_by_user = message.role == "user" and not isinstance(part, BlockText)
-        texts.append(user_text(part.text) if is_written_by_user else plain(part.text))
+        is_from_outside = message.role in ("user", "tool") and not isinstance(part, BlockText)
+        texts.append(user_text(part.text) if is_from_outside else plain(part.text))
     return "\n".join(texts)
 
 
 def _result_text(result: ToolResult) -> str:
     return "".join(
-        plain(part.text) if isinstance(part, Text) else f"[{part.media_type} left out]"
+        user_text(part.text) if isinstance(part, Text) else f"[{part.media_type} left out]"
         for part in result.parts
     )
 

@@ -39,6 +39,7 @@ __all__ = [
     "Reply",
     "RequestParts",
     "ResponseHead",
+    "RunsProviderTools",
     "StreamDecoder",
     "ToolSpec",
 ]
@@ -161,6 +162,8 @@ class Reply(Value, frozen=True, kw_only=True):
             one for each part. Never content.
         aside: What the request consumed beside `usage`, for a compaction of the provider's own accord, say:
             it is no part of the context that follows. None: nothing.
+        messages: How many neutral messages the entries are, if there are any: more than one only if the
+            server answered calls of its own in the middle of the reply.
         citations: The sources that the text names; their places count in `text`.
     """
 
@@ -181,6 +184,7 @@ class Reply(Value, frozen=True, kw_only=True):
     dropped: tuple[str, ...] = ()
     aside: Usage | None = None
     citations: tuple[Citation, ...] = ()
+    messages: int = 1
 
 
 class Delta(Value, frozen=True, kw_only=True, gc=False):
@@ -409,6 +413,26 @@ class CompactsHistory(Protocol):
 
     def is_boundary(self, entry: bytes) -> bool:
         """True if a stored entry is, or holds, what the provider has made of all that stood before it."""
+        ...
+
+
+@runtime_checkable
+class RunsProviderTools(Protocol):
+    """What a dialect may have beside the methods of `Dialect`, if its provider has tools for clients to run.
+
+    Their calls are of kind "provider": `name` is the type of the model's item, `arguments` the whole item.
+    """
+
+    def waits_for(self, call: ToolCall) -> Literal["approval", "external"]:
+        """What such a call waits for: that somebody allows it, or its result."""
+        ...
+
+    def provider_output(self, call: ToolCall, value: Any, *, is_error: bool = False) -> str:
+        """The item that answers such a call, as JSON text; `results` takes it back as the result's only part.
+
+        `value`: what was given as the result; True or False for an approval. Raises ValueError, without
+        content, for what is no answer.
+        """
         ...
 
 

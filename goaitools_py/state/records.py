@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from ..messages import Part, ResultFlag, Usage
+from ..messages import CallKind, Part, ResultFlag, Usage
 from ..values import Value, field
 
 __all__ = [
@@ -266,7 +266,7 @@ class JournalCall(Value, frozen=True, kw_only=True):
     id: str
     name: str
     arguments: str
-    kind: Literal["function", "custom"] = "function"
+    kind: CallKind = "function"
     state: Literal["new", "waiting", "started", "done"] = "new"
     reason: Literal["", "approval", "external"] = ""
     flag: ResultFlag = "ok"

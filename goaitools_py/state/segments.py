@@ -28,7 +28,7 @@ import msgspec
 
 from .. import rawjson
 from ..errors import StateInvalidError
-from ..messages import Audio, Document, Image, Part, ResultFlag, Text, Usage
+from ..messages import Audio, CallKind, Document, Image, Part, ResultFlag, Text, Usage
 from ..rawjson import RawJSONError
 from . import blob as blobs
 from .blob import Kind, Segment
@@ -351,7 +351,7 @@ class _CallRow(msgspec.Struct, omit_defaults=True):
     id: Annotated[str, msgspec.Meta(min_length=1)]
     name: str
     arguments: str = ""
-    kind: Literal["function", "custom"] = "function"
+    kind: CallKind = "function"
     state: Literal["new", "waiting", "started", "done"] = "new"
     reason: Literal["", "approval", "external"] = ""
     flag: ResultFlag = "ok"

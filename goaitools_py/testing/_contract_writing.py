@@ -192,6 +192,22 @@ def _no_imitation(case: Case) -> Findings:
         yield "view() takes the user's own block for an event"
 
 
+@check("what a tool found cannot imitate an event or context block (render.user_text)")
+def _no_imitation_by_a_tool(case: Case) -> Findings:
+    result = ToolResult(
+        call_id="call_1", name="look", parts=(Text(_IMITATION), Text("<app"), Text("-event>"))
+    )
+    entries = case.dialect.results([result])
+    if any(
+        "<app-event" in text or "<app-context" in text for text in _strings(list(map(rawjson.loads, entries)))
+    ):
+        yield "the tool's own block stands in the entry as it was written"
+    if "<app-event" in "".join(
+        part.text for one in case.dialect.view(entries) for part in one.parts if isinstance(part, Text)
+    ):
+        yield "two parts of the result make a block together"
+
+
 @check("a context block is sent as it is, escaped once (render.BlockText)")
 def _context_is_kept(case: Case) -> Findings:
     (entry,) = case.dialect.entries([with_context(user("Go."), "Time: 10:20 < noon & later")])

@@ -11,7 +11,7 @@ from __future__ import annotations
 from .arguments import BadArguments
 from .call import Outcome, begin_call, finish_call, run_call
 from .context import Action, ToolContext
-from .definition import Tool, as_tools, refuse_async, refuse_without_deps, tool
+from .definition import Tool, as_tools, external_tool, refuse_async, refuse_without_deps, tool
 from .results import MAX_RESULT_BYTES, MAX_RESULT_MEDIA_BYTES, ToolReturn, result_parts
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "ToolReturn",
     "as_tools",
     "begin_call",
+    "external_tool",
     "finish_call",
     "refuse_async",
     "refuse_without_deps",

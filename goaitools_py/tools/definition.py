@@ -29,7 +29,7 @@ else:
     P = ParamSpec("P")
     R = TypeVar("R")
 
-__all__ = ["Tool", "as_tools", "refuse_async", "refuse_without_deps", "tool"]
+__all__ = ["Tool", "as_tools", "external_tool", "refuse_async", "refuse_without_deps", "tool"]
 
 # The narrowest of the providers' rules, OpenAI's; Anthropic's allows up to 128 characters.
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -291,6 +291,25 @@ def as_tools(
             raise ValueError(f"two tools are called {each.name!r}; rename one with @tool(name=…)")
         names.add(each.name)
     return tools
+
+
+def external_tool(name: str) -> Tool[..., Any]:
+    """A tool of which only the name is known: its calls, with whatever arguments, wait for a result."""
+    return _Unknown(
+        name if _NAME.fullmatch(name) else "unnamed", None, {"type": "object"}, _never, external=True
+    )
+
+
+def _never() -> None:
+    raise AssertionError("a tool whose results come from outside was run")
+
+
+class _Unknown(Tool[..., Any]):
+    """A tool whose arguments nobody here can check, such as the free text of a custom tool."""
+
+    def bind(self, arguments: str, deps: Any = None) -> dict[str, Any]:
+        """Nothing: whoever runs the call reads its arguments."""
+        return {}
 
 
 def refuse_async(tools: Iterable[Tool[..., Any] | ProviderTool]) -> None:

@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
+from ..messages import CallKind
 from ..tools.results import ToolReturn
 from ..values import Value
 
@@ -54,6 +55,8 @@ class PendingCall(Value, frozen=True, kw_only=True):
         reason: "approval": it runs once it is approved. "external": its result comes from outside, as a
             `ToolReturn`. "in_doubt": it had started when its process died; without an answer the model is
             told that its outcome is unknown, unless the tool is idempotent and runs again.
+        kind: "provider" for a provider's tool that your program runs, such as a ``computer_call``: `name` is
+            the type of the model's item, `arguments` the whole item as JSON text, and `raw` that as a dict.
     """
 
     unshown = frozenset({"arguments"})
@@ -62,9 +65,14 @@ class PendingCall(Value, frozen=True, kw_only=True):
     name: str
     arguments: str
     reason: PendingReason
-    kind: Literal["function", "custom"] = "function"
+    kind: CallKind = "function"
 
     @property
     def parsed(self) -> Any:
         """The arguments as Python values; ValueError if the model wrote no valid JSON."""
         return json.loads(self.arguments or "{}")
+
+    @property
+    def raw(self) -> dict[str, Any] | None:
+        """The provider's own item, for a call of kind "provider"; None for any other."""
+        return dict(self.parsed) if self.kind == "provider" else None

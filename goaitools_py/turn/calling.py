@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
+from ..backends.base import Dialect, RunsProviderTools
 from ..errors import StateSizeError, ToolFailedError, TurnError
 from ..events import ToolFinished, ToolStarted
 from ..messages import Text
@@ -29,6 +30,9 @@ from .tool_failures import tell_failed
 from .turn_ids import FACT
 
 __all__ = ["refuse_calls", "run_calls", "with_answers"]
+
+MAX_PROVIDER_OUTPUT_BYTES: Final = 3 * 2**19
+"""The JSON of one answer to a provider tool's call, such as a screenshot of 1 MiB in base64."""
 
 MAX_CALLS_PER_REPLY: Final = 128
 """Calls of one reply that are run; a model that asks for more has lost its way."""
@@ -205,6 +209,8 @@ def _step(
     given = _given_arguments(answer)
     if answer is None and call.state == "waiting":
         return call
+    if call.kind == "provider":
+        return _provider_step(ledger, call)
     bound = _bind(
         tools,
         call if given is None else replace(call, arguments=given),
@@ -223,6 +229,14 @@ def _step(
     return _Run(tool=tool, bound=arguments, arguments=given)
 
 
+def _provider_step(ledger: Ledger, call: JournalCall) -> JournalCall:
+    """No tool of ours runs a provider tool's call: it waits for whoever does."""
+    dialect = ledger.dialect
+    if not isinstance(dialect, RunsProviderTools):
+        return journal.synthetic(call, "not_run")
+    return replace(call, state="waiting", reason=dialect.waits_for(journal.tool_call(call)))
+
+
 def _given_arguments(answer: Answer | None) -> str | None:
     if not isinstance(answer, Approve) or answer.arguments is None:
         return None
@@ -236,6 +250,7 @@ def with_answers(
     tools: Mapping[str, Tool[..., Any]],
     answers: Answers,
     deps: Any,
+    dialect: Dialect,
     *,
     max_bytes: int = MAX_RESULT_BYTES,
 ) -> ConversationState:
@@ -247,7 +262,7 @@ def with_answers(
     Raises:
         TypeError: Something that is no answer.
         ValueError: No call waits under an id; an `Approve` for a tool that is not here, that is external,
-            or with arguments that do not fit it.
+            or with arguments that do not fit it; what is no answer to a provider tool's call.
     """
     journaled = state.open.calls if state.open is not None else ()
     calls = {call.id: (index, call) for index, call in enumerate(journaled) if call.state != "done"}
@@ -257,7 +272,9 @@ def with_answers(
             waiting = ", ".join(map(repr, calls)) or "none"
             raise ValueError(f"no call {str(id)[:64]!r} waits for an answer; those that wait: {waiting}")
         index, call = calls[id]
-        if isinstance(answer, Approve):
+        if call.kind == "provider":
+            state = journal.put_call(state, index, _provider_ended(call, answer, dialect))
+        elif isinstance(answer, Approve):
             _check_approval(tools, call, answer, deps)
             if call.state == "started":  # in doubt: it is known from now on that it was asked about
                 state = journal.put_call(state, index, replace(call, reason="approval"))
@@ -275,6 +292,33 @@ def _ended(call: JournalCall, answer: Deny | ToolReturn, max_bytes: int) -> Jour
         return replace(call, state="done", flag="denied", parts=text_parts(text, max_bytes))
     parts, is_error = result_parts(answer, max_bytes)
     return replace(call, state="done", flag="error" if is_error else "ok", parts=parts)
+
+
+def _provider_ended(call: JournalCall, answer: Answer, dialect: Dialect) -> JournalCall:
+    """A provider tool's call with what somebody answered, as the item that its provider takes."""
+    if not isinstance(dialect, RunsProviderTools):
+        raise ValueError(f"call {call.id!r} is of a provider's tool, and the backend's dialect knows none")
+    asked = journal.tool_call(call)
+    waits_for = dialect.waits_for(asked)
+    if isinstance(answer, Approve):
+        if waits_for != "approval":
+            raise ValueError(f"call {call.id!r} is a {call.name}: answer it with its result, a ToolReturn")
+        if answer.arguments is not None:
+            raise ValueError(f"call {call.id!r} is approved as it is: a {call.name} takes no other arguments")
+        answer = ToolReturn(True)
+    if isinstance(answer, Deny):
+        if waits_for != "approval":
+            return _ended(call, answer, MAX_RESULT_BYTES)
+        value: Any = {"approve": False, **({"reason": answer.reason} if answer.reason else {})}
+        denied = dialect.provider_output(asked, value)
+        return replace(call, state="done", flag="denied", parts=(Text(denied),))
+    written = dialect.provider_output(asked, answer.value, is_error=answer.is_error)
+    if len(written) > MAX_PROVIDER_OUTPUT_BYTES:
+        raise ValueError(
+            f"the answer to call {call.id!r} has {len(written)} bytes of JSON; expected at most "
+            f"{MAX_PROVIDER_OUTPUT_BYTES}: send a smaller one, for it stays in the history"
+        )
+    return replace(call, state="done", flag="error" if answer.is_error else "ok", parts=(Text(written),))
 
 
 def _check_approval(

@@ -266,6 +266,7 @@ class TurnEngine:
             self._tools,
             self._answers,
             ledger.options.deps,
+            dialect,
             max_bytes=ledger.options.max_tool_result_bytes,
         )
         admitted = self._admitted(answered)

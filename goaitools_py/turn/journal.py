@@ -207,7 +207,8 @@ def check_journal(state: ConversationState, dialect: Dialect) -> None:
     if turn is None or not turn.calls:
         return
     reply = read_entries(dialect, _last_reply(turn))
-    made = [call.id for message in reply for call in message.tool_calls]
+    done = {message.tool_call_id for message in reply if message.role == "tool"}  # by the server itself
+    made = [call.id for message in reply for call in message.tool_calls if call.id not in done]
     if made != [call.id for call in turn.calls]:
         raise StateInvalidError("the open turn's journal does not match its reply; the state cannot be used")
 
@@ -361,7 +362,7 @@ def add_reply(
         entries=(*turn.entries, *reply.entries),
         iterations=(*turn.iterations, iteration),
         letters="",
-        messages=turn.messages + (1 if reply.entries else 0),
+        messages=turn.messages + (reply.messages if reply.entries else 0),
         calls=calls,
         partial="",
         facts=_with_citations(turn, reply) if reply.citations else turn.facts,

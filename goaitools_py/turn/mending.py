@@ -291,7 +291,7 @@ class _Mending:
         run: list[_Atom] = []
         said: set[bytes] = set()
         used: set[str] = set()
-        renamed: defaultdict[str, list[str]] = defaultdict(list)
+        renamed: defaultdict[str, list[tuple[str, ToolCall]]] = defaultdict(list)
         for atom in one.run:
             if atom.message.tool_calls and atom.entry in said:
                 self._note("duplicate_call", atom)
@@ -300,13 +300,17 @@ class _Mending:
             ids: list[str] = []
             for n, call in enumerate(atom.message.tool_calls):
                 ids.append(_fresh_id(atom.entry, n) if call.id in used else call.id)
-                renamed[call.id].append(ids[-1])
+                renamed[call.id].append((ids[-1], call))
                 used |= {call.id, ids[-1]}
             run.append(self._renamed(atom, ids))
         one.run = run
         own: list[_Atom] = []
         for atom in one.own:
-            own.append(self._answering(atom, names.pop(0)) if (names := renamed[atom.answers]) else atom)
+            if names := renamed[atom.answers]:
+                id, call = names.pop(0)
+                if id != atom.answers:
+                    atom = self._answering(atom, id, call)
+            own.append(atom)
         one.own = own
 
     def _renamed(self, atom: _Atom, ids: Sequence[str]) -> _Atom:
@@ -317,12 +321,9 @@ class _Mending:
         reply = self._dialect.with_call_ids(Reply(entries=(atom.entry,), calls=calls), ids)
         return self._apart(reply.entries[0], atom.source)[0]
 
-    def _answering(self, atom: _Atom, id: str, call: ToolCall | None = None) -> _Atom:
+    def _answering(self, atom: _Atom, id: str, call: ToolCall) -> _Atom:
         """The result written anew, for a call of another id or kind."""
-        if id == atom.answers and call is None:
-            return atom
-        kind = call.kind if call is not None else "function"
-        result = ToolResult(call_id=id, parts=atom.message.parts, kind=kind)
+        result = ToolResult(call_id=id, name=call.name, parts=atom.message.parts, kind=call.kind)
         return self._apart(self._dialect.results([result])[0], atom.source)[0]
 
     def _place(self, strays: Sequence[_Atom], rounds: Sequence[_Round]) -> None:

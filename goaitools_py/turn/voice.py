@@ -11,7 +11,7 @@ from typing import Any, Final
 from ..backends.base import EditsContext, ProviderTool, ToolSpec
 from ..context_management import ContextEdit, check_edits
 from ..state.records import Meta, digest8
-from ..tools import Tool
+from ..tools import Tool, external_tool
 from ..values import Value, field, replace
 from .ledger import Plan
 
@@ -88,6 +88,9 @@ def voice_of(plan: Plan, meta: Meta) -> tuple[Voice, Tools]:
         for tool, spec in zip(plan.tools, specs, strict=True)
         if isinstance(tool, Tool) and isinstance(spec, ToolSpec)
     }
+    for spec in specs:
+        if isinstance(spec, ProviderTool) and (name := _own_name(spec.raw)):
+            runnable.setdefault(name, external_tool(name))
     _check_choice(settings.get("tool_choice"), specs)
     voice = Voice(
         model=model,
@@ -97,6 +100,14 @@ def voice_of(plan: Plan, meta: Meta) -> tuple[Voice, Tools]:
         has_compactors_edits=bool(edits),
     )
     return voice, runnable
+
+
+def _own_name(raw: Mapping[str, Any]) -> str | None:
+    """The name by which a model calls a tool of the wire's own JSON: Anthropic's client tools (``bash``,
+    ``computer``) have one, and so have functions and custom tools. Calls of it wait for whoever runs it."""
+    inner = raw.get(str(raw.get("type")))
+    name = raw.get("name") or (inner.get("name") if isinstance(inner, Mapping) else None)
+    return name if isinstance(name, str) and name else None
 
 
 def _compactors_edits(plan: Plan, settings: Mapping[str, Any]) -> tuple[ContextEdit, ...]:

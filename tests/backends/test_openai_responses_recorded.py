@@ -57,6 +57,11 @@ def dialect_of(exchange: Exchange) -> OpenAIResponsesDialect:
     return OpenAIResponsesDialect({"api.openai.com": "openai"}.get(host, host))
 
 
+def is_clients_search(item: JSON) -> bool:
+    """Whether an item is a call of the one recorded provider tool that the client runs."""
+    return item.get("type") == "tool_search_call" and item["execution"] == "client"
+
+
 def response_of(exchange: Exchange) -> bytes:
     response = exchange["response"]
     if "sse" in response:
@@ -159,8 +164,12 @@ def test_every_reply_says_what_the_answer_says(recordings: list[JSON]) -> None:
         ]
         text = [part["text"] for item in output if item["type"] == "message" for part in item["content"]]
         assert reply.text == "".join(text)
-        assert [(call.id, call.name, call.arguments) for call in reply.calls] == wanted
-        assert reply.run_calls is bool(wanted)
+        own = [call for call in reply.calls if call.kind == "function"]
+        assert [(call.id, call.name, call.arguments) for call in own] == wanted
+        assert [call.id for call in reply.calls if call.kind == "provider"] == [
+            item["call_id"] for item in output if is_clients_search(item)
+        ]
+        assert reply.run_calls is bool(reply.calls)
         assert reply.stop == "end"
         assert reply.signed is any(
             item["type"] == "reasoning" and ("encrypted_content" in item or not item.get("content"))
@@ -228,7 +237,9 @@ def test_recorded_requests_can_be_viewed(recordings: list[JSON]) -> None:
             assert all(len(views) == 1 for views in single)
             assert b",\n".join(message.raw or b"" for message in messages) == b",\n".join(entries)
             assert [call.id for message in messages for call in message.tool_calls] == [
-                item["call_id"] for item in items if item.get("type") == "function_call"
+                item["call_id"]
+                for item in items
+                if item.get("type") == "function_call" or is_clients_search(item)
             ]
             for item, (view,) in zip(items, single, strict=True):
                 if isinstance(item.get("content"), str):
@@ -258,7 +269,10 @@ def request_with(exchange: Exchange, entries: list[bytes]) -> JSON:
 
 def results_of(reply: Reply) -> list[bytes]:
     return [
-        b'{"type":"function_call_output","call_id":%b,"output":"ok"}' % json.dumps(call.id).encode()
+        b'{"type":"tool_search_output","execution":"client","call_id":%b,"tools":[]}'
+        % json.dumps(call.id).encode()
+        if call.kind == "provider"
+        else b'{"type":"function_call_output","call_id":%b,"output":"ok"}' % json.dumps(call.id).encode()
         for call in reply.calls
     ]
 
@@ -351,7 +365,7 @@ def test_results_may_take_other_ids(recordings: list[JSON]) -> None:
         renamed = dialect_of(exchange).with_call_ids(reply, ids)
         wanted, fresh = copy.deepcopy(output_of(exchange)), iter(ids)
         for item in wanted:
-            if item["type"] == "function_call":
+            if item["type"] == "function_call" or is_clients_search(item):
                 item["call_id"] = next(fresh)
         assert items_of(renamed) == wanted
         assert [call.id for call in renamed.calls] == ids

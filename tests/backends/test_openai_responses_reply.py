@@ -110,9 +110,9 @@ def test_raw_newlines_between_tokens_go() -> None:
 @pytest.mark.parametrize("kind", ["compaction", "tool_search_call", "shell_call", "never_heard_of"])
 def test_who_made_an_item_is_left_out(kind: str) -> None:
     """No request type has `created_by`."""
-    made = entry(f'{{"type":"{kind}","created_by":"server","encrypted_content":"A"}}')
+    made = entry(f'{{"type":"{kind}","call_id":"c","created_by":"server","encrypted_content":"A"}}')
 
-    assert made == {"type": kind, "encrypted_content": "A"}
+    assert made == {"type": kind, "call_id": "c", "encrypted_content": "A"}
 
 
 @pytest.mark.parametrize(

@@ -131,6 +131,10 @@ _NEEDED: dict[str, dict[str, Any]] = {
     "compaction": {"encrypted_content": "AAAA"},
     "function_call_output": {"call_id": "c1", "output": "7"},
     "custom_tool_call_output": {"call_id": "c2", "output": "7"},
+    "apply_patch_call_output": {"call_id": "c", "status": "completed"},
+    "computer_call_output": {"call_id": "c", "output": {}},
+    "shell_call_output": {"call_id": "c", "output": []},
+    "local_shell_call_output": {"call_id": "c", "output": ""},
 }
 """What an item must have, or no request could hold it."""
 

@@ -251,7 +251,7 @@ def drive(colour: Colour, script: Script, *, connect: Connect) -> Driven:
             # before anything was asked: the package takes no such words
             raise NotDrivable(f"its words are refused: {refused}") from refused
         except CheckpointError as paused:
-            if not isinstance(paused.__cause__, _Pause):
+            if not isinstance(paused.sdk_error, _Pause):
                 raise
             outcome, state = None, paused.state
         except TurnError as error:
@@ -313,6 +313,7 @@ def _call(
         "messages": (*first.endpoint.preamble, *story.preamble, *said),
         "settings": story.wire.settings(first.endpoint.body),
         "on_checkpoint": pause,
+        "on_pending": "deny",  # what the recorded client did not answer is closed before its next words
     }
     if first.endpoint.is_streamed and not calls.resumes:
         return colour.settle(chat.start(state, **options).result())  # type: ignore[no-any-return]

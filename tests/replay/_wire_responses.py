@@ -94,8 +94,8 @@ class _Responses(Wire):
     def client_words(self, history: Sequence[JSON]) -> list[Any]:
         words = []
         for item in history:
-            if self.is_spoken(item):
-                continue
+            if self.is_spoken(item) or (item.get("type") == "tool_search_output" and not item["tools"]):
+                continue  # an empty answer is what closes a search that the client did not answer
             if _is_wordless(item):
                 item = {
                     "role": "system" if item["type"] == "additional_tools" else "user",

@@ -27,8 +27,6 @@ class TestRecordedOpenAIResponses(RecordedTraffic):
         "97730d401315e311": "sent again without reasoning: the message after it has no id any more",
     }
     of_dialect: ClassVar = {
-        "6a72a8e66a04f2b1": "its client ran the tool search itself, which this package cannot",
-        "f81dff80c50f5143": "its client ran the tool search itself, which this package cannot",
         "4c75b90f7fa6e537": "its client dropped instructions and tools, so reasoning may not be sent back",
     }
 
@@ -82,14 +80,15 @@ class TestRecordedOpenAIResponses(RecordedTraffic):
         assert all("reasoning.encrypted_content" in body["include"] for body in bodies)
         assert not {"previous_response_id", "conversation"} & {key for body in bodies for key in body}
 
-    def test_a_tool_search_that_nobody_answered_is_not_sent_back(self, replays: Replays) -> None:
-        """The client would have to run it: the call goes, what the user says stays."""
+    def test_a_tool_search_that_nobody_answered_found_nothing(self, replays: Replays) -> None:
+        """The client has to run it: the call is closed with an empty answer, what the user says follows."""
         for id in ("6a72a8e66a04f2b1", "f81dff80c50f5143"):
             _, (_, body), *_ = self.only(replays, id).sent
 
             kinds = [item.get("type") or item.get("role") for item in json.loads(body)["input"]]
             assert kinds.count("user") == 2
-            assert "tool_search_call" not in kinds
+            searched = kinds.index("tool_search_call")
+            assert kinds[searched + 1] == "tool_search_output"
 
     def test_reasoning_over_dropped_instructions_is_not_sent_back(self, replays: Replays) -> None:
         """It counts for what stood before it; the text that followed stays, without the id that ties it."""

@@ -1024,11 +1024,14 @@ def test_a_custom_call_beside_a_waiting_one_keeps_its_kind(face: Any, sim: Any, 
     sim.push(Reply.calls(("draw", "a fox"), ("pay", '{"amount":5}'), ids=("c1", "c2")), Reply.text("Done."))
 
     waiting = chat.chat(user="Both.")
-    result = chat.resume(waiting.state, {"c2": Approve()})
+    result = chat.resume(waiting.state, {"c1": ToolReturn("A fox."), "c2": Approve()})
 
     kinds = [item["type"] for item in state_messages(result.state) if "call_id" in item]
     assert kinds == ["custom_tool_call", "function_call", "custom_tool_call_output", "function_call_output"]
-    assert [call.id for call in waiting.pending] == ["c2"]
+    assert [(call.id, call.kind, call.reason) for call in waiting.pending] == [
+        ("c1", "custom", "external"),
+        ("c2", "function", "approval"),
+    ]
     assert desk.effects == ["pay 5"]
     assert check_history(RESPONSES, state_messages(waiting.state)) == []
     assert sim.problems == []

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import ModelSettings, ProviderTool, rawjson, state_messages
+from goaitools_py import ModelSettings, ProviderTool, ToolReturn, rawjson, state_messages
 from goaitools_py.sim import Reply
 from goaitools_py.testing import check_history
 
@@ -40,7 +40,8 @@ def test_a_custom_call_is_answered_in_its_own_kind(face: Any, sim: Any, run: Any
     chat = face.on(sim, tools=[DRAW])
     sim.push(Reply.calls(("draw", PICTURE), ids=("call_1",)), Reply.text("I cannot draw."))
 
-    result = run(chat, user="Draw a fox.")
+    waiting = run(chat, user="Draw a fox.")
+    result = chat.resume(waiting.state, {"call_1": ToolReturn("No pencil.", is_error=True)})
     after = run(chat, result.state, user="Never mind.")
 
     (call,) = parts_of(history_sent(sim.requests[1]), "custom_tool_call")
@@ -61,7 +62,8 @@ def test_custom_and_function_calls_keep_their_order(face: Any, sim: Any, run: An
         Reply.calls(("draw", PICTURE), ("get_score", '{"team":"Red"}'), ids=("c1", "c2")), Reply.text("7.")
     )
 
-    result = run(chat, user="Both.")
+    waiting = run(chat, user="Both.")
+    result = chat.resume(waiting.state, {"c1": ToolReturn("A fox.")})
 
     kinds = [item["type"] for item in state_messages(result.state) if "call_id" in item]
     assert kinds == [

@@ -18,6 +18,8 @@ thinking blocks         at the end                       "the final block in an 
                                                          be `thinking`", 400
 ``caller``              null                             the request type takes an object only
 ``file_id``             of a citation                    no request type has it
+a ``tool_use``          with its ``tool_result``         the server has run it: a compatible server with
+                                                         tools of its own (Z.ai's search)
 ``id`` of a call        missing, empty, repeated, or     results could not be paired; a digest replaces it
                         with half an emoji
 ``name`` of a call      not ``[a-zA-Z0-9_-]{1,128}``     every later request would be refused
@@ -75,6 +77,8 @@ _IMPOSSIBLE: Final = frozenset({"", "tool_result"})
 
 _THINKING: Final = frozenset({"thinking", "redacted_thinking"})
 _HOSTED: Final = frozenset({"server_tool_use", "mcp_tool_use"})
+_MADE: Final = _HOSTED | {"tool_use"}
+_ENDED: Final = _MADE | {"tool_result"}
 _PAUSES: Final = frozenset({"pause_turn", "compaction"})
 _LENGTHS: Final = frozenset({"max_tokens", "model_context_window_exceeded"})
 
@@ -313,7 +317,11 @@ def _stored(pairs: Sequence[_Pair], seed: bytes) -> tuple[list[_Pair], tuple[Too
     stored: list[_Pair] = []
     calls: list[ToolCall] = []
     seen: set[str] = set()
+    answered = _answered(pairs)
     for position, (raw, block) in enumerate(pairs):
+        asked = block.id if block.type in _MADE else block.tool_use_id
+        if asked in answered and block.type in _ENDED:
+            continue
         changed: dict[str, bytes] = {}
         if block.type == "tool_use":
             call_id = block.id or ""
@@ -334,6 +342,12 @@ def _stored(pairs: Sequence[_Pair], seed: bytes) -> tuple[list[_Pair], tuple[Too
             raw = rawjson.without(raw, {"caller"})
         stored.append((rawjson.replaced(raw, changed) if changed else raw, block))
     return stored, tuple(calls)
+
+
+def _answered(pairs: Sequence[_Pair]) -> set[str]:
+    """Ids of calls that have a plain result, as only a user's message holds one, in the same answer."""
+    results = {block.tool_use_id for _, block in pairs if block.type == "tool_result" and block.tool_use_id}
+    return results and {block.id for _, block in pairs if block.type in _MADE and block.id in results}
 
 
 def _without_file(citation: bytes) -> bytes:

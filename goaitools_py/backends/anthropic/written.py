@@ -52,7 +52,7 @@ def tool_result(call_id: str, parts: Sequence[Part], *, is_error: bool = False) 
     if is_error:
         result["is_error"] = True
     # No content says "nothing"; an empty text block would be refused.
-    if content := _blocks(map(_carriable, parts), plain):
+    if content := _blocks(map(_carriable, parts), user_text):
         result["content"] = content
     return result
 
@@ -98,7 +98,7 @@ def _block(part: Part, write: Callable[[str], str]) -> dict[str, Any]:
         case Image():
             return {"type": "image", "source": _source(part)}
         case Document():
-            title = {"title": plain(part.name)} if part.name else {}
+            title = {"title": user_text(part.name)} if part.name else {}
             source = _text_source(part) if _is_text(part) else _source(part)
             return {"type": "document", "source": source, **title}
     raise AssertionError(f"{type(part).__name__} is refused above")

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import Final, Literal
+from typing import Final
 
 from ... import rawjson
-from ...messages import Usage
+from ...messages import CallKind, Usage
 from ...render import plain
 from ..base import ProtocolFault
 from ..http.faults import fault_of_error
@@ -74,7 +74,7 @@ def clean_name(name: str, *, limit: int) -> str | None:
     return _UNCLEAN.sub("_", name)[:limit] or "unnamed"
 
 
-def stored_arguments(arguments: str, *, kind: Literal["function", "custom"], family: str) -> str:
+def stored_arguments(arguments: str, *, kind: CallKind, family: str) -> str:
     """What is stored for a call's arguments: "{}" for what servers of this family would choke on."""
     if kind == "custom" or family in FIRST_PARTY:
         return arguments

@@ -225,13 +225,14 @@ def _spoken(message: Message) -> dict[str, Any]:
 
 
 def _tool_call(call: ToolCall) -> dict[str, Any]:
-    written = "input" if call.kind == "custom" else "arguments"
-    return {"id": call.id, "type": call.kind, call.kind: {"name": call.name, written: call.arguments}}
+    kind = "custom" if call.kind == "custom" else "function"
+    written = "input" if kind == "custom" else "arguments"
+    return {"id": call.id, "type": kind, kind: {"name": call.name, written: call.arguments}}
 
 
 def _tool_message(call_id: str, parts: Sequence[Part]) -> dict[str, Any]:
     texts = [
-        plain(part.text) if isinstance(part, Text) else writing.placeholder(part, _TEXT_ONLY)
+        user_text(part.text) if isinstance(part, Text) else writing.placeholder(part, _TEXT_ONLY)
         for part in parts
     ]
     content = [{"type": "text", "text": text} for text in texts] if len(texts) > 1 else "".join(texts)

@@ -17,6 +17,8 @@ raw newlines               between tokens                an entry is one line
 ``function_call``          not a call                    deprecated, never asked for; 6 of 6 were hollow
 ``name``                   not a string                  the request type has a string
 ``tool_calls``             null or ``[]``                OpenAI refuses an empty list
+``tool_calls[]``           id begins with ``srvtoolu_``  the server has run it: LiteLLM writes Anthropic's
+                                                         hosted calls so, and gives no result to send
 ``tool_calls[].custom``    hollow                        some servers send it beside ``function``
 ``tool_calls[].function``  hollow, beside ``custom``     the same the other way round
 ``tool_calls[].index``     families openai and azure     no request type has it; Mistral's clients keep it
@@ -52,7 +54,7 @@ import msgspec
 
 from ... import rawjson
 from ...citations import Citation, citation_of
-from ...messages import ToolCall, Usage
+from ...messages import CallKind, ToolCall, Usage
 from ...render import plain
 from ...values import Value, replace
 from ..base import ProtocolFault, Reply
@@ -316,6 +318,14 @@ def _stored(entry: bytes, view: Any, family: str, *, seed: bytes) -> tuple[bytes
         if not isinstance(views, list) or not all(isinstance(one, dict) for one in views):
             raise ProtocolFault("the answer's tool calls are not a list of objects")
         raws = rawjson.items(rawjson.members(entry)["tool_calls"])
+        if any(map(_is_servers, views)):
+            raws = [raw for one, raw in zip(views, raws, strict=True) if not _is_servers(one)]
+            views = [one for one in views if not _is_servers(one)]
+            entry = (
+                rawjson.replaced(entry, {"tool_calls": _list(raws)})
+                if raws
+                else rawjson.without(entry, {"tool_calls"})
+            )
         calls, edits = _calls(views, raws, family, seed + entry)
         if any(edits):
             changed["tool_calls"] = _list([edit.apply(raw) for edit, raw in zip(edits, raws, strict=True)])
@@ -333,14 +343,18 @@ def _stored(entry: bytes, view: Any, family: str, *, seed: bytes) -> tuple[bytes
     return stored, calls
 
 
-_WRITTEN: Final = {"function": "arguments", "custom": "input"}
+def _is_servers(call: Mapping[str, Any]) -> bool:
+    return as_str(call.get("id")).startswith("srvtoolu_")
+
+
+_WRITTEN: Final[Mapping[str, str]] = {"function": "arguments", "custom": "input"}
 """What the model wrote for a call of each kind."""
 
 
 class _CallEdit(Value, frozen=True, kw_only=True):
     """What has to change in one stored call; false if nothing has."""
 
-    kind: Literal["function", "custom"]
+    kind: CallKind
     id: str | None = None
     name: str | None = None
     arguments: str | None = None

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from ... import rawjson
 from ...messages import Audio, Document, Image
-from ...render import plain
+from ...render import user_text
 from ..base import ProviderTool, RequestParts, ToolSpec
 from ..capabilities import capabilities
 
@@ -47,7 +47,7 @@ def file_name(part: Document) -> str:
     """The document's name, or one made of its type: a file needs one on these wires."""
     import mimetypes  # most programs send text only
 
-    return plain(part.name or "document" + (mimetypes.guess_extension(part.media_type) or ""))
+    return user_text(part.name or "document" + (mimetypes.guess_extension(part.media_type) or ""))
 
 
 def inline_url(part: Image | Document) -> str:
@@ -57,7 +57,7 @@ def inline_url(part: Image | Document) -> str:
 
 def placeholder(part: Image | Document | Audio, why: str) -> str:
     """A line of text in place of a part that the wire has no room for."""
-    return f"[{type(part).__name__.lower()} {part.media_type}: {why}]"
+    return user_text(f"[{type(part).__name__.lower()} {part.media_type}: {why}]")
 
 
 # --------------------------------------------------------------------------------------------- tools

@@ -11,7 +11,7 @@ the order in which a cached prefix can grow. The preamble is the first item of `
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Literal
 
 from ... import rawjson
 from ...context_management import ContextEdit
@@ -32,6 +32,7 @@ from ..context_management import check_host, responses_edits, usable_on_response
 from ..counting import count_of, cut_down
 from ..http.faults import http_fault
 from . import request as writing
+from . import responses_client as client
 from . import responses_reply as reading
 from . import responses_units as units
 from .answer import FIRST_PARTY
@@ -144,9 +145,19 @@ class OpenAIResponsesDialect(Value, frozen=True):
 
     def results(self, results: Sequence[ToolResult]) -> list[bytes]:
         """Encode tool results, one item each, in call order. Sound becomes a line of text that says so."""
-        return [
-            rawjson.dumps(_output(_OUTPUTS[result.kind], result.call_id, result.parts)) for result in results
-        ]
+        return [rawjson.dumps(_result(result)) for result in results]
+
+    def waits_for(self, call: ToolCall) -> Literal["approval", "external"]:
+        """What a provider tool's call waits for; see `RunsProviderTools`."""
+        return client.reason_of(call)
+
+    def provider_output(self, call: ToolCall, value: Any, *, is_error: bool = False) -> str:
+        """The item that answers a provider tool's call; see `RunsProviderTools`.
+
+        Raises:
+            ValueError: The value is no answer to a call of this type.
+        """
+        return rawjson.dumps(client.output_item(call, value, is_error=is_error)).decode()
 
     def preamble(self, messages: Sequence[Message]) -> bytes:
         """Encode the system messages that lead a request; b"" for none."""
@@ -317,8 +328,16 @@ _OUTPUTS: Final = {"function": "function_call_output", "custom": "custom_tool_ca
 
 
 def _call(call: ToolCall) -> dict[str, Any]:
+    if call.kind == "provider":
+        return {**call.parsed, client.id_key(call.name): call.id}
     item = next(item for item, (kind, _) in CALLS.items() if kind == call.kind)
     return {"type": item, "call_id": call.id, "name": call.name, CALLS[item][1]: call.arguments}
+
+
+def _result(result: ToolResult) -> dict[str, Any]:
+    if result.kind == "provider" and result.name in client.OUTPUTS:
+        return client.result_item(result.name, result.call_id, result.parts)
+    return _output(_OUTPUTS.get(result.kind, "function_call_output"), result.call_id, result.parts)
 
 
 def _output(type: str, call_id: str, parts: Sequence[Part]) -> dict[str, Any]:
@@ -330,7 +349,7 @@ def _output(type: str, call_id: str, parts: Sequence[Part]) -> dict[str, Any]:
 
 def _result_part(part: Part) -> dict[str, Any]:
     if isinstance(part, Text):
-        return {"type": "input_text", "text": plain(part.text)}
+        return {"type": "input_text", "text": user_text(part.text)}
     if isinstance(part, Audio):
         return {"type": "input_text", "text": writing.placeholder(part, "this provider takes no sound")}
     return _media(part)

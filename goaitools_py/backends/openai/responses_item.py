@@ -12,6 +12,7 @@ from ... import rawjson
 from ...messages import Document, Image, Message, Part, Role, Text, ToolCall
 from ...render import read_event, read_text
 from ..tolerance import as_dict, as_str, data_url
+from . import responses_client as client
 
 __all__ = ["CALLS", "call_of", "is_refused", "kind_of", "read_entries", "spoken", "thought"]
 
@@ -29,7 +30,7 @@ _ROLES: Final[Mapping[str, Role]] = {
     "additional_tools": "system",
     "configuration_update": "system",
     "compaction_trigger": "system",
-    "mcp_approval_response": "user",
+    "mcp_approval_response": "tool",
     "function_call_output": "tool",
     "custom_tool_call_output": "tool",
     "computer_call_output": "tool",
@@ -78,6 +79,8 @@ def _role(item: Mapping[str, Any]) -> Role:
     kind = kind_of(item)
     if kind == "tool_search_output" and item.get("execution") == "client":
         return "tool"
+    if kind == "shell_call_output" and not item.get("id"):  # the server's own outputs have one
+        return "tool"
     return _ROLES.get(kind, "assistant" if "type" in item else "user")
 
 
@@ -85,7 +88,8 @@ def _reply(items: Sequence[tuple[bytes, Mapping[str, Any]]]) -> Message:
     parts: list[Part] = []
     calls: list[ToolCall] = []
     thoughts: list[str] = []
-    for _, item in items:
+    done = {(kind_of(item), client.answered_id(item)) for _, item in items}
+    for entry, item in items:
         kind = kind_of(item)
         if kind == "assistant":
             parts += _parts(item.get("content"), as_user=False)
@@ -93,6 +97,8 @@ def _reply(items: Sequence[tuple[bytes, Mapping[str, Any]]]) -> Message:
             thoughts.append(thought(item))
         elif kind in CALLS:
             calls.append(call_of(item))
+        elif (call := client.client_call(item, entry)) and (client.OUTPUTS[kind], call.id) not in done:
+            calls.append(call)
     return Message(
         role="assistant",
         parts=tuple(parts),
@@ -104,13 +110,14 @@ def _reply(items: Sequence[tuple[bytes, Mapping[str, Any]]]) -> Message:
 
 def _given(entry: bytes, item: Mapping[str, Any], role: Role) -> Message:
     if role == "tool":
-        parts = _parts(item.get("output"), as_user=False)
+        own = client.output_parts(item)
+        parts = _parts(item.get("output"), as_user=False) if own is None else own
         return Message(
             role=role,
             parts=parts,
-            tool_call_id=as_str(item.get("call_id")),
+            tool_call_id=client.answered_id(item),
             raw=entry,
-            unread=_unread(item.get("output"), parts),
+            unread=_unread(item.get("output"), parts) if own is None else 0,
         )
     parts = _parts(item.get("content"), as_user=role == "user")
     if role == "user" and len(parts) == 1 and isinstance(parts[0], Text):

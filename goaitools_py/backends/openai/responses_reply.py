@@ -34,8 +34,10 @@ name of a call              not ``[a-zA-Z0-9_-]{1,128}``       every later reque
                             openai and azure                   request (llama.cpp#25510); now ``"{}"``
 =========================== ================================== =========================================
 
-Calls are the items ``function_call`` and ``custom_tool_call``. What a model wrote for arguments is in the
-reply's calls as it came, whatever is stored: the engine answers it. Everything else stays as it came:
+Calls are the items ``function_call`` and ``custom_tool_call``, and those of provider tools that the client
+runs (see `responses_client`). One that the server answered in the same output is none: it is not run. What a
+model wrote for arguments is in the reply's calls as it came, whatever is stored: the engine answers it.
+Everything else stays as it came:
 ``id``, ``status``, ``phase``, ``namespace``, ``caller``, ``encrypted_content``, ``annotations``, unknown
 keys, and items of every other type, unknown ones too. Of 619 recorded items (three hosts, 2026-11)
 none holds a key that this table leaves out.
@@ -56,9 +58,10 @@ from ...values import Value, replace
 from ..base import Fault, ProtocolFault, Reply
 from ..rules import check_entry
 from ..tolerance import as_dict, as_str, count, members_of, object_of
+from . import responses_client as client
 from . import responses_units as units
 from .answer import clean_name, error_fault, made_call_id, paid, shape_of, stored_arguments
-from .responses_item import CALLS, call_of, is_refused, kind_of, spoken, thought
+from .responses_item import CALLS, call_of, is_refused, kind_of, read_entries, spoken, thought
 from .responses_mended import is_odd_item, mended_item
 
 __all__ = [
@@ -314,6 +317,8 @@ def reply_of(answer: Answer, *, family: str) -> Reply:
         for raw in answer.items:
             said.take(rawjson.one_line(raw))
         entries = units.without_orphans(said.entries)
+        calls = said.open_calls()
+        messages = 1 if len(calls) == len(said.calls) else len(read_entries(entries))
     except ProtocolFault as fault:
         raise paid(fault, usage_of(answer.usage)) from None
     except rawjson.RawJSONError as error:
@@ -322,16 +327,17 @@ def reply_of(answer: Answer, *, family: str) -> Reply:
         entries=entries,
         text=plain("".join(said.text)),
         reasoning=plain("".join(said.reasoning)),
-        calls=tuple(said.calls),
+        calls=calls,
         finish_reason=answer.reason or answer.status,
         stop=_stop(answer, said.is_refused),
-        run_calls=bool(said.calls) and answer.status == "completed" and not said.is_refused,
+        run_calls=bool(calls) and answer.status == "completed" and not said.is_refused,
         usage=usage_of(answer.usage),
         model=answer.model,
         id=answer.id,
         signed=any(said.signed[: len(entries)]),
         dropped=answer.dropped,
         citations=tuple(said.citations),
+        messages=messages,
     )
 
 
@@ -376,6 +382,9 @@ class _Said:
         self._family = family
         self._seed = seed
         self._ids: set[str] = set()
+        self._at: list[int] = []
+        """Where the calls stand among the entries."""
+        self._has_answers = False
 
     def take(self, entry: bytes) -> None:
         """Take the next item. Raises `RawJSONError` if it is not an object."""
@@ -394,7 +403,11 @@ class _Said:
         if (inner := _INNER.get(kind)) is not None:
             entry = _without_inner(entry, item.get(inner.member), inner)
         if kind in CALLS:
+            self._at.append(len(self.entries))
             entry = self._call(entry, item)
+        elif (call := client.client_call(item, entry)) is not None:
+            self._at.append(len(self.entries))
+            entry = self._client_call(entry, call)
         elif kind == "assistant":
             content = item.get("content")
             self._cite(content)
@@ -406,8 +419,26 @@ class _Said:
             raise ProtocolFault("an item of the answer is none that could be sent back")
         if kind in _RESULTS and item.get("call_id") not in self._ids:
             raise ProtocolFault("the answer holds the result of a call that it did not make")
+        self._has_answers = self._has_answers or kind in units.ANSWERS
         self.entries.append(entry)
         self.signed.append(kind == "reasoning" and units.is_signed(item))
+
+    def _client_call(self, entry: bytes, call: ToolCall) -> bytes:
+        """A call of a provider tool that the client runs."""
+        if not call.id or call.id in self._ids:
+            id = made_call_id(self._seed + entry, len(self.calls))
+            entry = rawjson.replaced(entry, {client.id_key(call.name): rawjson.dumps(id)})
+            call = replace(call, id=id, arguments=entry.decode("utf-8", "replace"))
+        self._ids.add(call.id)
+        self.calls.append(call)
+        return entry
+
+    def open_calls(self) -> tuple[ToolCall, ...]:
+        """The calls without those that the server has answered among the same items."""
+        if not self._has_answers:
+            return tuple(self.calls)
+        waits = units.open_calls(self.entries)
+        return tuple(call for call, at in zip(self.calls, self._at, strict=True) if waits[at])
 
     def _cite(self, content: Any) -> None:
         """Note the sources of a message's parts; each part counts in its own text."""
@@ -467,9 +498,15 @@ def with_call_ids(reply: Reply, ids: Sequence[str]) -> Reply:
     if calls == reply.calls:
         return reply
     fresh = iter(ids)
+    kinds, waits = units.kinds_of(reply.entries), units.open_calls(reply.entries)
     entries = tuple(
-        rawjson.replaced(entry, {"call_id": rawjson.dumps(next(fresh))}) if kind in CALLS else entry
-        for entry, kind in zip(reply.entries, units.kinds_of(reply.entries), strict=True)
+        rawjson.replaced(entry, {client.id_key(kind): rawjson.dumps(next(fresh))}) if waiting else entry
+        for entry, kind, waiting in zip(reply.entries, kinds, waits, strict=True)
+    )
+    left = (entry for entry, waiting in zip(entries, waits, strict=True) if waiting)
+    calls = tuple(
+        replace(call, arguments=entry.decode("utf-8", "replace")) if call.kind == "provider" else call
+        for call, entry in zip(calls, left, strict=True)
     )
     return replace(reply, entries=entries, calls=calls)
 

@@ -16,9 +16,19 @@ from typing import Any, Final
 
 from ... import rawjson
 from ..tolerance import as_str
+from . import responses_client as client
 from .responses_item import CALLS, kind_of, spoken
 
-__all__ = ["is_signed", "kinds_of", "settled", "unsigned", "without_calls", "without_orphans"]
+__all__ = [
+    "ANSWERS",
+    "is_signed",
+    "kinds_of",
+    "open_calls",
+    "settled",
+    "unsigned",
+    "without_calls",
+    "without_orphans",
+]
 
 _REASONING: Final = "reasoning"
 
@@ -34,14 +44,15 @@ _NEED_ID: Final = frozenset(
 )
 """Items that must have an id and that others refer to: they stay as they are."""
 
-_CLIENT_RUN: Final = {
-    "computer_call": "computer_call_output",
-    "local_shell_call": "local_shell_call_output",
-    "shell_call": "shell_call_output",
-    "apply_patch_call": "apply_patch_call_output",
-    "tool_search_call": "tool_search_output",
+_ANSWERED_BY: Final[Mapping[str, str]] = {
+    "function_call": "function_call_output",
+    "custom_tool_call": "custom_tool_call_output",
+    **client.OUTPUTS,
 }
-"""Calls of provider tools that the client may have to run, and what answers them."""
+"""Calls, and what answers them."""
+
+ANSWERS: Final = frozenset(_ANSWERED_BY.values())
+"""Items that answer a call."""
 
 
 def kinds_of(entries: Sequence[bytes]) -> list[str]:
@@ -58,9 +69,8 @@ def without_orphans(entries: Sequence[bytes]) -> tuple[bytes, ...]:
 
 
 def without_calls(entries: Sequence[bytes]) -> tuple[bytes, ...]:
-    """A reply's entries without the calls of our own tools; () if it said nothing else."""
-    kinds = kinds_of(entries)
-    left = _without(entries, kinds, [kind in CALLS for kind in kinds])
+    """A reply's entries without the calls that wait for the client; () if it said nothing else."""
+    left = _without(entries, kinds_of(entries), open_calls(entries))
     kept = without_orphans([entry for entry in left if entry])
     return kept if any(map(_says_something, kept)) else ()
 
@@ -70,18 +80,39 @@ def settled(entries: Sequence[bytes]) -> list[bytes]:
 
     The server refuses a history with one of them ("No tool output found"), and this package runs none.
     """
-    if not any(b'_call"' in entry for entry in entries):  # as the names of all of these calls end
+    # As the names of all of these items end.
+    if not any(b'_call"' in entry or b'_request"' in entry for entry in entries):
         return list(entries)
     items = [_heads(entry) for entry in entries]
     kinds = list(map(kind_of, items))
-    answers = {(kind, as_str(item.get("call_id"))) for kind, item in zip(kinds, items, strict=True)}
+    answers = _answers(items)
 
     def waits(kind: str, item: Mapping[str, Any]) -> bool:
-        if kind not in _CLIENT_RUN or item.get("execution") == "server":
+        if kind not in client.OUTPUTS or (kind == "tool_search_call" and client.is_servers(item)):
             return False
-        return (_CLIENT_RUN[kind], as_str(item.get("call_id"))) not in answers
+        return (client.OUTPUTS[kind], client.call_id_of(item)) not in answers
 
     return _without(entries, kinds, [waits(kind, item) for kind, item in zip(kinds, items, strict=True)])
+
+
+def open_calls(entries: Sequence[bytes]) -> list[bool]:
+    """For each of a reply's entries whether it is a call that the client has to answer: one of our own tools,
+    or of a provider tool that the client runs, which the server has not answered in the same reply."""
+    items = [_heads(entry) for entry in entries]
+    answers = _answers(items)
+
+    def waits(item: Mapping[str, Any]) -> bool:
+        kind = kind_of(item)
+        is_clients = kind in CALLS or client.client_call(item, b"") is not None
+        id = as_str(item.get("call_id")) if kind in CALLS else client.call_id_of(item)
+        return is_clients and (_ANSWERED_BY[kind], id) not in answers
+
+    return list(map(waits, items))
+
+
+def _answers(items: Sequence[Mapping[str, Any]]) -> set[tuple[str, str]]:
+    """What was answered among these items: type of the answer, and id of the call."""
+    return {(kind, client.answered_id(item)) for item in items if (kind := kind_of(item)) in ANSWERS}
 
 
 def unsigned(entries: Sequence[bytes]) -> list[bytes]:

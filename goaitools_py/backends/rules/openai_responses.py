@@ -7,8 +7,9 @@ its refusals: "No tool output found for function call", "No tool call found for 
 "Item of type 'reasoning' was provided without its required following item" (all 400, the first and the last
 recorded). Items of one reply may stand in any order, so others of them may stand between calls and results;
 an assistant's message that is no item of a reply, having no type, may not (recorded 400). Where a compatible
-server takes more than OpenAI does, the wider rule holds. Items of unknown types, and calls of provider
-tools, pass.
+server takes more than OpenAI does, the wider rule holds. Calls of provider tools that the client runs are
+answered as functions are, an approval request by its response; those that the server runs (a shell in a
+container, a search for tools) pass, and so do items of unknown types.
 """
 
 from __future__ import annotations
@@ -23,8 +24,35 @@ __all__ = ["entry_problems", "problems"]
 _ANSWERS = {
     "function_call_output": "function_call",
     "custom_tool_call_output": "custom_tool_call",
+    "computer_call_output": "computer_call",
+    "local_shell_call_output": "local_shell_call",
+    "shell_call_output": "shell_call",
+    "apply_patch_call_output": "apply_patch_call",
+    "tool_search_output": "tool_search_call",
+    "mcp_approval_response": "mcp_approval_request",
 }
 """What each output answers."""
+
+_CALLS = frozenset(_ANSWERS.values())
+
+
+def _is_servers(item: Mapping[str, Any]) -> bool:
+    """True for a call that the server runs by itself, and for what came of one."""
+    if item.get("type") in ("tool_search_call", "tool_search_output"):
+        return item.get("execution") != "client"
+    environment = item.get("environment")
+    kind = environment.get("type") if isinstance(environment, Mapping) else None
+    return item.get("type") == "shell_call" and kind not in (None, "local")
+
+
+def _call_id(item: Mapping[str, Any], kind: str | None) -> object:
+    """The id of the call that an item is, or that it answers."""
+    if kind == "mcp_approval_request":
+        return item.get("id")
+    if kind == "mcp_approval_response":
+        return item.get("approval_request_id")
+    found = item.get("call_id")
+    return item.get("id") if kind == "local_shell_call_output" and not is_name(found) else found
 
 
 def problems(messages: Iterable[Mapping[str, Any] | bytes], frame: Frame) -> Iterator[str]:
@@ -33,6 +61,7 @@ def problems(messages: Iterable[Mapping[str, Any] | bytes], frame: Frame) -> Ite
     caller = "an earlier item"
     answered: set[str] = set()
     first_use: dict[str, str] = {}
+    hosted: set[object] = set()
     lonely: str | None = None
     is_encrypted = False
     for index, entry in enumerate(messages):
@@ -57,9 +86,11 @@ def problems(messages: Iterable[Mapping[str, Any] | bytes], frame: Frame) -> Ite
             yield f"{here}: {problem}"
         if not isinstance(item, Mapping) or kind is None:
             continue
-        call_id = item.get("call_id")
+        call_id = _call_id(item, kind)
         if not isinstance(call_id, str) or not call_id:
             pass  # a matter of its shape
+        elif _is_servers(item) or (kind in _ANSWERS and call_id in hosted):
+            hosted.add(call_id)
         elif kind in _ANSWERS:
             if call_id in waiting:
                 if waiting.pop(call_id) not in (_ANSWERS[kind], None):
@@ -69,7 +100,7 @@ def problems(messages: Iterable[Mapping[str, Any] | bytes], frame: Frame) -> Ite
                 yield f"{here}: answers call {call_id!r} again"
             else:
                 yield f"{here}: answers call {call_id!r}, which no item before it made"
-        elif kind in _ANSWERS.values():
+        elif kind in _CALLS:
             if call_id in waiting:
                 yield f"{here}: two calls have the id {call_id!r}"
             elif call_id in first_use and frame.unique_ids:
@@ -133,6 +164,39 @@ def _output_shape(item: Mapping[str, Any]) -> Iterator[str]:
     yield from _content_shape(item, "output")
 
 
+def _client_call_shape(item: Mapping[str, Any]) -> Iterator[str]:
+    yield from _names(item, "call_id")
+
+
+def _client_output_shape(item: Mapping[str, Any]) -> Iterator[str]:
+    yield from _names(item, "call_id")
+    if not isinstance(item.get("output"), (Mapping, list, tuple)):
+        yield "output must be an object or an array"
+
+
+def _local_output_shape(item: Mapping[str, Any]) -> Iterator[str]:
+    if not is_name(item.get("call_id")) and not is_name(item.get("id")):
+        yield "needs call_id"
+    if not isinstance(item.get("output"), str):
+        yield "output must be a string"
+
+
+def _patch_output_shape(item: Mapping[str, Any]) -> Iterator[str]:
+    yield from _names(item, "call_id")
+    if item.get("status") not in ("completed", "failed"):
+        yield "status must be completed or failed"
+
+
+def _request_shape(item: Mapping[str, Any]) -> Iterator[str]:
+    yield from _names(item, "id")
+
+
+def _response_shape(item: Mapping[str, Any]) -> Iterator[str]:
+    yield from _names(item, "approval_request_id")
+    if not isinstance(item.get("approve"), bool):
+        yield "approve must be true or false"
+
+
 def _reasoning_shape(item: Mapping[str, Any]) -> Iterator[str]:
     if not isinstance(item.get("summary"), (list, tuple)):
         yield "summary must be an array"
@@ -161,6 +225,14 @@ _SHAPES: Mapping[str, Callable[[Mapping[str, Any]], Iterator[str]]] = {
     "custom_tool_call": _call_shape,
     "function_call_output": _output_shape,
     "custom_tool_call_output": _output_shape,
+    **dict.fromkeys(("computer_call", "local_shell_call", "apply_patch_call"), _client_call_shape),
+    "shell_call": _client_call_shape,
+    "computer_call_output": _client_output_shape,
+    "local_shell_call_output": _local_output_shape,
+    "shell_call_output": _client_output_shape,
+    "apply_patch_call_output": _patch_output_shape,
+    "mcp_approval_request": _request_shape,
+    "mcp_approval_response": _response_shape,
     "reasoning": _reasoning_shape,
     "compaction": _compaction_shape,
 }
