@@ -9,6 +9,7 @@ History is spliced, never parsed: a normal turn reads the meta and copies bytes.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -178,7 +179,11 @@ def soft_limits(codec: Codec) -> BlobLimits:
 
 def hard_limits(codec: Codec) -> BlobLimits:
     """Twice the soft limits: what is paid for is written, and read again, all the same."""
-    soft = soft_limits(codec)
+    return _twice(soft_limits(codec))
+
+
+@lru_cache(maxsize=16)  # every turn asks, and few limits are in use
+def _twice(soft: BlobLimits) -> BlobLimits:
     return BlobLimits(**{name: 2 * getattr(soft, name) for name in BlobLimits.__struct_fields__})
 
 

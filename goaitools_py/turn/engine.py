@@ -614,6 +614,8 @@ class TurnEngine:
         ledger = self._ledger
         marks, meta = ledger.options.context_marks, ledger.state.meta
         told = meta.warned
+        if not told and self._is_far_below(marks[0]):
+            return []
         found: list[ContextWarning] = []
         for at, (of, used, limit) in enumerate(self._fillings()):
             if limit is None:
@@ -635,6 +637,17 @@ class TurnEngine:
         if told != meta.warned:
             ledger.state = replace(ledger.state, meta=msgspec.structs.replace(meta, warned=told))
         return found
+
+    def _is_far_below(self, mark: float) -> bool:
+        """True if nothing can have reached a mark, as is told by what costs least to know."""
+        ledger = self._ledger
+        state, soft, window = ledger.state, ledger.room.soft, ledger.context_window
+        return (
+            (not window or state.meta.tokens < mark * window)
+            and not state.inbox
+            and state.history_bytes() < mark * min(soft.max_blob_bytes, soft.max_decoded_bytes)
+            and sum([segment.entries for segment in state.segments]) < mark * soft.max_entries
+        )
 
     def _fillings(self) -> tuple[tuple[Filled, int, int | None], ...]:
         """What the history takes of all that it could take."""

@@ -18,6 +18,7 @@ to see how large it is, where they do not say that it fits.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 import msgspec
@@ -184,6 +185,14 @@ def _text_bytes(text: str) -> int:
         return 6 * len(text)
 
 
+@lru_cache(maxsize=16)  # every turn asks, and few limits are in use
+def _levels(soft: BlobLimits, hard: BlobLimits) -> tuple[Size, ...]:
+    """What a state may be within: the soft limits, those for a turn alone, and the hard ones with 0, 1 and 2
+    eighths free."""
+    most, twice = Size.of(soft), Size.of(hard)
+    return (most, most.without(soft, 1), *(twice.without(soft, free) for free in range(RESULTS + 1)))
+
+
 class Room:
     """The room in one conversation's state."""
 
@@ -191,10 +200,7 @@ class Room:
         self._codec = codec
         self._dialect = dialect
         self.soft = soft_limits(codec)
-        soft, hard = Size.of(self.soft), Size.of(hard_limits(codec))
-        self._soft = soft
-        self._hard = tuple(hard.without(self.soft, free) for free in range(RESULTS + 1))
-        self._alone = soft.without(self.soft, 1)
+        self._soft, self._alone, *self._hard = _levels(self.soft, hard_limits(codec))
 
     def problem(self, state: ConversationState, free: int, *, more: int = 0) -> StateTooLargeError | None:
         """What keeps the state, as it is or closed, from leaving so many eighths free of the hard limits;

@@ -336,6 +336,7 @@ def options(saved: list[bytes]) -> ChatOptions:
         call_timeout=60,
         first_delta_timeout=10.0,
         tool_errors="to_model",
+        max_tool_result_bytes=4_096,
         on_event=seen,
         on_checkpoint=saved.append,
         on_bad_state=UNSET,

@@ -1,0 +1,180 @@
+"""What a state has room for: marks that warn in time, small cuts, and what comes into a running turn."""
+
+from __future__ import annotations
+
+import threading
+from itertools import count
+from typing import Any
+
+import pytest
+
+from goaitools_py import (
+    BlobLimits,
+    Compactor,
+    ContextWarning,
+    KeepRecentTurns,
+    MessageLimit,
+    Plain,
+    StateTooLargeError,
+    ToolContext,
+    state_from_messages,
+    tool,
+    user,
+)
+from goaitools_py.edges import async_edge, sync_edge
+from goaitools_py.state.state import closed_turns, load_state
+from goaitools_py.testing import Calls, ScriptedBackend
+from goaitools_py.turn import shrink
+from goaitools_py.turn.flow import Moment
+
+WIRES = ("openai", "openai-responses", "anthropic")
+
+
+def marks(result: Any) -> list[str]:
+    """What the result's warnings say of marks."""
+    return [warning.message for warning in result.warnings if warning.code == "context_mark"]
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize(
+    ("limits", "of", "text"),
+    [
+        (BlobLimits(max_entries=20), "entries", "Hm."),
+        (BlobLimits(max_decoded_bytes=20_000), "decoded_bytes", "y" * 2_000),
+    ],
+    ids=["entries", "bytes"],
+)
+def test_marks_of_the_states_limits_are_told_once(
+    face: Any, run: Any, wire: str, limits: BlobLimits, of: str, text: str
+) -> None:
+    """At 70 and at 90 per cent of a limit there is a warning and an event, and none in between."""
+    events: list[ContextWarning] = []
+    backend = ScriptedBackend(*[text] * 10, wire=wire)
+    chat = face.chat(
+        backend,
+        codec=Plain(limits=limits),
+        on_event=lambda e: events.append(e) if isinstance(e, ContextWarning) else None,
+    )
+    state, told = None, []
+    for number in range(9):
+        result = run(chat, state, user=f"{number}")
+        state = result.state
+        told += marks(result)
+
+    assert ["70%" in one for one in told] == [True, False]
+    assert ["90%" in one for one in told] == [False, True]
+    assert all(f"max_{of}={getattr(limits, 'max_' + of)}" in one for one in told)
+    assert [(event.level, event.of) for event in events] == [("approaching", of), ("at_limit", of)]
+    assert all(event.used >= 0.7 * event.limit for event in events)
+
+
+def long_history(wire: str, turns: int, size: int = 4) -> list[dict[str, Any]]:
+    """So many short turns, in words that all wires share."""
+    history: list[dict[str, Any]] = []
+    for number in range(turns):
+        history += [
+            {"role": "user", "content": f"{number} " + "q" * size},
+            {"role": "assistant", "content": "a" * size},
+        ]
+    return history
+
+
+@pytest.mark.parametrize("wire", ["openai", "anthropic"])
+def test_a_cut_at_the_limit_of_entries_drops_no_more_than_it_must(
+    face: Any, run: Any, wire: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 1,000 messages a twentieth goes, so that the next turns need no cut; on an event loop a large cut is
+    computed beside it."""
+    threads: list[int] = []
+
+    def limit_cut(*args: Any, **kwargs: Any) -> Any:
+        threads.append(threading.get_ident())
+        return found(*args, **kwargs)
+
+    found = shrink.limit_cut
+    monkeypatch.setattr(shrink, "limit_cut", limit_cut)
+    codec = Plain(limits=BlobLimits(max_entries=1_000))
+    state = state_from_messages(wire, long_history(wire, 500, 300), codec=codec)
+    backend = ScriptedBackend("Hm.", "Hm.", wire=wire)
+    chat = face.chat(backend, codec=codec, context_marks=())
+
+    result = run(chat, state, user="Once more.")
+    after = run(chat, result.state, user="And again.")
+
+    assert [warning.code for warning in result.warnings] == ["emergency_cut"]
+    assert 0 < result.compaction.removed_messages <= 60
+    assert after.warnings == ()
+    assert len(threads) == 1
+    assert (threads[0] == threading.get_ident()) is not face.is_async
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_text_of_results_is_cut_to_the_option(face: Any, run: Any, wire: str) -> None:
+    """`max_tool_result_bytes` holds for results, smaller or larger than the default, and the tool can read
+    it."""
+
+    @tool
+    def peek(ctx: ToolContext[Any]) -> str:
+        """Peek."""
+        seen.append(ctx.max_result_bytes)
+        return "z" * 300_000
+
+    seen: list[int] = []
+
+    backend = ScriptedBackend(Calls([("peek", {})]), "Much.", wire=wire)
+    chat = face.chat(backend, tools=[peek], max_tool_result_bytes=1_000)
+    (record,) = run(chat, None, user="Look.").tool_log
+    assert len(record.result.encode()) <= 1_000
+    assert "characters removed" in record.result
+
+    backend.then(Calls([("peek", {})]), "Much.")
+    (record,) = run(chat, None, user="Look.", max_tool_result_bytes=400_000).tool_log
+    assert record.result == "z" * 300_000
+    assert seen == [1_000, 400_000]
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_message_too_large_for_a_running_turn_is_refused(face: Any, wire: str) -> None:
+    """Its author is told, and the turn goes on."""
+    refused: list[str] = []
+
+    @tool
+    def look() -> str:
+        """Look around."""
+        try:
+            turn.append(user("y" * 30_000))
+        except StateTooLargeError as exc:
+            refused.append(exc.limit_name)
+        turn.append(user("Also this."))
+        return "quiet"
+
+    backend = ScriptedBackend(Calls([("look", {})]), "Fine.", wire=wire)
+    codec = Plain(limits=BlobLimits(max_decoded_bytes=17_000))
+    turn = face.chat(backend, tools=[look], codec=codec, tool_threads=False).start(None, user="Look.")
+
+    result = turn.result()
+
+    assert (result.text, refused) == ("Fine.", ["max_decoded_bytes"])
+    assert "Also this." in str(backend.bodies()[-1])
+
+
+def test_a_note_begins_when_the_oldest_turn_did(face: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A note that a strategy wrote takes the start time of the first turn that is left."""
+    ticks = count(1_000_000, 500)
+    for edge in (sync_edge, async_edge):
+        monkeypatch.setattr(edge, "_now", lambda: Moment(next(ticks), next(ticks) / 1000))
+    backend = ScriptedBackend(*["Hm."] * 5)
+    chat = face.chat(backend, timeout=None)
+    state = chat.chat(user="First.").state
+    state = chat.run_turns(state, ["1", "2", "3", "4"]).state
+    state = chat.compact_state(state, Compactor(MessageLimit(1), KeepRecentTurns(4))).state
+    before = [record.at for _, record in closed_turns(load_state(state))]
+
+    def summed(request: Any) -> Any:
+        return (request.note("Gone.", kind="gap"), *request.turns[2:])
+
+    report = chat.compact_state(state, Compactor(MessageLimit(1), summed))
+    after = [record.at for _, record in closed_turns(load_state(report.state))]
+
+    assert 0 < before[0] < before[1] < before[2]
+    assert after == [before[0], *before[2:]]
