@@ -44,6 +44,9 @@ __all__ = ["OpenAIResponsesDialect"]
 _SETTINGS: Final = frozenset({"max_output_tokens", "temperature", "top_p", "prompt_cache_key"})
 """Settings whose value goes to the wire as it is, under the name that `ModelSettings` gives them."""
 
+_SPEAKERS: Final = frozenset({"assistant", "user", "system", "developer"})
+"""Roles of the messages in a compacted history."""
+
 _INCLUDE: Final = "reasoning.encrypted_content"
 
 _COUNTED: Final = frozenset(
@@ -254,7 +257,7 @@ class OpenAIResponsesDialect(Value, frozen=True):
     def compacted(self, body: bytes) -> Reply:
         """The items that stand for the history from now on: the user's messages, and what the provider made
         of the rest. The preamble is not stored, if it is among them. Raises `ProtocolFault`."""
-        reply = self.reply(body)
+        reply = reading.reply_of(reading.read_body(body), family=self.family, speakers=_SPEAKERS)
         entries = tuple(entry for entry in reply.entries if read_entries([entry])[0].role != "system")
         if not entries or not self.is_boundary(entries[-1]):
             raise ProtocolFault("the answer holds no compaction of the history", usage=reply.usage)

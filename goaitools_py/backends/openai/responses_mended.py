@@ -7,7 +7,7 @@ The table of what is changed stands in `responses_reply`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from ... import rawjson
@@ -15,19 +15,23 @@ from ..base import ProtocolFault
 from ..rules.openai_responses import entry_problems
 from .mended import has_odd_content, mended_content
 
-__all__ = ["is_odd_item", "mended_item"]
+__all__ = ["SPEAKERS", "is_odd_item", "mended_item"]
 
 _ROLES: Final = ("assistant", "user", "system", "developer")
 
 
-def is_odd_item(item: Mapping[str, Any]) -> bool:
-    """Whether an item is of an impossible shape: a message of somebody else's, say."""
+SPEAKERS: Final = frozenset({"assistant"})
+"""Roles that a message of a reply may have."""
+
+
+def is_odd_item(item: Mapping[str, Any], speakers: Collection[str] = SPEAKERS) -> bool:
+    """Whether an item is of an impossible shape, such as a message of a role that is not in `speakers`."""
     kind = item.get("type")
     if _has_odd_id(item):
         return True
     if kind == "message":
         content = item.get("content")
-        return item.get("role") != "assistant" or content is None or has_odd_content(content)
+        return item.get("role") not in speakers or content is None or has_odd_content(content)
     if not isinstance(kind, str) or kind in ("", *_ROLES):
         return True
     return next(entry_problems(item), None) is not None
@@ -38,7 +42,7 @@ def _has_odd_id(item: Mapping[str, Any]) -> bool:
     return id is not None and not isinstance(id, str)
 
 
-def mended_item(entry: bytes, item: Mapping[str, Any]) -> bytes:
+def mended_item(entry: bytes, item: Mapping[str, Any], speakers: Collection[str] = SPEAKERS) -> bytes:
     """The item as it could be sent back, as far as that can be said.
 
     Raises:
@@ -49,7 +53,9 @@ def mended_item(entry: bytes, item: Mapping[str, Any]) -> bytes:
     if not isinstance(kind, str) or kind in ("", "message", *_ROLES):
         if "content" not in item and kind != "message":
             raise ProtocolFault("an item of the answer is neither a message nor of any type")
-        changed |= {"type": b'"message"', "role": b'"assistant"'}
+        changed["type"] = b'"message"'
+        if item.get("role") not in speakers:
+            changed["role"] = b'"assistant"'
         if item.get("content") is None:
             changed["content"] = b"[]"
         elif has_odd_content(item["content"]):

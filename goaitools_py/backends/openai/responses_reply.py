@@ -45,7 +45,7 @@ none holds a key that this table leaves out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, Literal
 
 import msgspec
@@ -62,7 +62,7 @@ from . import responses_client as client
 from . import responses_units as units
 from .answer import clean_name, error_fault, made_call_id, paid, shape_of, stored_arguments
 from .responses_item import CALLS, call_of, is_refused, kind_of, read_entries, spoken, thought
-from .responses_mended import is_odd_item, mended_item
+from .responses_mended import SPEAKERS, is_odd_item, mended_item
 
 __all__ = [
     "Answer",
@@ -306,13 +306,18 @@ def failure(error: object) -> ProtocolFault:
 # ---------------------------------------------------------------------------------------- the reply
 
 
-def reply_of(answer: Answer, *, family: str) -> Reply:
+def reply_of(answer: Answer, *, family: str, speakers: Collection[str] = SPEAKERS) -> Reply:
     """Read an answer: what is stored of it, what it says, and whether its calls may run.
+
+    Args:
+        answer: The response.
+        family: Whose server it came from.
+        speakers: Roles that its messages may have. A compacted history holds the user's messages too.
 
     Raises:
         ProtocolFault: An item is not one.
     """
-    said = _Said(family, seed=answer.id.encode("utf-8", "replace"))
+    said = _Said(family, seed=answer.id.encode("utf-8", "replace"), speakers=speakers)
     try:
         for raw in answer.items:
             said.take(rawjson.one_line(raw))
@@ -371,7 +376,7 @@ def usage_of(raw: bytes) -> Usage:
 class _Said:
     """What the items say and how they are stored, item by item."""
 
-    def __init__(self, family: str, *, seed: bytes) -> None:
+    def __init__(self, family: str, *, seed: bytes, speakers: Collection[str]) -> None:
         self.entries: list[bytes] = []
         self.text: list[str] = []
         self.reasoning: list[str] = []
@@ -381,6 +386,7 @@ class _Said:
         self.signed: list[bool] = []
         self._family = family
         self._seed = seed
+        self._speakers = speakers
         self._ids: set[str] = set()
         self._at: list[int] = []
         """Where the calls stand among the entries."""
@@ -391,9 +397,9 @@ class _Said:
         item = rawjson.view(entry)
         if not isinstance(item, dict):
             raise rawjson.RawJSONError("an item must be a JSON object", 0)
-        is_odd = is_odd_item(item)
+        is_odd = is_odd_item(item, self._speakers)
         if is_odd:
-            entry = mended_item(entry, item)
+            entry = mended_item(entry, item, self._speakers)
             item = rawjson.view(entry)
         kind = kind_of(item)
         not_null = _NOT_NULL.get(kind, ())
