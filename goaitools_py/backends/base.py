@@ -11,7 +11,7 @@ byte that the provider sent. A *backend* posts a finished body and hands the res
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, Protocol, runtime_checkable
 
 from ..citations import Citation
@@ -276,8 +276,10 @@ class StreamDecoder(Protocol):
     whether it is one, whatever its content type says.
     """
 
-    def feed(self, chunk: bytes) -> list[Delta]:
+    def feed(self, chunk: bytes) -> Iterable[Delta]:
         """Take the next bytes, however they were cut; return what became readable.
+
+        A list, or anything that can be iterated once: a generator is read to its end before the next bytes.
 
         Raises `ProtocolFault` for an error event, one that is not JSON, or one that is too large."""
         ...

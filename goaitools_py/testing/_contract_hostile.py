@@ -158,7 +158,7 @@ def _long_event(case: Case) -> Findings:
 
     def feed() -> None:
         for _ in range(16_384):
-            decoder.feed(chunk)
+            list(decoder.feed(chunk))
 
     yield from _timed("an event of 4 MiB that does not end, in pieces of 256 bytes", feed)
 
@@ -210,7 +210,7 @@ def _odd_entries(case: Case) -> Findings:
 
 def _read(dialect: Dialect, stream: bytes) -> Reply:
     decoder = dialect.decoder()
-    decoder.feed(stream)
+    list(decoder.feed(stream))
     return decoder.finish()
 
 

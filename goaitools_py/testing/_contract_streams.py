@@ -166,7 +166,7 @@ def _done(case: Case) -> Findings:
         wanted = decoder.finish()
         if decoder.finish() != wanted:
             yield f"{name}: finish() said something else when it was asked again"
-        if decoder.feed(b"\n\n") or not decoder.is_done or decoder.finish() != wanted:
+        if list(decoder.feed(b"\n\n")) or not decoder.is_done or decoder.finish() != wanted:
             yield f"{name}: an empty line after the end changed the reply"
 
 
@@ -178,7 +178,7 @@ def _apart(case: Case) -> Findings:
     try:
         for at in range(0, max(map(len, streams)), 50):
             for decoder, stream in zip(decoders, streams, strict=True):
-                decoder.feed(stream[at : at + 50])
+                list(decoder.feed(stream[at : at + 50]))
         together = [decoder.finish() for decoder in decoders]
     except Exception as error:
         yield f"read at the same time as others, a stream raised {described(error)}"

@@ -9,10 +9,11 @@ The first answer holds: its call has run, or was denied, and the model has read 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
-from ..backends.base import Dialect
-from ..messages import Message, ResultFlag, ToolCall, ToolResult
+from ..backends.base import Dialect, RunsProviderTools
+from ..messages import Message, Part, ResultFlag, Text, ToolCall, ToolResult
 from ..reading import read_entries
 from ..state.records import TurnRecord
 from ..state.state import ConversationState, closed_turns
@@ -115,7 +116,7 @@ def _says_other(answer: Answer, result: ToolResult, stored: Sequence[Message], d
     if isinstance(answer, Deny):
         return result.flag != "denied"
     assert isinstance(answer, ToolReturn)
-    parts, is_error = result_parts(answer)
+    parts, is_error = _parts_of(answer, result, dialect)
     flag: ResultFlag = "error" if is_error else "ok"
     if flag != result.flag:
         return True
@@ -123,6 +124,17 @@ def _says_other(answer: Answer, result: ToolResult, stored: Sequence[Message], d
     meant = ToolResult(call_id=call.id, name=call.name, parts=parts, flag=flag, kind=call.kind)
     now = read_entries(dialect, dialect.results([meant]))
     return [message.parts for message in now] != [message.parts for message in stored]
+
+
+def _parts_of(answer: ToolReturn, result: ToolResult, dialect: Dialect) -> tuple[tuple[Part, ...], bool]:
+    """The parts of an answer, as they would have been stored for this call."""
+    if result.kind != "provider" or not isinstance(dialect, RunsProviderTools):
+        return result_parts(answer)
+    call = ToolCall(id=result.call_id, name=result.name, arguments="", kind=result.kind)
+    with suppress(ValueError):
+        written = dialect.provider_output(call, answer.value, is_error=answer.is_error)
+        return (Text(written),), answer.is_error
+    return (), answer.is_error
 
 
 def _reply_after(

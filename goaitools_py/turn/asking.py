@@ -6,7 +6,7 @@ Owns: the way from the state to a reply in its open turn. Must never know: tools
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -14,6 +14,7 @@ import msgspec
 from ..backends.base import (
     REDIRECTED,
     BackendError,
+    Delta,
     Dialect,
     Fault,
     ModelRequest,
@@ -210,7 +211,7 @@ def _attempt(
                     size += len(chunk)
                     if size > most_bytes or said > most_text:
                         raise ReplyTooLarge(most_text if said > most_text else most_bytes)
-                    deltas = decoder.feed(chunk)
+                    deltas = _told(decoder, chunk)
                     if not begun and (deltas or getattr(decoder, "has_begun", False)):
                         begun = True
                         next_chunk = ReadChunk(times.end(begun=True), timed=True)
@@ -419,9 +420,15 @@ def _read_body(
 def _whole_reply(dialect: Dialect, body: bytes) -> Reply:
     """The reply in a body that was read to its end: some gateways send an event stream to whoever asks."""
     if is_event_stream(body) and getattr(decoder := dialect.decoder(), "reads_events", False):
-        decoder.feed(body)
+        _told(decoder, body)
         return decoder.finish()
     return dialect.reply(body)
+
+
+def _told(decoder: StreamDecoder, chunk: bytes) -> Sequence[Delta]:
+    """What a decoder makes of the next bytes, whole: one that is a generator does its work only here."""
+    found = decoder.feed(chunk)
+    return found if isinstance(found, (list, tuple)) else tuple(found)
 
 
 def _note_partial(ledger: Ledger, decoder: StreamDecoder, model: str, *, books: bool = True) -> None:

@@ -225,6 +225,21 @@ def test_an_answer_goes_out_in_the_providers_own_shape(
     bench.check(waiting.state, result.state, later.state)
 
 
+@pytest.mark.parametrize(("kind", "answer", "item"), ANSWERS)
+def test_an_answer_that_comes_again_gives_the_stored_reply(
+    face: Any, kind: str, answer: Any, item: dict[str, Any]
+) -> None:
+    """Platforms deliver a button press more than once: nothing is sent, and the first answer holds."""
+    bench = Bench(face, asks(kind), "Done.")
+    waiting = bench.chat.chat(user="Go.")
+    result = bench.chat.resume(waiting.state, {"c1": answer})
+
+    again = bench.chat.resume(result.state, {"c1": answer})
+
+    assert (again.text, again.duplicate, again.warnings) == ("Done.", True, ())
+    assert len(bench.backend.requests) == 2
+
+
 @pytest.mark.parametrize(
     ("kind", "answer", "problem"),
     [
