@@ -78,13 +78,14 @@ class BlobLimits(Value, frozen=True, kw_only=True):
 
 
 _LEAST: Final[Mapping[str, int]] = {
-    "max_blob_bytes": 8 * 2**10,
+    "max_blob_bytes": 4 * 2**10,
     "max_decoded_bytes": 16 * 2**10,
     "max_entries": 16,
     "max_segments": 8,
     "max_meta_bytes": 8 * 2**10,
 }
-"""The meta alone, with 64 turn ids, 64 event ids and 16 cuts in it, has up to 7 KiB."""
+"""The meta alone, with 64 turn ids, 64 event ids and 16 cuts in it, has up to 7 KiB inflated; of these a cut
+keeps fewer where the blob is smaller."""
 
 LIMITS: Final = BlobLimits()
 

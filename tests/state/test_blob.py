@@ -445,7 +445,7 @@ _LOW = {
 @pytest.mark.parametrize(
     ("name", "least"),
     [
-        ("max_blob_bytes", 8192),
+        ("max_blob_bytes", 4096),
         ("max_decoded_bytes", 16384),
         ("max_entries", 16),
         ("max_segments", 8),

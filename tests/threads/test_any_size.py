@@ -34,7 +34,7 @@ def seeds() -> range:
 def draw_limits(rng: random.Random) -> BlobLimits:
     """Limits of which at least one is in reach."""
     given = {
-        "max_blob_bytes": round(8_192 * 8 ** rng.random()),
+        "max_blob_bytes": round(4_096 * 16 ** rng.random()),
         "max_decoded_bytes": round(16_384 * 8 ** rng.random()),
         "max_entries": rng.randrange(16, 60),
         "max_segments": rng.randrange(8, 12),
