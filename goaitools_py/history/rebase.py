@@ -75,9 +75,9 @@ def rebase_state(
     shared = _new_ids(my, old) & _new_ids(their, old)
     if not _has_moved(my, old):
         joined = _without(their, _taken_back(my, old), ids={*old.meta.turn} - {*my.meta.turn})
-        joined = _with_inbox(joined, _unsaid(my, old, their if shared else None), my.meta)
+        joined = _with_inbox(joined, _unsaid(my, old, their if shared else None), my.meta, old.meta)
     elif not _has_moved(their, old):
-        joined = _with_inbox(my, _unsaid(their, old, my if shared else None), their.meta)
+        joined = _with_inbox(my, _unsaid(their, old, my if shared else None), their.meta, old.meta)
     elif shared:
         raise StateConflictError("both states had the same turn: the reply of one of them has to do")
     elif concurrent_turns:
@@ -246,14 +246,19 @@ def _added(old: Iterable[InboxItem], new: Iterable[InboxItem]) -> list[InboxItem
     return added
 
 
-def _with_inbox(state: ConversationState, added: list[InboxItem], other: Meta) -> ConversationState:
-    """The state with messages that wait in another one, and what that one knows of ids."""
+def _with_inbox(
+    state: ConversationState, added: list[InboxItem], other: Meta, old: Meta
+) -> ConversationState:
+    """The state with messages that wait in another one, and the ids that are new there since the old one.
+
+    An id that the old one had and the state has not was taken back with its turn: it may be used again.
+    """
     meta = state.meta
     fresh = [item for item in added if not item.event or item.event not in meta.events]
     topics = {item.topic for item in fresh if item.topic}
     inbox = (*(item for item in state.inbox if item.topic not in topics), *fresh)
     events = tuple(dict.fromkeys((*meta.events, *other.events)))
-    known = {row[0] for row in (*meta.turn, *meta.ring)}
+    known = {row[0] for row in (*meta.turn, *meta.ring, *old.turn)}
     turn = (*meta.turn, *(row for row in other.turn if row[0] not in known))
     meta = msgspec.structs.replace(meta, events=events[-IDS_KEPT:], turn=turn[-IDS_KEPT:])
     return replace(state, inbox=inbox, meta=meta)
@@ -299,7 +304,7 @@ def _behind(
     )
     joined = replace(joined, meta=meta)
     waiting = [item for item in joined.inbox if item not in heard]
-    return _with_inbox(replace(joined, inbox=tuple(waiting)), _added(old.inbox, my.inbox), my.meta)
+    return _with_inbox(replace(joined, inbox=tuple(waiting)), _added(old.inbox, my.inbox), my.meta, old.meta)
 
 
 def _sum(mine: tuple[int, ...], old: tuple[int, ...], theirs: tuple[int, ...]) -> tuple[int, ...]:

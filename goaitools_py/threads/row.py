@@ -161,15 +161,16 @@ class Row:
         while new != self.mine:
             blob = self._rebased(new)
             self._sent = (new, blob)
-            failure: Exception | None = None
+            failure = conflict = None
             try:
                 version = yield Invoke(self._save, (blob, self._version))
-            except StateConflictError:
+            except StateConflictError as exc:
                 refused += 1
                 if not failed:
                     self._sent = None  # this one was not saved: what is stored is somebody else's
-                if refused > most:
-                    raise
+                    if refused > most:
+                        raise
+                conflict = exc  # where a save was not answered, it may be this one that others stand on
             except Exception as exc:
                 failed += 1
                 failure = exc
@@ -184,6 +185,8 @@ class Row:
                 may_pass = is_paid and isinstance(failure, StoreUnavailableError)
                 if not (may_pass and (yield from self._wait())):
                     raise failure
+            if conflict is not None and refused > most and new != self.mine:
+                raise conflict
         return self.stored
 
     def _rebased(self, new: bytes) -> bytes:

@@ -218,10 +218,13 @@ class KeptTurn:
             first = effect.args[0]  # a turn that goes on where another worker left it, and claims its calls
         else:
             return
+        row = self._row
         try:
-            yield from self._row.commit(first, most=0, is_paid=False)
+            yield from row.commit(first, most=0, is_paid=False)
         except StateConflictError as exc:
             raise _OvertakenError from exc
+        if row.stored != row.mine and self._plan.options.turn_id is not None:
+            raise _OvertakenError  # it was saved without an answer, and somebody went on from there
         yield from self._tell_saved()
 
     def _set_aside(self, engine: TurnEngine) -> Flow[None]:

@@ -19,11 +19,16 @@ PendingReason: TypeAlias = Literal["approval", "external", "in_doubt"]
 
 
 class Approve(Value, frozen=True):
-    """Let a call run, with the model's arguments or with others (a mapping, or JSON text)."""
+    """Let a call run, with the model's arguments or with others (a mapping, or JSON text).
+
+    `again`: let it run also if an earlier approval has started it and what came of that is not known. Without
+    it such a call does not run a second time: the approval may be the earlier one, delivered once more.
+    """
 
     unshown = frozenset({"arguments"})
 
     arguments: Mapping[str, Any] | str | None = None
+    again: bool = False
 
 
 class Deny(Value, frozen=True):

@@ -257,7 +257,8 @@ def with_answers(
     """The state with every denial and result that was given; the very object if there is none.
 
     All or none: no instant of the turn has only some of them. An approval is not kept: it counts once its
-    call starts, and until then the call waits as it did.
+    call starts, and until then the call waits as it did. One of a call in doubt that was approved before ends
+    it as `unknown`, see `Approve.again`.
 
     Raises:
         TypeError: Something that is no answer.
@@ -274,6 +275,8 @@ def with_answers(
         index, call = calls[id]
         if call.kind == "provider":
             state = journal.put_call(state, index, _provider_ended(call, answer, dialect))
+        elif isinstance(answer, Approve) and _is_used_up(tools, call, answer):
+            state = journal.put_call(state, index, journal.synthetic(call, "unknown"))
         elif isinstance(answer, Approve):
             _check_approval(tools, call, answer, deps)
             if call.state == "started":  # in doubt: it is known from now on that it was asked about
@@ -281,6 +284,14 @@ def with_answers(
         else:
             state = journal.put_call(state, index, _ended(call, answer, max_bytes))
     return state
+
+
+def _is_used_up(tools: Mapping[str, Tool[..., Any]], call: JournalCall, answer: Approve) -> bool:
+    """True for an approval of a call in doubt that was approved before: platforms deliver a button press more
+    than once, also to the worker that takes over from one that died in the tool."""
+    tool = tools.get(call.name)
+    may_repeat = answer.again or (tool is not None and tool.idempotent)
+    return call.state == "started" and call.reason == "approval" and not may_repeat
 
 
 def _ended(call: JournalCall, answer: Deny | ToolReturn, max_bytes: int) -> JournalCall:

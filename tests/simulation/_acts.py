@@ -36,7 +36,7 @@ from ._worker import LEASE_SECONDS, Renewal, Worker
 
 __all__ = ["Desk", "event_text"]
 
-TIGHT: Final = BlobLimits(max_blob_bytes=6_000, max_decoded_bytes=24_000, max_entries=60)
+TIGHT: Final = BlobLimits(max_blob_bytes=8_192, max_decoded_bytes=32_768, max_entries=64)
 COMPACTOR: Final = Compactor(MessageLimit(2), KeepRecentTurns(1))
 
 
@@ -130,7 +130,7 @@ class Desk:
             case "append":
                 return Plainly(partial(threads.append_flow, settings, partial(self._append, act)))
             case "compact":
-                return kept._compaction(COMPACTOR, False, {})
+                return kept._compaction(COMPACTOR, False, {})[0]
             case "rewind":
                 return Plainly(partial(threads.rewind_flow, settings, 1))
             case "reset":

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from goaitools_py.threads import thread
-from goaitools_py.threads.row import Row
 from goaitools_py.turn import calling
 from goaitools_py.turn.flow import Flow, Invoke
 from goaitools_py.values import replace
@@ -62,12 +61,8 @@ def _started_first(start: Any) -> Any:
     return late
 
 
-def _unlooked(look: Any) -> Any:
-    def none(self: Row, is_there: Any) -> Flow[bool]:
-        self._sent = None
-        return (yield from look(self, is_there))
-
-    return none
+def _never(_: Any) -> Any:
+    return lambda *_: False
 
 
 BUGS: Final[dict[str, Callable[[Any], Any]]] = {
@@ -75,7 +70,7 @@ BUGS: Final[dict[str, Callable[[Any], Any]]] = {
     "a release of somebody else's lease": _release_any,
     "no claim before a tool": _unclaimed,
     "a checkpoint after the tool instead of before": _started_first,
-    "no look for a save that was not answered": _unlooked,
+    "an approval that comes again runs the call again": _never,
 }
 """A bug's name, and what it makes of the right thing."""
 
@@ -84,7 +79,7 @@ _PLACES: Final[dict[str, tuple[Any, str]]] = {
     "a release of somebody else's lease": (Rows, "release"),
     "no claim before a tool": (thread.KeptTurn, "__init__"),
     "a checkpoint after the tool instead of before": (calling, "_start"),
-    "no look for a save that was not answered": (Row, "_look"),
+    "an approval that comes again runs the call again": (calling, "_is_used_up"),
 }
 
 

@@ -197,9 +197,10 @@ class Run:
         self.tell(worker, f"=== {shown}")
         self.promises.ended(worker.act, result, failure)
         if isinstance(failure, StoreCommitError) and worker.act.choice < 0.5:
-            act = worker.act._replace(kind="commit", faults=())
+            is_message = worker.act.kind in ("send", "again")
+            act = worker.act._replace(kind="commit", faults=(), target=worker.act.id if is_message else 0)
             self._begin(act, lambda committer: self.desk.commit(failure, committer), f"{worker.name}c")
-        elif worker.act.kind == "commit" and failure is None:
+        elif worker.act.kind == "commit" and failure is None and worker.act.target:
             self.promises.stored(worker.act)
 
     def given_up(self, worker: Worker) -> None:

@@ -33,8 +33,8 @@ ACTS: Final = {
     "send": 14,
     "again": 6,  # a message is delivered once more, whatever became of it
     "append": 5,
-    "answer": 5,  # the calls that wait are approved or denied
-    "answer_again": 2,  # the same answers once more
+    "answer": 7,  # the calls that wait are approved or denied
+    "answer_again": 4,  # the same answers once more
     "resume": 2,
     "compact": 2,
     "rewind": 1,
@@ -42,6 +42,9 @@ ACTS: Final = {
     "reset": 1,
 }
 """What workers do, and how often compared with the others."""
+
+APPROVAL: Final = ("send", "answer", "answer_again")
+"""How some schedules begin: with a call that waits, and an answer that is delivered twice."""
 
 
 class Fault(NamedTuple):
@@ -105,8 +108,11 @@ def draw(seed: int) -> Schedule:
     messages: list[int] = []
     keys = ["k"]
     is_faulty = random.random() < 0.9
-    for id in range(1, count + 1):
+    is_about_approval = random.random() < 0.15
+    for id in range(1, count + 1 + is_about_approval):
         kind = _one_of(random, ACTS) if acts else "send"
+        if is_about_approval and id <= len(APPROVAL):
+            kind = APPROVAL[id - 1]
         if kind == "again" and not messages:
             kind = "send"
         faults = _faults(random) if is_faulty else ()
@@ -123,7 +129,7 @@ def draw(seed: int) -> Schedule:
                 id=id,
                 key=key,
                 save=random.choice(("turn", "checkpoint")),
-                rounds=_rounds(random) if kind == "send" else (),
+                rounds=_rounds(random, asks=is_about_approval and id == 1) if kind == "send" else (),
                 has_id=has_id,
                 target=target,
                 choice=random.random(),
@@ -147,11 +153,16 @@ def _one_of(random: Random, weights: dict[str, int]) -> str:
     return random.choices(list(weights), list(weights.values()))[0]
 
 
-def _rounds(random: Random) -> tuple[tuple[str, ...], ...]:
-    """Which tools the model calls, reply by reply: `pay` and `ask` must not run twice, `look` may."""
+def _rounds(random: Random, *, asks: bool) -> tuple[tuple[str, ...], ...]:
+    """Which tools the model calls, reply by reply: `pay` and `ask` must not run twice, `look` may.
+
+    `asks`: it begins with a call that has to be approved.
+    """
+    if asks:
+        return random.choice(((("ask",),), (("ask", "pay"),), (("ask",), ("pay",))))
     replies = random.choice((0, 0, 1, 1, 1, 1, 2))
     return tuple(
-        tuple(random.choices(("pay", "look", "ask"), (6, 3, 1), k=random.choice((1, 1, 2, 2, 3))))
+        tuple(random.choices(("pay", "look", "ask"), (5, 3, 2), k=random.choice((1, 1, 2, 2, 3))))
         for _ in range(replies)
     )
 

@@ -433,3 +433,18 @@ def test_what_is_said_while_a_failure_is_saved_is_refused(kept: Threads, store: 
 
     assert len(refused) == 1
     assert said(blob_in(store)) == ["Hello?"]
+
+
+def test_a_turn_that_was_taken_back_beside_an_event_can_be_had_again(
+    kept: Threads, store: FaultyStore
+) -> None:
+    """An unfinished turn is rewound while somebody appends: its id may be used again, with its message."""
+    with pytest.raises(TurnError):
+        kept(ScriptedBackend(Calls([("no", {})]), BackendError("down")), store).send("Pay.", turn_id="m-1")
+    store.faults = [lambda: other(store).append(event("E."))]
+    kept(ScriptedBackend(), store).rewind()
+    assert said(blob_in(store)) == ["E."]
+
+    result = kept(ScriptedBackend("Paid."), store).send("Pay.", turn_id="m-1")
+
+    assert said(result.state) == ["E.", "Pay.", "Paid."]

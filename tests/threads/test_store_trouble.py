@@ -9,6 +9,7 @@ import pytest
 from goaitools_py import (
     CheckpointError,
     ProviderUnavailableError,
+    StateConflictError,
     StoreCommitError,
     StoreUnavailableError,
     TurnError,
@@ -205,3 +206,39 @@ def test_only_errors_of_turns_are_committed(kept: Threads, store: FaultyStore) -
         kept(ScriptedBackend(), store).commit(ValueError())
     with pytest.raises(TypeError, match="takes the error"):
         kept(ScriptedBackend(), store).commit(TurnError("nothing"))
+
+
+class Late(FaultyStore):
+    """The first save gets no answer and takes place only when it is made again; then somebody has a turn."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._on_its_way: list[tuple[str, bytes, int | None]] = []
+        self.has_begun = False
+
+    def save(self, key: str, blob: bytes, *, expected: int | None) -> int:
+        if not self.has_begun:
+            self.has_begun = True
+            self._on_its_way.append((key, blob, expected))
+            raise StoreUnavailableError("no answer came")
+        if self._on_its_way:
+            key, late, before = self._on_its_way.pop()
+            self.inner.save(key, late, expected=before)
+            other(self, "Theirs.").send("They?")
+        return super().save(key, blob, expected=expected)
+
+
+@pytest.mark.parametrize("turn_id", [None, "m-1"])
+def test_a_first_save_that_comes_late_says_the_message_once(kept: Threads, turn_id: str | None) -> None:
+    """Somebody took the message along before its own turn had asked. It stands in the history once, and with
+    an id its own turn has that answer."""
+    store = Late()
+    conversation = kept(ScriptedBackend("Mine."), store, save="checkpoint")
+    if turn_id is None:
+        with pytest.raises(StateConflictError):
+            conversation.send("I?")
+    else:
+        result = conversation.send("I?", turn_id=turn_id)
+        assert (result.text, result.duplicate) == ("Theirs.", True)
+
+    assert said(blob_in(store)) == ["I?", "They?", "Theirs."]

@@ -304,3 +304,28 @@ def test_failures_after_the_answers_do_not_run_them_again(face: Any, wire: str) 
     assert (desk.effects, result.text) == (["pay 5"], "Done.")
     assert len(read_history(result.state).turns) == 1
     desk.check(first.value.state, second.value.state, result.state)
+
+
+@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize("idempotent", [False, True])
+def test_an_approval_that_comes_again_runs_no_call_twice(
+    face: Any, wire: str, again: bool, idempotent: bool
+) -> None:
+    """The process died in the tool that somebody had approved, and the press is delivered once more: the call
+    runs again only if it may, or if the answer says so."""
+    desk = Desk(face, wire, idempotent=idempotent)
+    waiting = desk.waiting(pay(5))
+    (id,) = (call.id for call in waiting.pending)
+    kept: list[bytes] = []
+    desk.script("Nobody hears this.")
+    desk.chat(on_checkpoint=kept.append).resume(waiting.state, {id: Approve()})
+    assert [call.reason for call in pending_calls(kept[0])] == ["in_doubt"]
+    desk.effects.clear()
+
+    desk.script("Done.")
+    result = desk.chat().resume(kept[0], {id: Approve(again=again)})
+
+    runs = again or idempotent
+    assert desk.effects == (["pay 5"] if runs else [])
+    assert results(result.state) == ["paid 5" if runs else UNKNOWN]
+    desk.check(kept[0], result.state)

@@ -230,7 +230,7 @@ def kept(chat: Chat, store: Store, options: ChatOptions) -> None:
     assert_type(thread.send("Hello.", options, turn_id="m-1"), ChatResult)
     text, state = thread.send(user="Hello.")
     assert_type((text, state), tuple[str, bytes])
-    assert_type(thread.resume({"a": Approve()}), ChatResult)
+    assert_type(thread.resume({"a": Approve(), "b": Approve(again=True)}), ChatResult)
     with thread.start("Hello.") as turn:
         assert_type(turn, Turn)
     thread.append(event("It rains."), user("Hm."))

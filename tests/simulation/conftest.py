@@ -1,0 +1,17 @@
+"""What every test of the simulation has."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    """A run lets many tools and saves fail, and each is logged."""
+    log = logging.getLogger("goaitools_py")
+    log.disabled = True
+    yield
+    log.disabled = False
