@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,8 @@ def family(name: str, *, env: dict[str, str] | None = None, **fields: Any) -> No
 
 
 def echo(prompt: Prompt) -> Reply:
-    """The model says what the user said last."""
+    """The model says what the user said last, after a moment in which others ask."""
+    time.sleep(0.02)
     return Reply.text(f"[simulated] {prompt.history[-1].text}")
 
 
