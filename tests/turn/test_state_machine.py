@@ -1,8 +1,9 @@
 """A conversation against a plain list: whatever happens to it, in whatever order, it holds what it must.
 
 Hypothesis draws the steps: turns with tools, streams that are given up, faults, deaths, repeated ids,
-approvals, appended events, cuts, and going back. After every step, at every checkpoint and in every request
-the history's marks are those of the list (`_plain_model`), and every request keeps the provider's rules.
+approvals, appended events, cuts, forks, and going back. After every step, at every checkpoint and in every
+request the history's marks are those of the list (`_plain_model`), and every request keeps the provider's
+rules.
 ``GOAITOOLS_MACHINE_RUNS=500`` runs so many conversations per wire and colour, with other seeds each time.
 """
 
@@ -46,6 +47,7 @@ from goaitools_py import (
     TurnError,
     assistant,
     event,
+    fork_state,
     inspect_state,
     pending_calls,
     read_history,
@@ -735,6 +737,22 @@ class Conversation(RuleBasedStateMachine):
         if model.is_open and not model.calls and load_state(blob).open is None:
             self.last_text = None
         self._take(blob)
+
+    @precondition(lambda self: self.blob)
+    @rule(goes_on_in=st.sampled_from(["fork", "first"]))
+    def fork(self, goes_on_in: str) -> None:
+        """Another conversation begins with what this one holds; one goes on, the other stays as it is."""
+        first = self.blob
+        forked = fork_state(first)
+        ids = [inspect_state(blob).conversation_id for blob in (first, forked)]
+        require(ids[0] != ids[1], "a fork has the id of the first conversation")
+        require(state_messages(forked) == state_messages(first), "a fork holds something else")
+        pending = [[call.id for call in pending_calls(blob)] for blob in (first, forked)]
+        require(pending[0] == pending[1], "a fork waits for something else")
+        self.older.append((first if goes_on_in == "fork" else forked, self.model.copied()))
+        self._begin(Plan())
+        self.is_cut = False
+        self._take(forked if goes_on_in == "fork" else first)
 
     # What seldom comes of itself in so few steps: two that belong together.
 
