@@ -35,6 +35,7 @@ from .turn.counting import count_flow
 from .turn.engine import Plan, TurnEngine
 from .turn.flow import AsyncDriver, Driver, Flow
 from .turn.inbox import split_preamble
+from .values import replace
 
 if TYPE_CHECKING:
     from .conversation import AsyncConversation, Conversation, Gate, Save
@@ -201,7 +202,10 @@ class _Facade(ABC, Generic[_B]):
                 given.pop(name, None)
         if compactor is not None:
             given["compactor"] = compactor
-        return compact_flow(self._plan(state, None, given), dry_run=dry_run)
+        plan = self._plan(state, None, given)
+        if "compactor" in given:
+            plan = replace(plan, usual_compactor=self._defaults.get("compactor"))
+        return compact_flow(plan, dry_run=dry_run)
 
     def _named_beside(self, name: str) -> _B:
         """A backend that a strategy names; it is kept as long as the chat's own."""

@@ -51,7 +51,8 @@ class ConversationInfo(Value, frozen=True, kw_only=True):
         key: The key it is kept under.
         version: What the next save has to name.
         saved_at: When it was saved last, by the store's clock.
-        metadata: The `metadata` of its turns in one; a later turn's value replaces an earlier one's.
+        metadata: The `metadata` of its turns in one; a later turn's value replaces an earlier one's. Of turns
+            that a compaction took away, up to 4 KiB are kept, the newest first.
         state: What the state says of itself: ids, status, times, usage, size.
     """
 
@@ -227,8 +228,9 @@ class _Kept:
     def _info(self, found: Stored | None) -> ConversationInfo | None:
         if found is None:
             return None
-        metadata: dict[str, str] = {}
-        for _, record in closed_turns(load_state(found.blob, **self._reading())):
+        state = load_state(found.blob, **self._reading())
+        metadata = dict(state.meta.info)
+        for _, record in closed_turns(state):
             metadata.update(record.facts.get("metadata", {}))
         return ConversationInfo(
             key=self.key,

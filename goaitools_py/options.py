@@ -385,7 +385,7 @@ class ChatOptions(Value, frozen=True, kw_only=True):
         binding: For sealed codecs: what the blob belongs to, such as ``{"user": "ada"}``, or `UNBOUND`.
         min_revision: Refuse a state older than this (`StateInfo.revision` of what was saved last), and none
             at all; a fresh conversation has revision 1 after its first turn.
-        metadata: Stored with the turn, from the first reply on; a `resume` adds its own.
+        metadata: Stored with the turn, also with one whose first request fails; a `resume` adds its own.
     """
 
     unshown = frozenset({"user", "messages", "system", "context", "deps", "binding", "metadata"})

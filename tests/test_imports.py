@@ -156,7 +156,7 @@ ALLOWED = {
     "history.append "
     "history.compact history.info messages observers options result series state.blob state.codec "
     "state.records tools "
-    "turn.answers turn.counting turn.engine turn.flow turn.inbox",
+    "turn.answers turn.counting turn.engine turn.flow turn.inbox values",
     "goaitools_py": "backends.base chat compaction context_management conversation errors events handles "
     "history.branch history.convert history.estimate history.info history.rebase history.turns messages "
     "options prices result seal state.codec state.reseal state.text tokens tools turn.answers vocabulary",

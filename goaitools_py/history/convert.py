@@ -150,7 +150,9 @@ def _split_turns(
     def finish() -> None:
         iterations = tuple(Iteration(roles=roles) for roles in _iterations(letters))
         count = len(dialect.view(own))
-        turns.append((own, TurnRecord(at=0, messages=count, iterations=iterations)))
+        # Equal turns are told apart by their numbers, as those of one millisecond are.
+        facts = {"number": len(turns) + 1} if any(own == other for other, _ in turns) else {}
+        turns.append((own, TurnRecord(at=0, messages=count, iterations=iterations, facts=facts)))
 
     for entry, view in zip(entries, views, strict=True):
         letter = _LETTERS.get(view[0].role, "u")

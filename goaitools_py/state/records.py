@@ -44,6 +44,7 @@ __all__ = [
     "usage_row",
     "with_cost",
     "with_cut",
+    "with_info",
 ]
 
 
@@ -110,11 +111,15 @@ class Meta(Value, frozen=True, kw_only=True, omit_defaults=True):
     the history. `signed`: there are blocks that the provider signed over what stands before them;
     `unbound`: some of these do not fit what stands before them now. `carry`: what goes along with each
     request, by name, and until when it is good (milliseconds since the epoch, 0 for ever).
+    `info`: the metadata of turns that have left the history, up to 4 KiB; `said`: that of the messages that
+    wait in the inbox.
     `rules`: the version of the rules under which the closed history was last known to be valid, 0 for none.
     `failed`: class and code of the error of a turn that failed before a model accepted anything of it; of
     others they are the turn's fact "failed".
     `ask_failed`: how long the conversation was when a compactor last asked a model in vain, see `questions`.
     """
+
+    unshown = frozenset({"info", "said"})
 
     wire: Label
     family: Label = ""
@@ -153,6 +158,8 @@ class Meta(Value, frozen=True, kw_only=True, omit_defaults=True):
     cost: _Row = ()
     warned: Count = 0
     rules: Count = 0
+    info: dict[str, str] = field(default_factory=dict)
+    said: dict[str, str] = field(default_factory=dict)
     failed: Annotated[tuple[Label, ...], msgspec.Meta(max_length=2)] = ()
     ask_failed: _Row = ()
 
@@ -174,6 +181,27 @@ def with_cut(
         return kept
     newest = [row for row in rows if row[2] or row[3]][-1:]
     return (*newest, *kept[len(newest) :])
+
+
+_MAX_INFO_BYTES: Final = 4096
+
+
+def with_info(meta: Meta, removed: Sequence[TurnRecord]) -> dict[str, str]:
+    """What the meta keeps of the metadata of turns, with that of turns that leave the history now. A later
+    value replaces an earlier one; what does not fit into 4 KiB with newer ones goes."""
+    known = dict(meta.info)
+    for record in removed:
+        for name, value in record.facts.get("metadata", {}).items():
+            known.pop(name, None)
+            known[name] = value
+    left = _MAX_INFO_BYTES
+    kept: dict[str, str] = {}
+    for name, value in reversed(known.items()):
+        size = len(msgspec.json.encode({name: value}))
+        if size <= left:
+            left -= size
+            kept[name] = value
+    return dict(reversed(kept.items()))
 
 
 def with_cost(meta: Meta, nano: int | None) -> Meta:

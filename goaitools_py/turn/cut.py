@@ -23,7 +23,7 @@ from ..reading import read_entries
 from ..render import note_message
 from ..result import CompactionReport
 from ..state.codec import LIMITS, BlobLimits, Codec
-from ..state.records import Iteration, Meta, TurnRecord, usage_of, with_cut
+from ..state.records import Iteration, Meta, TurnRecord, usage_of, with_cut, with_info
 from ..state.state import ConversationState, closed_turns, rebuild
 from ..values import Value, replace
 from .contexts import with_newest_context
@@ -115,7 +115,8 @@ def _views(state: ConversationState, dialect: Dialect) -> tuple[TurnView, ...]:
 def _id_of(conversation: str, entries: Sequence[bytes], record: TurnRecord) -> str:
     """What tells a turn from every other. When it began does not: a clock may be set back, and a summary
     begins when the first of its turns did."""
-    told = hashlib.sha256(f"{conversation}\n{record.at}".encode("utf-8", "replace"))
+    number = record.facts.get("number", "")
+    told = hashlib.sha256(f"{conversation}\n{record.at}\n{number}".encode("utf-8", "replace"))
     for entry in entries:
         told.update(b"\n")
         told.update(entry)
@@ -231,6 +232,7 @@ def cut_to(
         signed=still,
         unbound=still and not fits,
         cuts=with_cut(state.meta, at, by, report.removed_turns, report.removed_messages),
+        info=with_info(state.meta, [record for _, record in removed]),
         ask_failed=row_after_cut(state.meta.ask_failed, state.history_bytes(), rebuilt.history_bytes()),
     )
     return replace(rebuilt, meta=meta), report

@@ -311,6 +311,10 @@ class TurnEngine:
             state, found = inbox.with_new_context(state, messages, self._ledger.options.context)
             messages = tuple(found)
         state = inbox.admit(state, messages, dialect)
+        metadata = self._ledger.options.metadata
+        if metadata and state.inbox:  # kept with what waits: whoever resumes need not give it again
+            said = {**state.meta.said, **metadata}
+            state = replace(state, meta=msgspec.structs.replace(state.meta, said=said))
         if self._key is not None:
             state = replace(state, meta=turn_ids.begun(state.meta, self._key))
         return state

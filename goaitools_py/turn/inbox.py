@@ -128,7 +128,7 @@ def without_inbox(state: ConversationState) -> ConversationState:
     events = tuple(mark for mark in state.meta.events if mark not in marks)
     accepted = state.open.facts.get(FACT, ()) if state.open is not None else ()
     turn = tuple(row for row in state.meta.turn if row[0] in accepted)
-    meta = msgspec.structs.replace(state.meta, events=events, context="", turn=turn)
+    meta = msgspec.structs.replace(state.meta, events=events, context="", turn=turn, said={})
     return replace(state, inbox=(), meta=meta)
 
 

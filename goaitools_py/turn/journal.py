@@ -25,6 +25,7 @@ from ..state.records import (
     InboxItem,
     Iteration,
     JournalCall,
+    Meta,
     OpenTurn,
     TurnRecord,
     bounded,
@@ -274,7 +275,7 @@ def accept(
         at: When the turn began, in milliseconds after the conversation did.
         metadata: What the caller stores with the turn; see `with_metadata`.
     """
-    turn = state.open or OpenTurn(at=at)
+    turn = state.open or OpenTurn(at=at, facts=_number(state.meta, at))
     turn = _with_results(turn, dialect)
     meta = state.meta
     turn = replace(
@@ -289,7 +290,16 @@ def accept(
         meta = msgspec.structs.replace(meta, systems=True)
     # By identity: somebody may have said the same thing once more.
     waiting = tuple(item for item in state.inbox if not any(item is known for known in sent))
+    if meta.said:
+        metadata = {**meta.said, **(metadata or {})}
+        meta = msgspec.structs.replace(meta, said={})
     return with_metadata(replace(state, meta=meta, open=turn, inbox=waiting), metadata)
+
+
+def _number(meta: Meta, at: int) -> Mapping[str, Any]:
+    """The fact that tells a turn from an equal one: its number, where its time may not, because it begins no
+    later than the state was written, within one millisecond or by a clock that was set back."""
+    return {"number": meta.processed + 1} if meta.processed and at <= meta.updated else {}
 
 
 def with_metadata(state: ConversationState, metadata: Mapping[str, str] | None) -> ConversationState:

@@ -73,6 +73,9 @@ class Plan(Value, frozen=True, kw_only=True):
     preamble: tuple[Message, ...] = ()
     messages: tuple[Message, ...] = ()
     tools: tuple[Any, ...] = ()
+    usual_compactor: Any = None
+    """Of a compaction by another compactor than the chat's: that one. What it has the provider do by itself
+    is a part of every request of the conversation, and stays one."""
     is_shared: bool = False
     """Other workers may go on with this conversation: a call that must not run twice is claimed first."""
     claim: Callable[[bytes], object] | None = None

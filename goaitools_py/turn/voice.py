@@ -112,7 +112,8 @@ def _own_name(raw: Mapping[str, Any]) -> str | None:
 
 def _compactors_edits(plan: Plan, settings: Mapping[str, Any]) -> tuple[ContextEdit, ...]:
     """What the compactor has the provider do by itself, as far as this wire and host can."""
-    wanted = getattr(plan.options.compactor, "context_management", ())
+    compactor = plan.options.compactor if plan.usual_compactor is None else plan.usual_compactor
+    wanted = getattr(compactor, "context_management", ())
     if not wanted or "context_management" in settings.get("extra_body", ()):
         return ()
     check_edits("the compactor's context_management", wanted)

@@ -250,6 +250,23 @@ def test_a_dry_run_and_a_cut_by_hand_do_as_ever(own: Any, sim: Any) -> None:
     assert sim.problems == []
 
 
+@pytest.mark.parametrize("wire", ["openai-responses", "anthropic"])
+def test_another_compactor_by_hand_asks_behind_the_same_requests(own: Any, sim: Any, wire: str) -> None:
+    """What its strategy asks the model says of the context what every request of the conversation says: the
+    wishes of the chat's compactor, and none of its own."""
+    usual = Compactor(NEVER, by_itself(CLEAR, COMPACT))
+    chat = own(compactor=usual)
+    state = chat.run_turns(None, [f"Note {n}." + TALK for n in range(4)]).state
+    before = len(sim.requests)
+
+    for other in (Compactor(NEVER, Summarize(keep_turns=1)), Compactor(NEVER, by_itself(COMPACT))):
+        chat.compact_state(state, other, dry_run=True)
+
+    assert len(sim.requests) > before
+    summary = asked(sim)[before]
+    assert summary == asked(sim)[0] == HERE[wire]
+
+
 @pytest.mark.parametrize(
     ("make", "words"),
     [
