@@ -13,7 +13,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar, Unpack
 
-from .backends.base import AsyncBackend, Backend, Dialect
+from .backends.base import AsyncBackend, Backend, Dialect, warm_up, warm_up_async
 from .backends.by_name import backend_from_name
 from .edges.sync_edge import BlockingEdge, refuse_async_callback
 from .events import Appended
@@ -499,6 +499,14 @@ class Chat(_Facade[Backend]):
         )
         return Conversation(*made)
 
+    def warm_up(self) -> None:
+        """Import the provider's SDK and make its client now, rather than in the first turn. Nothing is sent.
+
+        Raises:
+            BackendError: There are no credentials.
+        """
+        warm_up(self._backend)
+
     def close(self) -> None:
         """Close the connections that this chat opened."""
         for backend in (self._backend, *self._beside.values()):
@@ -648,6 +656,31 @@ class AsyncChat(_Facade[AsyncBackend]):
             save_timeout=save_timeout,
         )
         return AsyncConversation(*made)
+
+    def _rehearse(self) -> None:
+        """What the first turn would load of this package: its edge, the codec's tables."""
+        from .edges import async_edge  # noqa: F401
+
+        blob = append_messages(
+            b"",
+            [user("Hello.")],
+            self._dialect,
+            codec=PLAIN,
+            binding=None,
+            fresh_id="0",
+            now_ms=0,
+            min_revision=None,
+        )
+        blobs.peek(blob)
+
+    async def warm_up(self) -> None:
+        """As `Chat.warm_up`, awaited: all of it happens in threads, so that neither this nor the running
+        loop's first turn blocks the loop. Call it where the application starts, once for each event loop.
+        """
+        import asyncio
+
+        await asyncio.to_thread(self._rehearse)
+        await warm_up_async(self._backend)
 
     async def aclose(self) -> None:
         """Close the connections that this chat opened."""

@@ -42,6 +42,8 @@ __all__ = [
     "RunsProviderTools",
     "StreamDecoder",
     "ToolSpec",
+    "warm_up",
+    "warm_up_async",
 ]
 
 FaultKind = Literal[
@@ -505,6 +507,20 @@ class Backend(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+def warm_up(backend: Backend) -> None:
+    """Let a backend do before its first request what that would do first, if it has a `warm_up()`."""
+    prepare = getattr(backend, "warm_up", None)
+    if prepare is not None:
+        prepare()
+
+
+async def warm_up_async(backend: AsyncBackend) -> None:
+    """As `warm_up`, awaited."""
+    prepare = getattr(backend, "warm_up", None)
+    if prepare is not None:
+        await prepare()
 
 
 @runtime_checkable

@@ -17,7 +17,17 @@ from typing import Generic, Literal, TypeVar, overload
 
 from ..process import PerProcess
 from ..values import Value
-from .base import AsyncBackend, AsyncExchange, Backend, BackendError, Dialect, Exchange, ModelRequest
+from .base import (
+    AsyncBackend,
+    AsyncExchange,
+    Backend,
+    BackendError,
+    Dialect,
+    Exchange,
+    ModelRequest,
+    warm_up,
+    warm_up_async,
+)
 from .dialects import WIRES, dialect_of
 from .endpoints import endpoint_family
 
@@ -174,6 +184,9 @@ class _Lazy(Generic[_B]):
 
 
 class _LazyBackend(_Lazy[Backend]):
+    def warm_up(self) -> None:
+        warm_up(self._connected(_sync_class(self._place.wire)))
+
     def send(self, request: ModelRequest) -> Exchange:
         return self._connected(_sync_class(self._place.wire)).send(request)
 
@@ -185,6 +198,13 @@ class _LazyBackend(_Lazy[Backend]):
 
 
 class _LazyAsyncBackend(_Lazy[AsyncBackend]):
+    async def warm_up(self) -> None:
+        import asyncio  # not at the top: a Chat needs none
+
+        # In a thread: importing an SDK takes a second or more.
+        backend = await asyncio.to_thread(self._connected, _async_class(self._place.wire))
+        await warm_up_async(backend)
+
     async def asend(self, request: ModelRequest) -> AsyncExchange:
         return await self._connected(_async_class(self._place.wire)).asend(request)
 

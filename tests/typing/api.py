@@ -220,6 +220,7 @@ def blocking(chat: Chat, saved: bytes | bytearray | memoryview | None, options: 
         assert_type(turn.result(), ChatResult)
         turn.append(event("It still rains."))
         turn.cancel()
+    chat.warm_up()
     chat.close()
 
 
@@ -283,6 +284,7 @@ async def awaited(chat: AsyncChat, saved: bytes | None, options: ChatOptions) ->
         assert_type(turn.state, bytes)
         assert_type(await turn.result(), ChatResult)
         await turn.cancel()
+    await chat.warm_up()
     await chat.aclose()
 
 

@@ -108,6 +108,18 @@ class ClientsOfLoops(Generic[C]):
                 loops.clients[loop] = self._make() if spare is None else spare
             return loops.clients[loop]
 
+    def is_ready(self) -> bool:
+        """True if `get` would make none."""
+        loop, loops = asyncio.get_running_loop(), self._loops.get()
+        with loops.lock:
+            return loop in loops.clients or loops.spare is not None
+
+    def keep(self, client: C) -> None:
+        """Give the running loop its client, if it has none."""
+        loop, loops = asyncio.get_running_loop(), self._loops.get()
+        with loops.lock:
+            loops.clients.setdefault(loop, client)
+
     def pop(self) -> C | None:
         """Forget the running loop's client; None if it has none."""
         loops = self._loops.get()

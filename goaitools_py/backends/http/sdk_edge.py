@@ -10,6 +10,7 @@ classes, and skips its typed request path, which works through every message of 
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -35,6 +36,7 @@ from .exchange import (
 )
 from .posts import quicken
 from .redirects import MAX_REDIRECTS, redirect_of
+from .rehearsal import rehearse
 
 __all__ = [
     "AsyncSdkEdge",
@@ -48,6 +50,9 @@ __all__ = [
 
 _UNREAD = {"X-Stainless-Raw-Response": "stream"}
 """The header by which both SDKs' own `with_streaming_response` asks for a response with its body unread."""
+
+
+_REHEARSAL_SECONDS = 5.0
 
 
 # -------------------------------------------------------------------------------------- what varies
@@ -371,7 +376,7 @@ class AsyncSdkEdge(Generic[_Client]):
 
     def __init__(self, sdk: Sdk[_Client], options: ClientOptions) -> None:
         self._sdk = sdk
-        new = partial(_new_async, sdk, options)
+        self._new = new = partial(_new_async, sdk, options)
         # Made now rather than in the first turn, so that a missing key shows where the backend is built.
         first = new() if options.client is None else sdk.checked(options)
         owned = options.client is None and options.http_client is None
@@ -394,6 +399,28 @@ class AsyncSdkEdge(Generic[_Client]):
             except Exception as error:
                 ask, given = _redirected(self._sdk, client, error, given, hop)
         return HttpAsyncExchange(response, self._sdk.errors.request_id)
+
+    async def warm_up(self) -> None:
+        """Make the running loop's client, and have all imported that a request takes, both in a thread."""
+        if self._own is not None and not self._own.is_ready():
+            self._own.keep(await asyncio.to_thread(self._new))
+        await asyncio.to_thread(rehearse, self._rehearsed)
+
+    async def _rehearsed(self, root: str) -> None:
+        # A client of its own: a caller's hooks and credentials are for real requests.
+        http_client = self._sdk.http_class(trust_env=False)
+        options = ClientOptions(http_client=http_client, base_url=root, api_key="none")
+        client = _made(self._sdk, options, http_client)
+        request = ModelRequest(path="/", body=b"{}", timeout=_REHEARSAL_SECONDS)
+        try:
+            response = await client.post(
+                **_post_arguments(self._sdk, client, root, request, _REHEARSAL_SECONDS)
+            )
+            await response.aclose()
+        except (self._sdk.errors.base, *wire_errors()):
+            pass  # whatever it came to, what it imported is there
+        finally:
+            await client.close()
 
     async def aclose(self) -> None:
         """Close the running loop's connections, unless they are the caller's own."""

@@ -89,6 +89,10 @@ class _Async(_OpenAIBackend):
         """Post a request; return once 2xx headers are there. Raises `BackendError`. Never retries."""
         return await self._edge.asend(request)
 
+    async def warm_up(self) -> None:
+        """Have everything imported and made that the running loop's first request takes."""
+        await self._edge.warm_up()
+
     async def aclose(self) -> None:
         """Close the running loop's connections, unless they are your own; a later call opens new ones."""
         await self._edge.aclose()
