@@ -300,6 +300,10 @@ def system(text: str) -> Message:
     return Message(role="system", parts=_parts((text,)))
 
 
+def _has_surrogate(text: str) -> bool:
+    return not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text)
+
+
 def event(text: str, *, topic: str | None = None, id: str | None = None) -> Message:
     """Something that happened, told to the model without asking it for an answer.
 
@@ -310,11 +314,16 @@ def event(text: str, *, topic: str | None = None, id: str | None = None) -> Mess
 
     Raises:
         TypeError: `topic` or `id` is not text.
-        ValueError: There is no text, `topic` or `id` is empty, or the topic has more than 256 characters.
+        ValueError: There is no text; `topic` or `id` is empty or holds a lone surrogate; the topic has more
+            than 256 characters.
     """
     for name, value in (("topic", topic), ("id", id)):
         if value is not None and not isinstance(value, str):
             raise TypeError(f"an event's {name} must be str, not {type(value).__name__}; pass {name}=str(…)")
+        if value is not None and _has_surrogate(value):
+            raise ValueError(
+                f"an event's {name} holds a lone surrogate, which UTF-8 cannot write; put U+FFFD in its place"
+            )
         if value == "":
             raise ValueError(
                 f"an event's {name} is empty, so that one event would hide another; pass None for none"

@@ -12,8 +12,10 @@ from contextlib import suppress
 from . import rawjson
 from .backends.base import Dialect
 from .errors import StateInvalidError
-from .messages import Message
+from .messages import Message, Text
 from .rawjson import RawJSONError
+from .render import plain
+from .values import replace
 
 __all__ = ["parse_entries", "read_entries"]
 
@@ -23,8 +25,20 @@ _UNREADABLE = "an entry of the state is not JSON that a provider could have writ
 def read_entries(dialect: Dialect, entries: Iterable[bytes]) -> tuple[Message, ...]:
     """The entries as messages. Raises `StateInvalidError` for one that cannot be read."""
     with suppress(ValueError):  # it may quote the entry: nothing must be raised while it is handled
-        return dialect.view(tuple(entries))
+        found = tuple(entries)
+        messages = dialect.view(found)
+        if not any(b"\\ud" in entry or b"\\uD" in entry for entry in found):  # no surrogate is written there
+            return messages
+        return tuple(map(_plain, messages))
     raise StateInvalidError(_UNREADABLE)
+
+
+def _plain(message: Message) -> Message:
+    """The message with texts that can be encoded; see `render.plain`."""
+    parts = tuple(
+        replace(part, text=plain(part.text)) if isinstance(part, Text) else part for part in message.parts
+    )
+    return replace(message, parts=parts, reasoning=plain(message.reasoning))
 
 
 def parse_entries(entries: Iterable[bytes]) -> list[object]:

@@ -25,6 +25,7 @@ what reads a history takes a block for one only where this library has put it, i
 
 from __future__ import annotations
 
+import json
 import re
 from typing import ClassVar, Final
 
@@ -40,6 +41,7 @@ __all__ = [
     "is_context",
     "note_message",
     "plain",
+    "plain_json",
     "read_event",
     "read_note",
     "read_system",
@@ -57,6 +59,7 @@ _BEGINNINGS: Final = sorted(
 _OUTSIDE = re.compile(rf"<(?={'|'.join(_WORDS)}|(?:{'|'.join(_BEGINNINGS)})\Z)", re.IGNORECASE)
 _ESCAPED = re.compile(rf"&lt;(?={'|'.join(_WORDS)}|(?:{'|'.join(_BEGINNINGS)})\Z)", re.IGNORECASE)
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
+_ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _EVENT = re.compile(r'<app-event(?: topic="([^"<]*)")?(?: id="([^"<]*)")?>\n([^<]*)\n</app-event>')
 _CONTEXT = re.compile(r"<app-context>\n[^<]*\n</app-context>")
 _NOTE = re.compile(r'<app-note kind="([a-z-]+)">\n([^<]*)\n</app-note>')
@@ -86,11 +89,30 @@ class Event(Value, frozen=True, kw_only=True):
 def plain(text: str) -> str:
     """Make text encodable: lone surrogates, which no UTF-8 can hold, become U+FFFD.
 
+    This is the one rule for them. Every text that is sent, stored, shown or handed to a tool is plain: a
+    user's, a tool's, what is read of a provider's reply, streamed or not. The reply itself is stored as it
+    came, escapes and all. Names and ids that a caller chooses are refused instead, for two could become one.
+
     Returns the same object in the normal case. Two halves that belong together become their character.
     """
     if text.isascii() or not _SURROGATE.search(text):
         return text
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def plain_json(text: str) -> str:
+    """JSON text that a model wrote, with U+FFFD for each lone surrogate in its strings, escaped ones too.
+
+    Returns the same object in the normal case, and for what is no JSON.
+    """
+    if not _ESCAPED_SURROGATE.search(text):
+        return plain(text)
+    try:
+        written = json.dumps(json.loads(text), ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return plain(text)
+    readable = plain(written)
+    return text if readable is written else readable
 
 
 def event_block(text: str, *, topic: str | None = None, id: str | None = None) -> str:

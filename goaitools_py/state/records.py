@@ -82,8 +82,12 @@ def turn_ref(conversation: str, number: int) -> str:
     return f"{conversation}-{number}"
 
 
-def digest8(data: bytes) -> str:
-    """The first 8 bytes of SHA-256 as 11 characters of base64url: a fingerprint, not a secret."""
+def digest8(data: bytes | str) -> str:
+    """The first 8 bytes of SHA-256 as 11 characters of base64url: a fingerprint, not a secret.
+
+    Of text it is exact: half a surrogate pair, which UTF-8 cannot hold, counts as what it is.
+    """
+    data = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
     return base64.urlsafe_b64encode(hashlib.sha256(data).digest()[:8])[:11].decode("ascii")
 
 

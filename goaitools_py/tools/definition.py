@@ -14,6 +14,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
 from ..backends.base import ProviderTool, ToolSpec
+from ..render import plain_json
 from .arguments import check_arguments, parse_arguments
 from .signature import Signature, local_names, needs_deps, takes_context
 
@@ -185,6 +186,7 @@ class Tool(Generic[P, R]):
         Raises:
             BadArguments: They do not fit; the text is for the model.
         """
+        arguments = plain_json(arguments)
         if isinstance(self.parameters, Signature):
             return self.parameters.arguments.validate(arguments if arguments.strip() else "{}")
         values = parse_arguments(arguments)

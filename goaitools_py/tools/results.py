@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..messages import Audio, Document, Image, Part, Text
+from ..render import plain
 from ..values import Value
 
 __all__ = ["MAX_RESULT_BYTES", "MAX_RESULT_MEDIA_BYTES", "ToolReturn", "result_parts", "text_parts"]
@@ -109,11 +110,7 @@ def _limited_media(parts: Sequence[Part]) -> list[Part]:
 def _limited(parts: Sequence[Part], max_bytes: int) -> tuple[Part, ...]:
     """The parts within both limits, with text that is valid UTF-8."""
     parts = _limited_media(parts)
-    # A lone surrogate has no UTF-8; it becomes "?", one character for one.
-    clean = [
-        Text(part.text.encode("utf-8", "replace").decode()) if isinstance(part, Text) else part
-        for part in parts
-    ]
+    clean = [Text(plain(part.text)) if isinstance(part, Text) else part for part in parts]
     if sum(len(part.text.encode()) for part in clean if isinstance(part, Text)) <= max_bytes:
         return tuple(clean)
     room = max_bytes - _NOTE_BYTES

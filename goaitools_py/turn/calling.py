@@ -438,7 +438,7 @@ def _idempotency_key(state: ConversationState, index: int, call: JournalCall) ->
     ids = opened.facts.get(FACT, ()) if opened is not None else ()
     turn = "+".join(ids) or f"{meta.created}-{meta.processed + 1}"
     asked = len(opened.iterations) if opened is not None else 0
-    key = f"{meta.id}/{turn}/{asked}/{index}/{call.name}/{call.arguments}".encode("utf-8", "replace")
+    key = f"{meta.id}/{turn}/{asked}/{index}/{call.name}/{call.arguments}".encode("utf-8", "surrogatepass")
     return base64.b32encode(hashlib.sha256(key).digest()[:15]).decode().lower()
 
 

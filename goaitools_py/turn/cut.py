@@ -116,7 +116,7 @@ def _id_of(conversation: str, entries: Sequence[bytes], record: TurnRecord) -> s
     """What tells a turn from every other. When it began does not: a clock may be set back, and a summary
     begins when the first of its turns did."""
     number = record.facts.get("number", "")
-    told = hashlib.sha256(f"{conversation}\n{record.at}\n{number}".encode("utf-8", "replace"))
+    told = hashlib.sha256(f"{conversation}\n{record.at}\n{number}".encode("utf-8", "surrogatepass"))
     for entry in entries:
         told.update(b"\n")
         told.update(entry)

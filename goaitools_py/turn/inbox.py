@@ -116,7 +116,7 @@ def has_unseen(state: ConversationState, messages: Sequence[Message]) -> bool:
 
 
 def _mark(event_id: str) -> str:
-    return digest8(event_id.encode("utf-8", "replace"))
+    return digest8(event_id)
 
 
 def without_inbox(state: ConversationState) -> ConversationState:
@@ -161,7 +161,7 @@ def with_new_context(
 
     Without a user message to carry it, the context becomes a message of its own.
     """
-    mark = digest8(context.encode("utf-8", "replace"))
+    mark = digest8(context)
     found = list(messages)
     if not context or mark == state.meta.context:
         return state, found

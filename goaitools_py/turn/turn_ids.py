@@ -78,7 +78,7 @@ class StoredReply(Value, frozen=True, kw_only=True):
 
 def key_of(turn_id: str, entries: Sequence[bytes]) -> TurnKey:
     """The digests of an id and of what was said under it."""
-    return TurnKey(digest8(turn_id.encode("utf-8", "replace")), digest8(b"\n".join(entries)))
+    return TurnKey(digest8(turn_id), digest8(b"\n".join(entries)))
 
 
 def begun(meta: Meta, key: TurnKey) -> Meta:

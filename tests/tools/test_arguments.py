@@ -50,7 +50,6 @@ BROKEN = [
     ("[1]", "The arguments must be one JSON object."),
     ('"x"', "The arguments must be one JSON object."),
     ("null", "The arguments must be one JSON object."),
-    ('{"x": "\ud800"}', ""),
 ]
 
 
@@ -62,9 +61,8 @@ def test_text_that_is_no_json_object_is_the_models_fault(text: str, message: str
 
     told = problem(Tool.from_function(f), text)
 
-    assert told.startswith(message or "The arguments are not valid")
-    if message:
-        assert problem(Tool("f", "", {"type": "object"}, f), text).startswith(message)
+    assert told.startswith(message)
+    assert problem(Tool("f", "", {"type": "object"}, f), text).startswith(message)
 
 
 def test_many_problems_are_cut_short() -> None:
