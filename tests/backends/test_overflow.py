@@ -65,7 +65,10 @@ SAID: list[tuple[str, int, Any]] = [
     (
         "Anthropic, with max_tokens",
         400,
-        error("input length and `max_tokens` exceed context limit: 190000 + 21333 > 200000"),
+        error(
+            "input length and `max_tokens` exceed context limit: 198981 + 21333 > 200000, decrease input length or "
+            "`max_tokens` and try again"
+        ),
     ),
     ("Anthropic, by its type", 400, error("x", type="model_context_window_exceeded")),
     ("Bedrock", 400, {"message": "Input is too long for requested model."}),
@@ -398,6 +401,16 @@ OTHERS: list[tuple[str, int, Any, str]] = [
         400,
         {
             "message": "The maximum tokens you requested exceeds the model limit of 2048. Try again with a lower value."
+        },
+        "rejected",
+    ),
+    (
+        "output, Databricks",
+        400,
+        {
+            "error_code": "BAD_REQUEST",
+            "message": "Bad request: rpc error: code = InvalidArgument desc = max_tokens (10000) cannot exceed 8192. "
+            "Please reduce the length of max output tokens generated.",
         },
         "rejected",
     ),

@@ -66,7 +66,7 @@ WORDINGS: Final = (
     Wording(
         "Gemini, Vertex AI", "input token count.{0,40} exceeds the maximum", "google-gemini/gemini-cli#6678"
     ),
-    Wording("xAI", r"maximum prompt length is \d+", "table"),
+    Wording("xAI", r"maximum prompt length is \d+", "cline/cline#3120"),
     Wording(
         "Mistral",
         r"too large for model with \d+ maximum context length",
