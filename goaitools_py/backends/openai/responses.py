@@ -44,7 +44,7 @@ __all__ = ["OpenAIResponsesDialect"]
 _SETTINGS: Final = frozenset({"max_output_tokens", "temperature", "top_p", "prompt_cache_key"})
 """Settings whose value goes to the wire as it is, under the name that `ModelSettings` gives them."""
 
-_SPEAKERS: Final = frozenset({"assistant", "user", "system", "developer"})
+_SPEAKERS: Final = ("assistant", "user", "system", "developer")
 """Roles of the messages in a compacted history."""
 
 _INCLUDE: Final = "reasoning.encrypted_content"

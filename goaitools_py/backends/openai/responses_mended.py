@@ -7,7 +7,7 @@ The table of what is changed stands in `responses_reply`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ... import rawjson
@@ -20,11 +20,11 @@ __all__ = ["SPEAKERS", "is_odd_item", "mended_item"]
 _ROLES: Final = ("assistant", "user", "system", "developer")
 
 
-SPEAKERS: Final = frozenset({"assistant"})
-"""Roles that a message of a reply may have."""
+SPEAKERS: Final = ("assistant",)
+"""Roles that a message of a reply may have. A tuple, as what is looked up may be unhashable."""
 
 
-def is_odd_item(item: Mapping[str, Any], speakers: Collection[str] = SPEAKERS) -> bool:
+def is_odd_item(item: Mapping[str, Any], speakers: Sequence[str] = SPEAKERS) -> bool:
     """Whether an item is of an impossible shape, such as a message of a role that is not in `speakers`."""
     kind = item.get("type")
     if _has_odd_id(item):
@@ -42,7 +42,7 @@ def _has_odd_id(item: Mapping[str, Any]) -> bool:
     return id is not None and not isinstance(id, str)
 
 
-def mended_item(entry: bytes, item: Mapping[str, Any], speakers: Collection[str] = SPEAKERS) -> bytes:
+def mended_item(entry: bytes, item: Mapping[str, Any], speakers: Sequence[str] = SPEAKERS) -> bytes:
     """The item as it could be sent back, as far as that can be said.
 
     Raises:

@@ -45,7 +45,7 @@ none holds a key that this table leaves out.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
 import msgspec
@@ -306,7 +306,7 @@ def failure(error: object) -> ProtocolFault:
 # ---------------------------------------------------------------------------------------- the reply
 
 
-def reply_of(answer: Answer, *, family: str, speakers: Collection[str] = SPEAKERS) -> Reply:
+def reply_of(answer: Answer, *, family: str, speakers: Sequence[str] = SPEAKERS) -> Reply:
     """Read an answer: what is stored of it, what it says, and whether its calls may run.
 
     Args:
@@ -376,7 +376,7 @@ def usage_of(raw: bytes) -> Usage:
 class _Said:
     """What the items say and how they are stored, item by item."""
 
-    def __init__(self, family: str, *, seed: bytes, speakers: Collection[str]) -> None:
+    def __init__(self, family: str, *, seed: bytes, speakers: Sequence[str]) -> None:
         self.entries: list[bytes] = []
         self.text: list[str] = []
         self.reasoning: list[str] = []
