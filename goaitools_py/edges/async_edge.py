@@ -62,6 +62,8 @@ class AwaitingEdge:
         self._wait = Wait()
         self._running: dict[asyncio.Task[ToolDone], tuple[CallTool, float, float]] = {}
         self._cancelled: set[asyncio.Task[ToolDone]] = set()
+        self._is_starting = False
+        """True while a tool is being started: an eager task runs up to its first await in there."""
         self._closed = asyncio.Event()
 
     def perform(self, effect: Effect) -> Awaitable[Any]:
@@ -88,7 +90,10 @@ class AwaitingEdge:
         """From another task: cancel what is being awaited, and return once this edge is closed."""
         if self._wait.task is asyncio.current_task():
             return  # `on_checkpoint` gives its own turn up: that ends when it returns
-        self._wait.interrupt()
+        if not self._is_starting:
+            self._wait.interrupt()
+        # Else a tool that runs eagerly gives its turn up: whoever waits is not waiting yet, and sees it on its
+        # way back. A cancellation would stay with that task until its next await, wherever that is.
         await self._closed.wait()
 
     async def aclose(self) -> None:
@@ -168,8 +173,12 @@ class AwaitingEdge:
             raise
 
     async def _call_tool(self, effect: CallTool) -> None:
-        # In one statement: a task that an exit kept from being entered here would run on unseen.
-        self._running[asyncio.create_task(self._run(effect))] = (effect, time.time(), time.monotonic())
+        self._is_starting = True
+        try:
+            # In one statement: a task that an exit kept from being entered here would run on unseen.
+            self._running[asyncio.create_task(self._run(effect))] = (effect, time.time(), time.monotonic())
+        finally:
+            self._is_starting = False
 
     async def _run(self, effect: CallTool) -> ToolDone:
         started, began = time.time(), time.monotonic()
