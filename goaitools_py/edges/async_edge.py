@@ -92,8 +92,8 @@ class AwaitingEdge:
             return  # `on_checkpoint` gives its own turn up: that ends when it returns
         if not self._is_starting:
             self._wait.interrupt()
-        # Else a tool that runs eagerly gives its turn up: whoever waits is not waiting yet, and sees it on its
-        # way back. A cancellation would stay with that task until its next await, wherever that is.
+        # Else a tool that runs eagerly gives its turn up: the turn's task is not waiting yet, and sees it on
+        # its way back. A cancellation would stay with that task until its next await, wherever that is.
         await self._closed.wait()
 
     async def aclose(self) -> None:

@@ -60,6 +60,7 @@ from goaitools_py import (
 from goaitools_py.sim import Reply
 from goaitools_py.state.state import dump_state, load_state
 from goaitools_py.testing import check_history
+from goaitools_py.turn.journal import SYNTHETIC
 
 from ._plain_model import Broken, Call, Model, TurnId, Waiting, require
 from ._plain_provider import HOLLOW, Fault, Provider, Say
@@ -177,6 +178,19 @@ def marks_of(value: Any) -> list[str]:
     if isinstance(value, Mapping):
         return [m for key, inner in value.items() if key not in ("signature", "id") for m in marks_of(inner)]
     return [m for inner in value for m in marks_of(inner)] if isinstance(value, list) else []
+
+
+FLAGS = {text: flag for flag, text in SYNTHETIC.items()}
+"""What the words of a result that no tool produced say of it."""
+
+
+def _flag_of(tool: str, text: str) -> str:
+    """The flag of a call's result, from its words."""
+    if MARKS.findall(text):
+        return "error" if tool == "grumble" and text.endswith("came of it") else "ok"
+    if text.startswith(SYNTHETIC["denied"][:-1]):
+        return "denied"
+    return FLAGS.get(text, "unknown" if "unknown whether" in text else "error")
 
 
 def _arguments(tool: str, token: str) -> str:
@@ -422,12 +436,31 @@ class Conversation(RuleBasedStateMachine):
             }
             wrong = [id for id in self.model.denied if flags.get(id, "denied") != "denied"]
             require(not wrong, "what was denied is not flagged so")
+            self._compare_flags()
         again = dump_state(load_state(self.blob))
         require(dump_state(load_state(again)) == again, "encoding is not deterministic")
         self.see(again)
         if exported := state_messages(again):
             imported = state_from_messages(self.wire, exported)
             require(state_messages(imported) == exported, "messages taken out and in again differ")
+
+    def _compare_flags(self) -> None:
+        """Each result of the history has the flag that its words have, and that of what its tool did."""
+        for turn in read_history(self.blob).turns:
+            flags = turn.facts.get("flags", {})
+            calls = {call.id: call for message in turn.messages for call in message.tool_calls}
+            require(set(flags) <= set(calls), "a flag is of no call")
+            for message in turn.messages:
+                if message.role != "tool":
+                    continue
+                call = calls[message.tool_call_id or ""]
+                flag, wanted = flags.get(call.id, "ok"), _flag_of(call.name, message.text)
+                require(flag == wanted, f"{call.name} is flagged {flag}, and its result reads as {wanted}")
+                for token in marks_of(call.arguments):
+                    has_failed = token in self.model.failed
+                    require(not has_failed or flag in ("error", "unknown"), f"what failed is flagged {flag}")
+                    has_run = has_failed or token in self.model.ran
+                    require(not has_run or flag != "not_run", "what has run is flagged not_run")
 
     def _pending(self, blob: bytes, *reasons: str) -> list[Any]:
         return [call for call in (pending_calls(blob) if blob else ()) if call.reason in reasons]
@@ -547,6 +580,15 @@ class Conversation(RuleBasedStateMachine):
             status = "limited" if found and self.ended == "complete" else self.ended
             require(result.status == status, f"the status is {result.status}, not {status}")
             require(result.text == self.last_text, "the answer is not what the provider said")
+            stored = {
+                id: flag
+                for turn in read_history(result.state).turns
+                for id, flag in turn.facts.get("flags", {}).items()
+            }
+            if result.compaction is None and not result.duplicate:
+                for record in result.tool_log:
+                    flag = stored.get(record.call.id, "ok")
+                    require(record.flag == flag, f"told as {record.flag}, and stored as {flag}")
             require(not self.model.is_open, "the turn is complete, and open")
 
     def _failed(self, exc: TurnError) -> None:
