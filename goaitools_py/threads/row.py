@@ -156,8 +156,9 @@ class Row:
         refused = failed = 0
         new = self.timed(new)
         if self._sent is not None:
+            known = self.mine
             yield from self._look(is_there, is_paid)
-            new = self.timed(new)
+            new = self.mine if new == known else self.timed(new)
         while new != self.mine:
             blob = self._rebased(new)
             self._sent = (new, blob)
@@ -188,6 +189,11 @@ class Row:
             if conflict is not None and refused > most and new != self.mine:
                 raise conflict
         return self.stored
+
+    def find_sent(self, is_there: Callable[[bytes], bool] | None) -> Flow[None]:
+        """Look for a save that was not answered, if there is one: `mine` is that state if it was made."""
+        if self._sent is not None:
+            yield from self._look(is_there, False)
 
     def _rebased(self, new: bytes) -> bytes:
         """The state as it is to be saved; the very same bytes again, if they were sent and not answered."""

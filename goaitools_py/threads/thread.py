@@ -294,8 +294,11 @@ class KeptTurn:
         meanwhile, theirs is the result."""
         if isinstance(exc, CheckpointError) and isinstance(exc.__cause__, DuplicateError):
             return (yield from self._repeat())
-        row, new = self._row, self._left_by(engine, exc)
+        row = self._row
         try:
+            if not (self._has_called or self._has_saved):  # what was to be said may be stored all the same
+                yield from row.find_sent(self._is_there)
+            new = self._left_by(engine, exc)
             if new != row.mine:
                 yield from self._set_aside(engine)
             stored = yield from row.commit(new, is_there=self._is_there)
@@ -327,8 +330,10 @@ class KeptTurn:
             new = exc.state
         elif self._has_called and engine.has_acted:
             new = engine.snapshot()
-        else:
+        elif self._has_called or self._has_saved:
             return row.mine
+        else:
+            new = self._given
         if new in (b"", self._given):
             if row.mine in (b"", self._given):
                 return row.mine

@@ -14,6 +14,7 @@ from goaitools_py import (
     StoreUnavailableError,
     TurnError,
     event,
+    read_history,
     tool,
 )
 from goaitools_py.backends.base import BackendError
@@ -242,3 +243,47 @@ def test_a_first_save_that_comes_late_says_the_message_once(kept: Threads, turn_
         assert (result.text, result.duplicate) == ("Theirs.", True)
 
     assert said(blob_in(store)) == ["I?", "They?", "Theirs."]
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_a_first_save_whose_answer_cannot_be_looked_for_is_taken_back(
+    kept: Threads, store: FaultyStore, is_new: bool
+) -> None:
+    """The store saved what was to be said, did not answer, and was away for a moment: nothing was called, so
+    nothing was said, and what is stored can be read."""
+    conversation = kept(ScriptedBackend("Hi.", "Yes."), store, save="checkpoint")
+    if not is_new:
+        conversation.send("Hi?")
+    before, load = said(blob_in(store)), store.load
+
+    def away(key: str) -> Any:
+        store.load = load  # type: ignore[method-assign]
+        raise StoreUnavailableError("down")
+
+    def lose() -> None:
+        store.load = away  # type: ignore[method-assign]
+
+    store.faults = [_unanswered(store, lose)]
+    with pytest.raises(StoreUnavailableError):
+        conversation.send("I?")
+
+    assert said(blob_in(store)) == before
+    assert conversation.history().turns == read_history(blob_in(store)).turns
+    assert said(conversation.send("I?").state)[-2] == "I?"
+    assert said(blob_in(store)).count("I?") == 1
+
+
+def _unanswered(store: FaultyStore, then: Any) -> Any:
+    """A fault of a save that takes place and is not answered; `then` is called after it."""
+    save = store.inner.save
+
+    def once(key: str, blob: bytes, *, expected: int | None) -> int:
+        store.inner.save = save  # type: ignore[method-assign]
+        save(key, blob, expected=expected)
+        then()
+        raise StoreUnavailableError("no answer came")
+
+    def fault() -> None:
+        store.inner.save = once  # type: ignore[method-assign]
+
+    return fault
