@@ -30,7 +30,7 @@ from .contexts import with_newest_context
 from .meter import gauge_of, next_tokens
 from .questions import row_after_cut
 from .room import Size, stored_size, written_size
-from .turn_ids import reply_of, with_texts
+from .turn_ids import given_up, reply_of, with_texts
 from .unsign import Turn, is_signed, unsigned_turns
 
 __all__ = [
@@ -224,7 +224,10 @@ def cut_to(
         tokens_after=sum(view.tokens for view in kept),
     )
     meta = msgspec.structs.replace(
-        with_texts(state.meta, [*removed, *reworded], dialect, limits=limits),
+        given_up(
+            with_texts(state.meta, [*removed, *reworded], dialect, limits=limits),
+            [record for _, record in removed],
+        ),
         messages=messages,
         turns=len(kept),
         tokens=tokens + gauge_of(state.meta).frame,

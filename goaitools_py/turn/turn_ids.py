@@ -29,6 +29,7 @@ __all__ = [
     "TurnKey",
     "begun",
     "finished",
+    "given_up",
     "is_finished",
     "is_unanswered",
     "key_of",
@@ -117,6 +118,23 @@ def is_unanswered(meta: Meta, key: TurnKey) -> bool:
     if key.row in meta.turn:
         return False
     return any(row[0] == key.id and row[2] == UNANSWERED for row in meta.ring)
+
+
+def given_up(meta: Meta, removed: Sequence[TurnRecord]) -> Meta:
+    """The meta data with the unanswered turns that a cut removes finished, if tools were called in them.
+
+    A model that no longer sees what its tools did would call them again for the same message. So the message
+    is not asked again: its redelivery gets the stored end of the turn, "truncated" and without text.
+    """
+    called = [record for record in removed if any("t" in iteration.roles for iteration in record.iterations)]
+    ids = {id for record in called for id in record.facts.get(FACT, ())}
+    if not ids:
+        return meta
+    ring = tuple(
+        (id, said, "truncated" if id in ids and status == UNANSWERED else status, text)
+        for id, said, status, text in meta.ring
+    )
+    return msgspec.structs.replace(meta, ring=ring)
 
 
 def stored_reply(state: ConversationState, key: TurnKey, dialect: Dialect) -> StoredReply:

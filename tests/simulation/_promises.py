@@ -99,9 +99,7 @@ class Promises:
         if kind in ("rewind", "reset", "compact") or self.is_tight:
             gone = ids_in(save.before, self.codec).keys() - ids_in(save.after, self.codec).keys()
             self.gone |= gone
-            # A message whose unanswered turn was cut away is answered anew when it comes again, and the
-            # model does not see any more which calls that turn had made.
-            if kind in ("rewind", "reset", "compact"):
+            if kind in ("rewind", "reset"):
                 self.replayable |= gone
 
     def ended(self, act: Act, result: Any, failure: BaseException | None) -> None:

@@ -20,7 +20,9 @@ from goaitools_py import (
     user,
 )
 from goaitools_py.backends.base import BackendError
+from goaitools_py.state.records import Iteration, Meta, TurnRecord
 from goaitools_py.testing import Calls, Raw, ScriptedBackend
+from goaitools_py.turn.turn_ids import FACT, UNANSWERED, given_up
 
 from ._desk import Desk, codes, pay
 from ._reading import results, users
@@ -165,16 +167,27 @@ def test_a_newer_turn_that_waits_is_not_disturbed(face: Any, wire: str) -> None:
     assert failed.say(done.state, SAID, "m1").text == "To both."
 
 
-def test_a_message_that_a_cut_took_is_said_again(failed: Failed) -> None:
-    """It is not in the history any more, so that it is there once all the same."""
-    failed.desk.script("Night.", "Refunded.")
+def test_a_cut_that_takes_its_tools_gives_the_turn_up(failed: Failed) -> None:
+    """A model that no longer sees what ran would run it again: the stored end of the turn is the answer."""
+    failed.desk.script("Night.")
     cut = failed.say(failed.later.state, "Good night.", "m3", compactor=CUT)
     assert users(cut.state) == ["Good night."]
 
     result = failed.say(cut.state, SAID, "m1")
 
-    assert (result.text, result.duplicate, failed.told()) == ("Refunded.", False, 0)
-    assert users(result.state) == ["Good night.", SAID]
+    assert (result.text, result.duplicate, result.status) == ("", True, "truncated")
+    assert (failed.desk.effects, result.state) == (["pay 5"], cut.state)
+
+
+@pytest.mark.parametrize("roles", ["uat", "u"])
+def test_only_a_turn_with_calls_is_given_up(roles: str) -> None:
+    """A turn without any has done nothing that could happen twice, so its message is asked again."""
+    record = TurnRecord(at=1, messages=1, iterations=(Iteration(roles=roles),), facts={FACT: ["id"]})
+    meta = Meta(wire="openai", ring=(("id", "said", UNANSWERED, ""), ("other", "said", UNANSWERED, "")))
+
+    ring = given_up(meta, [record]).ring
+
+    assert [row[2] for row in ring] == ["truncated" if "t" in roles else UNANSWERED, UNANSWERED]
 
 
 def test_a_message_that_was_taken_back_is_said_again(failed: Failed) -> None:
