@@ -11,7 +11,10 @@ import json
 import os
 import shutil
 import ssl
+import subprocess
+import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +26,7 @@ from ._aimock import Aimock, Scene
 from ._running import running
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+MODEL_SCRIPT = "make_tiny_gguf.py"
 AIMOCK = "node_modules/@copilotkit/aimock/dist/cli.js"
 
 
@@ -83,11 +87,30 @@ def scene(aimock: Aimock, face: Any, wire: str) -> Iterator[Scene]:
 
 
 @pytest.fixture(scope="session")
-def llama(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def llama_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The model that GOAITOOLS_LLAMA_MODEL names; else a small one, made here of this project's own words.
+
+    The script that makes it lies beside the test data, and needs the packages gguf and numpy. Two thirds of
+    the answers of its model hold thinking and a tool call.
+    """
+    if given := os.environ.get("GOAITOOLS_LLAMA_MODEL"):
+        return Path(given)
+    script = Path(os.environ.get("GOAITOOLS_TEST_TOOLS") or ROOT.parent / "shared" / "tools") / MODEL_SCRIPT
+    if not script.is_file() or not all(map(find_spec, ("gguf", "numpy"))):
+        pytest.skip(f"no llama-server model: set GOAITOOLS_LLAMA_MODEL, or install gguf for {MODEL_SCRIPT}")
+    model = tmp_path_factory.mktemp("model") / "tiny.gguf"
+    words = ROOT / "README.md"
+    subprocess.run([sys.executable, script, model, words, "--think", "--tools"], check=True, timeout=300)
+    return model
+
+
+@pytest.fixture(scope="session")
+def llama(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[str]:
     """The URL of llama.cpp's server on a free loopback port, one for each process that runs tests."""
-    program, model = os.environ.get("GOAITOOLS_LLAMA_SERVER"), os.environ.get("GOAITOOLS_LLAMA_MODEL")
-    if not program or not model:
-        pytest.skip("no llama-server: set GOAITOOLS_LLAMA_SERVER and GOAITOOLS_LLAMA_MODEL")
+    program = os.environ.get("GOAITOOLS_LLAMA_SERVER")
+    if not program:
+        pytest.skip("no llama-server: set GOAITOOLS_LLAMA_SERVER")
+    model = request.getfixturevalue("llama_model")
     place = ["--host", "127.0.0.1", "--port", "0", "--no-ui"]
     engine = ["-c", "65536", "-np", "2", "-t", "1", "--jinja", "--seed", "7"]
     log = tmp_path_factory.mktemp("llama") / "output"

@@ -1,8 +1,10 @@
 """The long form: llama.cpp's `llama-server`, a real engine with a real prompt cache, on all wires.
 
-It runs where GOAITOOLS_LLAMA_SERVER names the program and GOAITOOLS_LLAMA_MODEL a small model whose answers
-hold thinking and tool calls. What they say does not matter; a seed makes them the same in every run, and
-each turn has its own temperature, so that one answer is not like the other.
+It runs where GOAITOOLS_LLAMA_SERVER names the program. The tests make a small model, or take the one that
+GOAITOOLS_LLAMA_MODEL names. What its answers say, and how many hold thinking or a tool call, does not matter:
+each test asserts what holds for any model, and skips if the model said nothing that the test is about. A seed
+makes the answers the same in every run, and each turn has its own temperature, so that one is not like the
+other.
 """
 
 from __future__ import annotations
@@ -66,6 +68,13 @@ def talk(run: Any, chat: Any, **fields: Any) -> list[ChatResult]:
     return results
 
 
+def needed(found: list[Any], what: str) -> list[Any]:
+    """What the model said of a kind; skips the test if it said none."""
+    if not found:
+        pytest.skip(f"no llama-server model that made a {what} here")
+    return found
+
+
 def blocks(wire: str, state: bytes, kind: str) -> list[dict[str, Any]]:
     """The items or content blocks of one type in a state's own messages."""
     found = state_messages(state)
@@ -81,13 +90,13 @@ def test_turns_with_tools(chat: Any, run: Any, wire: str) -> None:
     """Turns of thinking, calls and text are all taken, and leave a history that breaks no rule."""
     results = talk(run, chat, tools=[get_score])
 
-    calls = [record for result in results for record in result.tool_log]
-    ran = [record for record in calls if record.result == "7 points"]
-    assert len(ran) >= 3
+    calls = needed([record for result in results for record in result.tool_log], "tool call")
+    assert all((record.result == "7 points") is (record.flag == "ok") for record in calls)
     assert len({record.call.id for record in calls}) == len(calls)
-    assert sum(bool(result.text) for result in results) >= 1
+    assert all(result.text or result.tool_log or result.status != "complete" for result in results)
     assert check_history(wire, state_messages(results[-1].state)) == []
-    assert results[-1].total_usage.requests > TURNS
+    asked = sum(result.usage.requests for result in results)
+    assert results[-1].total_usage.requests == asked > TURNS
 
 
 def test_a_stream_is_heard(chat: Any) -> None:
@@ -101,8 +110,8 @@ def test_a_stream_is_heard(chat: Any) -> None:
         texts.append((text, result.text))
 
     assert all(text == whole for text, whole in texts)
-    assert any(whole for _, whole in texts)
-    assert thinking
+    needed([whole for _, whole in texts if whole], "text")
+    needed([thinking] if thinking else [], "thought")
 
 
 def test_streamed_and_unary_are_the_same(chat: Any) -> None:
@@ -157,8 +166,7 @@ def test_thinking_without_a_signature(chat: Any, run: Any, wire: str) -> None:
     """Thinking whose signature is empty is kept as it came and goes back, and the server takes it."""
     results = talk(run, chat, tools=[get_score])
 
-    thought = blocks(wire, results[-1].state, "thinking")
-    assert thought
+    thought = needed(blocks(wire, results[-1].state, "thinking"), "thought")
     assert {block["signature"] for block in thought} == {""}
 
 
@@ -166,6 +174,7 @@ def test_thinking_without_a_signature(chat: Any, run: Any, wire: str) -> None:
 def test_a_reasoning_item_keeps_its_content(chat: Any, run: Any, wire: str) -> None:
     """A reasoning item goes back with its content: the server refuses one that lost it."""
     results = talk(run, chat, tools=[get_score])
+    reasoned = needed(blocks(wire, results[-1].state, "reasoning"), "thought")
     items = state_messages(results[-1].state)
     bare = [
         {k: v for k, v in item.items() if k != "content" or item.get("type") != "reasoning"} for item in items
@@ -174,8 +183,6 @@ def test_a_reasoning_item_keeps_its_content(chat: Any, run: Any, wire: str) -> N
     with pytest.raises(ProviderRejectedError):
         run(chat, state_from_messages(wire, bare), **turn(0))
 
-    reasoned = blocks(wire, results[-1].state, "reasoning")
-    assert reasoned
     assert all(item["content"][0]["text"] for item in reasoned)
 
 
@@ -183,7 +190,8 @@ def test_an_answer_cut_anywhere(chat: Any, run: Any, wire: str) -> None:
     """Wherever the output limit cuts a reply, inside a call too, the conversation goes on."""
     tools = [get_score]
     whole = {n: chat.chat_with_state(None, tools=tools, max_iterations=1, **turn(n)) for n in range(TURNS)}
-    n = min((n for n in whole if whole[n].tool_log), key=lambda n: whole[n].usage.output_tokens)
+    called = needed([n for n in whole if whole[n].tool_log], "tool call")
+    n = min(called, key=lambda n: whole[n].usage.output_tokens)
 
     statuses, is_inside = set(), False
     for limit in range(2, min(120, whole[n].usage.output_tokens), 3):
