@@ -167,6 +167,10 @@ class _Round(msgspec.Struct, kw_only=True, eq=False):
     in_order: bool = False
     log: list[tuple[Mend, int]] = field(default_factory=list)
 
+    def has_call(self, id: str) -> bool:
+        """Whether the model made a call of this id in the round."""
+        return any(call.id == id for atom in self.run for call in atom.message.tool_calls)
+
     def results(self) -> list[_Atom]:
         """The results as they were if they are all there, else in call order."""
         if self.in_order:
@@ -431,9 +435,7 @@ class _Mending:
         return list(kept), log
 
     def _replaced(self, run: list[_Atom], entries: Sequence[bytes]) -> list[_Atom]:
-        """The run with other bytes for its atoms, b"" for one that goes; itself if nothing changes."""
-        if all(new is atom.entry for new, atom in zip(entries, run, strict=True)):
-            return run
+        """The run with other bytes for its atoms, b"" for one that goes."""
         return [
             atom if new is atom.entry else self._apart(new, atom.source)[0]
             for new, atom in zip(entries, run, strict=True)
@@ -552,7 +554,7 @@ def _interleaved(pieces: Iterable[Sequence[_Atom]], results: Sequence[_Atom]) ->
 
 
 def _pieces(atoms: Iterable[_Atom]) -> tuple[list[_Atom | _Round], list[_Atom]]:
-    """What was said, in rounds, and the results that stand behind no round."""
+    """What was said, in rounds, and the results that stand directly behind no call of theirs."""
     pieces: list[_Atom | _Round] = []
     strays: list[_Atom] = []
     for atom in atoms:
@@ -564,9 +566,9 @@ def _pieces(atoms: Iterable[_Atom]) -> tuple[list[_Atom | _Round], list[_Atom]]:
                 pieces.append(_Round(run=[atom]))
         elif not atom.answers:
             pieces.append(atom)
-        elif isinstance(last, _Round):
+        elif isinstance(last, _Round) and last.has_call(atom.answers):
             last.own.append(atom)
-        else:
+        else:  # it does not end the round: what is said behind it follows what was said before it
             strays.append(atom)
     return pieces, strays
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache
 from itertools import dropwhile
 from pathlib import Path
@@ -27,7 +27,7 @@ from goaitools_py.backends import rules
 from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.state.records import RULES_VERSION
 from goaitools_py.state.state import closed_turns, dump_state, load_state
-from goaitools_py.turn.mending import Mended, mended, summary
+from goaitools_py.turn.mending import mended, summary
 from goaitools_py.turn.repair import checked, repaired
 from goaitools_py.values import replace
 
@@ -36,37 +36,10 @@ from ..replay._wire_anthropic import ANTHROPIC
 from ..replay._wire_chat import CHAT
 from ..replay._wire_responses import RESPONSES
 from ._damage import Words, damaged, forged, random_history
+from ._mended import UNKNOWN, assert_mended, mend, said
 
 WIRES = ("openai", "openai-responses", "anthropic")
 TOLD = {"openai": CHAT, "openai-responses": RESPONSES, "anthropic": ANTHROPIC}
-UNKNOWN = "The outcome of this tool call is unknown: it may or may not have taken effect."
-
-
-def mend(wire: str, entries: Sequence[bytes]) -> Mended:
-    """What becomes of a history; and whatever that is, it is valid, and it is that again."""
-    found = mended(entries, dialect_of(wire))
-    made = [one.entry for one in found.entries]
-    assert rules.check_history(wire, made, unique_ids=False) == []
-    again = mended(made, dialect_of(wire))
-    assert again.log == ()
-    assert all(one.entry is entry for one, entry in zip(again.entries, made, strict=True))
-    assert mended(list(entries), dialect_of(wire)) == found
-    return found
-
-
-def said(wire: str, entries: Sequence[bytes]) -> list[str]:
-    """Who speaks and what: ``u hello``, ``a [c1 c2]`` for calls, ``t c1 text`` for a result."""
-    lines: list[str] = []
-    for message in dialect_of(wire).view(entries):
-        match message.role:
-            case "tool":
-                lines.append(f"t {message.tool_call_id} {message.text}")
-            case "assistant":
-                calls = " ".join(call.id for call in message.tool_calls)
-                lines.append(f"a {message.text}{f'[{calls}]' if calls else ''}")
-            case role:
-                lines.append(f"{role[0]} {message.text}")
-    return lines
 
 
 # ------------------------------------------------------------------------------------ kinds of damage
@@ -486,26 +459,6 @@ def test_a_hosted_call_that_is_finished_later_stays() -> None:
 
 
 # --------------------------------------------------------------------------------- random histories
-
-
-def valid_prefix(wire: str, entries: Sequence[bytes]) -> int:
-    """How many entries make a closed valid history, before the first damaged place."""
-    end = 0
-    while end < len(entries) and not rules.check_history(
-        wire, entries[: end + 1], open_end=True, unique_ids=False
-    ):
-        end += 1
-    while rules.check_history(wire, entries[:end], unique_ids=False):
-        end -= 1
-    return end
-
-
-def assert_mended(wire: str, entries: Sequence[bytes]) -> None:
-    found = mend(wire, entries)
-
-    good = valid_prefix(wire, entries)
-    assert [one.entry for one in found.entries][:good] == list(entries[:good])
-    assert bool(found.log) == bool(rules.check_history(wire, list(entries), unique_ids=False))
 
 
 @settings(max_examples=250, deadline=None, derandomize=True, database=None)
