@@ -228,7 +228,7 @@ class _Mending:
 
     def _atom(self, entry: bytes, source: int | None, whole: int, flags: Mapping[str, str]) -> _Atom:
         message = self._dialect.view([entry])[0]
-        answers = message.tool_call_id or "" if message.role == "tool" else ""
+        answers = message.tool_call_id or ""
         if answers and not problems(self._wire, [entry]):
             answers = ""  # of a call that the rules do not pair, such as a provider tool's
         return _Atom(

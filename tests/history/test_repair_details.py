@@ -122,12 +122,25 @@ def test_the_text_beside_a_call_without_id_or_name_stays(wire: str, missing: str
 def test_only_the_reasoning_without_its_item_goes() -> None:
     """In one reply, reasoning that is followed by what was said stays when other reasoning goes."""
     w = Words("openai-responses")
-    entries = [*w.user("q"), reasoning(1), *w.says("yes"), reasoning(2), *w.user("r"), *w.says("and")]
+    kept = [*w.user("q"), reasoning(1), reasoning(2), *w.says("yes")]
+    after = [*w.user("r"), *w.says("and")]
+
+    found = mend("openai-responses", [*kept, reasoning(3), *after])
+
+    assert [one.entry for one in found.entries] == [*kept, *after]
+    assert found.log == (("orphan", 4),)
+
+
+def test_reasoning_before_a_call_stays() -> None:
+    """A call follows it as well as a message does, also while its result is not there yet."""
+    w = Words("openai-responses")
+    entries = [*w.user("q"), reasoning(1), *w.calls("c1"), reasoning(2), *w.user("r"), *w.says("and")]
 
     found = mend("openai-responses", entries)
 
-    assert [one.entry for one in found.entries] == [one for one in entries if one != reasoning(2)]
-    assert found.log == (("orphan", 3),)
+    kept = [one.entry for one in found.entries if one.source is not None]
+    assert kept == [one for one in entries if one != reasoning(2)]
+    assert summary(found.log) == {"orphan": 1, "result_added": 1}
 
 
 def test_a_call_without_its_result_and_reasoning_without_its_item_are_both_told() -> None:
@@ -137,6 +150,16 @@ def test_a_call_without_its_result_and_reasoning_without_its_item_are_both_told(
     found = mend("openai-responses", [*w.user("q"), *w.calls("c1"), reasoning(1), *w.user("r")])
 
     assert summary(found.log) == {"orphan": 1, "result_added": 1}
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_result_that_was_put_in_is_told_where_the_reply_ends(wire: str) -> None:
+    """The report names the last entry of what was said in a row, behind which the result stands."""
+    w = Words(wire)
+
+    found = mend(wire, w.user("q") + w.says("I look.") + w.calls("c1") + w.user("r"))
+
+    assert found.log == (("result_added", 2),)
 
 
 def test_a_hosted_call_beside_a_call_of_ours_stays() -> None:
