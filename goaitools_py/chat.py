@@ -104,13 +104,14 @@ class _Facade(ABC, Generic[_B]):
             binding: For sealed codecs: what the blob belongs to; None takes the chat's default.
             min_revision: Refuse a state that is older than this.
 
-        The chat's default `on_event` is told of it with an `Appended`.
-
         Returns:
-            The new blob. Nothing to add, or only seen event ids: the given bytes.
+            The new blob. Nothing to add, or only seen event ids: the given bytes. The chat's default
+            `on_event` is told of it with an `Appended`.
 
         Raises:
-            StateError: The state cannot be read; it is never overwritten.
+            StateError: The state cannot be read, or is of another provider API.
+            StateTooLargeError: What waits for the next turn is beyond the limits of the codec. It is a
+                StateError; the given bytes stay good.
         """
         blob = self._append(state, messages, binding, fresh_id(), min_revision=min_revision)
         if (on_event := self._defaults.get("on_event")) is not None and blob != state:
@@ -332,6 +333,9 @@ class Chat(_Facade[Backend]):
         Raises:
             TurnError: The turn began and could not end; its `state` holds everything so far.
             StateError: The state cannot be used, and `on_bad_state` or `on_foreign_state` says to raise.
+            ToolPendingError: The state waits for answers, and `on_pending` is "raise".
+            TurnConflictError: The `turn_id` was used for other messages.
+            TypeError: An option is of a wrong type, or a tool wants `deps` and there are none.
             ValueError: There is nothing new to answer.
         """
         return self._turn(state, options, fields).result()
@@ -358,16 +362,19 @@ class Chat(_Facade[Backend]):
         Args:
             state: An error's or a result's blob, or a checkpoint.
             answers: By call id, see `pending_calls`: ``Approve()``, ``Approve({"amount": 5})``,
-                ``Deny("why")`` or ``ToolReturn(value)``. What is not answered waits on.
+                ``Approve(again=True)``, ``Deny("why")`` or ``ToolReturn(value)``. What is not answered waits
+                on.
             options: As for a turn; the tools that are to run must be among `tools`.
 
         An answer to a call that has its result already, such as a button press that is delivered twice, is
         left out: the first one holds. If all are such, the reply comes once more, with `duplicate`.
 
         Raises:
+            TurnError: The turn could not end; its `state` holds everything so far.
+            StateError: The state cannot be read, or is of another provider API. It is never replaced.
             NothingToResumeError: Nothing is unfinished, and nothing waits. It is a ValueError.
             ValueError: An answer is for a call that is not known.
-            TypeError: An answer is none.
+            TypeError: An answer is not `Approve`, `Deny` or `ToolReturn`, or a tool wants `deps`.
         """
         return self._turn(state, options, fields, resume=True, answers=answers).result()
 
@@ -473,15 +480,16 @@ class Chat(_Facade[Backend]):
         Args:
             store: See `goaitools_py.stores`.
             key: The conversation's key there, such as a user's id; it becomes its `conversation_id`.
-            save: "turn" saves at the end of each turn, however it ends. "checkpoint" saves also what was said
-                before the first request, each reply, and before and after each tool: a process that is
-                killed loses nothing.
+            save: "turn" saves at the end of each turn, however it ends, and before the first tool of a reply
+                that is not `idempotent`. "checkpoint" saves also what was said before the first request, each
+                reply, and before and after each tool: a process that is killed loses nothing.
             gate: What a turn does while another one runs on this key, if the store has leases: "queue" waits
-                for as long as its `timeout`, "reject" raises `TurnInProgressError` at once.
+                for as long as its `timeout`, then raises `TurnInProgressError`; "reject" raises it at once.
             concurrent_turns: Put a turn behind one that somebody else had meanwhile, instead of raising
                 `StateConflictError`; the model has answered it without knowing the other.
             binding: For sealed codecs: what the conversation belongs to; None takes the chat's default.
-            lease_ttl: Seconds until the lease of a process that died is free again.
+            lease_ttl: Seconds until the lease of a process that died is free again. It is renewed while a
+                turn runs.
             save_timeout: Seconds for which the save of a turn that was paid for is tried again while the
                 store is unavailable, and so is the release of its lease.
         """

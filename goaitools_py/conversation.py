@@ -266,10 +266,12 @@ class Conversation(_Kept):
                 not.
             StoreCommitError: It is complete, and the store did not take it; see `commit`.
             StateConflictError: Somebody else had a turn meanwhile; this one is in the error's `state`.
-            TurnInProgressError: Somebody else has the lease; nothing was called.
+            TurnInProgressError: Somebody else has the lease (with ``gate="queue"``: for all of the turn's
+                `timeout`); nothing was called.
             StoreUnavailableError: The store did not answer; nothing was called.
             StateError: What is stored cannot be used, and `on_bad_state` or `on_foreign_state` says to raise;
                 it stays as it is.
+            ToolPendingError, TurnConflictError, TypeError, ValueError: As `Chat.chat_with_state`.
         """
         return self._turn(*self._work(user, options, fields)).result()
 
@@ -336,6 +338,9 @@ class Conversation(_Kept):
     def fork(self, key: str, *, binding: Any = None) -> Conversation:
         """Begin another conversation with what this one holds, under an id and a key of its own.
 
+        An unfinished turn and waiting calls are copied too: `resume` can finish them in both, with different
+        idempotency keys, so that a tool may run once in each.
+
         Args:
             key: A key under which nothing is stored; else `StateConflictError`.
             binding: Of a sealed one: what it belongs to, if that is something else.
@@ -349,7 +354,8 @@ class Conversation(_Kept):
         self._run(threads.rewind_flow(self._settings, turns, listening=self._listening))
 
     def reset(self) -> None:
-        """Forget the conversation."""
+        """Forget the conversation: what is stored under its key is deleted. A store that cannot delete gets a
+        state in which nothing was said. No event is sent."""
         self._run(threads.reset_flow(self._settings))
 
     def _found(self) -> Stored | None:

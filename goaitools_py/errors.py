@@ -27,9 +27,10 @@ Owns: the classes and what each carries. Must never know: how any of them came a
         └── StoreUnavailableError
 
 Raised by your own tools: `ToolError` (text for the model) and `AbortTurn` (end the turn).
-No text, repr or printed chain of these holds message content or a key. What another library raised, such
-as a provider's SDK or a database driver, may quote both: it is at ``sdk_error``, and an exception of ours
-that names it stands at ``__cause__`` in its place.
+No text or repr of these holds message content or a key. What another library raised, such as a provider's
+SDK or a database driver, may quote both: it is at ``sdk_error``, and an exception of ours that names it
+stands at ``__cause__`` in its place. What the caller's own code raised is printed with its text: a tool's
+exception, the ``__cause__`` of `ToolFailedError`, and a builtin one, such as ValueError, of a callback.
 """
 
 from __future__ import annotations
@@ -87,8 +88,8 @@ class GoAIToolsError(Exception):
 
     Attributes:
         retryable: True if the same call may succeed later.
-        turns_left: Of a turn in `run_turns`: the texts that were not said, the failed turn's own if it is
-            in neither the error's `state` nor its `pending_input`.
+        turns_left: Of an error out of `run_turns`, which then has a `state` too: the texts that were not
+            said. The failed turn's own is one of them if neither `state` nor `pending_input` holds it.
         sdk_error: What another library raised, if that is the reason: a provider's SDK, a database driver.
             Its text may quote a server's body, and with it messages and keys: it stands in no printed chain,
             and does not go along when the error is copied or sent to another process.
@@ -183,7 +184,10 @@ class StateAuthError(StateError):
 
 
 class StateTooLargeError(StateError):
-    """The blob, or what it declares to hold, is beyond a limit."""
+    """The blob, or what it declares to hold, is beyond a limit; or an append would take it there.
+
+    `limit_name` is a field of `BlobLimits`, `limit` its value.
+    """
 
     def __init__(self, message: str, *, blob: bytes = b"", limit_name: str = "", limit: int = 0) -> None:
         super().__init__(message, blob=blob)
@@ -193,7 +197,10 @@ class StateTooLargeError(StateError):
 
 class StateProviderError(StateError):
     """The blob is whole, and was written by another provider API than the chat's: a mistake in the
-    configuration. A turn with ``on_foreign_state="fresh"`` begins a new conversation instead."""
+    configuration. A turn with ``on_foreign_state="fresh"`` begins a new conversation instead.
+
+    `expected` and `found` are names of provider APIs, such as "anthropic": the chat's and the blob's.
+    """
 
     def __init__(self, message: str, *, blob: bytes = b"", expected: str = "", found: str = "") -> None:
         super().__init__(message, blob=blob)
@@ -212,7 +219,7 @@ class TurnError(GoAIToolsError):
     """Raised after a turn began. Save `state` as you would after a success: nothing is lost.
 
     Attributes:
-        state: A valid blob, or b"" if the conversation has not begun; go on from it with
+        state: A valid blob, or b"" if the first message of a conversation was refused; go on from it with
             ``chat.resume(err.state)``, or with a new message.
         pending_input: Messages that no model accepted and that are therefore *not* in `state`.
         text: The last complete reply of the turn, if there was one.
@@ -224,8 +231,8 @@ class TurnError(GoAIToolsError):
         retryable: True if the same call may succeed later.
         retry_after: Seconds the provider asked to wait, or None.
         warnings: What a result would have carried as its warnings.
-        discarded: Set if the given state could not be read: its bytes are in ``discarded.blob``, and `state`
-            is that of a fresh conversation.
+        discarded: Set if the given state was not used, because it is damaged or of another provider API: its
+            bytes are in ``discarded.blob``, and `state` is that of a fresh conversation.
         status_code: The provider's HTTP status, or None.
         request_id: The provider's request id, or None.
         unsaved: Of a turn in a store: why `state` is not in it, or None if it is.
@@ -293,7 +300,11 @@ class AuthenticationError(TurnError):
 
 
 class ProviderRejectedError(TurnError):
-    """The provider refused the request (400, 404, 413, 422): the same request will be refused again."""
+    """The provider refused the request (400, 404, 413, 422): the same request will be refused again.
+
+    With `status_code` 301 to 308: the server redirects to another origin, which the text names, and nothing
+    was sent there.
+    """
 
 
 class ProviderProtocolError(TurnError):
@@ -317,19 +328,26 @@ class LimitExceededError(TurnError):
 
 
 class BudgetExceededError(TurnError):
-    """A limit of the conversation is spent; nothing was called."""
+    """A limit of the conversation is spent, or there is a limit on costs and a price is not known.
+    Nothing was called."""
 
 
 class StateSizeError(TurnError):
-    """The new blob is beyond the limit even after a cut; `state` and `text` hold the turn all the same."""
+    """Something does not fit into the state, even after a cut; the text names the part and the limit.
+
+    A message: nothing was sent, and it is in `pending_input`. A tool's result: `state` has a short record of
+    it, `tool_log` the whole, and calls that had not started are "not_run". A reply: `text` has it, and
+    `state` the turn; beyond twice the limits `state` has only the beginning of the reply.
+    """
 
 
 class ToolFailedError(TurnError):
-    """A tool raised and `tool_errors` is "raise", or it raised `AbortTurn`."""
+    """A tool raised and `tool_errors` is "raise", or it raised `AbortTurn`. What it raised is `__cause__`."""
 
 
 class CheckpointError(TurnError):
-    """`on_checkpoint` raised; no further tool was started. Retryable with `resume`."""
+    """`on_checkpoint` raised, or the store did not take a checkpoint; no further tool was started. Retryable
+    with `resume`."""
 
 
 class StoreCommitError(TurnError):

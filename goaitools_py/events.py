@@ -44,8 +44,9 @@ class Event(Value, frozen=True, kw_only=True):
         conversation_id: The id of the conversation, as in `StateInfo.conversation_id`.
         turn_ref: Names the turn in logs: the conversation's id and the turn's number, the same text as
             `ToolContext.turn_id`. It stays the same when the turn is resumed, in another process too, and
-            across cuts; a rewind gives no number again. Of what happens between two turns it is that of the
-            turn before. "" if it is not known: the turn of a `duplicate` result that has left the history.
+            across cuts; no later turn of the conversation gets it, also after a rewind. Two turns that begin
+            from the same blob have the same one. Of what happens between two turns it is that of the turn
+            before. "" if it is not known: the turn of a `duplicate` result that has left the history.
     """
 
     conversation_id: str = ""
@@ -129,7 +130,7 @@ class ToolStarted(Event, frozen=True):
 
 
 class ToolFinished(Event, frozen=True):
-    """A tool call has its result."""
+    """A tool call has its result. `flag` is that of `ToolResult`, `seconds` how long the call took."""
 
     call_id: str
     name: str
@@ -169,7 +170,8 @@ class ContextWarning(Event, frozen=True):
 
 
 class StateDiscarded(Event, frozen=True):
-    """The given state could not be read and the turn started afresh; `error.blob` holds the bytes."""
+    """The given state was not used, because it is damaged or of another provider API, and the turn started
+    afresh; `error.blob` holds the bytes."""
 
     error: StateError
 

@@ -42,7 +42,8 @@ class _Handle:
     def append(self, *messages: Message) -> None:
         """Add messages to the running turn, from any thread; its next model call sees them.
 
-        Raises RuntimeError after the turn's end: use `append_to_state` on its state.
+        Raises RuntimeError after the turn's end: use `append_to_state` on its state. Raises
+        `StateTooLargeError` if what waits for the next model call is beyond the limits of the codec.
         """
         if self._steps.done:
             raise RuntimeError("the turn is over; use append_to_state on its state")

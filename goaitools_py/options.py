@@ -341,7 +341,8 @@ class ChatOptions(Value, frozen=True, kw_only=True):
         context: What changes each turn (clock, score, place). Stored with the message, not repeated
             while unchanged.
         tools: What the model may call: functions, `Tool`, or `ProviderTool`.
-        deps: Handed to tools as ``ctx.deps``; never stored.
+        deps: Handed to tools as ``ctx.deps``; never stored. TypeError before anything is sent if a tool wants
+            ``ToolContext[X]`` and there are none.
         settings: `ModelSettings`, merged field by field.
         sticky_settings: True: reasoning, output limit and sampling of earlier turns hold until overridden.
         compactor: When and how the history shrinks. None: only when the provider or a limit refuses it.
@@ -358,7 +359,8 @@ class ChatOptions(Value, frozen=True, kw_only=True):
         max_iterations: Model calls with tools in one turn, those of before a `resume` included.
         limits: `Limits` for the turn and the conversation.
         on_limit: At a turn's limit: "answer" asks once more without tools, "raise" raises.
-        timeout: Seconds for the whole turn, None for no deadline; a `resume` has as many again.
+        timeout: Seconds for the whole turn, None for no deadline; a `resume` has as many again. On `Chat` a
+            tool or a callback that runs in the caller's thread is not cut short.
         call_timeout: Seconds for one model call, its body included; a compactor's own questions too. A call
             that takes longer is tried again like one that failed, while the turn has time and nothing of the
             reply was shown.
@@ -368,10 +370,11 @@ class ChatOptions(Value, frozen=True, kw_only=True):
         tool_concurrency: How many tools run at the same time, where they run in threads or tasks.
         tool_threads: True: sync tools run in worker threads. Default: False on Chat, True on AsyncChat.
         max_tool_result_bytes: Bytes of text (UTF-8) of one tool result; what is beyond is cut off, with a
-            note for the model. At least 256.
+            note for the model. At least 256. Default: 262,144.
         tool_errors: "to_model" tells the model; "raise" ends the turn after the other tools have run.
         turn_id: The caller's id of this turn, such as a webhook's message id. The same id again, with the
-            same messages: the stored reply if the turn is finished, else the turn goes on.
+            same messages: the stored reply if the turn is finished, else the turn goes on, or is answered
+            now if a newer message closed it without a reply; see docs/turns.md.
         on_pending: What a new message does on a state that waits for answers: "raise", "deny" what waits,
             or "queue" the message until the `resume`.
         conversation_id: Part of every idempotency key; kept with the state until another one is given.
@@ -379,7 +382,8 @@ class ChatOptions(Value, frozen=True, kw_only=True):
         on_checkpoint: Called with a resumable blob after each reply and around each tool; the last one is the
             result's.
         on_bad_state: What a turn does with a state that cannot be read: "fresh", "raise", or None: begin a
-            fresh conversation in place of a damaged one, and raise for a newer or unauthentic one.
+            fresh conversation in place of a damaged one, and raise for a newer or unauthentic one. What is
+            replaced is in `ChatResult.discarded`.
         on_foreign_state: What a turn does with a state of another provider API, which is whole: "raise", or
             "fresh" to begin a fresh conversation in its place.
         binding: For sealed codecs: what the blob belongs to, such as ``{"user": "ada"}``, or `UNBOUND`.

@@ -24,8 +24,8 @@ __all__ = ["Bill", "ChatResult", "CompactionReport", "Outcome", "Status", "TurnW
 Status = Literal["complete", "awaiting_tools", "truncated", "refused", "limited"]
 
 WarningCode = Literal[
-    "state_discarded",  # the given blob could not be read; a fresh conversation began
-    "state_moved",  # the unreadable blob was moved aside in the store; under which key
+    "state_discarded",  # the given blob was not used (damaged, or foreign); a fresh conversation began
+    "state_moved",  # that blob was moved aside in the store; under which key
     "history_repaired",  # the stored history was one that no provider takes; what was done, by kind
     "turn_closed",  # an unfinished earlier turn was closed with flagged results
     "preamble_missing",  # earlier turns had a system preamble, this call has none
@@ -41,7 +41,7 @@ WarningCode = Literal[
     "call_ids_rewritten",  # the reply gave its calls ids that the conversation had already
     "invalid_tool_calls",  # three replies in a row held only calls that cannot run
     "limit_reached",
-    "result_left_out",  # the state has no room for a tool's picture; the model reads type and size
+    "result_left_out",  # no room for a tool's picture, document or sound; the model reads type and size
     "compaction_failed",
     "tool_failed",  # a tool raised something that it does not raise on purpose; the log says where
     "token_counter_failed",  # the caller's token counter raised, or gave a number below 0
@@ -54,7 +54,7 @@ Outcome = Literal["compacted", "no_change", "invalid", "failed"]
 
 
 class TurnWarning(Value, frozen=True):
-    """Something a caller should know although the turn succeeded."""
+    """Something a caller should know although the turn went on. `message` holds no content of messages."""
 
     code: WarningCode
     message: str
@@ -132,7 +132,9 @@ class ChatResult(tuple[str, bytes]):
         compaction: Set if the history was compacted.
         context_used: Tokens that the next request holds before anything new is said.
         context_fraction: Part of the model's context window in use, None if the window is unknown.
-        discarded: The error that made the given state unreadable, if a fresh one was begun.
+        warnings: What the caller should know although the turn succeeded; docs/events.md has the codes.
+        discarded: Why the given state was not used, if a fresh one was begun: it is damaged, or of another
+            provider API. Its bytes are in ``discarded.blob``.
         citations: The sources that the reply names (web search, documents); their places count in `text`.
         duplicate: True if this is the stored reply to what came before: a turn with the same `turn_id`, or
             the same answer to `resume`.

@@ -45,8 +45,8 @@ class CallableStore:
             step it compares and saves, and returns the new version; None if it did not save, because
             another version is stored.
 
-    What they raise becomes the cause of a `StoreUnavailableError`; a `StoreError` passes. After an exception
-    of `save` the blob is loaded once: if it is there under a new version, the save was done.
+    What they raise becomes a `StoreUnavailableError`, and is its `sdk_error`; a `StoreError` passes. After an
+    exception of `save` the blob is loaded once: if it is there under a new version, the save was done.
     """
 
     def __init__(

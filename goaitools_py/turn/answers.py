@@ -62,6 +62,7 @@ class PendingCall(Value, frozen=True, kw_only=True):
             told that its outcome is unknown, unless the tool is idempotent and runs again.
         kind: "provider" for a provider's tool that your program runs, such as a ``computer_call``: `name` is
             the type of the model's item, `arguments` the whole item as JSON text, and `raw` that as a dict.
+            "custom" for a custom tool, whose `arguments` are plain text. "function" for all others.
     """
 
     unshown = frozenset({"arguments"})

@@ -73,6 +73,7 @@ from goaitools_py import (
     ModelRequested,
     ModelSettings,
     NoChange,
+    NothingToResumeError,
     PendingCall,
     PendingLimit,
     Plain,
@@ -209,6 +210,9 @@ def blocking(chat: Chat, saved: bytes | bytearray | memoryview | None, options: 
     assert_type(chat.run_turns(None, ["Hello.", "Goodbye."]), ChatResult)
     assert_type(chat.run_turns(None, ["Hello.", "Goodbye."]).turns_left, tuple[str, ...])
     assert_type(GoAIToolsError().turns_left, tuple[str, ...])
+    assert_type(GoAIToolsError().sdk_error, BaseException | None)
+    caught_as_both: tuple[GoAIToolsError, ValueError] = (NothingToResumeError(), NothingToResumeError())
+    print(caught_as_both)
     assert_type(chat.append_to_state(state, event("It rains."), user("Hm.")), bytes)
     assert_type(chat.compact_state(state, Compactor(MessageLimit(4), KeepRecentTurns(1))), CompactionReport)
     with chat as same, same.start(state, options, user="Hello.") as turn:
@@ -464,6 +468,8 @@ def result(result: ChatResult) -> None:
     assert_type(result.warnings, tuple[TurnWarning, ...])
     assert_type(result.compaction, CompactionReport | None)
     assert_type(result.pending, tuple[PendingCall, ...])
+    assert_type(result.pending[0].raw, dict[str, Any] | None)
+    assert_type(result.pending[0].kind, Literal["function", "custom", "provider"])
     assert_type(result.cost_usd, Decimal | None)
     assert_type(result.total_cost_usd, Decimal | None)
     assert_type(result.aside_usage, Usage)
@@ -496,6 +502,8 @@ def seen(event: Event) -> None:
             assert_type(event.report, CompactionReport)
         case ContextWarning():
             assert_type(event.level, Literal["approaching", "at_limit"])
+            assert_type(event.of, Literal["tokens", "blob_bytes", "decoded_bytes", "entries"])
+            assert_type((event.used, event.limit), tuple[int, int])
         case StateDiscarded():
             assert_type(event.error, StateError)
         case TurnCompleted():
