@@ -36,6 +36,7 @@ __all__ = [
     "members",
     "names",
     "one_line",
+    "pruned",
     "replaced",
     "shorn",
     "spans",
@@ -221,6 +222,56 @@ def string(data: bytes) -> str | None:
 def is_null(data: bytes) -> bool:
     """Whether a span is JSON's null."""
     return data == b"null"
+
+
+def pruned(data: bytes, *, as_text: Collection[str] = ()) -> bytes:
+    """Cut out what nests deeper than `MAX_DEPTH`: null stands in place of each container that is too deep.
+
+    Every other byte stays. Returns `data` itself if nothing nests too deep, and if it is no JSON (which the
+    readers refuse); what is cut is not looked into. Linear, without recursion.
+
+    Args:
+        data: One JSON text.
+        as_text: Names of members. Where such a member holds an object with a container that is too deep,
+            the whole object becomes a JSON string of its very text, so that nothing of it is lost.
+    """
+    if _is_shallow(data):
+        return data
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return data
+    # Of the same length as `data`, and each quotation mark left in it begins or ends a string.
+    plain = data.replace(b"\\\\", b"__").replace(b'\\"', b"__")
+    outside = b"".join(plain.split(b'"')[::2]).translate(None, _NOT_BRACKETS)
+    if outside.count(b"{") != outside.count(b"}") or outside.count(b"[") != outside.count(b"]"):
+        return data
+    names = b"|".join(re.escape(name.encode()) for name in as_text) or rb"(?!)"
+    kept = bytearray()
+    done = depth = cut_at = text_at = text_depth = 0
+    is_cut = False  # something of the object that may become text
+    for match in re.finditer(_NAMED_OBJECT % names + rb'|"[^"]*+"?+|[\[{]|[\]}]', plain):
+        at = match.end() - 1
+        if plain[at] in _CLOSING:
+            depth += 1
+            if depth == MAX_DEPTH + 1:
+                cut_at = at
+            elif depth <= MAX_DEPTH and not text_depth and at != match.start():
+                text_at, text_depth, is_cut = at, depth, False
+        elif plain[at] in _CLOSING.values():
+            depth -= 1
+            if depth == MAX_DEPTH:
+                is_cut = True
+                if not text_depth:
+                    kept += data[done:cut_at] + b"null"
+                    done = at + 1
+            elif text_depth and depth == text_depth - 1:
+                if is_cut:
+                    kept += data[done:text_at] + json.dumps(data[text_at : at + 1].decode()).encode()
+                    done = at + 1
+                text_depth = 0
+    kept += data[done:]
+    return bytes(kept)
 
 
 # ---------------------------------------------------------------------------------------------- views
@@ -454,6 +505,9 @@ _OPENING = _pattern(rb"([\[{])")
 _TO_MEMBER = _pattern(rb"[{,]", rb"(" + _STRING + rb")", rb":", rb"")
 _TO_ELEMENT = _pattern(rb"[\[,]", rb"()")
 _TO_END = _pattern(rb"[{\[]?+", rb"[}\]]", rb"\Z")
+
+_NAMED_OBJECT = rb'"(?:%s)"' + _SPACE + rb":" + _SPACE + rb"\{"
+"""A member of one of these names, up to the beginning of the object that it holds."""
 
 _LAST_AND_EMPTY = _pattern(rb",", rb'"(\w++)"', rb":", rb'(null|\[\]|\{\}|"")', rb"\}", rb"\Z")
 

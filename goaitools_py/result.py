@@ -38,6 +38,7 @@ WarningCode = Literal[
     "endpoint_changed",
     "answer_ignored",  # an answer came for a call that has another answer, or was closed without one
     "calls_dropped",  # the reply was cut inside a tool call; its calls were not run
+    "reply_cut",  # parts of the reply nested deeper than 64 levels; null stands in their place
     "call_ids_rewritten",  # the reply gave its calls ids that the conversation had already
     "invalid_tool_calls",  # three replies in a row held only calls that cannot run
     "limit_reached",

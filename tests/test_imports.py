@@ -88,7 +88,7 @@ ALLOWED = {
     "turn.bodies": "backends.base turn.deadlines turn.flow turn.ledger",
     "turn.answered": "backends.base messages reading state.records state.state tools turn.answers "
     "turn.journal turn.turn_ids values",
-    "turn.asking": "backends.base errors events messages state.state turn.admission turn.bodies "
+    "turn.asking": "backends.base errors events messages rawjson state.state turn.admission turn.bodies "
     "turn.deadlines turn.flow turn.journal turn.ledger turn.repair turn.voice values",
     "turn.tool_failures": "errors state.records turn.ledger",
     "turn.calling": "backends.base errors events messages state.records state.state tools turn.admission "

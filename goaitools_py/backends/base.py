@@ -166,6 +166,7 @@ class Reply(Value, frozen=True, kw_only=True):
             it is no part of the context that follows. None: nothing.
         messages: How many neutral messages the entries are, if there are any: more than one only if the
             server answered calls of its own in the middle of the reply.
+        cut: True if parts of the reply were left out of `entries` because they nest too deep to be read.
         citations: The sources that the text names; their places count in `text`.
     """
 
@@ -187,6 +188,7 @@ class Reply(Value, frozen=True, kw_only=True):
     aside: Usage | None = None
     citations: tuple[Citation, ...] = ()
     messages: int = 1
+    cut: bool = False
 
 
 class Delta(Value, frozen=True, kw_only=True, gc=False):

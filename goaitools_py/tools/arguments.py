@@ -9,10 +9,19 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["MISSING", "NOT_AN_OBJECT", "UNKNOWN", "BadArguments", "check_arguments", "parse_arguments"]
+__all__ = [
+    "MISSING",
+    "NOT_AN_OBJECT",
+    "TOO_DEEP",
+    "UNKNOWN",
+    "BadArguments",
+    "check_arguments",
+    "parse_arguments",
+]
 
 MISSING = "is required"
 UNKNOWN = "is not expected"
+TOO_DEEP = "The arguments nest too deep to be read: use fewer levels of lists and objects."
 NOT_AN_OBJECT = "The arguments must be one JSON object."
 
 _SHOWN_PROBLEMS = 10
@@ -46,7 +55,9 @@ def parse_arguments(text: str) -> dict[str, Any]:
         raise BadArguments(
             f"The arguments are not valid JSON: {error.msg} at line {error.lineno} column {error.colno}"
         ) from None
-    except (ValueError, RecursionError):  # a number too long to convert; lists too deep
+    except RecursionError:
+        raise BadArguments(TOO_DEEP) from None
+    except ValueError:  # a number too long to convert
         raise BadArguments("The arguments are not valid JSON: beyond a limit of the parser") from None
     if not isinstance(values, dict):
         raise BadArguments(NOT_AN_OBJECT)

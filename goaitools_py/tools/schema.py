@@ -19,7 +19,7 @@ from pydantic_core import ErrorDetails, from_json
 
 from ..errors import ToolError
 from ..values import Value
-from .arguments import MISSING, NOT_AN_OBJECT, UNKNOWN, BadArguments
+from .arguments import MISSING, NOT_AN_OBJECT, TOO_DEEP, UNKNOWN, BadArguments
 from .signature import Signature
 
 __all__ = ["Arguments", "read_arguments"]
@@ -177,6 +177,8 @@ def _bad_arguments(text: str, error: ValidationError) -> BadArguments:
     details = error.errors(include_url=False)
     first = details[0]
     if first["type"] == "json_invalid":
+        if "recursion limit" in first["ctx"]["error"]:
+            return BadArguments(TOO_DEEP)
         return BadArguments(f"The arguments are not valid JSON: {first['ctx']['error']}")
     if not first["loc"]:
         return BadArguments(

@@ -75,8 +75,12 @@ class PendingCall(Value, frozen=True, kw_only=True):
 
     @property
     def parsed(self) -> Any:
-        """The arguments as Python values; ValueError if the model wrote no valid JSON."""
-        return json.loads(self.arguments or "{}")
+        """The arguments as Python values; ValueError if the model wrote no valid JSON,
+        or JSON that nests too deep for `json`."""
+        try:
+            return json.loads(self.arguments or "{}")
+        except RecursionError:
+            raise ValueError("the arguments nest too deep to be read") from None
 
     @property
     def raw(self) -> dict[str, Any] | None:

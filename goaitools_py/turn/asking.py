@@ -37,6 +37,7 @@ from ..errors import (
 )
 from ..events import ModelRequested, ReasoningDelta, TextDelta
 from ..messages import Usage
+from ..rawjson import MAX_DEPTH
 from ..state.state import hard_limits
 from ..values import replace
 from . import journal
@@ -458,6 +459,10 @@ def _take(ledger: Ledger, reply: Reply, model: str, *, asked: int, ms: int) -> R
         kept = ledger.dialect.without_calls(reply)
     elif reply.calls:
         kept = _with_fresh_ids(ledger, reply)
+    if reply.cut:
+        ledger.warn(
+            "reply_cut", f"parts of the reply nest deeper than {MAX_DEPTH} levels; they were not stored"
+        )
     if reply.dropped:
         reasons = ", ".join(sorted(set(reply.dropped)))
         ledger.warn(

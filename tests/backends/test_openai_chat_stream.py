@@ -686,7 +686,7 @@ ERRORS: list[tuple[Any, FaultKind, bool]] = [
     (b'{"choices":7}', "protocol", True),
     (b'{"choices":[{"delta":{"content":"xyzzy \xff"}}]}', "protocol", True),
     (b'{"choices":[{"delta":{"tool_calls":["xyzzy"]}}]}', "protocol", True),
-    (b'{"choices":[{"delta":{"v":' + b"[" * 9000 + b"]" * 9000 + b"}}]}", "protocol", True),
+    (b'{"choices":[{"delta":{"v":' + b"[" * 9000 + b"]" * 8999 + b"}}]}", "protocol", True),
 ]
 
 

@@ -45,7 +45,7 @@ BROKEN = [
     ('{"x": ', "The arguments are not valid JSON"),
     ("nothing", "The arguments are not valid JSON"),
     ('{"x": 1}}', "The arguments are not valid JSON"),
-    ("[" * 100_000, "The arguments are not valid JSON"),
+    ("[" * 100_000, "The arguments nest too deep to be read"),
     ('{"x": ' + "9" * 5000 + "x}", "The arguments are not valid JSON"),
     ("[1]", "The arguments must be one JSON object."),
     ('"x"', "The arguments must be one JSON object."),

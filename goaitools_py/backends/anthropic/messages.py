@@ -27,6 +27,7 @@ from ..capabilities import Capabilities, capabilities
 from ..context_management import IN_REPLY_BETA, anthropic_edits, check_host, usable_at_anthropic
 from ..counting import count_of, cut_down
 from ..http.faults import http_fault
+from ..nesting import read_again
 from ..openai.request import body_of, tool_list
 from . import compaction
 from . import reply as reading
@@ -270,7 +271,7 @@ class AnthropicDialect(Value, frozen=True):
 
     def compacted(self, body: bytes) -> Reply:
         """The message that stands for the history from now on. Raises `ProtocolFault`."""
-        return compaction.compacted(body)
+        return read_again(body, compaction.compacted)
 
     def is_boundary(self, entry: bytes) -> bool:
         """True if the entry is a message with a block that stands for all before it."""
@@ -284,7 +285,7 @@ class AnthropicDialect(Value, frozen=True):
         Raises:
             ProtocolFault: The body is not a message.
         """
-        return reading.reply_of(reading.read_body(body))
+        return read_again(body, lambda body: reading.reply_of(reading.read_body(body)))
 
     def decoder(self) -> StreamDecoder:
         """A fresh decoder for one streamed response."""

@@ -25,6 +25,8 @@ a ``tool_use``          with its ``tool_result``         the server has run it: 
 ``name`` of a call      not ``[a-zA-Z0-9_-]{1,128}``     every later request would be refused
 ``input`` of a call     not an object                    the same; now ``{}``, or the object that a string
                                                          holds, as a compatible server sends it
+what nests deeper than  anywhere                         nothing here could read the entry again; now null
+64 levels
 everything              no block is left, or null with   the entry would be refused: there is none
                         the stop reason ``refusal``
 ======================= ================================ =============================================
@@ -266,7 +268,7 @@ def reply_of(answer: Answer) -> Reply:
     aside = compaction_usage(answer.usage)
     try:
         pairs = _read(entry)
-        kept, calls = _stored(pairs, answer.id.encode("utf-8", "replace") + entry)
+        kept, calls, is_cut = _stored(pairs, answer.id.encode("utf-8", "replace") + entry)
         if any(block.type in _IMPOSSIBLE for _, block in kept):
             fault = ProtocolFault("the answer holds a block of no type, or a result, which only a user sends")
             raise paid(fault, usage_of(answer.usage))
@@ -294,6 +296,7 @@ def reply_of(answer: Answer) -> Reply:
         dropped=_dropped(answer.transformations),
         aside=None if aside is None else replace(aside, requests=0),
         citations=_citations(pairs),
+        cut=is_cut,
     )
 
 
@@ -312,8 +315,9 @@ def _same(new: Sequence[_Pair], old: Sequence[_Pair]) -> bool:
 # ------------------------------------------------------------------------------------ what is stored
 
 
-def _stored(pairs: Sequence[_Pair], seed: bytes) -> tuple[list[_Pair], tuple[ToolCall, ...]]:
-    """Each block as it may be sent back, and the calls among them."""
+def _stored(pairs: Sequence[_Pair], seed: bytes) -> tuple[list[_Pair], tuple[ToolCall, ...], bool]:
+    """Each block as it may be sent back; the calls among them; whether an input was cut."""
+    is_cut = False
     stored: list[_Pair] = []
     calls: list[ToolCall] = []
     seen: set[str] = set()
@@ -335,13 +339,14 @@ def _stored(pairs: Sequence[_Pair], seed: bytes) -> tuple[list[_Pair], tuple[Too
             calls.append(ToolCall(id=call_id, name=name, arguments=_arguments(block)))
         if (block.type == "tool_use" or block.type in _HOSTED) and not bytes(block.input).startswith(b"{"):
             written = _arguments(block)
-            changed["input"] = rawjson.one_line(written.encode()) if is_object(written) else b"{}"
+            changed["input"], cut = _stored_input(written)
+            is_cut = is_cut or cut
         if b'"file_id"' in (citations := bytes(block.citations)) and citations.startswith(b"["):
             changed["citations"] = _listed(map(_without_file, rawjson.items(citations)))
         if bytes(block.caller) == b"null":
             raw = rawjson.without(raw, {"caller"})
         stored.append((rawjson.replaced(raw, changed) if changed else raw, block))
-    return stored, tuple(calls)
+    return stored, tuple(calls), is_cut
 
 
 def _answered(pairs: Sequence[_Pair]) -> set[str]:
@@ -375,6 +380,15 @@ def _arguments(block: _Block) -> str:
     if raw == b"null":
         return "{}"
     return _text(raw) if raw.startswith(b'"') else raw.decode()
+
+
+def _stored_input(written: str) -> tuple[bytes, bool]:
+    """The object that a text holds, or ``{}``; whether it was cut, as it would nest too deep in a message."""
+    data = rawjson.one_line(written.encode("utf-8", "replace"))
+    if is_object(written):
+        return data, False
+    cut = rawjson.pruned(b"[[[" + data + b"]]]")[3:-3]  # it will stand three levels deep
+    return (cut, cut != data) if is_object(cut.decode()) else (b"{}", False)
 
 
 def is_object(text: str) -> bool:

@@ -20,6 +20,7 @@ from ...render import plain
 from ...values import replace
 from ..base import Delta, Fault, ProtocolFault, Reply
 from ..http.sse import EventSplitter, EventTooLongError
+from ..nesting import read_again, shallow
 from ..openai.answer import error_fault
 from ..openai.growing import joined
 from ..tolerance import members_of
@@ -92,7 +93,7 @@ class AnthropicDecoder:
         self._usage: dict[str, bytes] = {}
         self._transformations = b"null"
         self._blocks: dict[int, _Block] = {}
-        self.is_done = False
+        self.is_done = self._is_cut = False
         self._guesses_left = _MAX_GUESSES
 
     # -------------------------------------------------------------------------------- the protocol
@@ -116,8 +117,10 @@ class AnthropicDecoder:
                 continue
             if not (data := data.strip()):
                 continue
+            cut = shallow(data)
+            self._is_cut = self._is_cut or cut is not data
             try:
-                self._take(_event(data), deltas)
+                self._take(_event(cut), deltas)
             except rawjson.RawJSONError as problem:
                 raise self._fault("an event of the stream cannot be read") from problem
         return deltas
@@ -141,17 +144,19 @@ class AnthropicDecoder:
             blocks = [block.raw() for _, block in sorted(self._blocks.items())]
         except rawjson.RawJSONError as problem:
             raise ProtocolFault("the pieces of the reply do not make one", _INTERRUPTED) from problem
-        return reply_of(
-            Answer(
-                content=b"[" + b",".join(blocks) + b"]",
-                stop_reason=_string(end, "stop_reason") or _string(message, "stop_reason"),
-                usage=_joined(self._usage),
-                model=_string(message, "model"),
-                id=_string(message, "id"),
-                container=_given(end, message, "container"),
-                transformations=self._transformations,
-            )
+        answer = Answer(
+            content=b"[" + b",".join(blocks) + b"]",
+            stop_reason=_string(end, "stop_reason") or _string(message, "stop_reason"),
+            usage=_joined(self._usage),
+            model=_string(message, "model"),
+            id=_string(message, "id"),
+            container=_given(end, message, "container"),
+            transformations=self._transformations,
         )
+        # In the message a block stands one level deeper than in its event, a citation two.
+        listed = b"[%s]" % answer.content
+        reply = read_again(listed, lambda listed: reply_of(replace(answer, content=listed[1:-1])))
+        return replace(reply, cut=True) if self._is_cut else reply
 
     @property
     def partial_text(self) -> str:

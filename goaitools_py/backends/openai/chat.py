@@ -17,6 +17,7 @@ from ...render import BlockText, event_block, plain, user_text
 from ...values import Value
 from ..base import Fault, ModelRequest, ProviderTool, Reply, RequestParts, StreamDecoder, ToolSpec
 from ..http.faults import http_fault
+from ..nesting import read_again
 from . import chat_reply as reading
 from . import request as writing
 from .answer import FIRST_PARTY
@@ -164,7 +165,7 @@ class OpenAIChatDialect(Value, frozen=True):
         Raises:
             ProtocolFault: The body is not a chat completion.
         """
-        return reading.reply_of(reading.read_body(body), family=self.family)
+        return read_again(body, lambda body: reading.reply_of(reading.read_body(body), family=self.family))
 
     def decoder(self) -> StreamDecoder:
         """A fresh decoder for one streamed response."""

@@ -20,6 +20,7 @@ from ...render import plain
 from ...values import replace
 from ..base import Delta, Fault, ProtocolFault, Reply
 from ..http.sse import EventSplitter, EventTooLongError
+from ..nesting import shallow
 from .answer import error_fault
 from .chat_reply import Answer, reply_of, usage_of
 from .growing import NULL, Calls, Grown, Object, Parts, object_of, objects_of, text_of, with_members, written
@@ -110,7 +111,7 @@ class ChatDecoder:
         self._splitter = EventSplitter()
         self._id = self._model = self._finish = ""
         self._usage = b"null"
-        self.is_done = self._has_choice = self._has_begun = False
+        self.is_done = self._is_cut = self._has_choice = self._has_begun = False
         self._expects_text = False
         self._guesses_left = _MAX_GUESSES
         self._message = Grown(frozenset(_SPOKEN))
@@ -142,8 +143,10 @@ class ChatDecoder:
             if data == b"[DONE]":
                 self.is_done = True
                 continue
+            cut = shallow(data)
+            self._is_cut = self._is_cut or cut is not data
             try:
-                self._take(_chunk(data), data, deltas)
+                self._take(_chunk(cut), cut, deltas)
             except rawjson.RawJSONError as problem:
                 raise self._fault("an event of the stream cannot be read") from problem
         return deltas
@@ -173,7 +176,8 @@ class ChatDecoder:
             model=self._model,
             id=self._id,
         )
-        return reply_of(answer, family=self._family)
+        reply = reply_of(answer, family=self._family)
+        return replace(reply, cut=True) if self._is_cut else reply
 
     @property
     def partial_text(self) -> str:

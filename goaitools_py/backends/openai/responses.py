@@ -31,6 +31,7 @@ from ..base import (
 from ..context_management import check_host, responses_edits, usable_on_responses
 from ..counting import count_of, cut_down
 from ..http.faults import http_fault
+from ..nesting import read_again
 from . import request as writing
 from . import responses_client as client
 from . import responses_reply as reading
@@ -257,7 +258,10 @@ class OpenAIResponsesDialect(Value, frozen=True):
     def compacted(self, body: bytes) -> Reply:
         """The items that stand for the history from now on: the user's messages, and what the provider made
         of the rest. The preamble is not stored, if it is among them. Raises `ProtocolFault`."""
-        reply = reading.reply_of(reading.read_body(body), family=self.family, speakers=_SPEAKERS)
+        reply = read_again(
+            body,
+            lambda body: reading.reply_of(reading.read_body(body), family=self.family, speakers=_SPEAKERS),
+        )
         entries = tuple(entry for entry in reply.entries if read_entries([entry])[0].role != "system")
         if not entries or not self.is_boundary(entries[-1]):
             raise ProtocolFault("the answer holds no compaction of the history", usage=reply.usage)
@@ -278,7 +282,7 @@ class OpenAIResponsesDialect(Value, frozen=True):
         Raises:
             ProtocolFault: The body is not a finished response.
         """
-        return reading.reply_of(reading.read_body(body), family=self.family)
+        return read_again(body, lambda body: reading.reply_of(reading.read_body(body), family=self.family))
 
     def decoder(self) -> StreamDecoder:
         """A fresh decoder for one streamed response."""

@@ -19,6 +19,7 @@ from ...render import plain
 from ...values import replace
 from ..base import Delta, Fault, ProtocolFault, Reply
 from ..http.sse import EventSplitter, EventTooLongError
+from ..nesting import shallow
 from .responses_reply import Answer, failure, read_response, reply_of
 
 __all__ = ["ResponsesDecoder"]
@@ -70,7 +71,7 @@ class ResponsesDecoder:
         self._text: list[str] = []
         self._done: dict[int, bytes] = {}
         self._answer: Answer | None = None
-        self.is_done = False
+        self.is_done = self._is_cut = False
         self._has_begun = False
 
     def feed(self, chunk: bytes) -> list[Delta]:
@@ -92,7 +93,9 @@ class ResponsesDecoder:
                 event = _event(data)
                 kind = _SPOKEN.get(event.type)
                 if kind is None:
-                    self._take(event, data)
+                    if (cut := shallow(data)) is not data:  # every other event is one string
+                        event, self._is_cut = _event(cut), True
+                    self._take(event, cut)
                 elif event.delta:
                     self._has_begun = True
                     text = plain(event.delta)
@@ -117,7 +120,8 @@ class ResponsesDecoder:
         """
         if self._answer is None:
             raise ProtocolFault("the stream ended before the reply did", _INTERRUPTED)
-        return reply_of(self._answer, family=self._family)
+        reply = reply_of(self._answer, family=self._family)
+        return replace(reply, cut=True) if self._is_cut else reply
 
     @property
     def partial_text(self) -> str:
