@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from .errors import StateError, TurnError
-from .result import ChatResult
+from .result import ChatResult, TurnWarning
 
 if TYPE_CHECKING:
     from .messages import Message
@@ -47,6 +47,8 @@ class Series:
     def __init__(self, state: bytes, texts: Sequence[str], *, stops: bool) -> None:
         self._place = _Place(state, tuple(texts), None)
         self._stops = stops
+        self._discarded: StateError | None = None
+        self._told: tuple[TurnWarning, ...] = ()
 
     @property
     def state(self) -> bytes:
@@ -65,9 +67,15 @@ class Series:
     def end(self, result: ChatResult) -> ChatResult | None:
         """That turn has a result. Gives the series' result if the series is over."""
         left = self._place.left[1:]
+        if result.discarded is not None:  # by the first turn; its bytes are nowhere else
+            self._discarded = result.discarded
+            self._told = tuple(one for one in result.warnings if one.code == "state_discarded")
         self._place = _Place(result.state, left, None)
         if left and not (self._stops and result.status == "awaiting_tools"):
             return None
+        if self._discarded is not None and result.discarded is None:
+            warnings = (*self._told, *result.warnings)
+            result = dataclasses.replace(result, discarded=self._discarded, warnings=warnings)
         return dataclasses.replace(result, turns_left=left) if left else result
 
     def tell(self, exc: BaseException) -> None:
@@ -77,6 +85,7 @@ class Series:
         handed_back: tuple[Message, ...] = ()
         if isinstance(exc, TurnError):
             state, handed_back = exc.state, exc.pending_input
+            exc.discarded = exc.discarded or self._discarded
         elif turn is not None:
             with suppress(StateError):  # the turn is too large to be written
                 state = turn.state

@@ -91,17 +91,19 @@ ALLOWED = {
     "turn.asking": "backends.base errors events messages rawjson state.state turn.admission turn.bodies "
     "turn.deadlines turn.flow turn.journal turn.ledger turn.repair turn.voice values",
     "turn.tool_failures": "errors state.records turn.ledger",
+    "turn.fitting": "state.records state.state turn.admission turn.journal turn.ledger turn.room",
     "turn.calling": "backends.base errors events messages state.records state.state tools turn.admission "
     "turn.answers "
-    "turn.flow turn.journal turn.ledger turn.tool_failures turn.turn_ids values",
+    "turn.fitting turn.flow turn.journal turn.ledger turn.tool_failures turn.turn_ids values",
     "turn.limits": "errors prices state.records turn.journal turn.ledger",
     "turn.voice": "backends.base context_management state.records tools turn.ledger values",
     "turn.consult": "backends.base compaction messages turn.bodies turn.flow turn.ledger turn.voice values",
     "turn.shrink": "backends.rules compaction errors events messages result state.state turn.consult "
     "turn.cut turn.flow turn.ledger turn.questions turn.unsign turn.voice values",
     "turn.engine": "backends.base backends.capabilities citations errors events messages result "
-    "state.records state.state turn.answered turn.asking turn.calling turn.flow turn.inbox turn.journal "
-    "turn.ledger turn.limits turn.meter turn.repair turn.room turn.shrink turn.turn_ids turn.voice values",
+    "state.records state.state turn.answered turn.asking turn.calling turn.fitting turn.flow "
+    "turn.inbox turn.journal turn.ledger turn.limits turn.meter turn.repair turn.room turn.shrink "
+    "turn.turn_ids turn.voice values",
     "turn.counting": "backends.base errors state.state turn.asking turn.flow turn.inbox turn.journal "
     "turn.ledger turn.voice",
     # states without a turn

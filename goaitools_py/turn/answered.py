@@ -8,9 +8,10 @@ The first answer holds: its call has run, or was denied, and the model has read 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
 from ..backends.base import Dialect, RunsProviderTools
 from ..messages import Message, Part, ResultFlag, Text, ToolCall, ToolResult
@@ -18,13 +19,16 @@ from ..reading import read_entries
 from ..state.records import TurnRecord
 from ..state.state import ConversationState, closed_turns
 from ..tools import ToolReturn
-from ..tools.results import result_parts
+from ..tools.results import MAX_RESULT_BYTES, result_parts
 from ..values import Value
 from . import journal
 from .answers import Answer, Answers, Approve, Deny, check_answer
 from .turn_ids import StoredReply, reply_text
 
 __all__ = ["Late", "late_answers"]
+
+_LEFT_OUT: Final = re.compile(r"\[[^\]]*\bleft out\b")
+"""The words that stand where a result, or its media, had no room or were cleared by a compaction."""
 
 
 class Late(Value, frozen=True, kw_only=True):
@@ -43,8 +47,12 @@ class Late(Value, frozen=True, kw_only=True):
     reply: StoredReply | None = None
 
 
-def late_answers(state: ConversationState, answers: Answers, dialect: Dialect) -> Late | None:
+def late_answers(
+    state: ConversationState, answers: Answers, dialect: Dialect, *, max_bytes: int = MAX_RESULT_BYTES
+) -> Late | None:
     """The answers whose calls have a result already; None if there are none.
+
+    `max_bytes`: how much text of an answer is stored.
 
     Raises TypeError for something that is no answer.
     """
@@ -61,11 +69,13 @@ def late_answers(state: ConversationState, answers: Answers, dialect: Dialect) -
         if call.state != "done" or not call.reason:
             continue  # it takes the answer, or never waited for one
         given = journal.results([call])[0]
-        other += _says_other(answers[id], given, read_entries(dialect, dialect.results([given])), dialect)
+        other += _says_other(
+            answers[id], given, read_entries(dialect, dialect.results([given])), dialect, max_bytes
+        )
         ids.add(id)
         in_open_turn = True
     if opened is not None and wanted:
-        found, differ = _answered_in(opened.entries, opened.facts, wanted, answers, dialect)
+        found, differ = _answered_in(opened.entries, opened.facts, wanted, answers, dialect, max_bytes)
         wanted -= found
         ids |= found
         other += differ
@@ -74,7 +84,7 @@ def late_answers(state: ConversationState, answers: Answers, dialect: Dialect) -
     turns = closed_turns(state) if wanted else []
     for position in range(len(turns) - 1, -1, -1):
         entries, record = turns[position]
-        found, differ = _answered_in(entries, record.facts, wanted, answers, dialect)
+        found, differ = _answered_in(entries, record.facts, wanted, answers, dialect, max_bytes)
         if found and reply is None:
             reply = _reply_after(turns[position:], dialect)
         wanted -= found
@@ -88,7 +98,12 @@ def late_answers(state: ConversationState, answers: Answers, dialect: Dialect) -
 
 
 def _answered_in(
-    entries: Sequence[bytes], facts: Mapping[str, Any], ids: set[str], answers: Answers, dialect: Dialect
+    entries: Sequence[bytes],
+    facts: Mapping[str, Any],
+    ids: set[str],
+    answers: Answers,
+    dialect: Dialect,
+    max_bytes: int,
 ) -> tuple[set[str], int]:
     """Which of the calls have their result in a turn's entries, and how many answers say something else."""
     if not any(id.encode("utf-8", "replace") in entry for id in ids for entry in entries):
@@ -104,11 +119,13 @@ def _answered_in(
         given = ToolResult(
             call_id=id, name=call.name, parts=message.parts, flag=flags.get(id, "ok"), kind=call.kind
         )
-        other += _says_other(answers[id], given, [message], dialect)
+        other += _says_other(answers[id], given, [message], dialect, max_bytes)
     return {str(message.tool_call_id) for message in results}, other
 
 
-def _says_other(answer: Answer, result: ToolResult, stored: Sequence[Message], dialect: Dialect) -> bool:
+def _says_other(
+    answer: Answer, result: ToolResult, stored: Sequence[Message], dialect: Dialect, max_bytes: int
+) -> bool:
     """Whether an answer would have led to another result than the call has. Of an approval only a denial
     tells that."""
     if isinstance(answer, Approve):
@@ -116,20 +133,24 @@ def _says_other(answer: Answer, result: ToolResult, stored: Sequence[Message], d
     if isinstance(answer, Deny):
         return result.flag != "denied"
     assert isinstance(answer, ToolReturn)
-    parts, is_error = _parts_of(answer, result, dialect)
+    parts, is_error = _parts_of(answer, result, dialect, max_bytes)
     flag: ResultFlag = "error" if is_error else "ok"
     if flag != result.flag:
         return True
+    if any(_LEFT_OUT.match(part.text) for part in result.parts if isinstance(part, Text)):
+        return False  # what the first answer said is not there any more
     call = ToolCall(id=result.call_id, name=result.name, arguments="", kind=result.kind)
     meant = ToolResult(call_id=call.id, name=call.name, parts=parts, flag=flag, kind=call.kind)
     now = read_entries(dialect, dialect.results([meant]))
     return [message.parts for message in now] != [message.parts for message in stored]
 
 
-def _parts_of(answer: ToolReturn, result: ToolResult, dialect: Dialect) -> tuple[tuple[Part, ...], bool]:
+def _parts_of(
+    answer: ToolReturn, result: ToolResult, dialect: Dialect, max_bytes: int
+) -> tuple[tuple[Part, ...], bool]:
     """The parts of an answer, as they would have been stored for this call."""
     if result.kind != "provider" or not isinstance(dialect, RunsProviderTools):
-        return result_parts(answer)
+        return result_parts(answer, max_bytes)
     call = ToolCall(id=result.call_id, name=result.name, arguments="", kind=result.kind)
     with suppress(ValueError):
         written = dialect.provider_output(call, answer.value, is_error=answer.is_error)

@@ -24,6 +24,7 @@ from ..values import Value, replace
 from . import journal
 from .admission import admitted, calls_problem
 from .answers import Answer, Answers, Approve, Deny, check_answer
+from .fitting import tell_left_out
 from .flow import AwaitTool, CallTool, Emit, Flow, ToolDone
 from .ledger import Ledger
 from .tool_failures import tell_failed
@@ -253,8 +254,11 @@ def with_answers(
     dialect: Dialect,
     *,
     max_bytes: int = MAX_RESULT_BYTES,
+    fitted: Callable[[ConversationState, int, JournalCall], JournalCall] = lambda _state, _index, call: call,
 ) -> ConversationState:
     """The state with every denial and result that was given; the very object if there is none.
+
+    `fitted` gives the answered call as the state has room for it.
 
     All or none: no instant of the turn has only some of them. An approval is not kept: it counts once its
     call starts, and until then the call waits as it did. One of a call in doubt that was approved before ends
@@ -274,7 +278,8 @@ def with_answers(
             raise ValueError(f"no call {str(id)[:64]!r} waits for an answer; those that wait: {waiting}")
         index, call = calls[id]
         if call.kind == "provider":
-            state = journal.put_call(state, index, _provider_ended(call, answer, dialect))
+            ended = _provider_ended(call, answer, dialect)
+            state = journal.put_call(state, index, fitted(state, index, ended))
         elif isinstance(answer, Approve) and _is_used_up(tools, call, answer):
             state = journal.put_call(state, index, journal.synthetic(call, "unknown"))
         elif isinstance(answer, Approve):
@@ -282,7 +287,8 @@ def with_answers(
             if call.state == "started":  # in doubt: it is known from now on that it was asked about
                 state = journal.put_call(state, index, replace(call, reason="approval"))
         else:
-            state = journal.put_call(state, index, _ended(call, answer, max_bytes))
+            ended = _ended(call, answer, max_bytes)
+            state = journal.put_call(state, index, fitted(state, index, ended))
     return state
 
 
@@ -458,13 +464,8 @@ def _note(ledger: Ledger, done: ToolDone) -> None:
     logged = journal.tool_record(found.logged, iteration=ledger.iteration, error=outcome.exception)
     ledger.record(done.index, logged)
     ledger.overflow = ledger.overflow or found.problem
-    if found.left_out and not any(one.code == "result_left_out" for one in ledger.warnings):
-        media_type, size = found.left_out[0]
-        ledger.warn(
-            "result_left_out",
-            f"the state has no room for what tool {call.name!r} returned ({media_type}, {size:,} bytes), and "
-            "perhaps for more of this turn; the model reads type and size instead",
-        )
+    if found.left_out:
+        tell_left_out(ledger, call.name, *found.left_out[0])
 
 
 def _keep(ledger: Ledger, tool: Tool[..., Any], done: ToolDone) -> None:

@@ -65,6 +65,7 @@ from . import inbox, journal, limits, meter, shrink, turn_ids
 from .answered import late_answers
 from .asking import ask
 from .calling import refuse_calls, run_calls, with_answers
+from .fitting import Fitting
 from .flow import Emit, Flow
 from .ledger import Ledger, Plan
 from .repair import checked
@@ -261,6 +262,7 @@ class TurnEngine:
         if not (is_new or state.inbox or state.open is not None):
             raise _nothing_to_do(resume=plan.resume, left_open=left_open)
         voice, self._tools = voice_of(plan, state.meta)
+        fitting = Fitting(ledger)
         answered = with_answers(
             state,
             self._tools,
@@ -268,7 +270,13 @@ class TurnEngine:
             ledger.options.deps,
             dialect,
             max_bytes=ledger.options.max_tool_result_bytes,
+            fitted=fitting,
         )
+        if fitting.problem:
+            ledger.begin(state, state, has_grown=has_changed)
+            raise ledger.error(
+                StateSizeError, f"{fitting.problem}; nothing was sent, the calls still wait: answer with less"
+            )
         admitted = self._admitted(answered)
         ledger.context_window = plan.context_window or capabilities(voice.model).context_window
         ledger.begin(answered, admitted, has_grown=has_changed or answered is not state)
@@ -322,7 +330,8 @@ class TurnEngine:
     def _answered_before(self, state: ConversationState) -> StoredReply | None:
         """Leave out answers to calls that have a result: the first answer holds. If no other is left, the
         reply that the first led to; None if there is something to go on with."""
-        late = late_answers(state, self._answers, self._plan.dialect)
+        most = self._ledger.options.max_tool_result_bytes
+        late = late_answers(state, self._answers, self._plan.dialect, max_bytes=most)
         if late is None:
             return None
         if late.other:

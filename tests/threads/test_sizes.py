@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import BlobLimits, Plain, StateSizeError, event, inspect_state, tool
+from goaitools_py import BlobLimits, Plain, StateSizeError, ToolReturn, event, inspect_state, tool
 from goaitools_py.messages import Image
 from goaitools_py.state.state import load_state
 from goaitools_py.testing import Calls, ScriptedBackend
@@ -109,3 +109,73 @@ def test_pictures_that_do_not_fit_become_text(kept: Any, store: Any, save: str, 
     assert len(blob_in(store)) <= limits.max_blob_bytes
     assert inspect_state(blob_in(store), codec=chat["codec"]).turns == 1
     assert kept(backend, store, chat=chat, save=save).send("Thanks.").text == "Welcome."
+
+
+@tool(external=True)
+def fetch(number: int) -> str:
+    """Fetch one from outside."""
+    raise AssertionError("an external tool was run")
+
+
+def fetching(kept: Any, store: Any, save: str, backend: ScriptedBackend, limits: BlobLimits) -> Any:
+    """A conversation with a tool whose results come from outside."""
+    chat = {"tools": [fetch], "codec": Plain(limits=limits)}
+    return kept(backend, store, chat=chat, save=save)
+
+
+@pytest.mark.parametrize("wire", ["openai-responses", "anthropic"])
+@pytest.mark.parametrize("together", [False, True])
+def test_pictures_from_outside_that_do_not_fit_become_text(
+    kept: Any, store: Any, save: str, wire: str, together: bool
+) -> None:
+    """As a tool's own: every answer is taken, and the model reads which pictures were left out."""
+    limits = BlobLimits(max_blob_bytes=250_000)
+    asked = Calls([("fetch", {"number": number}) for number in range(10)])
+    backend = ScriptedBackend(asked, "Ten pictures.", "Welcome.", wire=wire)
+    talk = fetching(kept, store, save, backend, limits)
+    waiting = talk.send("Fetch them.").pending
+    answers = {call.id: ToolReturn(picture(at, 50_000)) for at, call in enumerate(waiting)}
+
+    told: list[str] = []
+    for part in [answers] if together else [{id: answer} for id, answer in answers.items()]:
+        result = talk.resume(part)
+        told += [warning.code for warning in result.warnings]
+        assert len(blob_in(store)) <= limits.max_blob_bytes
+
+    assert (result.text, result.status) == ("Ten pictures.", "complete")
+    assert "result_left_out" in told
+    assert "image left out: image/png, 50,000 bytes" in str(backend.bodies()[-1])
+    again = talk.resume(answers)
+    assert (again.duplicate, [one.code for one in again.warnings if one.code == "answer_ignored"]) == (
+        True,
+        [],
+    )
+    assert talk.send("Thanks.").text == "Welcome."
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_text_from_outside_that_does_not_fit_is_refused_and_its_call_waits(
+    kept: Any, store: Any, save: str, wire: str
+) -> None:
+    """Whoever answers still has the text, and can answer with less."""
+    limits = BlobLimits(max_blob_bytes=10_000)
+    asked = Calls([("fetch", {"number": number}) for number in range(2)])
+    backend = ScriptedBackend(asked, "Two.", "Welcome.", wire=wire)
+    talk = fetching(kept, store, save, backend, limits)
+    first, second = (call.id for call in talk.send("Fetch them.").pending)
+    talk.resume({first: ToolReturn(noise(1, 6_144))})
+    before = blob_in(store)
+
+    for size in (6_144, 20_000):
+        with pytest.raises(StateSizeError) as caught:
+            talk.resume({second: ToolReturn(noise(2, size))})
+        assert "result of tool 'fetch'" in str(caught.value)
+        assert "calls still wait" in str(caught.value)
+        assert [call.id for call in talk.pending()] == [second]
+        assert len(backend.requests) == 1
+    assert load_state(blob_in(store), codec=Plain(limits=limits)).open == (
+        load_state(before, codec=Plain(limits=limits)).open
+    )
+
+    assert talk.resume({second: ToolReturn("short")}).text == "Two."
+    assert talk.send("Thanks.").text == "Welcome."

@@ -8,6 +8,7 @@ import pytest
 
 from goaitools_py import (
     Approve,
+    ClearToolResults,
     Compactor,
     Deny,
     GoAIToolsError,
@@ -317,3 +318,34 @@ def dying(tool: Any) -> Any:
         raise Died
 
     return Tool(name=tool.name, description="Pay.", parameters={"type": "object"}, run=run)
+
+
+@pytest.mark.parametrize("value", ["long " * 1_000, {"long": "x" * 5_000}])
+def test_an_answer_that_was_cut_is_no_other_answer(face: Any, wire: str, value: Any) -> None:
+    """The same answer again is the same, whatever limit its text was stored under."""
+    desk = Desk(face, wire)
+    waiting = desk.waiting(clerk("?"))
+    answers = {waiting.pending[0].id: ToolReturn(value)}
+    desk.script("Done.")
+    chat = desk.chat(max_tool_result_bytes=512)
+    first = chat.resume(waiting.state, answers)
+
+    again = chat.resume(first.state, answers)
+
+    assert (again.text, again.duplicate, codes(again)) == ("Done.", True, [])
+
+
+def test_an_answer_that_a_compaction_cleared_is_no_other_answer(face: Any, wire: str) -> None:
+    """What the first answer said is not there any more, so nothing can be said of the second."""
+    desk = Desk(face, wire)
+    waiting = desk.waiting(clerk("?"))
+    answers = {waiting.pending[0].id: ToolReturn("long " * 1_000)}
+    desk.script("Done.", "Welcome.")
+    chat = desk.chat(compactor=Compactor(MessageLimit(3), ClearToolResults(keep=0)))
+    first = chat.resume(waiting.state, answers)
+    later = chat.chat_with_state(first.state, user="Thanks.")
+    assert "long long" not in str(state_messages(later.state))
+
+    again = chat.resume(later.state, answers)
+
+    assert (again.text, again.duplicate, codes(again)) == ("Done.", True, [])

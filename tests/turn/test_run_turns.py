@@ -287,3 +287,26 @@ def test_what_the_user_says_is_given_once(face: Any) -> None:
         desk.chat().run_turns(None, TEXTS, user="Five.")
 
     assert desk.asked == 0
+
+
+def test_what_the_first_turn_discarded_is_in_the_last_result(face: Any, wire: str) -> None:
+    """The bytes of a state that cannot be used are handed out, however many turns follow."""
+    desk = Desk(face, wire)
+    desk.script("1.", "2.", "3.")
+
+    result = desk.chat().run_turns(b"damaged", TEXTS[:3])
+
+    assert (result.text, result.discarded.blob) == ("3.", b"damaged")
+    assert [warning.code for warning in result.warnings] == ["state_discarded"]
+
+
+def test_what_the_first_turn_discarded_is_in_a_later_error(face: Any, wire: str) -> None:
+    """As in the result."""
+    desk = Desk(face, wire)
+    desk.script("1.", DOWN)
+
+    with pytest.raises(ProviderUnavailableError) as caught:
+        desk.chat().run_turns(b"damaged", TEXTS)
+
+    assert caught.value.discarded is not None
+    assert caught.value.discarded.blob == b"damaged"

@@ -258,7 +258,7 @@ def test_a_reason_is_bounded_like_any_result(face: Any, wire: str) -> None:
     result = desk.chat().resume(waiting.state, {ids(waiting)[0]: Deny("\ud800" + "no " * 200_000)})
 
     (told,) = results(result.state)
-    assert told.startswith("This tool call was denied: ?no no")
+    assert told.startswith("This tool call was denied: \N{REPLACEMENT CHARACTER}no no")
     assert told.endswith("characters removed]")
     assert len(told) <= MAX_RESULT_BYTES
 

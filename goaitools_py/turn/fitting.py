@@ -1,0 +1,56 @@
+"""Answers that come from outside: what of them the state has room for.
+
+Owns: the check of each answer as it enters the journal, and the warning of media that are left out.
+Must never know: who answers, or what an answer becomes on the wire.
+
+A result from outside is not lost if it is refused, as a tool's would be: whoever gave it still has it, and
+its call waits.
+"""
+
+from __future__ import annotations
+
+from ..state.records import JournalCall
+from ..state.state import ConversationState
+from . import journal
+from .admission import admitted
+from .ledger import Ledger
+from .room import CALL_BYTES
+
+__all__ = ["Fitting", "tell_left_out"]
+
+
+class Fitting:
+    """The room for the answers of one `resume`.
+
+    Attributes:
+        problem: Which answer is too large, and why; "" if there is room for all.
+    """
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self.problem = ""
+
+    def __call__(self, state: ConversationState, index: int, call: JournalCall) -> JournalCall:
+        """The answered call as the state has room for it: text takes the place of media that do not fit."""
+        ledger = self._ledger
+        found = admitted(ledger.room, state, index, call)
+        if found.left_out:
+            tell_left_out(ledger, call.name, *found.left_out[0])
+        if found.problem:
+            grown = journal.put_call(state, index, found.logged)
+            more = journal.unfinished(grown) * CALL_BYTES
+            # What stands before the turn can be cut away, so only the turn itself is too large.
+            if ledger.room.problem_alone(grown, more=more) is not None:
+                self.problem = self.problem or found.problem
+        return found.logged
+
+
+def tell_left_out(ledger: Ledger, tool: str, media_type: str, size: int) -> None:
+    """Warn, once in a turn, that media of a result are not in the state."""
+    if any(one.code == "result_left_out" for one in ledger.warnings):
+        return
+    ledger.warn(
+        "result_left_out",
+        f"the state has no room for what tool {tool!r} returned ({media_type}, {size:,} bytes), and perhaps "
+        "for more of this turn; the model reads type and size instead",
+    )
