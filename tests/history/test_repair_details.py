@@ -238,6 +238,20 @@ def test_calls_that_nothing_helps_go_and_the_text_stays(wire: str, monkeypatch: 
 
 
 @pytest.mark.parametrize("wire", WIRES)
+def test_a_reply_of_calls_that_nothing_helps_is_told_as_a_reply_that_went(
+    wire: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where nothing is left without the calls, the report says that the reply is gone."""
+    w = Words(wire)
+    refuse(monkeypatch, b'"c1"')
+
+    found = mend(wire, w.user("q") + w.calls("c1") + w.results("c1") + w.user("r"))
+
+    assert said(wire, [one.entry for one in found.entries]) == ["u q", "u r"]
+    assert found.log == (("reply_removed", 1),)
+
+
+@pytest.mark.parametrize("wire", WIRES)
 def test_a_reply_that_nothing_helps_goes(wire: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The questions before and behind it stay, and the report says where it stood."""
     w = Words(wire)
