@@ -69,7 +69,7 @@ from .fitting import Fitting
 from .flow import Emit, Flow
 from .ledger import Ledger, Plan
 from .repair import checked
-from .room import RESULTS, stored_size
+from .room import CALL_BYTES, RESULTS, stored_size
 from .turn_ids import StoredReply
 from .voice import STICKY, Tools, Voice, voice_of
 
@@ -139,6 +139,7 @@ class TurnEngine:
                 queued = journal.with_metadata(self._admitted(state), ledger.options.metadata)
                 ledger.begin(state, queued, has_grown=False)
                 ledger.identify(state.meta, state.meta.processed + 1)
+                yield from self._check_queue(state)
                 return (yield from self._finish(None, self._open_reply(), "awaiting_tools"))
             state, self._denies = journal.deny_waiting(state), True
         voice = self._admit(state)
@@ -470,6 +471,26 @@ class TurnEngine:
         if (yield from shrink.cut_to_limits(ledger, problem, fits, least=0)):
             return
         raise ledger.error(StateSizeError, f"{problem}; nothing was sent", drop_input=True) from problem
+
+    def _check_queue(self, before: ConversationState) -> Flow[None]:
+        """Make sure that the messages behind a waiting turn leave room for its end. If not, the new one is
+        handed back, and those that waited before stay."""
+        ledger, room = self._ledger, self._ledger.room
+        more = journal.unfinished(ledger.state) * CALL_BYTES
+        problem = room.problem_alone(ledger.state, more=more)
+        if problem is None and (problem := room.soft_problem(ledger.state)) is not None:
+
+            def fits(state: ConversationState) -> bool:
+                return room.soft_problem(state) is None
+
+            if (yield from shrink.cut_to_limits(ledger, problem, fits, least=0)):
+                return
+        if problem is None:
+            return
+        ledger.begin(before, before, has_grown=False)
+        error = ledger.error(StateSizeError, f"{problem}; the message was not queued, nothing was sent")
+        error.pending_input = self._messages
+        raise error from problem
 
     def _facts_bytes(self) -> int:
         """The most bytes of what the turn will record beside its messages."""

@@ -179,3 +179,35 @@ def test_a_text_from_outside_that_does_not_fit_is_refused_and_its_call_waits(
 
     assert talk.resume({second: ToolReturn("short")}).text == "Two."
     assert talk.send("Thanks.").text == "Welcome."
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_queue_that_is_full_takes_no_more_and_the_turn_can_end(
+    kept: Any, store: Any, save: str, wire: str
+) -> None:
+    """The message that does not fit comes back; those that were queued before stay, and are answered."""
+    limits = BlobLimits(max_blob_bytes=10_000)
+    backend = ScriptedBackend(Calls([("fetch", {"number": 1})]), "To all.", "Welcome.", wire=wire)
+    talk = fetching(kept, store, save, backend, limits)
+    (call,) = talk.send("Fetch it.", turn_id="m0").pending
+    texts = [noise(at, 3_500) for at in range(5)]
+
+    refused: list[StateSizeError] = []
+    for at, text in enumerate(texts):
+        try:
+            talk.send(text, turn_id=f"q{at}", on_pending="queue")
+        except StateSizeError as exc:
+            refused.append(exc)
+
+    taken = len(texts) - len(refused)
+    assert 0 < taken < len(texts)
+    assert [[message.text for message in err.pending_input] for err in refused] == [
+        [text] for text in texts[taken:]
+    ]
+    assert all("not queued" in str(err) for err in refused)
+    assert refused[-1].state == blob_in(store)
+    assert len(blob_in(store)) <= limits.max_blob_bytes
+    assert talk.resume({call.id: ToolReturn("fetched")}).text == "To all."
+    sent = str(backend.bodies()[-1])
+    assert [text in sent for text in texts] == [at < taken for at in range(len(texts))]
+    assert talk.send("Thanks.").text == "Welcome."
