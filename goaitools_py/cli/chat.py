@@ -12,7 +12,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from .sealed import add_options, opened_with, refusal
 from .terminal import counted, printable
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from ..stores import Store
 
 __all__ = ["Talk", "add_to", "typed_lines"]
+
+SAVE_TIMEOUT: Final = 1.0
+"""Seconds for which a save is tried again before the user is told. Somebody waits for the next line."""
 
 COMMANDS = "/info  /history  /event TEXT  /resume  /deny WHY  /quit"
 
@@ -133,7 +136,9 @@ class Talk:
     """
 
     def __init__(self, chat: Chat, store: Store, key: str) -> None:
-        self._conversation = chat.conversation(store, key, gate="reject", concurrent_turns=True)
+        self._conversation = chat.conversation(
+            store, key, gate="reject", concurrent_turns=True, save_timeout=SAVE_TIMEOUT
+        )
         self._unsaved: TurnError | None = None
         self._failed = False
 

@@ -523,20 +523,20 @@ def test_a_turn_that_runs_elsewhere_is_not_waited_for(
 
 
 class Failing(SQLiteStore):
-    """A store that fails as often as it is told to when something is saved."""
+    """A store that saves nothing while it is told so."""
 
-    failures = 0
+    fails = False
 
     def save(self, key: str, blob: bytes, *, expected: int | None) -> int:
-        if self.failures:
-            self.failures -= 1
+        if self.fails:
             raise StoreUnavailableError("the disk is full")
         return super().save(key, blob, expected=expected)
 
 
 @pytest.fixture
-def failing() -> Iterator[Failing]:
-    """An empty store in memory that can fail."""
+def failing(monkeypatch: pytest.MonkeyPatch) -> Iterator[Failing]:
+    """An empty store in memory that can fail; the command does not wait for it."""
+    monkeypatch.setattr("goaitools_py.cli.chat.SAVE_TIMEOUT", 0.0)
     with Failing(":memory:") as made:
         yield made
 
@@ -550,9 +550,9 @@ def test_a_turn_that_was_not_saved_is_saved_before_the_next(
         _talk(failing, ["one"], BackendError("down"))
 
     def lines() -> Iterator[str]:
-        failing.failures = 2  # a save is tried twice
+        failing.fails = True
         yield "/resume" if failed_resume else "one"
-        assert failing.failures == 0
+        failing.fails = False
         yield "two"
 
     code = _talk(failing, lines(), "1", "2")
@@ -565,9 +565,14 @@ def test_a_turn_that_was_not_saved_is_saved_before_the_next(
 
 def test_a_failed_turn_that_was_not_saved_is_saved_before_the_next(failing: Failing) -> None:
     """What the user said to a model that was down is not lost to a store that was down as well."""
-    failing.failures = 2
 
-    assert _talk(failing, ["one", "two"], BackendError("down"), "2") == 0
+    def lines() -> Iterator[str]:
+        failing.fails = True
+        yield "one"
+        failing.fails = False
+        yield "two"
+
+    assert _talk(failing, lines(), BackendError("down"), "2") == 0
 
     assert _said(failing) == ["one", "two", "2"]
 
@@ -576,7 +581,7 @@ def test_while_a_turn_cannot_be_saved_no_line_is_sent(
     failing: Failing, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A line behind a turn that is nowhere would lose it: it waits, and the exit code says so."""
-    failing.failures = 100
+    failing.fails = True
 
     assert _talk(failing, ["one", "two", "/info"], "1") == 1
 
@@ -589,9 +594,14 @@ def test_a_command_that_the_store_refuses_does_not_end_the_conversation(
     failing: Failing, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """An event that could not be kept is told, and the next line is answered."""
-    failing.failures = 2
 
-    assert _talk(failing, [f"/event {SCORE}", "Hi"], "Hello.") == 0
+    def lines() -> Iterator[str]:
+        failing.fails = True
+        yield f"/event {SCORE}"
+        failing.fails = False
+        yield "Hi"
+
+    assert _talk(failing, lines(), "Hello.") == 0
 
     assert "Failed: the disk is full" in capsys.readouterr().err
     assert _said(failing) == ["Hi", "Hello."]

@@ -121,7 +121,7 @@ def test_a_key_of_another_kind_is_the_stores_error(client: Any, prefix: str) -> 
     for call in (lambda: store.load("ada"), lambda: store.save("ada", b"mine", expected=None)):
         with pytest.raises(StoreUnavailableError) as caught:
             call()
-        assert isinstance(caught.value.__cause__, redis.ResponseError)
+        assert isinstance(caught.value.sdk_error, redis.ResponseError)
 
     assert client.get(f"{prefix}:state:{{ada}}") == b"theirs"
 
