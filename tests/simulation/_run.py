@@ -184,8 +184,11 @@ class Run:
         return not worker.has_claimed and (worker.act.has_id or worker.act.kind != "send")
 
     def copy(self, worker: Worker) -> None:
-        """Fork a worker's process."""
-        twin = self._hire(worker.act._replace(faults=()), f"{worker.name}'")
+        """Fork a worker's process. Each copy has its own name, which the ids that it draws are made of."""
+        name = f"{worker.name}'"
+        while name in self._workers:
+            name += "'"
+        twin = self._hire(worker.act._replace(faults=()), name)
         twin.replay(worker)
         twin.wake = worker.wake
         self.tell(twin, f"is a copy of {worker.name}")
