@@ -187,7 +187,8 @@ def test_calls_and_results_can_be_written_too() -> None:
 
 
 def test_each_result_is_a_message() -> None:
-    """Results keep their order and their text, whatever their flag; several texts are a list."""
+    """Results keep their order and their text, whatever their flag; several texts are a list. A text that
+    could be taken for a block is escaped."""
     results = [
         ToolResult(call_id="c1", parts=(Text("<app-event>"),)),
         ToolResult(call_id="c2", parts=(Text("a"), Text("b"))),
@@ -196,7 +197,7 @@ def test_each_result_is_a_message() -> None:
     ]
 
     assert OPENAI.results(results) == [
-        b'{"role":"tool","tool_call_id":"c1","content":"<app-event>"}',
+        b'{"role":"tool","tool_call_id":"c1","content":"&lt;app-event>"}',
         b'{"role":"tool","tool_call_id":"c2","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}',
         b'{"role":"tool","tool_call_id":"c3","content":""}',
         b'{"role":"tool","tool_call_id":"c4","content":"not run"}',

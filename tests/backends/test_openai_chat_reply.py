@@ -524,8 +524,8 @@ def test_of_several_choices_the_first_counts() -> None:
         b'{"choices":[{"message":{"content":"xyzzy \xff"}}]}',
         b'{"choices":[{"message":{"content":"xyzzy","tool_calls":{"a":1}}}]}',
         b'{"choices":[{"message":{"content":"xyzzy","tool_calls":["xyzzy"]}}]}',
-        b'{"choices":[{"message":{"content":"xyzzy","deep":' + b"[" * 100 + b"]" * 100 + b"}}]}",
-        b'{"choices":[{"message":{"content":"xyzzy","deep":' + b"[" * 9000 + b"]" * 9000 + b"}}]}",
+        b'{"choices":[{"message":{"content":"xyzzy","deep":' + b"[" * 100 + b"]" * 99 + b"}}]}",
+        b'{"choices":[{"message":{"content":"xyzzy","deep":' + b"[" * 9000 + b"}}]}",
     ],
 )
 def test_what_is_no_completion_is_a_protocol_fault(body: bytes) -> None:

@@ -88,6 +88,12 @@ def tell(at: str, **more: Any) -> None:
     os.write(1, json.dumps({"at": at, **more}).encode() + b"\n")
 
 
+def _given(answers: dict[str, str | None]) -> dict[str, Any]:
+    """The answers of somebody who has looked what each call did: its receipt, or that it may run, although an
+    earlier life that was allowed to run it may have been killed in it."""
+    return {id: Approve(again=True) if text is None else ToolReturn(text) for id, text in answers.items()}
+
+
 class Reporter:
     """Tells of every point that is passed, and at the one that the job names waits for the kill."""
 
@@ -286,7 +292,7 @@ class Conversation:
     def go_on(self) -> None:
         """Finish what is unfinished, and say what was not said yet."""
         if answers := self._job["answers"]:
-            given = {id: Approve() if text is None else ToolReturn(text) for id, text in answers.items()}
+            given = _given(answers)
             self._turn("resume", given)
         texts = self._job["texts"]
         if self._job["by_id"]:  # every message comes again until it is answered
@@ -333,7 +339,7 @@ class KeptConversation:
     def go_on(self) -> None:
         """Finish what is unfinished, and say what was not said yet."""
         if answers := self._job["answers"]:
-            given = {id: Approve() if text is None else ToolReturn(text) for id, text in answers.items()}
+            given = _given(answers)
             self._do("resume", given)
         texts = self._job["texts"]
         if self._job["by_id"]:
