@@ -392,7 +392,7 @@ class KeptTurn:
     def _warnings(self) -> tuple[TurnWarning, ...]:
         if not self._aside:
             return ()
-        where = f"what was stored, and could not be used, is kept under this key with {self._aside!r} behind it"
+        where = f"what was stored and could not be used is kept under this key with {self._aside!r} behind it"
         return (TurnWarning("state_moved", where),)
 
     def settle(self) -> Flow[None]:
