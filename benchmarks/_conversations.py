@@ -1,4 +1,4 @@
-"""Conversations to measure with: recorded ones joined to any length, or a text of our own.
+"""Conversations to measure with: recorded ones, joined to any length, or our own text.
 
 Owns: where they come from and where a turn ends. Must never know: what is measured with them.
 """
@@ -43,8 +43,8 @@ class Corpus:
     def of_length(self, messages: int, *, start: int = 0) -> list[Turn]:
         """Turns with exactly so many messages together.
 
-        They are those of conversation `start`, then of the next ones, each whole as long as it fits: a
-        turn that would go beyond the length is left out.
+        They come from conversation `start`, then from the next ones. A turn that would go beyond the
+        length is left out.
         """
         found: list[Turn] = []
         left = messages

@@ -1,4 +1,4 @@
-"""A model on a loopback port whose first word is the moment in which it was written.
+"""A model on a loopback port. The first word of its reply is the time at which it was written.
 
 Owns: the server, the process that it runs in, and what it writes. Must never know: a client.
 

@@ -1,15 +1,16 @@
-"""What is planted in a conversation, and a model that knows only what it is sent.
+"""Facts to plant in a conversation, and a model that knows only the request that it gets.
 
 Owns: the facts, the talk around them, and a simulated reader and summariser. Must never know: a policy.
 
 No language model is here. The reader answers with the sentence of its prompt that has most of the question's
-words; the summariser copies the sentences that look most telling, by figures, names and rare words, until its
-room is full. Neither knows the templates of the facts.
+words. The summariser copies the sentences with the most figures, names and rare words, until its room is
+full. Neither knows the templates of the facts.
 """
 
 from __future__ import annotations
 
 import html
+import json
 import random
 import re
 from collections import Counter
@@ -17,9 +18,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from goaitools_py.sim.prompt import Call, Prompt, Reply, Said
+from goaitools_py.sim.model.prompt import Call, Prompt, Reply, Said
 
-__all__ = ["SUMMARY_REQUEST", "TOOL", "Fact", "Reader", "planted", "small_talk"]
+__all__ = ["SUMMARY_REQUEST", "TOOL", "Fact", "Reader", "Searcher", "planted", "small_talk"]
 
 TOOL: Final = "look_up"
 SUMMARY_REQUEST: Final = "Summarise the conversation above"
@@ -113,6 +114,7 @@ def small_talk(chance: random.Random) -> str:
 
 # ------------------------------------------------------------------------------------------- the reader
 
+_UNKNOWN: Final = "I do not know."
 _SENTENCE: Final = re.compile(r"[^.!?\n]+[.!?]*")
 _BLOCK: Final = re.compile(r"</?app-[^<>]*>")
 _STEM: Final = re.compile(r"[\w]+")
@@ -159,7 +161,7 @@ class Reader:
     def _found(self, question: str, history: Sequence[Said]) -> str:
         wanted = _words(question)
         best = max(_sentences(history), key=lambda one: len(wanted & _words(one)), default="")
-        return best if len(wanted & _words(best)) * 2 >= len(wanted) else "I do not know."
+        return best if len(wanted & _words(best)) * 2 >= len(wanted) else _UNKNOWN
 
     def _summary(self, history: Sequence[Said]) -> str:
         """The most telling sentences, each once, in their order."""
@@ -178,6 +180,37 @@ class Reader:
                 kept.add(one)
                 left -= size
         return " ".join(one for one in sentences if one in kept) or "Nothing was said."
+
+
+_SUBJECTS: Final = {word for words in _FILL.values() for one in words for word in _words(one)}
+
+
+@dataclass(frozen=True, slots=True)
+class Searcher(Reader):
+    """A reader that searches earlier turns, once, before it says that it does not know.
+
+    A `careful` one knows which words name a thing or a person. It does not answer from a sentence about
+    another one, as the plain reader does.
+    """
+
+    careful: bool = False
+
+    def __call__(self, prompt: Prompt) -> Reply:
+        """Answer from the prompt, or from what the tool `recall` has found."""
+        history = prompt.history
+        asked = next((at for at in reversed(range(len(history))) if history[at].role == "user"), 0)
+        if history and history[-1].role == "tool" and history[asked].text.rstrip().endswith("?"):
+            return Reply(content=self._found(history[asked].text, [*history[:asked], *history[asked + 1 :]]))
+        reply = Reader.__call__(self, prompt)
+        if reply.content != _UNKNOWN:
+            return reply
+        query = json.dumps({"query": history[asked].text})
+        return Reply(tool_calls=(Call(name="recall", arguments=query),))
+
+    def _found(self, question: str, history: Sequence[Said]) -> str:
+        subjects = _words(question) & _SUBJECTS if self.careful else set()
+        told = [Said(role="user", text=one) for one in _sentences(history) if subjects <= _words(one)]
+        return Reader._found(self, question, told)
 
 
 def _telling(sentence: str, common: Counter[str]) -> float:

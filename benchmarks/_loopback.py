@@ -1,9 +1,9 @@
-"""A model on a loopback port, in a process of its own, so that its CPU counts for nobody.
+"""A model on a loopback port, in its own process: its CPU time is not measured.
 
 Owns: the server and the process that it runs in. Must never know: what a request asks.
 
-It understands as much of HTTP/1.1 as it needs to know where a request ends, and answers each one with the
-same bytes, after the same time.
+It reads just enough of HTTP/1.1 to find the end of a request. It answers each request with the same bytes,
+after the same time.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ def answer(message: Mapping[str, Any], *, number: int = 0, prompt_tokens: int = 
 
 
 def instant_client() -> httpx2.Client:
-    """An HTTP client whose server is a function of this process: no socket, always the same answer."""
+    """An HTTP client that calls a function in place of a server: no socket, always the same answer."""
     body = answer({"role": "assistant", "content": ANSWER_TEXT})
     headers = {"content-type": "application/json", "x-request-id": "req_0123456789"}
     return httpx2.Client(

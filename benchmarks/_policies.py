@@ -1,4 +1,4 @@
-"""The compaction policies that are compared, each by a name for readers.
+"""The compaction policies that are compared, with their names in the tables.
 
 Owns: what each policy is. Must never know: what it is used on.
 """
@@ -13,7 +13,6 @@ from goaitools_py import (
     ClearToolResults,
     ColdCache,
     CollapseToolExchanges,
-    CompactionRequest,
     Compactor,
     ContextWindow,
     DropOldest,
@@ -26,6 +25,7 @@ from goaitools_py import (
     any_of,
     first_of,
 )
+from goaitools_py.compaction import CompactionRequest
 
 __all__ = [
     "CHEAPER",

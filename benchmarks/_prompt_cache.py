@@ -3,8 +3,8 @@
 Owns: the rules, the prices, and the arithmetic. Must never know: a wire's JSON, or who asks.
 
 It is a model, made from the providers' documents; no provider was asked. A prompt is a row of parts, each
-with its tokens; a cache knows rows, and two rows are equal as far as their parts are. Prices are dollars for
-a million tokens, as in genai-prices 0.2.3 (2026); prices that rise for very long requests are left out.
+with its tokens. A cache knows rows; two rows are equal up to their first different part. Prices are dollars
+for a million tokens, as in genai-prices 0.2.3 (2026); prices that rise for very long requests are left out.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["PRICE_LISTS", "Paid", "Part", "PriceList", "PromptCache", "p95"]
 @dataclass(frozen=True, slots=True)
 class Part:
     """A piece of a prompt that is equal or different as a whole; `marked`: a prefix may end behind it.
-    `role`: whose it is, "" for what surrounds a history."""
+    `role`: the author, "" for tools and system text."""
 
     identity: bytes
     tokens: int
@@ -135,7 +135,7 @@ PRICE_LISTS: Final = (
 
 
 class PromptCache:
-    """One provider's cache, for one conversation: nobody else's requests help it, or push it out."""
+    """One provider's cache, for one conversation. Other clients' requests do not fill it or push it out."""
 
     def __init__(self, prices: PriceList) -> None:
         self.prices = prices

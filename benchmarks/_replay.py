@@ -1,4 +1,4 @@
-"""A conversation sent through the library turn by turn, with every request of it billed.
+"""A conversation sent through the library turn by turn, with a bill for each request.
 
 Owns: the scripted provider, its clock, and how a request's bytes become the parts of a prompt.
 Must never know: which policies there are, or what is made of the bills.
@@ -118,14 +118,16 @@ def replay(
     *,
     lists: Sequence[PriceList] = PRICE_LISTS,
     window: int | None = None,
+    asks: int = 0,
     **fields: Any,
 ) -> dict[str, Bill]:
     """Have a conversation under a policy; a bill for each price list of the wire.
 
     `window`: bill each request as if so many tokens of its newest messages were all of the history. It is
-    what clients do that trim before every call; this library never does. `fields`: of the chat.
+    what clients do that trim before every call; this library never does. `asks`: each turn of so many
+    searches earlier turns first, once some were cut. `fields`: of the chat.
     """
-    provider = Provider(wire, [one for one in lists if one.wire == wire], window)
+    provider = Provider(wire, [one for one in lists if one.wire == wire], window, asks)
     with provider.clock(), Chat(provider.backend, system=case.system or None, **fields) as chat:
         state = b""
         tools = [_tool(one, provider.results) for one in case.tools]
@@ -155,8 +157,14 @@ def _tool(schema: JSON, results: Mapping[str, str]) -> Tool:
 class Provider:
     """A scripted provider that says what a conversation says, and bills each request by several lists."""
 
-    def __init__(self, wire: str, lists: Sequence[PriceList], window: int | None = None) -> None:
+    def __init__(
+        self, wire: str, lists: Sequence[PriceList], window: int | None = None, asks: int = 0
+    ) -> None:
         self.wire = wire
+        self.asks = asks
+        self._turns = 0
+        self._query = ""
+        self._said_before: list[str] = []
         self.window = window
         self.caches = [PromptCache(one) for one in lists]
         self.bills = [Bill(one) for one in lists]
@@ -186,6 +194,8 @@ class Provider:
     def begin(self, turn: Turn, seconds: float) -> None:
         """Time goes by, and the next turn's replies are got ready."""
         self._seconds += seconds
+        self._turns += 1
+        self._query = self._next_query(turn)
         self.left = [
             (one.get("content") or "", list(one.get("tool_calls") or ()))
             for one in turn
@@ -196,6 +206,14 @@ class Provider:
             backend.requests.clear()
             backend.then(*[step] * (len(self.left) + 4))
 
+    def _next_query(self, turn: Turn) -> str:
+        """What this turn searches: words of an early turn; "" if it does not search."""
+        words = str(turn[0]["content"]).split()[:8]
+        self._said_before.append(" ".join(words))
+        if not self.asks or self._turns % self.asks:
+            return ""
+        return self._said_before[self._turns // 3]
+
     # ------------------------------------------------------------------------------------ answering
 
     def _answer(self, request: ModelRequest) -> Raw:
@@ -205,27 +223,39 @@ class Provider:
             return self._compacted(request, parts)
         if _asks_for_summary(request.body):
             return self._said(parts, _SUMMARY, (), aside=True)
+        if self._query and _NOTED in request.body:
+            query, self._query = self._query, ""
+            return self._said(parts, "", [("recall", json.dumps({"query": query}))], recalls=True)
         text, calls = self.left.pop(0)
         return self._said(
             parts, text, [(call["function"]["name"], call["function"]["arguments"]) for call in calls]
         )
 
     def _said(
-        self, parts: Sequence[Part], text: str, calls: Sequence[tuple[str, str]], *, aside: bool = False
+        self,
+        parts: Sequence[Part],
+        text: str,
+        calls: Sequence[tuple[str, str]],
+        *,
+        aside: bool = False,
+        recalls: bool = False,
     ) -> Raw:
         body = dict(self._shape.reply(text, calls, reasoning="", model="m", number=self._number, sent=0))
         words = text + "".join(name + arguments for name, arguments in calls)
-        body["usage"] = self._billed(parts, SUMMARY_TOKENS if aside else self._tokens(words.encode()), aside)
-        for place in range(len(calls)):
+        said = SUMMARY_TOKENS if aside else self._tokens(words.encode())
+        body["usage"] = self._billed(parts, said, aside, recalls=recalls)
+        for place in range(0 if recalls else len(calls)):
             prefix = "toolu" if self.wire == "anthropic" else "call"
             self.results[f"{prefix}_{self._number}_{place}"] = self._results.pop(0)
         return Raw.body(json.dumps(body).encode())
 
-    def _billed(self, parts: Sequence[Part], output: int, aside: bool) -> dict[str, Any]:
+    def _billed(
+        self, parts: Sequence[Part], output: int, aside: bool, *, recalls: bool = False
+    ) -> dict[str, Any]:
         paid = Paid(tokens=0)
         for cache, bill in reversed(list(zip(self.caches, self.bills, strict=True))):
             paid = cache.send(parts, at=self._seconds, output=output)
-            bill.add(paid, aside=aside)
+            bill.add(paid, aside=aside or recalls)  # a search is no answer that each policy has
         return _usage(self.wire, paid)
 
     def _compacted(self, request: ModelRequest, parts: Sequence[Part]) -> Raw:
@@ -352,6 +382,9 @@ class Provider:
 
     def _tokens(self, words: bytes) -> int:
         return max(1, round(text_tokens(words) * _DENSITY[self.wire]))
+
+
+_NOTED: Final = b"the tool recall searches them"
 
 
 def _asks_for_summary(body: bytes) -> bool:

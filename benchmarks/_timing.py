@@ -1,6 +1,6 @@
 """CPU time of several things, measured side by side.
 
-Owns: the order of the measurements and what is kept of them. Must never know: what is measured.
+Owns: the order of the measurements, and which figures are kept. Must never know: what is measured.
 """
 
 from __future__ import annotations

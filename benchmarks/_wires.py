@@ -1,4 +1,4 @@
-"""Each wire as the benchmarks need it: histories in its JSON, an instant answer, the plain SDK's turn.
+"""Each provider API for the benchmarks: histories in its JSON, an instant answer, the plain SDK's turn.
 
 Owns: the translation of the corpus and what the SDKs do for the same turn.
 Must never know: how time is taken.
@@ -49,7 +49,7 @@ class BenchedWire:
 
 
 class _Instant(httpx2.BaseTransport):
-    """A model in this process. Like a transport over sockets, it hands out a body that nobody has read."""
+    """A model in this process. Like a transport over sockets, it hands out a body that was not read yet."""
 
     def __init__(self, answer: bytes) -> None:
         size = str(len(answer)).encode()

@@ -16,7 +16,8 @@ from _conversations import JSON, Turn, compact, corpus
 from _model import answer
 from _report import Figure, Report, at_most, info
 
-from goaitools_py import Chat, ProviderTool, Tool, state_messages
+from goaitools_py import Chat, ProviderTool, Tool
+from goaitools_py.states import state_messages
 from goaitools_py.testing import Raw, ScriptedBackend
 
 __all__ = ["run", "written_turn_by_turn"]
@@ -78,7 +79,7 @@ def _other_encodings(messages: Sequence[JSON]) -> dict[str, int]:
 
 
 def written_turn_by_turn(turns: Sequence[Turn]) -> bytes:
-    """Say the turns to a chat whose model answers what was recorded; the last blob."""
+    """Say the turns to a chat; the model gives the recorded replies. Give the last state."""
     results: deque[str] = deque()
     tools = [_tool(schema, results) for schema in corpus().tools]
     backend = ScriptedBackend()

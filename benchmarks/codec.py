@@ -14,11 +14,11 @@ from _model import ANSWER_TEXT, MODEL
 from _report import Figure, Report, at_most, info
 from _timing import interleaved
 
-from goaitools_py import state_from_messages
 from goaitools_py.backends.base import RequestParts
 from goaitools_py.backends.dialects import dialect_of
-from goaitools_py.state.records import Iteration, TurnRecord
+from goaitools_py.state.closed_turns import ClosedTurn, Iteration, TurnRecord
 from goaitools_py.state.state import dump_state, load_state, with_turn
+from goaitools_py.states import state_from_messages
 
 __all__ = ["run"]
 
@@ -58,14 +58,14 @@ def _sides(size: int) -> dict[str, Callable[[], object]]:
     history = [dict(message) for turn in corpus().of_length(size) for message in turn]
     dialect = dialect_of("openai")
     blob, json_blob = state_from_messages("openai", history), json.dumps(history)
-    added = [compact(_QUESTION), compact(_REPLY)]
+    added = (compact(_QUESTION), compact(_REPLY))
 
     def ours() -> object:
         state = load_state(blob, wire=dialect.wire)
         spliced: list[Any] = state.history()
         dialect.request(RequestParts(model=MODEL, history=[*spliced, added[0]]))
-        turn = TurnRecord(at=0, messages=2, iterations=(Iteration(roles="ua"),))
-        return dump_state(with_turn(state, added, turn))
+        record = TurnRecord(at=0, messages=2, iterations=(Iteration(roles="ua"),))
+        return dump_state(with_turn(state, ClosedTurn(added, record)))
 
     def plain() -> object:
         messages = json.loads(json_blob)

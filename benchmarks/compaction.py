@@ -1,6 +1,6 @@
 """What compaction policies cost: conversations replayed through the library, billed by a model of the caches.
 
-Owns: which cases meet which policies, and what is said of the bills. Must never know: how a cache or a
+Owns: which cases meet which policies, and the tables of the bills. Must never know: how a cache or a
 policy works.
 
 ``python benchmarks/compaction.py --write`` measures everything and writes the table and the plot of
@@ -58,7 +58,7 @@ def _on(
 def equal_window(
     measured: Measured, wanted: Mapping[str, Bill], *, each_request: bool = False
 ) -> dict[str, Bill]:
-    """A window that slides with each turn, as large as makes the mean context equal to that of `wanted`.
+    """A window that slides with each turn. Its size gives the same mean context as the policy `wanted`.
 
     `each_request`: it slides in the midst of a turn too, as where messages are trimmed before every call.
     """

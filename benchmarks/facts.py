@@ -2,30 +2,32 @@
 
 Owns: the conversations, the questions, the count. Must never know: how a policy, or the reader, works.
 
-It proves what stands in the last requests, since the simulated reader has nothing else: what a policy drops
-is gone, and what it keeps word for word is there. It proves nothing of a language model: how well one
-summarises, or finds what stands before it. The simulated summary copies sentences; a real one does better on
-what matters and may be wrong.
+It shows what stands in the last requests, because the simulated reader has nothing else: a dropped turn is
+gone, and a kept one is there word for word. It shows nothing about a language model: how well it summarises,
+or finds a fact in its prompt. The simulated summary copies sentences; a real one does better on what matters
+and may be wrong.
 """
 
 from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from _facts import SUMMARY_REQUEST, TOOL, Fact, Reader, planted, small_talk
+from _facts import SUMMARY_REQUEST, TOOL, Fact, Reader, Searcher, planted, small_talk
 from _policies import policies, with_tools
 from _report import Figure, Report, info
 
-from goaitools_py import NO_COMPACTION, Chat, Compactor, KeepRecentTurns, event, tool
+from goaitools_py import NO_COMPACTION, Chat, Compactor, KeepRecentTurns, TokenLimit, event, tool
 from goaitools_py.backends import OpenAIChatBackend
 from goaitools_py.sim import SimServer
-from goaitools_py.sim.game_master import GameMaster
+from goaitools_py.sim.model.game_master import GameMaster
+from goaitools_py.values import replace
 
-__all__ = ["Kept", "run", "talk"]
+__all__ = ["FACTS", "SEED", "TURNS", "Kept", "run", "spoken", "talk"]
 
 SEED: Final = 90_210
 TURNS: Final = 120
@@ -38,6 +40,8 @@ _SHORT: Final = (
     "drop oldest, to 25 %",
     "collapse",
     "summarise, keep 2 turns",
+    "Compactor.never_forgets",
+    "keep 2 turns, recall",
 )
 
 
@@ -85,16 +89,27 @@ def _rows() -> Mapping[str, tuple[Any, Any]]:
         "summarise, keep 2 turns",
     )
     own = "summarise, keep 2 turns; the simulator's own summary"
+    presets = {name: getattr(Compactor, name)("sim") for name in ("default", "cheap", "never_forgets")}
+    recalling = {
+        **{f"Compactor.{name}": replace(made, trigger=TokenLimit(LIMIT)) for name, made in presets.items()},
+        "keep 2 turns, recall": Compactor(TokenLimit(LIMIT), KeepRecentTurns(2), recall=True),
+    }
     return {
         "keep everything (upper bound)": (NO_COMPACTION, reader),
         "drop everything but the last turn (lower bound)": (Compactor(_always, KeepRecentTurns(1)), reader),
         **{name: (made[name](None), reader) for name in names},
         own: (made["summarise, keep 2 turns"](None), _with_own_summary),
+        **{name: (policy, Searcher()) for name, policy in recalling.items()},
+        **{f"{name}; careful reader": (policy, Searcher(careful=True)) for name, policy in recalling.items()},
     }
 
 
 def _always(request: object) -> bool:
     return True
+
+
+def _never(request: object) -> bool:
+    return False
 
 
 def _with_own_summary(prompt: Any) -> Any:
@@ -115,6 +130,27 @@ def _figure(name: str, policy: Any, model: Callable[[Any], Any], seeds: Sequence
 def talk(seed: int, policy: Any, model: Callable[[Any], Any], kept: Kept, *, turns: int) -> None:
     """One conversation; the answers are counted in `kept`."""
     facts = planted(seed, FACTS)
+    with spoken(seed, policy, model, turns=turns, facts=facts) as (chat, state):
+        kept.tokens += chat.chat_with_state(state, user="Thank you.").total_usage.total_tokens
+        for fact in facts:
+            answer = chat.chat_with_state(state, user=fact.asked, compactor=_uncut(policy)).text
+            known = fact.value in re.findall(r"\w+", answer)
+            kept.asked += 1
+            kept.known += known
+            before = kept.ways.get(fact.way, (0, 0))
+            kept.ways[fact.way] = (before[0] + known, before[1] + 1)
+
+
+def _uncut(policy: Any) -> Any:
+    """A compactor that cuts nothing, and offers the tool of the policy."""
+    return replace(policy, trigger=_never) if getattr(policy, "recalled_tokens", 0) else NO_COMPACTION
+
+
+@contextmanager
+def spoken(
+    seed: int, policy: Any, model: Callable[[Any], Any], *, turns: int, facts: Sequence[Fact]
+) -> Iterator[tuple[Chat, bytes]]:
+    """A conversation with the facts in it: the chat, and the state after its last turn."""
     chance = random.Random(seed + 1)
     places = dict(zip(chance.sample(range(turns), len(facts)), facts, strict=True))
 
@@ -129,14 +165,7 @@ def talk(seed: int, policy: Any, model: Callable[[Any], Any], kept: Kept, *, tur
             state = b""
             for number in range(turns):
                 state = _one_turn(chat, state, number, places.get(number), chance)
-            kept.tokens += chat.chat_with_state(state, user="Thank you.").total_usage.total_tokens
-            for fact in facts:
-                answer = chat.chat_with_state(state, user=fact.asked, compactor=NO_COMPACTION).text
-                known = fact.value in re.findall(r"\w+", answer)
-                kept.asked += 1
-                kept.known += known
-                before = kept.ways.get(fact.way, (0, 0))
-                kept.ways[fact.way] = (before[0] + known, before[1] + 1)
+            yield chat, state
 
 
 def _one_turn(chat: Chat, state: bytes, number: int, fact: Fact | None, chance: random.Random) -> bytes:

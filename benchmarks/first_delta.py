@@ -177,7 +177,7 @@ class _AsyncExchange:
 
 
 class _Memory:
-    """A backend whose every answer is there already, one event for each read."""
+    """A backend that has each answer ready, one event for each read."""
 
     max_retries = 0
     context_window = None

@@ -18,7 +18,7 @@ from pathlib import Path
 from _conversations import ROOT, corpus
 from _report import Report, at_most, info
 
-from goaitools_py import state_from_messages
+from goaitools_py.states import state_from_messages
 
 __all__ = ["run"]
 

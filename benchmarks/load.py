@@ -2,7 +2,7 @@
 
     python benchmarks/load.py [--store postgresql|redis|sqlite] [--short] [--no-lease] [--json]
 
-The model is a fake that answers at once, so that what is measured is the library, the driver and the store.
+The model is a fake that answers at once: the library, the driver and the store are measured.
 PostgreSQL is found at `GOAITOOLS_TEST_POSTGRES` (a URL of SQLAlchemy), Redis at `GOAITOOLS_TEST_REDIS`; each
 run has a table or a key prefix of its own, which is dropped afterwards. What the workers are told to do
 follows from `--seed`. What was accepted stands in a file of each worker, and is held against the store.
@@ -28,7 +28,8 @@ from typing import Any, NamedTuple
 
 from _report import Figure, Report, at_most, info
 
-from goaitools_py import Chat, StateConflictError, event, read_history
+from goaitools_py import Chat, StateConflictError, event
+from goaitools_py.states import read_history
 from goaitools_py.stores import RedisStore, SQLAlchemyStore, SQLiteStore
 from goaitools_py.testing import ScriptedBackend
 

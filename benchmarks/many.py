@@ -21,10 +21,11 @@ from _loopback import loopback_model
 from _model import ANSWER_TEXT, MODEL, answer
 from _report import Figure, Report, at_least, info
 
-from goaitools_py import AsyncChat, state_from_messages
+from goaitools_py import AsyncChat
 from goaitools_py.backends import async_http_client
 from goaitools_py.backends.base import ModelRequest, ResponseHead
 from goaitools_py.backends.openai.backends import AsyncOpenAIChatBackend
+from goaitools_py.states import state_from_messages
 
 __all__ = ["run"]
 

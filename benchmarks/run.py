@@ -31,11 +31,14 @@ NAMES = (
     "sse",
     "first_delta",
     "whole_turn",
+    "archive",
     "many",
     "memory",
     "tokens",
     "compaction",
     "facts",
+    "recall",
+    "recall_cost",
 )
 
 

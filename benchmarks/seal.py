@@ -12,9 +12,10 @@ from _conversations import compact, corpus
 from _report import Figure, Report, info
 from _timing import interleaved
 
-from goaitools_py import PLAIN, Encrypted, Key, Keyring, Signed, state_from_messages
-from goaitools_py.state.records import Iteration, TurnRecord
+from goaitools_py import PLAIN, Encrypted, Key, Keyring, Signed
+from goaitools_py.state.closed_turns import ClosedTurn, Iteration, TurnRecord
 from goaitools_py.state.state import dump_state, load_state, with_turn
+from goaitools_py.states import state_from_messages
 
 __all__ = ["run"]
 
@@ -83,6 +84,6 @@ def _round(blob: bytes, codec: Any, binding: Any) -> Callable[[], bytes]:
 
     def load_and_save() -> bytes:
         state = load_state(blob, wire="openai", codec=codec, binding=binding)
-        return dump_state(with_turn(state, _ADDED, turn), codec=codec, binding=binding)
+        return dump_state(with_turn(state, ClosedTurn(_ADDED, turn)), codec=codec, binding=binding)
 
     return load_and_save

@@ -17,8 +17,8 @@ from _recorded import FILES, Kind, Step, steps
 from _report import Figure, Report, at_most, info
 
 from goaitools_py.backends.dialects import dialect_of
+from goaitools_py.history.meter import booked, count_entries, gauge_of, unanchored
 from goaitools_py.state.records import Meta
-from goaitools_py.turn.meter import booked, count_entries, gauge_of, unanchored
 
 __all__ = ["Prediction", "predictions", "run"]
 
@@ -28,7 +28,7 @@ TARGET: Final = 3.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """A recorded request: what was expected of it, what four bytes to the token say, and what it took."""
+    """A recorded request: the estimate, the estimate of four bytes to the token, and the provider's count."""
 
     step: Step
     expected: int

@@ -16,10 +16,11 @@ from _report import Figure, Report, at_least, at_most, info
 from _timing import Blocks, interleaved
 from _wires import WIRES, BenchedWire, History
 
-from goaitools_py import Chat, state_from_messages, user
+from goaitools_py import Chat, user
 from goaitools_py.backends.base import RequestParts
-from goaitools_py.state.records import Iteration, TurnRecord
+from goaitools_py.state.closed_turns import ClosedTurn, Iteration, TurnRecord
 from goaitools_py.state.state import dump_state, load_state, with_turn
+from goaitools_py.states import state_from_messages
 
 __all__ = ["run"]
 
@@ -138,7 +139,7 @@ def _sides(wire: BenchedWire, size: int) -> dict[str, Callable[[], object]]:
         spliced: list[Any] = state.history()
         dialect.request(RequestParts(model=wire.model, history=[*spliced, *question]))
         turn = TurnRecord(at=0, messages=2, iterations=(Iteration(roles="u" + "a" * len(reply)),))
-        return dump_state(with_turn(state, (*question, *reply), turn))
+        return dump_state(with_turn(state, ClosedTurn((*question, *reply), turn)))
 
     def bare() -> object:
         options: Any = {"headers": {"Content-Type": "application/json"}}

@@ -1,17 +1,19 @@
-"""Events: what happens in your application enters the conversation without asking a model.
+"""Events: tell the conversation what happened in your application, without asking a model.
 
-The next turn takes them along. A topic keeps only the newest; an id enters once, however often it is sent.
+The next turn takes them to the model. A topic keeps only its newest event. An event with an id enters
+once, also if it is sent again.
 """
 
 import os
 
-from goaitools_py import Chat, event, inspect_state
+from goaitools_py import Chat, event
+from goaitools_py.states import inspect_state
 
 MODEL = os.environ.get("GOAITOOLS_MODEL", "sim")
 
 
 def main() -> None:
-    """Let four events happen between two turns; two of them are still there when the model looks."""
+    """Append four events between two turns. The model sees two of them."""
     with Chat(MODEL, system="You are the guide of a game in Harrogate.") as chat:
         state = chat.chat_with_state(None, user="My name is Ada.").state
 

@@ -1,7 +1,7 @@
-"""Approvals: a refund waits for a person, in one row of a database, until somebody says yes.
+"""Approvals: a refund waits in one row of a database until a person approves it.
 
-Two processes would run the two functions; here each has a chat and a store of its own. Between them there
-is only the SQLite file: no process has to stay alive, and nothing is repeated.
+In an application two processes run the two functions. Here each function has its own chat and store, and
+they share the SQLite file only: no process has to stay alive, and no refund is paid twice.
 """
 
 import os
@@ -9,14 +9,15 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from goaitools_py import Approve, Chat, ToolContext, pending_calls, tool
+from goaitools_py import Approve, Chat, ToolContext, tool
+from goaitools_py.states import pending_calls
 from goaitools_py.stores import SQLiteStore
 
 MODEL = os.environ.get("GOAITOOLS_MODEL", "sim")
 
 
 def is_large(arguments: dict[str, Any]) -> bool:
-    """Whether a person has to agree; the model cannot get around it."""
+    """True if a person must approve the refund. The model cannot avoid this."""
     return bool(arguments["euros"] > 50)
 
 

@@ -1,14 +1,15 @@
-"""A budget: ceilings in tokens and dollars, and what to do when the context or the money runs out.
+"""A budget: limits in tokens and dollars, and what to do at a limit.
 
-Before the model's window is full there is a `ContextWarning`, also among the result's warnings: then the
-history is summarised. A spent ceiling raises before anything is called, and the message is in the error.
+Before the model's context window is full, a `ContextWarning` comes: then the history is summarised. A spent
+limit raises an error before anything is called, and the error has the message.
 """
 
 import os
 from decimal import Decimal
 
-from goaitools_py import BudgetExceededError, Charge, Chat, Compactor, Limits, Summarize, TokenLimit
+from goaitools_py import BudgetExceededError, Chat, Compactor, Limits, Summarize, TokenLimit
 from goaitools_py.backends import OpenAIChatBackend
+from goaitools_py.prices import Charge
 from goaitools_py.sim import SimServer
 
 WIRE, _, MODEL = os.environ.get("GOAITOOLS_MODEL", "sim").partition(":")
@@ -16,7 +17,7 @@ WINDOW = 1_200  # tokens, as if the model had so few; a known model's real windo
 
 
 def prices(charge: Charge) -> Decimal | None:
-    """A list of our own: what a call costs, None for a model that is not on it. Then nothing is called."""
+    """Our own price list: what a call costs in US dollars. None: unknown, and nothing is called."""
     if charge.model not in ("sim-game-master", MODEL):
         return None
     return Decimal(2 * charge.usage.input_tokens + 10 * charge.usage.output_tokens) / 1_000_000

@@ -1,12 +1,13 @@
 """Compaction: a trigger says when the history shrinks, a strategy says how.
 
-Here the strategy is a function of our own. It keeps the turn in which the player said who she is.
+Here the strategy is our own function. It keeps the turn in which the player said her name.
 """
 
 import os
 from collections.abc import Sequence
 
-from goaitools_py import Chat, CompactionRequest, Compactor, MessageLimit, TokenLimit, TurnView, any_of
+from goaitools_py import Chat, Compactor, MessageLimit, TokenLimit, any_of
+from goaitools_py.compaction import CompactionRequest, TurnView
 
 MODEL = os.environ.get("GOAITOOLS_MODEL", "sim")
 
@@ -18,7 +19,7 @@ def first_and_recent(request: CompactionRequest) -> Sequence[TurnView]:
 
 
 def main() -> None:
-    """Talk until the history has been cut twice; then ask for what was said first."""
+    """Talk until the history has been cut twice. Then ask for the name from the first turn."""
     compactor = Compactor(any_of(MessageLimit(8), TokenLimit(8_000)), first_and_recent)
     said = ["My name is Ada.", *(f"I open door {number}." for number in range(1, 7)), "What is my name?"]
     if MODEL.startswith("sim"):

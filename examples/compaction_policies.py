@@ -1,6 +1,6 @@
-"""Compaction policies: which turns a conversation can do without, and when it pays to say so.
+"""Compaction policies: which turns a conversation can drop, and when.
 
-The same talk runs under several policies. Each is asked at the end for what was said at the beginning.
+The same conversation runs under several policies. At the end each is asked for a fact from the first turn.
 """
 
 import os
@@ -29,7 +29,7 @@ POLICIES = {
     "a window": ContextWindow(max_messages=16, min_recent_turns=3, strategy="oldest_first"),
     "the beginning and the end": Compactor(TurnLimit(8), MiddleOut(first=1, last=3)),
     "a summary": Compactor(TurnLimit(8), Summarize(keep_turns=3)),
-    # Cheap things first; after a pause (see cold_after=) a cut costs nothing, so it may be deeper.
+    # Cheap steps first. After a pause (cold_after=) a cut loses no cache, so it may be deeper.
     "a ladder": first_of(
         Compactor(all_of(ColdCache(), TurnLimit(4)), Summarize(keep_turns=2)),
         Compactor(TurnLimit(8), ClearToolResults(keep=3)),

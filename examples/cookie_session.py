@@ -1,24 +1,14 @@
-"""A conversation in a cookie: the server stores nothing, and the browser can neither read nor change it.
+"""A conversation in a cookie: the server stores nothing, and the browser cannot read or change the state.
 
-`Encrypted(…, visible_to="client")` does not compress, because length would leak what compresses well, and
-the length is rounded up to 256 bytes. A browser takes 4 KB in a cookie: a compactor keeps the state below.
-The provider is simulated.
+`Encrypted(…, visible_to="client")` does not compress, because the length of compressed text tells something
+about the text. It rounds the length up to 256 bytes. A browser takes 4 KB in a cookie; a compactor keeps the
+state smaller. The provider is simulated.
 """
 
 from http.cookies import SimpleCookie
 
-from goaitools_py import (
-    ByteLimit,
-    Chat,
-    Compactor,
-    Encrypted,
-    KeepRecentTurns,
-    Key,
-    Keyring,
-    StateAuthError,
-    state_from_text,
-    state_to_text,
-)
+from goaitools_py import ByteLimit, Chat, Compactor, Encrypted, KeepRecentTurns, Key, Keyring, StateAuthError
+from goaitools_py.states import state_from_text, state_to_text
 
 key = Key.generate()  # in an application: Key.from_text(os.environ["CHAT_KEY"])
 chat = Chat(
@@ -29,7 +19,7 @@ chat = Chat(
 
 
 def answer(cookies: str, session: str, text: str) -> tuple[str, str]:
-    """Answer one request: the reply, and the Set-Cookie header. `session` is whom the server logged in."""
+    """Answer one request with a reply and a Set-Cookie header. `session` is the user who is logged in."""
     jar = SimpleCookie(cookies)
     state = state_from_text(jar["chat"].value) if "chat" in jar else None
     result = chat.chat_with_state(state, user=text, binding={"session": session})
@@ -39,7 +29,7 @@ def answer(cookies: str, session: str, text: str) -> tuple[str, str]:
 
 
 def main() -> None:
-    """A browser, and somebody who took the browser's cookie."""
+    """Be Ada's browser, then Mallory, who has stolen Ada's cookie."""
     print("(simulated: no language model is asked)")
     cookies = ""
     for text in ("My name is Ada.", "My team is Red.", "What is my name, and what is my team?"):

@@ -1,6 +1,6 @@
-"""Crash and resume: a process is killed in the middle of a tool, and another one finishes the turn.
+"""Crash and resume: a process is killed while a tool runs, and another process finishes the turn.
 
-What had finished is not run again. What was running may have taken effect: ask the other side, and answer.
+A finished tool does not run again. The running tool may have had its effect: ask the bank, then answer.
 """
 
 import os
@@ -27,13 +27,13 @@ def get_price(item: str) -> int:
 def charge_card(ctx: ToolContext[Path], amount: int) -> None:
     """Charge the player's card."""
     (ctx.deps / "charged").write_text(str(amount))
-    os.kill(os.getpid(), signal.SIGKILL)  # the card is charged, and nobody lives to tell
+    os.kill(os.getpid(), signal.SIGKILL)  # the card is charged, and the process dies before it can say so
 
 
 def live(folder: Path) -> None:
-    """Begin a turn, or finish the one that another process began."""
+    """Begin a turn, or finish the turn that another process began."""
     with SQLiteStore(folder / "states.db") as store, Chat(MODEL, tools=[get_price, charge_card]) as chat:
-        # A process that was killed keeps others out until its lease has run out.
+        # The lease of the killed process must run out first.
         conversation = chat.conversation(store, "ada", save="checkpoint", lease_ttl=1.0)
         if conversation.info() is None:
             conversation.send('Get the price of "tea", then charge the card: 30.', deps=folder)

@@ -1,6 +1,6 @@
 """A state as a field of a Django model, in one file: the conversation lives in the ticket's own row.
 
-The update names the version that was read: of two answers at once, the second is refused, not lost.
+The update names the version that was read: of two answers at once the second is refused, the first kept.
 """
 
 import django
@@ -11,8 +11,9 @@ django.setup()
 
 from django.db import connection, models  # noqa: E402 - after the settings
 
-from goaitools_py import Chat, TurnError, event, inspect_state  # noqa: E402
+from goaitools_py import Chat, TurnError, event  # noqa: E402
 from goaitools_py.integrations.django import StateField  # noqa: E402
+from goaitools_py.states import inspect_state  # noqa: E402
 
 
 class Ticket(models.Model):
@@ -25,7 +26,7 @@ class Ticket(models.Model):
 
 
 def save(ticket: Ticket, state: bytes) -> bool:
-    """Write the state if nobody else did since the ticket was read."""
+    """Write the state, unless another worker was faster."""
     as_read = Ticket.objects.filter(pk=ticket.pk, version=ticket.version)
     return bool(as_read.update(state=state, version=ticket.version + 1))
 
@@ -37,7 +38,7 @@ def answer(chat: Chat, ticket: Ticket, text: str) -> str:
     except TurnError as error:
         save(ticket, error.state)
         raise
-    return reply if save(ticket, state) else "(somebody was faster; say it again)"
+    return reply if save(ticket, state) else "(another request was faster; say it again)"
 
 
 def main() -> None:
@@ -51,8 +52,7 @@ def main() -> None:
         save(late, chat.append_to_state(late.state, event("The key was found: +1 points")))
         print(answer(chat, late, "Hello?"))
         print(answer(chat, Ticket.objects.get(pk=pk), "What is my name, and my score?"))
-    state = Ticket.objects.get(pk=pk).state
-    print(f"{state}: {inspect_state(state).status}")
+    print(state := Ticket.objects.get(pk=pk).state, inspect_state(state).status, sep=": ")
 
 
 if __name__ == "__main__":

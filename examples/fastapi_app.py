@@ -1,4 +1,4 @@
-"""A chat endpoint: each request loads the user's blob, runs one turn, and saves the new blob.
+"""A chat endpoint: each request loads the user's state, runs one turn, and saves the new state.
 
 Serve it with ``uvicorn fastapi_app:app``. One `Chat` and one store serve all users and threads.
 """
@@ -44,7 +44,7 @@ app = FastAPI(lifespan=lifespan)
 
 @app.post("/chat/{user}")
 def say(user: str, said: Said, request: Request) -> Reply:
-    """Run one turn. Whatever happens in it, what there is of the conversation is saved."""
+    """Run one turn, and save the conversation also if the turn fails."""
     chat, store = request.app.state.chat, request.app.state.store
     saved = store.load(user)
     version = saved.version if saved else None

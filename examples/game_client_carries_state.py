@@ -1,19 +1,20 @@
-"""A game client carries the conversation: it can read it, and sends it back with each message.
+"""A game client carries the state: it can read it, and sends it back with each message.
 
-`Signed` lets nobody change a state; `binding` says whose it is; `min_revision` refuses yesterday's. All that
-the server keeps of a player is that one number. The provider is simulated.
+With `Signed` a client cannot change the state. `binding` names its owner. `min_revision` refuses an old
+state: that number is all that the server keeps of a player. The provider is simulated.
 """
 
 from dataclasses import dataclass, field
 
-from goaitools_py import Chat, Key, Keyring, Signed, StateAuthError, event, inspect_state, read_history
+from goaitools_py import Chat, Key, Keyring, Signed, StateAuthError, event
+from goaitools_py.states import inspect_state, read_history
 
 CODEC = Signed(Keyring(Key.generate()))
 
 
 @dataclass
 class Server:
-    """One server of many: any of them can go on with any player."""
+    """One of many servers. Each can go on with each player."""
 
     chat: Chat
     revisions: dict[str, int] = field(default_factory=dict)
@@ -26,7 +27,7 @@ class Server:
         return reply, self._kept(player, state)
 
     def happened(self, player: str, state: bytes, what: str) -> bytes:
-        """Something happened in the game; no model is asked."""
+        """Append an event of the game. No model is asked."""
         return self._kept(player, self.chat.append_to_state(state, event(what), binding={"player": player}))
 
     def _kept(self, player: str, state: bytes) -> bytes:
@@ -35,7 +36,7 @@ class Server:
 
 
 def main() -> None:
-    """Ada plays, and tries what clients try."""
+    """Play as Ada; then try a changed, a stolen and an old state."""
     print("(simulated: no language model is asked)")
     with Chat("sim", system="You are a game guide.", codec=CODEC) as chat:
         server = Server(chat)

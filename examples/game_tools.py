@@ -1,4 +1,4 @@
-"""Tools: the model reads and changes a game, and the player sees what was really done.
+"""Tools: the model reads and changes a game, and the player sees each change.
 
 A tool is a function. The game is handed to it as `deps`, and is never stored in the state.
 """

@@ -1,6 +1,6 @@
-"""A conversation is one value: hand it back, and the model knows what was said.
+"""A conversation is one value: give it back, and the model knows what was said.
 
-Each turn below uses a chat of its own, as two processes would. Between them there is only a file.
+Each turn below uses its own chat, as two processes would. They share one file only.
 Set GOAITOOLS_MODEL=openai:MODEL and OPENAI_API_KEY for a real model.
 """
 
@@ -8,7 +8,8 @@ import os
 import tempfile
 from pathlib import Path
 
-from goaitools_py import Chat, inspect_state
+from goaitools_py import Chat
+from goaitools_py.states import inspect_state
 
 MODEL = os.environ.get("GOAITOOLS_MODEL", "sim")
 
@@ -28,7 +29,7 @@ def one_turn(file: Path, text: str) -> None:
 
 
 def main() -> None:
-    """Say two things; the second can only be answered with what the state holds."""
+    """Say two things. Only the state can answer the second."""
     if MODEL.startswith("sim"):
         print("(simulated: no language model is asked)\n")
     with tempfile.TemporaryDirectory() as folder:

@@ -1,6 +1,7 @@
-"""A backend around a backend: anything that posts a finished request and hands out the response.
+"""A backend around a backend, which measures each request.
 
-This one wraps another and writes down what each request took. Whatever the inner one can do, it can do.
+A backend posts a finished request and hands out the response. This one passes both on to another backend,
+and notes sizes and times.
 """
 
 import os
@@ -12,11 +13,13 @@ from goaitools_py.sim import SimServer
 
 
 class Metered:
-    """Any backend for `Chat`, with a line for each request: sizes and times, never content."""
+    """Any backend for `Chat`, with a line for each request: bytes, status, milliseconds, never content."""
 
     def __init__(self, inner: Backend) -> None:
         self._inner = inner
-        self.dialect: Dialect = inner.dialect  # the wire's words; pure, so both may use it
+        self.dialect: Dialect = (
+            inner.dialect
+        )  # the provider API's JSON; pure functions, so both backends may use it
         self.model = inner.model
         self.max_retries = inner.max_retries
         self.context_window = inner.context_window

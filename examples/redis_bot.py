@@ -1,7 +1,7 @@
 """A bot on Redis: a message that is delivered to two workers at once is answered once.
 
-`GOAITOOLS_STORE` names a Redis (redis://…) or a SQLite file; the default is a Redis on this machine, and if
-there is none, a store in memory. The model is simulated.
+`GOAITOOLS_STORE` names a Redis server (redis://…) or a SQLite file. The default is Redis on this machine or,
+without one, a store in memory. The model is simulated.
 """
 
 import os
@@ -20,7 +20,7 @@ def get_score(ctx: ToolContext[dict[str, int]], team: str) -> int:
 
 
 def open_store() -> Store:
-    """The store that is named, or that is there."""
+    """Open the named store, or the one that this machine has."""
     named = os.environ.get("GOAITOOLS_STORE", "redis://127.0.0.1:6379/0")
     if not named.startswith("redis"):
         return SQLiteStore(named)
@@ -34,7 +34,7 @@ def open_store() -> Store:
 
 
 def webhook(conversation: Conversation, message_id: str, text: str) -> str:
-    """Answer one delivery; the platform delivers again what gets no 2xx, to any worker."""
+    """Answer one delivery. The platform delivers again, to any worker, until it gets a 2xx."""
     try:
         result = conversation.send(text, turn_id=message_id, deps={"Team Red": 30})
         return f"200 {'(again) ' if result.duplicate else ''}{result.text}"

@@ -1,6 +1,6 @@
-"""Streaming: a turn as a handle, its events as they happen, its state readable at any instant.
+"""Streaming: a handle of a running turn, its events, and its state at each instant.
 
-Here the listener goes away in the middle of a reply. What is stored is a conversation all the same.
+Here the listener goes away in the middle of a reply. The state is good, and the turn is finished later.
 """
 
 import os
@@ -17,7 +17,7 @@ def read_clock() -> str:
 
 
 def main() -> None:
-    """Print a reply piece by piece, break the next one off, and finish it from the state that is left."""
+    """Print a reply piece by piece. Break the next one off, and finish it from its state."""
     if MODEL.startswith("sim"):
         print("(simulated: no language model is asked)")
     with Chat(MODEL, tools=[read_clock]) as chat:

@@ -1,12 +1,14 @@
-"""Summaries by a cheaper model: what the older part said stays, for a fraction of its tokens.
+"""Summaries by a cheaper model: the facts of older turns stay, for a fraction of the tokens.
 
-The summary is a note in the history, in the place of the turns that it is of. Nothing is thrown away:
-`archive` is given the turns before they go.
+The summary is a note in the history, in the place of the older turns. Nothing is lost:
+`before_cut` is given the turns before they go.
 """
 
 import os
 
-from goaitools_py import Chat, Compactor, Summarize, TurnLimit, TurnView, event, read_history
+from goaitools_py import Chat, Compactor, Summarize, TurnLimit, event
+from goaitools_py.compaction import TurnView
+from goaitools_py.states import read_history
 
 MODEL = os.environ.get("GOAITOOLS_MODEL", "sim")
 CHEAPER = os.environ.get("GOAITOOLS_CHEAPER_MODEL", MODEL)
@@ -20,8 +22,8 @@ def archive(turns: tuple[TurnView, ...]) -> None:
 
 
 def main() -> None:
-    """Talk for eight turns; the older ones are summarised on the way. Then ask for what they said."""
-    summarised = Compactor(TurnLimit(5), Summarize(CHEAPER, keep_turns=2), archive=archive)
+    """Talk for eight turns, while older ones are summarised. Then ask for a fact from them."""
+    summarised = Compactor(TurnLimit(5), Summarize(CHEAPER, keep_turns=2), before_cut=archive)
     if MODEL.startswith("sim"):
         print("(simulated: no language model is asked)")
     with Chat(MODEL, system="You are the guide of a game.", compactor=summarised) as chat:

@@ -1,7 +1,7 @@
-"""Webhooks: what was not answered is delivered again, at any time, and must not be answered twice.
+"""Webhooks: a platform delivers a message again until it gets an answer. The bot must answer it once.
 
-`turn_id` is the platform's id of the message. The same id again is the same turn: finished, it gives its
-reply once more and asks no model; unfinished, it goes on. The platform and the provider are simulated.
+`turn_id` is the platform's id of the message. The same id is the same turn. A finished turn gives its reply
+again and asks no model. An unfinished turn goes on. The platform and the provider are simulated.
 """
 
 from goaitools_py import Chat, TurnConflictError, TurnError
@@ -11,7 +11,7 @@ from goaitools_py.stores import SQLiteStore
 
 
 def webhook(chat: Chat, store: SQLiteStore, message_id: str, text: str) -> tuple[int, str]:
-    """Answer one delivery with an HTTP status; the platform repeats what gets no 2xx or 4xx."""
+    """Answer one delivery with an HTTP status. The platform delivers again until it gets 2xx or 4xx."""
     try:
         return 200, chat.conversation(store, "ada").send(text, turn_id=message_id).text
     except TurnConflictError:
@@ -21,7 +21,7 @@ def webhook(chat: Chat, store: SQLiteStore, message_id: str, text: str) -> tuple
 
 
 def main() -> None:
-    """Deliver messages as platforms do: again, while the provider is down, and out of order."""
+    """Deliver messages as platforms do: twice, while the provider is down, and in the wrong order."""
     print("(simulated: no language model is asked)")
     with SimServer() as sim, SQLiteStore(":memory:") as store:
         backend = OpenAIChatBackend("sim-game-master", base_url=sim.base_url, api_key="sim", max_retries=0)
@@ -33,10 +33,10 @@ def main() -> None:
                 print(f"{message_id} -> {status} {said} ({len(sim.requests) - before} model calls)")
 
             deliver("m1", "My name is Ada.")
-            deliver("m1", "My name is Ada.")  # our answer was lost on the way
+            deliver("m1", "My name is Ada.")  # the platform did not get our answer
             sim.push(Fault.server_error(503))
-            deliver("m2", "My team is Team Red.")  # is kept, unanswered
-            deliver("m3", "What is my name, and what is my team?")  # overtakes the second try of m2
+            deliver("m2", "My team is Team Red.")  # is kept without an answer
+            deliver("m3", "What is my name, and what is my team?")  # comes before the second delivery of m2
             deliver("m2", "My team is Team Red.")
             deliver("m2", "My team is Team Blue.")
             history = chat.conversation(store, "ada").history()

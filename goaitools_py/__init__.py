@@ -1,47 +1,28 @@
 """Stateful chat with language models whose whole state is one opaque value.
 
-A map of the package, outermost first::
+What stands here is what a chat needs: chats, options, messages, tools, answers, errors, events, triggers and
+strategies. Other names have modules of their own:
 
-    cli            the `goaitools` command
-    chat           Chat, AsyncChat and the handle of a running turn
-    conversation   a conversation that is kept in a store;  threads: its rules
-    options        what a caller may ask for;  result, events, errors: what comes back
-    messages       messages, parts, calls, usage;  values: what every value is
-    edges          who carries the effects of a turn out: plain, async
-    turn           one turn, written once, as a generator of effects:
-        engine         what happens in which order;  flow: the effects
-        asking         one model call;  calling: the tool calls of one reply
-        inbox          what no model has seen;  journal: the unfinished turn
-        ledger         the turn's books, errors made of them
-        answers        calls that wait;  turn_ids: turns that come again
-        shrink, cut    cuts during a turn, and what they do to a state;  repair: histories nobody would take
-        meter          how large the next request will be
-    history        states without a model: append, compact, branch, rebase, info, turns, convert, estimate
-    tokens         how many tokens messages are;  media, vocabulary: pictures, tiktoken;  prices: their cost
-    compaction     triggers and strategies
-    tools          functions that the model may call
-    backends       provider wires: a pure dialect and a thin connection each
-    render         how events and context look;  reading: stored entries in neutral words
-    state          a conversation as a value;  in it blob: that value as bytes, the format drawn
-    seal           codecs with a key
-    rawjson        cuts verbatim spans out of JSON
-    stores         where blobs are kept;  integrations: columns for them
-    sim            the offline provider simulator;  testing: scripted backend, checks
+- `goaitools_py.states`: functions on states that need no model: reading, forking, joining, importing.
+- `goaitools_py.compaction`: what a trigger or a strategy of your own is given.
+- `goaitools_py.prices`, `goaitools_py.tokens`: prices, and counting tokens.
+- `goaitools_py.seal`: codecs, their keys and limits.
+- `goaitools_py.stores`, `goaitools_py.integrations`: where states are kept.
+- `goaitools_py.backends`: connections to providers.
+- `goaitools_py.sim`, `goaitools_py.testing`: the offline simulator, and a scripted backend for tests.
 """
 
 from typing import TYPE_CHECKING
 
+from .async_chat import AsyncChat
 from .backends.base import ProviderTool
-from .chat import AsyncChat, Chat
+from .chat import Chat
 from .compaction import (
     NO_COMPACTION,
-    AskModel,
-    AskProvider,
     ByteLimit,
     ClearToolResults,
     ColdCache,
     CollapseToolExchanges,
-    CompactionRequest,
     Compactor,
     ContextWindow,
     DropMedia,
@@ -49,19 +30,15 @@ from .compaction import (
     KeepRecentTurns,
     MessageLimit,
     MiddleOut,
-    ModelAnswer,
-    NoChange,
     PendingLimit,
     ProviderCompaction,
     Summarize,
     TokenLimit,
     TurnLimit,
-    TurnView,
     all_of,
     any_of,
     first_of,
 )
-from .context_management import ServerCompaction, ServerThinkingClearing, ServerToolClearing
 from .errors import (
     AbortTurn,
     AuthenticationError,
@@ -71,7 +48,6 @@ from .errors import (
     ContextTooLongError,
     DeadlineExceededError,
     GoAIToolsError,
-    LeaseHeldError,
     LimitExceededError,
     NothingToResumeError,
     ProviderProtocolError,
@@ -112,15 +88,13 @@ from .events import (
     StateSaved,
     TextDelta,
     ToolFinished,
+    ToolPending,
     ToolStarted,
     TurnCompleted,
     TurnStarted,
 )
 from .handles import AsyncTurn, Turn
-from .history.convert import state_from_messages, state_messages
-from .history.estimate import estimate_tokens
-from .history.info import StateInfo, inspect_state, pending_calls
-from .history.turns import History, HistoryIteration, HistoryTurn, read_history
+from .history.open.answers import Approve, Deny, PendingCall
 from .messages import (
     Audio,
     Document,
@@ -137,50 +111,38 @@ from .messages import (
     user,
 )
 from .options import UNSET, ChatOptions, Limits, ModelSettings
-from .prices import Charge, Prices, genai_price
-from .result import ChatResult, CompactionReport, TurnWarning
-from .state.codec import PLAIN, UNBOUND, BlobLimits, Codec, Plain
-from .tokens import TokenCounter, TokenEstimate
+from .result import ChatResult
+from .state.codec import PLAIN, UNBOUND
 from .tools import Action, Tool, ToolContext, ToolReturn, tool
-from .turn.answers import Approve, Deny, PendingCall
-from .vocabulary import TiktokenCounter
+from .turn_warnings import TurnWarning
 
 if TYPE_CHECKING:
-    from .conversation import AsyncConversation, Conversation, ConversationInfo
-    from .history.branch import fork_state, rewind_state
-    from .history.rebase import rebase_state
+    from .async_conversation import AsyncConversation
+    from .conversation import Conversation
     from .seal import Encrypted, Key, Keyring, Signed
-    from .state.reseal import rewrap
-    from .state.text import state_from_text, state_to_text
 else:
 
     def __getattr__(name):
-        """What seals and what branches is loaded when it is asked for; most processes never do."""
+        """Conversations and codecs with a key are loaded when they are asked for; many processes never do."""
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from .conversation import AsyncConversation, Conversation, ConversationInfo
-        from .history.branch import fork_state, rewind_state
-        from .history.rebase import rebase_state
+        from .async_conversation import AsyncConversation
+        from .conversation import Conversation
         from .seal import Encrypted, Key, Keyring, Signed
-        from .state.reseal import rewrap
-        from .state.text import state_from_text, state_to_text
 
         globals().update(
             AsyncConversation=AsyncConversation,
             Conversation=Conversation,
-            ConversationInfo=ConversationInfo,
             Encrypted=Encrypted,
             Key=Key,
             Keyring=Keyring,
             Signed=Signed,
-            fork_state=fork_state,
-            rebase_state=rebase_state,
-            rewind_state=rewind_state,
-            rewrap=rewrap,
-            state_from_text=state_from_text,
-            state_to_text=state_to_text,
         )
         return globals()[name]
+
+    def __dir__():
+        """The public names, also those that are not loaded yet."""
+        return sorted({*globals(), *__all__})
 
 
 __version__ = "0.1.0.dev0"
@@ -194,36 +156,28 @@ __all__ = [
     "Action",
     "Appended",
     "Approve",
-    "AskModel",
-    "AskProvider",
     "AsyncChat",
     "AsyncConversation",
     "AsyncTurn",
     "Audio",
     "AuthenticationError",
-    "BlobLimits",
     "BudgetExceededError",
     "ByteLimit",
-    "Charge",
     "Chat",
     "ChatOptions",
     "ChatResult",
     "CheckpointError",
     "CheckpointReady",
     "ClearToolResults",
-    "Codec",
     "ColdCache",
     "CollapseToolExchanges",
     "Compacted",
     "CompactionError",
-    "CompactionReport",
-    "CompactionRequest",
     "Compactor",
     "ContextTooLongError",
     "ContextWarning",
     "ContextWindow",
     "Conversation",
-    "ConversationInfo",
     "DeadlineExceededError",
     "Deny",
     "Document",
@@ -232,29 +186,21 @@ __all__ = [
     "Encrypted",
     "Event",
     "GoAIToolsError",
-    "History",
-    "HistoryIteration",
-    "HistoryTurn",
     "Image",
     "KeepRecentTurns",
     "Key",
     "Keyring",
-    "LeaseHeldError",
     "LimitExceededError",
     "Limits",
     "Message",
     "MessageLimit",
     "MiddleOut",
-    "ModelAnswer",
     "ModelReplied",
     "ModelRequested",
     "ModelSettings",
-    "NoChange",
     "NothingToResumeError",
     "PendingCall",
     "PendingLimit",
-    "Plain",
-    "Prices",
     "ProviderCompaction",
     "ProviderProtocolError",
     "ProviderRejectedError",
@@ -262,9 +208,6 @@ __all__ = [
     "ProviderUnavailableError",
     "RateLimitError",
     "ReasoningDelta",
-    "ServerCompaction",
-    "ServerThinkingClearing",
-    "ServerToolClearing",
     "Signed",
     "StateAuthError",
     "StateConflictError",
@@ -272,7 +215,6 @@ __all__ = [
     "StateDiscarded",
     "StateError",
     "StateFormatError",
-    "StateInfo",
     "StateInvalidError",
     "StateProviderError",
     "StateSaved",
@@ -286,9 +228,6 @@ __all__ = [
     "Summarize",
     "Text",
     "TextDelta",
-    "TiktokenCounter",
-    "TokenCounter",
-    "TokenEstimate",
     "TokenLimit",
     "Tool",
     "ToolCall",
@@ -296,6 +235,7 @@ __all__ = [
     "ToolError",
     "ToolFailedError",
     "ToolFinished",
+    "ToolPending",
     "ToolPendingError",
     "ToolRecord",
     "ToolResult",
@@ -308,27 +248,13 @@ __all__ = [
     "TurnInProgressError",
     "TurnLimit",
     "TurnStarted",
-    "TurnView",
     "TurnWarning",
     "Usage",
     "all_of",
     "any_of",
     "assistant",
-    "estimate_tokens",
     "event",
     "first_of",
-    "fork_state",
-    "genai_price",
-    "inspect_state",
-    "pending_calls",
-    "read_history",
-    "rebase_state",
-    "rewind_state",
-    "rewrap",
-    "state_from_messages",
-    "state_from_text",
-    "state_messages",
-    "state_to_text",
     "system",
     "tool",
     "user",

@@ -1,6 +1,6 @@
-"""What a reply says it relies on: pages, files and documents that a provider's search has found.
+"""The sources that a reply names: pages, files and documents that the provider's search found.
 
-Owns: `Citation`, and how the providers' own objects read. Must never know: where a wire puts them in a reply.
+Owns: `Citation`, and reading the providers' own objects. Must never know: where a reply holds them.
 
 Shapes: ``annotations`` of OpenAI Chat Completions (``{"type": "url_citation", "url_citation": {…}}``) and of
 Responses (members beside ``type``), ``citations`` of Anthropic's text blocks (openai 3.54, anthropic 1.11).
@@ -17,7 +17,7 @@ from .values import Value, replace
 __all__ = ["Citation", "citation_of", "citations_of_rows", "rows_of_citations", "shifted"]
 
 _MOST = 256
-"""Citations of one reply that are kept."""
+"""The number of citations of one reply that are kept."""
 
 
 class Citation(Value, frozen=True, kw_only=True):
@@ -25,17 +25,17 @@ class Citation(Value, frozen=True, kw_only=True):
 
     Attributes:
         kind: The provider's word for it, such as "url_citation" or "char_location".
-        url: The address, None for a source without one.
+        url: The address; None for a source without one.
         title: The title of a page or document, or the name of a file.
-        start: Where the passage begins in the reply's text that relies on the source, in characters; None if
+        start: Where the passage that relies on the source begins in the reply's text, in characters. None if
             the provider does not say.
         end: Where the passage ends, exclusive.
-        quoted: What the source says, if the provider quotes it.
-        raw: The provider's own JSON, if the stored message cannot hold it (Chat Completions); else None, for
+        quoted: The source's own words, if the provider quotes them.
+        raw: The provider's JSON, if the stored message cannot hold it (Chat Completions). Else None, because
             it is in `Message.raw`.
     """
 
-    unshown = frozenset({"url", "title", "quoted", "raw"})
+    _unshown = frozenset({"url", "title", "quoted", "raw"})
 
     kind: str
     url: str | None = None
@@ -54,14 +54,14 @@ def citation_of(
     offset: int = 0,
     raw: bytes | None = None,
 ) -> Citation | None:
-    """Read a provider's object; None if it is none.
+    """Read a provider's citation object; None if it is not one.
 
     Args:
         given: The object as Python values.
-        start: Where the passage begins, if the object's place says that rather than the object.
-        end: Where it ends.
-        offset: Characters of the reply's text before the text that the object counts in.
-        raw: The object's own bytes, if they are to be kept.
+        start: Where the passage begins, if the object itself does not say it.
+        end: Where the passage ends.
+        offset: Characters of the reply's text before the text in which the object counts.
+        raw: The object's bytes, if they are kept.
     """
     if not isinstance(given, Mapping) or not isinstance(kind := given.get("type"), str) or not kind:
         return None
@@ -89,7 +89,7 @@ def _place(value: object, offset: int) -> int | None:
 
 
 def shifted(citations: Iterable[Citation], by: int) -> tuple[Citation, ...]:
-    """The citations of a text that stands behind `by` characters of another."""
+    """Move the citations' places by this number of characters."""
     return tuple(
         replace(
             one,
@@ -101,7 +101,7 @@ def shifted(citations: Iterable[Citation], by: int) -> tuple[Citation, ...]:
 
 
 def rows_of_citations(citations: Sequence[Citation], *, reply: int) -> list[dict[str, Any]]:
-    """The citations of a turn's reply as its facts keep them. `reply` counts the turn's replies from 0."""
+    """The citations as a turn's facts store them. `reply` is the index of the reply in the turn, from 0."""
     return [{"reply": reply, **_row(one)} for one in citations[:_MOST]]
 
 
@@ -114,7 +114,7 @@ def _row(one: Citation) -> dict[str, Any]:
 
 
 def citations_of_rows(rows: object) -> tuple[Citation, ...]:
-    """The citations that a turn's facts keep; what is none is left out."""
+    """The citations in a turn's facts. A row that is not a citation is left out."""
     found: list[Citation] = []
     for row in rows if isinstance(rows, list) else ():
         if isinstance(row, Mapping) and isinstance(row.get("kind"), str):

@@ -1,6 +1,6 @@
 """Every error this package raises on purpose, as one tree.
 
-Owns: the classes and what each carries. Must never know: how any of them came about.
+Owns: the classes and their attributes. Must never know: the code that raises them.
 
 ::
 
@@ -11,14 +11,16 @@ Owns: the classes and what each carries. Must never know: how any of them came a
     │   ├── StateCorruptError         damaged on the way
     │   ├── StateAuthError            a keyed codec refused it
     │   ├── StateTooLargeError        beyond a limit                   (.limit, .limit_name)
-    │   ├── StateProviderError        written by another wire          (.expected, .found)
+    │   ├── StateProviderError        of another provider API          (.expected, .found)
     │   └── StateInvalidError         decodes, but breaks a rule
     ├── TurnError                     raised after a turn began        (.state, .pending_input, …)
     │   ├── ProviderUnavailableError, RateLimitError, AuthenticationError,
     │   │   ProviderRejectedError, ProviderProtocolError, ContextTooLongError,
     │   │   StreamInterruptedError
     │   ├── DeadlineExceededError, LimitExceededError, BudgetExceededError
-    │   └── StateSizeError, ToolFailedError, CheckpointError, StoreCommitError
+    │   ├── OutputError               the answer does not fit          (.errors)
+    │   ├── StateSizeError, ToolFailedError, CheckpointError, StoreCommitError
+    │   └── TurnStoppedError
     ├── ToolPendingError, TurnConflictError, TurnInProgressError, NothingToResumeError
     ├── CompactionError
     └── StoreError
@@ -27,10 +29,11 @@ Owns: the classes and what each carries. Must never know: how any of them came a
         └── StoreUnavailableError
 
 Raised by your own tools: `ToolError` (text for the model) and `AbortTurn` (end the turn).
-No text or repr of these holds message content or a key. What another library raised, such as a provider's
-SDK or a database driver, may quote both: it is at ``sdk_error``, and an exception of ours that names it
-stands at ``__cause__`` in its place. What the caller's own code raised is printed with its text: a tool's
-exception, the ``__cause__`` of `ToolFailedError`, and a builtin one, such as ValueError, of a callback.
+No text or repr of these errors holds message content or a key. The exception of another library, such as a
+provider's SDK or a database driver, may quote both. It is kept at ``sdk_error``, and ``__cause__`` is an
+error of this package that names its class. Exceptions of your own code are printed with their text: what a
+tool raised (the ``__cause__`` of `ToolFailedError`), and a builtin exception such as ValueError from a
+callback.
 """
 
 from __future__ import annotations
@@ -38,11 +41,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from .usage import Usage
+
 if TYPE_CHECKING:
     from decimal import Decimal
 
-    from .messages import Message, ToolRecord, Usage
-    from .result import Bill, TurnWarning
+    from .messages import Message, ToolRecord
+    from .prices import Bill
+    from .turn_warnings import TurnWarning
 
 __all__ = [
     "AbortTurn",
@@ -56,6 +62,7 @@ __all__ = [
     "LeaseHeldError",
     "LimitExceededError",
     "NothingToResumeError",
+    "OutputError",
     "ProviderProtocolError",
     "ProviderRejectedError",
     "ProviderUnavailableError",
@@ -80,6 +87,7 @@ __all__ = [
     "TurnConflictError",
     "TurnError",
     "TurnInProgressError",
+    "TurnStoppedError",
 ]
 
 
@@ -88,11 +96,11 @@ class GoAIToolsError(Exception):
 
     Attributes:
         retryable: True if the same call may succeed later.
-        turns_left: Of an error out of `run_turns`, which then has a `state` too: the texts that were not
-            said. The failed turn's own is one of them if neither `state` nor `pending_input` holds it.
-        sdk_error: What another library raised, if that is the reason: a provider's SDK, a database driver.
-            Its text may quote a server's body, and with it messages and keys: it stands in no printed chain,
-            and does not go along when the error is copied or sent to another process.
+        turns_left: For an error from `run_turns`, which then also has a `state`: the texts that were not
+            said. The text of the failed turn is among them if neither `state` nor `pending_input` holds it.
+        sdk_error: The exception of another library that is the reason: a provider's SDK, a database driver.
+            Its text may quote a server's body, with messages and keys. So it is in no printed traceback, and
+            it is dropped when the error is copied or sent to another process.
     """
 
     retryable: bool = False
@@ -100,8 +108,7 @@ class GoAIToolsError(Exception):
     sdk_error: BaseException | None = None
 
     def because_of(self, error: BaseException) -> Self:
-        """This error with its reason: at `__cause__` what may be printed of it, at `sdk_error` another
-        library's exception."""
+        """Set the reason: `__cause__` is what may be printed, `sdk_error` is another library's exception."""
         found = error
         while _is_ours(found) and found.__cause__ is not None:
             found = found.__cause__
@@ -118,12 +125,12 @@ class GoAIToolsError(Exception):
 
 
 class UnderlyingError(GoAIToolsError):
-    """Stands in a printed chain for an exception whose text may quote content: says its class, its code and
-    where it was raised."""
+    """Replaces, in a printed traceback, an exception whose text may quote content. It gives the exception's
+    class, its code, and the place where it was raised."""
 
     @classmethod
     def of(cls, error: BaseException) -> UnderlyingError:
-        """What may be printed of an exception."""
+        """Make the replacement for an exception."""
         inner = getattr(error, "orig", None)  # SQLAlchemy: what the driver raised
         named = [error, inner] if isinstance(inner, BaseException) else [error]
         return cls(" of ".join(f"{_class_of(one)}{_code_of(one)}" for one in named) + _place_of(error))
@@ -175,16 +182,19 @@ class StateVersionError(StateError):
 
 
 class StateCorruptError(StateError):
-    """The blob is one of ours, but its bytes were cut or changed."""
+    """The blob was written by this package, but its bytes were cut or changed."""
 
 
 class StateAuthError(StateError):
-    """A keyed codec refused the blob: wrong key, wrong binding, tampered, too old. One text for all of these;
-    only a blob of another suite than the codec's is told apart, which its header shows to everybody."""
+    """A keyed codec refused the blob: wrong key, wrong owner (`binding=`), changed bytes, or too old.
+
+    The text is the same for all of these. Only a blob of another suite has its own text, because the header
+    shows the suite anyway.
+    """
 
 
 class StateTooLargeError(StateError):
-    """The blob, or what it declares to hold, is beyond a limit; or an append would take it there.
+    """The blob, or the size that it declares, exceeds a limit; or an append would exceed it.
 
     `limit_name` is a field of `BlobLimits`, `limit` its value.
     """
@@ -196,10 +206,10 @@ class StateTooLargeError(StateError):
 
 
 class StateProviderError(StateError):
-    """The blob is whole, and was written by another provider API than the chat's: a mistake in the
-    configuration. A turn with ``on_foreign_state="fresh"`` begins a new conversation instead.
+    """The blob is not damaged, but belongs to another provider API than the chat's. The configuration is
+    wrong. A turn with ``on_foreign_state="fresh"`` begins a new conversation instead.
 
-    `expected` and `found` are names of provider APIs, such as "anthropic": the chat's and the blob's.
+    `expected` is the provider API of the chat, `found` that of the blob, such as "anthropic".
     """
 
     def __init__(self, message: str, *, blob: bytes = b"", expected: str = "", found: str = "") -> None:
@@ -230,13 +240,13 @@ class TurnError(GoAIToolsError):
         tool_log: Every tool call of this turn with its result.
         retryable: True if the same call may succeed later.
         retry_after: Seconds the provider asked to wait, or None.
-        warnings: What a result would have carried as its warnings.
-        discarded: Set if the given state was not used, because it is damaged or of another provider API: its
-            bytes are in ``discarded.blob``, and `state` is that of a fresh conversation.
+        warnings: The warnings that a result would have.
+        discarded: Set if the given state was not used, because it is damaged or of another provider API. Its
+            bytes are in ``discarded.blob``, and `state` belongs to a new conversation.
         status_code: The provider's HTTP status, or None.
         request_id: The provider's request id, or None.
-        unsaved: Of a turn in a store: why `state` is not in it, or None if it is.
-        base: Of a turn in a store that is not in it: what the turn began from.
+        unsaved: For a conversation in a store: why `state` was not saved, or None if it was.
+        base: For a conversation in a store, if `state` was not saved: the state that the turn began from.
     """
 
     unsaved: Exception | None = None
@@ -262,15 +272,11 @@ class TurnError(GoAIToolsError):
         bill: Bill | None = None,
     ) -> None:
         super().__init__(message)
-        if usage is None:
-            from .messages import Usage
-
-            usage = Usage()
         self.state = state
         self.pending_input = pending_input
         self.text = text
         self.partial_text = partial_text
-        self.usage = usage
+        self.usage = Usage() if usage is None else usage
         self.tool_log = tool_log
         self.retryable = retryable
         self.retry_after = retry_after
@@ -300,15 +306,15 @@ class AuthenticationError(TurnError):
 
 
 class ProviderRejectedError(TurnError):
-    """The provider refused the request (400, 404, 413, 422): the same request will be refused again.
+    """The provider refused the request (400, 404, 413, 422). The same request will be refused again.
 
-    With `status_code` 301 to 308: the server redirects to another origin, which the text names, and nothing
-    was sent there.
+    With `status_code` 301 to 308 the server redirects to another origin. The text names it, and nothing was
+    sent there.
     """
 
 
 class ProviderProtocolError(TurnError):
-    """The provider said 200, but the body is not a reply. Retryable."""
+    """The provider answered 200, but the body is not a reply. Retryable."""
 
 
 class ContextTooLongError(TurnError):
@@ -328,16 +334,32 @@ class LimitExceededError(TurnError):
 
 
 class BudgetExceededError(TurnError):
-    """A limit of the conversation is spent, or there is a limit on costs and a price is not known.
-    Nothing was called."""
+    """A limit of the conversation is used up, or there is a limit on costs and a price is unknown. No model
+    was called."""
+
+
+class OutputError(TurnError):
+    """The model's answers did not fit the `output_type`, also after the retries.
+
+    The last answer is in `text`, and in `state` as the reply of an unfinished turn: ``chat.resume(err.state,
+    output_type=…)`` asks the model again, and `resume` without a type takes the answer as text.
+
+    Attributes:
+        errors: What does not fit, as pairs of a field, such as ``teams[2].name``, and the problem. A field
+            may be a name that the model made up, so it is content.
+    """
+
+    def __init__(self, message: str, *, errors: tuple[tuple[str, str], ...] = (), **known: Any) -> None:
+        super().__init__(message, **known)
+        self.errors = errors
 
 
 class StateSizeError(TurnError):
-    """Something does not fit into the state, even after a cut; the text names the part and the limit.
+    """A part does not fit into the state, even after a cut. The text names the part and the limit.
 
-    A message: nothing was sent, and it is in `pending_input`. A tool's result: `state` has a short record of
-    it, `tool_log` the whole, and calls that had not started are "not_run". A reply: `text` has it, and
-    `state` the turn; beyond twice the limits `state` has only the beginning of the reply.
+    A message: nothing was sent, and the message is in `pending_input`. A tool's result: `state` has a short
+    record, `tool_log` has the whole result, and calls that had not started are "not_run". A reply: `text` has
+    it and `state` has the turn; above twice the limit, `state` has only the beginning of the reply.
     """
 
 
@@ -351,7 +373,7 @@ class CheckpointError(TurnError):
 
 
 class StoreCommitError(TurnError):
-    """The turn is complete, but the store did not take it: `Conversation.commit` tries again. Retryable."""
+    """The turn is complete, but the store did not save it. `Conversation.commit` tries again. Retryable."""
 
 
 class ToolPendingError(GoAIToolsError):
@@ -371,9 +393,9 @@ class TurnConflictError(GoAIToolsError):
 
 
 class NothingToResumeError(GoAIToolsError, ValueError):
-    """`resume` was given a conversation in which nothing is unfinished and nothing waits. Nothing was called.
+    """`resume` found no unfinished turn and no waiting call. No model was called.
 
-    It is a ValueError too, as other mistakes in a call are.
+    It is also a ValueError, like other mistakes in a call.
     """
 
 
@@ -387,35 +409,31 @@ class CompactionError(GoAIToolsError):
     """A compactor failed in `compact_state`; inside a turn this is a warning instead.
 
     Attributes:
-        state: The conversation as it was, but with what the compactor's own model calls consumed on its
-            books; b"" if there were none, or it was a dry run.
-        usage: What they consumed.
+        state: The unchanged conversation, with the usage of the compactor's own model calls added. b"" if
+            there were no such calls, or for a dry run.
+        usage: What those calls consumed.
     """
 
     def __init__(self, message: str, *, state: bytes = b"", usage: Usage | None = None) -> None:
         super().__init__(message)
-        if usage is None:
-            from .messages import Usage
-
-            usage = Usage()
         self.state = state
-        self.usage = usage
+        self.usage = Usage() if usage is None else usage
 
 
 # ------------------------------------------------------------------------------------------ stores
 
 
 class StoreError(GoAIToolsError):
-    """A store could not do what was asked."""
+    """A store could not do what it was asked for."""
 
 
 class StateConflictError(StoreError):
-    """Somebody else saved a newer version first.
+    """Another process saved a newer version first.
 
     Attributes:
-        state: The conversation with the turn that could not be saved, or the compacted one; nothing is lost.
-        text: That turn's reply.
-        base: What the turn, or the compaction, began from.
+        state: The conversation with the turn, or the compaction, that could not be saved. Nothing is lost.
+        text: The reply of that turn.
+        base: The state that the turn, or the compaction, began from.
     """
 
     retryable = True
@@ -427,8 +445,13 @@ class StateConflictError(StoreError):
         self.base = base
 
 
+class TurnStoppedError(TurnError):
+    """Somebody stopped the turn: `stop` of the kept conversation, perhaps on another worker. It is stored as
+    far as it came; `resume` goes on with it, and a new message closes it."""
+
+
 class LeaseHeldError(StoreError):
-    """Somebody else holds the lease of this key."""
+    """Another process holds the lease of this key."""
 
     retryable = True
 
@@ -443,8 +466,9 @@ class StoreUnavailableError(StoreError):
 
 
 class ToolError(Exception):
-    """Raise it in a tool: its text goes to the model as the call's error result."""
+    """Raise it in a tool. Its text becomes the call's error result, which the model reads."""
 
 
 class AbortTurn(Exception):  # noqa: N818 - an instruction, not a fault
-    """Raise it in a tool to end the turn: the call closes as an error, calls not started as not run."""
+    """Raise it in a tool to end the turn. The call ends as an error; calls that have not started are marked
+    "not_run"."""

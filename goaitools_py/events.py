@@ -1,15 +1,15 @@
 """What a turn, and what is done with a conversation beside its turns, tells its listeners.
 
 Owns: the event values. Must never know: who listens, or how they are made.
-`to_dict()` gives JSON-able facts for logs and sockets. It never contains a state blob, and what somebody said
-only in the two deltas, which are nothing else.
+`to_dict()` gives JSON-able facts for logs and sockets. It never contains a state blob. It has what was said
+only in the deltas of text, which are nothing else, and where a caller asks for content.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from .messages import Usage
+from .messages import ToolCall, Usage
 from .values import Value
 
 if TYPE_CHECKING:
@@ -22,13 +22,17 @@ __all__ = [
     "Compacted",
     "ContextWarning",
     "Event",
+    "FellBack",
     "ModelReplied",
     "ModelRequested",
+    "OutputDelta",
     "ReasoningDelta",
+    "StateConverted",
     "StateDiscarded",
     "StateSaved",
     "TextDelta",
     "ToolFinished",
+    "ToolPending",
     "ToolStarted",
     "TurnCompleted",
     "TurnStarted",
@@ -42,29 +46,41 @@ class Event(Value, frozen=True, kw_only=True):
 
     Attributes:
         conversation_id: The id of the conversation, as in `StateInfo.conversation_id`.
-        turn_ref: Names the turn in logs: the conversation's id and the turn's number, the same text as
-            `ToolContext.turn_id`. It stays the same when the turn is resumed, in another process too, and
-            across cuts; no later turn of the conversation gets it, also after a rewind. Two turns that begin
-            from the same blob have the same one. Of what happens between two turns it is that of the turn
-            before. "" if it is not known: the turn of a `duplicate` result that has left the history.
+        turn_ref: Names the turn in logs: the conversation's id and the turn's number. It stays the same when
+            the turn is resumed, also in another process, and across cuts. No later turn of the conversation
+            gets it again, also not after a rewind. Two turns that begin from the same blob have the same one.
+            An event between two turns has that of the turn before. "" if it is unknown: the turn of a
+            `duplicate` result that has left the history. `ToolContext.turn_id` is the same text, unless the
+            turn was given the option `turn_id`.
     """
 
     conversation_id: str = ""
     turn_ref: str = ""
 
-    def to_dict(self) -> dict[str, Any]:
-        """The event as JSON-able values, with its class name as "type" and never a state."""
-        return {"type": type(self).__name__, **_facts(self)}
+    _content: ClassVar[frozenset[str]] = frozenset()
+    """Fields with what a model or a tool said: in `to_dict` only if content is asked for."""
+
+    def to_dict(self, *, content: bool = False) -> dict[str, Any]:
+        """The event as JSON-able values, with its class name as "type" and never a state.
+
+        Args:
+            content: True for a page that shows the conversation: also the arguments and results of tool
+                calls, and the text of a finished turn. False for logs.
+        """
+        hidden = _HIDDEN if content else _HIDDEN | self._content
+        return {"type": type(self).__name__, **_facts(self, hidden)}
 
 
-def _facts(value: Value) -> dict[str, Any]:
+def _facts(value: Value, hidden: frozenset[str] = _HIDDEN) -> dict[str, Any]:
     """The fields of a value as JSON-able values, of the values in it too, without what is hidden."""
-    return {name: _fact(getattr(value, name)) for name in value.__struct_fields__ if name not in _HIDDEN}
+    return {name: _fact(getattr(value, name)) for name in value.__struct_fields__ if name not in hidden}
 
 
 def _fact(value: Any) -> Any:
     if isinstance(value, BaseException):
-        return {"error": type(value).__name__}  # whose text may say anything
+        return {"error": type(value).__name__}  # not its text, which may contain anything
+    if isinstance(value, tuple):
+        return [_fact(item) for item in value]
     return _facts(value) if isinstance(value, Value) else value
 
 
@@ -84,7 +100,7 @@ class ModelRequested(Event, frozen=True):
 class TextDelta(Event, frozen=True, gc=False):
     """A piece of the visible reply."""
 
-    unshown = frozenset({"text"})
+    _unshown = frozenset({"text"})
 
     text: str
     iteration: int
@@ -93,9 +109,25 @@ class TextDelta(Event, frozen=True, gc=False):
 class ReasoningDelta(Event, frozen=True, gc=False):
     """A piece of the model's reasoning, where the provider shows it."""
 
-    unshown = frozenset({"text"})
+    _unshown = frozenset({"text"})
 
     text: str
+    iteration: int
+
+
+class OutputDelta(Event, frozen=True):
+    """More of an answer with an `output_type` has come.
+
+    Attributes:
+        partial: The JSON values so far: dicts, lists, texts that may still grow. They are not checked, and no
+            object of the type. In `to_dict` only with ``content=True``.
+        iteration: The model call of this turn.
+    """
+
+    _unshown = frozenset({"partial"})
+    _content = _unshown
+
+    partial: Any
     iteration: int
 
 
@@ -105,44 +137,97 @@ class ModelReplied(Event, frozen=True):
     Attributes:
         usage: What this call consumed.
         message_count: Messages in the conversation now.
-        iteration: The model call of this turn, counted from 1, and anew after a `resume`.
+        iteration: The model call of this turn, counted from 1. The numbers go on after a `resume`.
         model: The model that answered, as the provider names it.
         seconds: From the request to the end of the reply.
         finish_reason: The provider's own word.
         request_id: The provider's id of this call; "" if it gave none.
+        tool_calls: The calls that the reply asks for, in its order. In `to_dict` only with ``content=True``.
     """
+
+    _content = frozenset({"tool_calls"})
 
     usage: Usage
     message_count: int
-    iteration: int = 0
+    iteration: int = 1
     model: str = ""
     seconds: float = 0.0
     finish_reason: str = ""
     request_id: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
 
 
 class ToolStarted(Event, frozen=True):
-    """A tool is about to run."""
+    """A tool is about to run.
+
+    Attributes:
+        call_id: The id of the call.
+        name: The tool.
+        iteration: The model call that asked for it.
+        arguments: The JSON text that the tool gets: the model's, or that of an approval. In `to_dict` only
+            with ``content=True``.
+    """
+
+    _unshown = frozenset({"arguments"})
+    _content = _unshown
 
     call_id: str
     name: str
     iteration: int
+    arguments: str = ""
 
 
 class ToolFinished(Event, frozen=True):
-    """A tool call has its result. `flag` is that of `ToolResult`, `seconds` how long the call took."""
+    """A tool call has its result.
+
+    Attributes:
+        call_id: The id of the call.
+        name: The tool.
+        iteration: The model call that asked for it.
+        flag: That of `ToolResult`.
+        seconds: How long the call took.
+        output: The text of the result, as the model reads it; media are not in it. In `to_dict` only with
+            ``content=True``.
+    """
+
+    _unshown = frozenset({"output"})
+    _content = _unshown
 
     call_id: str
     name: str
     iteration: int
     flag: str
     seconds: float
+    output: str = ""
+
+
+class ToolPending(Event, frozen=True):
+    """A tool call waits for an answer from outside; the turn ends with the status ``awaiting_tools``.
+
+    Attributes:
+        call_id: The id of the call, for `resume`.
+        name: The tool.
+        iteration: The model call that asked for it.
+        reason: "approval", "external" or "in_doubt", as in `PendingCall`.
+        kind: "function", "custom" or "provider", as in `PendingCall`.
+        arguments: What the model wrote, as in `PendingCall`. In `to_dict` only with ``content=True``.
+    """
+
+    _unshown = frozenset({"arguments"})
+    _content = _unshown
+
+    call_id: str
+    name: str
+    iteration: int
+    reason: str
+    kind: str = "function"
+    arguments: str = ""
 
 
 class CheckpointReady(Event, frozen=True):
     """`blob` is a complete state from which `resume` can finish this turn."""
 
-    unshown = frozenset({"blob"})
+    _unshown = frozenset({"blob"})
 
     blob: bytes
 
@@ -175,29 +260,62 @@ class StateDiscarded(Event, frozen=True):
 
     error: StateError
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self, *, content: bool = False) -> dict[str, Any]:
         """As `Event.to_dict`, with the words of the error, which is one of ours."""
-        facts = super().to_dict()
+        facts = super().to_dict(content=content)
         facts["error"]["message"] = str(self.error)
         return facts
+
+
+class StateConverted(Event, frozen=True):
+    """The given state was of another provider API, and was converted.
+
+    Attributes:
+        found: The provider API that wrote it.
+        to: The provider API of the turn.
+        lost: What did not go along: each kind with its count; see `Conversion`.
+    """
+
+    found: str
+    to: str
+    lost: tuple[tuple[str, int], ...] = ()
+
+
+class FellBack(Event, frozen=True):
+    """A provider was down, and the turn goes on with the next one of the chat's `fallbacks`.
+
+    What came of the reply that broke off does not count: the next provider's reply begins anew.
+
+    Attributes:
+        failed: The provider API and the model that did not answer, such as "openai:MODEL".
+        to: Those that are asked now.
+        reason: The class of the error.
+        status_code: The HTTP status; None if there was no answer.
+    """
+
+    failed: str
+    to: str
+    reason: str
+    status_code: int | None = None
 
 
 class TurnCompleted(Event, frozen=True):
     """The turn is over; `result` is what the call returns."""
 
-    unshown = frozenset({"result"})
+    _unshown = frozenset({"result"})
 
     result: ChatResult
 
-    def to_dict(self) -> dict[str, Any]:
-        """As `Event.to_dict`, with what the result says of the turn: no text, no state.
+    def to_dict(self, *, content: bool = False) -> dict[str, Any]:
+        """As `Event.to_dict`, with what the result says of the turn: no state, and text only with `content`.
 
         "cost_usd" is a float, None if the cost is unknown; "warnings" are their codes.
         """
         result = self.result
         cost = result.cost_usd
         return {
-            **super().to_dict(),
+            **super().to_dict(content=content),
+            **({"text": result.text} if content else {}),
             "status": result.status,
             "finish_reason": result.finish_reason,
             "usage": _facts(result.usage),

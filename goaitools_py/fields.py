@@ -10,11 +10,19 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
 from .messages import Message
-from .options import Limits, ModelSettings, Said, Unset
+from .options import Limits, ModelSettings, Unset, UserInput
 from .prices import Prices
 from .tokens import TokenCounter
 
-__all__ = ["ChatFields", "CompactFields", "DefaultFields", "RunTurnsFields"]
+__all__ = [
+    "ChatFields",
+    "CompactFields",
+    "DefaultFields",
+    "NoFields",
+    "RunTurnsFields",
+    "SeriesFields",
+    "TurnFields",
+]
 
 
 class DefaultFields(TypedDict, total=False):
@@ -28,11 +36,13 @@ class DefaultFields(TypedDict, total=False):
     sticky_settings: bool | Unset
     compactor: Any
     cold_after: float | Unset | None
+    record_ids: bool | Unset
     token_counter: TokenCounter | Unset | None
     context_marks: Sequence[float] | Unset
     prices: Prices | Unset | None
     max_iterations: int | Unset
     limits: Limits | Unset | None
+    keep_partial: bool | Unset
     on_limit: Literal["answer", "raise"] | Unset
     timeout: float | Unset | None
     call_timeout: float | Unset | None
@@ -46,8 +56,13 @@ class DefaultFields(TypedDict, total=False):
     on_event: Callable[[Any], object] | Unset | None
     on_checkpoint: Callable[[bytes], object] | Unset | None
     on_bad_state: Literal["fresh", "raise"] | Unset | None
-    on_foreign_state: Literal["raise", "fresh"] | Unset
+    on_foreign_state: Literal["raise", "fresh", "convert"] | Unset
     binding: Any
+
+
+class NoFields(TypedDict):
+    """What a method takes by name that has no options of turns: nothing. One that is given is told where it
+    belongs."""
 
 
 class CompactFields(DefaultFields, total=False):
@@ -56,17 +71,30 @@ class CompactFields(DefaultFields, total=False):
     min_revision: int | Unset | None
 
 
-class RunTurnsFields(DefaultFields, total=False):
-    """What ``run_turns`` takes by name: it says what the user says itself."""
+class SeriesFields(DefaultFields, total=False):
+    """What ``run_turns`` takes by name, beside ``output_type``. It says what the user says itself."""
 
     messages: Sequence[Message] | Unset | None
+    speaker: str | Unset | None
     turn_id: str | Unset | None
     conversation_id: str | Unset | None
     metadata: Mapping[str, str] | Unset | None
     min_revision: int | Unset | None
 
 
-class ChatFields(RunTurnsFields, total=False):
+class TurnFields(SeriesFields, total=False):
+    """What a turn takes by name, beside ``output_type``, which says of which type the result is."""
+
+    user: UserInput | Unset | None
+
+
+class RunTurnsFields(SeriesFields, total=False):
+    """What ``run_turns`` takes by name."""
+
+    output_type: Any
+
+
+class ChatFields(TurnFields, total=False):
     """What a turn takes by name: every option."""
 
-    user: Said | Unset | None
+    output_type: Any

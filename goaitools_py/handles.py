@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self
 
 from .edges.sync_edge import refuse_async_callback
 from .events import Event, TextDelta
@@ -17,39 +17,50 @@ from .observers import notify, notify_async
 from .result import ChatResult
 from .turn.flow import AsyncDriver, BusyError, Driver
 
-__all__ = ["AsyncTurn", "Turn", "Work", "checked_message"]
+__all__ = ["AsyncTurn", "RunningTurn", "Turn", "checked_message"]
 
 
-class Work(Protocol):
-    """What a handle is of: a turn, or one that is kept in a store."""
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    T = TypeVar("T", default=Any)
+else:
+    from typing import TypeVar
+
+    T = TypeVar("T")
+
+
+class RunningTurn(Protocol):
+    """What a handle needs of the turn behind it: of a plain one, or of one that is kept in a store."""
 
     def snapshot(self) -> bytes: ...
 
     def append(self, *messages: Message) -> None: ...
 
 
-class _Handle:
+class _Handle(Generic[T]):
     """What both turn handles share: the state at this instant, and the result once there is one."""
 
-    _engine: Work
-    _steps: Driver[ChatResult] | AsyncDriver[ChatResult]
+    _engine: RunningTurn
+    _steps: Driver[ChatResult[T]] | AsyncDriver[ChatResult[T]]
 
     @property
     def state(self) -> bytes:
-        """A complete blob of this instant; `Chat.resume` goes on from it."""
+        """A complete blob of this instant; the chat's `resume` goes on from it."""
         return self._engine.snapshot()
 
     def append(self, *messages: Message) -> None:
         """Add messages to the running turn, from any thread; its next model call sees them.
 
-        Raises RuntimeError after the turn's end: use `append_to_state` on its state. Raises
-        `StateTooLargeError` if what waits for the next model call is beyond the limits of the codec.
+        Raises:
+            RuntimeError: The turn is over; use `append_to_state` on its state.
+            StateTooLargeError: What waits for the next model call is beyond the limits of the codec.
         """
         if self._steps.done:
             raise RuntimeError("the turn is over; use append_to_state on its state")
         self._engine.append(*(checked_message(message) for message in messages))
 
-    def _finished(self) -> ChatResult:
+    def _finished(self) -> ChatResult[T]:
         steps = self._steps
         if steps.error is not None:
             raise steps.error
@@ -58,16 +69,16 @@ class _Handle:
         return steps.result
 
 
-class Turn(_Handle):
+class Turn(_Handle[T]):
     """A turn that runs as it is iterated, by one reader at a time.
 
     ``with chat.start(state, user="…") as turn: for event in turn: …`` then ``turn.result()``.
     """
 
-    def __init__(self, engine: Work, steps: Driver[ChatResult], on_event: Any = None) -> None:
+    def __init__(self, engine: RunningTurn, steps: Driver[ChatResult[T]], on_event: Any = None) -> None:
         refuse_async_callback("on_event", on_event)
         self._engine = engine
-        self._steps: Driver[ChatResult] = steps
+        self._steps: Driver[ChatResult[T]] = steps
         self._on_event = on_event
 
     def __enter__(self) -> Self:
@@ -90,10 +101,12 @@ class Turn(_Handle):
             if isinstance(event, TextDelta):
                 yield event.text
 
-    def result(self) -> ChatResult:
+    def result(self) -> ChatResult[T]:
         """Run what is left of the turn and return its result.
 
-        Raises what the turn raised, also when it is asked again; RuntimeError if it was given up.
+        Raises:
+            Exception: What the turn raised; the same again when it is asked again.
+            RuntimeError: The turn was given up before its end.
         """
         try:
             for _ in self:
@@ -106,21 +119,25 @@ class Turn(_Handle):
         return self._finished()
 
     def cancel(self) -> None:
-        """Give the turn up where it stands; `state` stays valid. After its end: nothing happens.
+        """Give the turn up where it stands; `state` stays valid. After the turn's end nothing happens.
 
-        Any thread may call this, such as that of a stop button: the reader's iteration then ends, at
-        once if it waits for more of a reply or for tools in worker threads, else when what it waits for
-        (the reply's beginning, a retry's pause, a tool of its own thread) is there.
+        Any thread may call this, such as that of a stop button. The reader's iteration then ends: at once if
+        it waits for more of a reply or for tools in worker threads. If it waits for the reply's beginning, a
+        retry's pause, or a tool in its own thread, it ends when that is there.
         """
         self._steps.close()
 
 
-class AsyncTurn(_Handle):
-    """As `Turn`, with ``async with``, ``async for`` and awaited `result` and `cancel`."""
+class AsyncTurn(_Handle[T]):
+    """A turn that runs as it is iterated, by one task at a time.
 
-    def __init__(self, engine: Work, steps: AsyncDriver[ChatResult], on_event: Any = None) -> None:
+    ``async with chat.start(state, user="…") as turn: async for event in turn: …`` then
+    ``await turn.result()``.
+    """
+
+    def __init__(self, engine: RunningTurn, steps: AsyncDriver[ChatResult[T]], on_event: Any = None) -> None:
         self._engine = engine
-        self._steps: AsyncDriver[ChatResult] = steps
+        self._steps: AsyncDriver[ChatResult[T]] = steps
         self._on_event = on_event
 
     async def __aenter__(self) -> Self:
@@ -143,8 +160,13 @@ class AsyncTurn(_Handle):
             if isinstance(event, TextDelta):
                 yield event.text
 
-    async def result(self) -> ChatResult:
-        """As `Turn.result`, awaited."""
+    async def result(self) -> ChatResult[T]:
+        """Run what is left of the turn and return its result.
+
+        Raises:
+            Exception: What the turn raised; the same again when it is asked again.
+            RuntimeError: The turn was given up before its end.
+        """
         try:
             while (event := await self._steps.step()) is not None:
                 if self._on_event is not None:
@@ -157,10 +179,10 @@ class AsyncTurn(_Handle):
         return self._finished()
 
     async def cancel(self) -> None:
-        """Give the turn up where it stands; `state` stays valid. After its end: nothing happens.
+        """Give the turn up where it stands; `state` stays valid. After the turn's end nothing happens.
 
-        Any task of the loop may call this: a reader in another task sees the end of its iteration, at
-        once, and the response and the running tools are closed when this returns.
+        Any task of the loop may call this. The iteration of a reader in another task ends at once. When this
+        returns, the response is closed, and the running tools are cancelled.
         """
         await self._steps.aclose()
 

@@ -1,7 +1,7 @@
-"""How many tokens pictures, documents and sound are.
+"""Estimates how many tokens pictures, documents and sound are.
 
-Owns: their sizes, read from the first bytes, and the providers' published rules. Must never know: a wire's
-JSON, or a decoder of pictures.
+Owns: reading a picture's size from its first bytes, and the providers' published rules.
+Must never know: a provider's JSON, or a decoder of pictures.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from .messages import Audio, Document, Image, Part
 __all__ = ["image_size", "media_tokens"]
 
 _IMAGE: Final = {"openai": 500, "openai-responses": 500, "anthropic": 800}
-"""A picture whose size nobody knows: one by URL, or in a format that is not read here."""
+"""A picture of unknown size: one by URL, or in a format that is not read here."""
 _PAGE: Final = {"openai": 400, "openai-responses": 400, "anthropic": 1_600}
 """A page of a PDF. Anthropic: "1,500-3,000 tokens per page" of text, and the page as a picture
 (platform.claude.com/docs/en/build-with-claude/pdf-support); a recorded page of little text was 1,590."""
 _AUDIO_BYTES: Final = 3_200
-"""Bytes of sound to the token: OpenAI hears 10 tokens a second, which is 32,000 bytes of 16 kHz PCM."""
+"""Bytes of sound for one token. OpenAI counts 10 tokens a second; a second of 16 kHz PCM is 32,000 bytes."""
 
 
 def media_tokens(part: Part, wire: str) -> int:
-    """Tokens of a part that is not text, by the rule of the wire's provider."""
+    """Tokens of a part that is not text, by the rule of the provider."""
     if isinstance(part, Image):
         return _image_tokens(part, wire)
     if isinstance(part, Document):
@@ -46,15 +46,16 @@ def _image_tokens(image: Image, wire: str) -> int:
 
 
 def _anthropic_tokens(width: int, height: int) -> int:
-    """Width times height by 750; larger ones are scaled down to 1568 pixels and about 1,600 tokens
+    """Width times height, divided by 750. Larger pictures are scaled down to 1568 pixels and 1,600 tokens
     (platform.claude.com/docs/en/build-with-claude/vision)."""
     shrink = min(1.0, 1568 / max(width, height))
     return min(1_600, math.ceil(width * shrink * height * shrink / 750))
 
 
 def _openai_tokens(width: int, height: int) -> int:
-    """85, and 170 for each tile of 512 pixels once the picture fits into 2048 by 2048 and its shorter side
-    into 768 (platform.openai.com/docs/guides/images-vision, gpt-4o). Other models differ by a factor."""
+    """85, plus 170 for each tile of 512 pixels, after the picture was scaled to fit 2048 by 2048 and its
+    shorter side 768 (platform.openai.com/docs/guides/images-vision, gpt-4o). Other models differ by a
+    factor."""
     shrink = min(1.0, 2048 / max(width, height))
     width, height = round(width * shrink), round(height * shrink)
     shrink = min(1.0, 768 / min(width, height))
@@ -66,7 +67,7 @@ def _openai_tokens(width: int, height: int) -> int:
 
 
 def image_size(data: bytes) -> tuple[int, int] | None:
-    """Width and height in pixels of a PNG, GIF, JPEG or WebP; None for what is none of them, or broken."""
+    """Width and height in pixels of a PNG, GIF, JPEG or WebP; None for another format or broken data."""
     try:
         size = _size(data)
     except (struct.error, IndexError):

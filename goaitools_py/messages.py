@@ -1,7 +1,7 @@
-"""The neutral words of a conversation: messages, parts, tool calls, results, usage.
+"""The neutral values of a conversation: messages, parts, tool calls, results, usage.
 
-Owns: frozen values that a caller writes and a rule reads. Must never know: any provider's JSON.
-Reprs show kinds and sizes, never content, so that values may be logged.
+Owns: frozen values that mean the same on every provider API. Must never know: any provider's JSON.
+A repr shows kinds and sizes, never content, so these values may be logged.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import base64
 import json
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
+from .escaping import as_written
+from .usage import Usage
 from .values import Value
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ __all__ = [
 ]
 
 MAX_TOPIC_CHARACTERS = 256
-"""The longest topic of an event: a name, not the news."""
+"""The longest topic of an event. A topic is a name; the news is the text."""
 
 Role = Literal["system", "user", "assistant", "tool"]
 CallKind = Literal["function", "custom", "provider"]
@@ -52,18 +54,18 @@ class Text(Value, frozen=True):
     """A piece of text.
 
     Attributes:
-        is_block: True for what this library put beside the author's words: a context block, or a note on
-            what a compaction took away.
+        is_block: True if this library wrote the text: a context block, or a note that replaces compacted
+            messages.
     """
 
-    unshown = frozenset({"text"})
+    _unshown = frozenset({"text"})
     is_block: ClassVar[bool] = False
 
     text: str
 
 
 class _Media(Value, frozen=True, kw_only=True):
-    unshown = frozenset({"data", "url", "name"})
+    _unshown = frozenset({"data", "url", "name"})
     media_type: str
     data: bytes | None = None
     url: str | None = None
@@ -125,12 +127,12 @@ class Document(_Media, frozen=True, kw_only=True):
 
     @classmethod
     def from_url(cls, url: str, *, name: str | None = None) -> Document:
-        """Name a document that the provider fetches itself, where its wire can."""
+        """Name a document that the provider fetches itself, where the provider API can."""
         return cls(url=url, media_type=_media_type(url, "application/pdf"), name=name)
 
 
 class Audio(_Media, frozen=True, kw_only=True):
-    """A sound clip; the wires take WAV and MP3."""
+    """A sound clip. Chat Completions takes WAV and MP3; other provider APIs take no sound."""
 
     @classmethod
     def from_path(cls, path: str | Path) -> Audio:
@@ -144,7 +146,7 @@ class Audio(_Media, frozen=True, kw_only=True):
 
     @classmethod
     def from_url(cls, url: str) -> Audio:
-        """Name a sound clip by URL, where the provider's wire can fetch it."""
+        """Name a sound clip by URL. No built-in provider API fetches sound."""
         return cls(url=url, media_type=_media_type(url, "audio/wav"))
 
 
@@ -155,13 +157,13 @@ Part: TypeAlias = Text | Image | Document | Audio
 
 
 class ToolCall(Value, frozen=True, kw_only=True):
-    """A model's wish to call a tool. `arguments` is the raw JSON text exactly as the model wrote it.
+    """A tool call that the model asks for. `arguments` is the JSON text exactly as the model wrote it.
 
-    Of kind "provider" it is an item of the provider's own, such as a ``computer_call``: `name` is its type,
-    and `arguments` the whole item.
+    A call of kind "provider" is an item of the provider's own, such as a ``computer_call``: `name` is the
+    item's type and `arguments` is the whole item.
     """
 
-    unshown = frozenset({"arguments"})
+    _unshown = frozenset({"arguments"})
 
     id: str
     name: str
@@ -170,14 +172,15 @@ class ToolCall(Value, frozen=True, kw_only=True):
 
     @property
     def parsed(self) -> Any:
-        """The arguments as Python values; ValueError if the model wrote no valid JSON."""
+        """The arguments as Python values. Raises ValueError if the model wrote invalid JSON."""
         return json.loads(self.arguments or "{}")
 
 
 class ToolResult(Value, frozen=True, kw_only=True):
-    """The answer to one call. `flag` other than "ok" and "error" marks a synthetic result."""
+    """The result of one call. A `flag` other than "ok" and "error" marks a synthetic result: no tool wrote
+    it."""
 
-    unshown = frozenset({"parts"})
+    _unshown = frozenset({"parts"})
 
     call_id: str
     name: str = ""
@@ -194,7 +197,7 @@ class ToolResult(Value, frozen=True, kw_only=True):
 class ToolRecord(Value, frozen=True, kw_only=True):
     """One line of the tool log: what was called, what came back, how long it took."""
 
-    unshown = frozenset({"result", "error"})
+    _unshown = frozenset({"result", "error"})
 
     call: ToolCall
     result: str
@@ -202,9 +205,10 @@ class ToolRecord(Value, frozen=True, kw_only=True):
     started: float | None = None
     """Seconds since the epoch, or None if the call never started."""
     seconds: float = 0.0
-    iteration: int = 0
+    iteration: int = 1
+    """The model call of the turn that asked for this tool call, counted from 1."""
     error: BaseException | None = None
-    """What the tool raised, for your own log: the model is told its class only, and no state keeps it."""
+    """What the tool raised, for your own log. The model is told only its class, and no state keeps it."""
 
     @property
     def synthetic(self) -> bool:
@@ -216,14 +220,15 @@ class ToolRecord(Value, frozen=True, kw_only=True):
 
 
 class Message(Value, frozen=True, kw_only=True, eq=False):
-    """One message: what it says in neutral words and, if it came from a provider, its very bytes.
+    """One message: its content as neutral values and, if it was read from a state, the provider's bytes.
 
-    `topic` and `event_id` belong to events, `tool_call_id` to tool results. `raw` is the provider's own
-    JSON when the message was read back from a state; `unread` counts the parts of a user's message or a tool
-    result that stand there only, because this release has no word for them.
+    `topic` and `event_id` belong to events, `tool_call_id` to tool results. `speaker` is who said a message
+    of role "user", where several people talk in one conversation. The model reads it before the message.
+    `raw` is the provider's JSON of a message that was read from a state. `unread` counts the parts of a
+    user's message or a tool result that only `raw` holds, because this release cannot read them.
     """
 
-    unshown = frozenset({"reasoning", "raw", "parts"})
+    _unshown = frozenset({"reasoning", "raw", "parts", "speaker"})
 
     role: Role
     parts: tuple[Part, ...] = ()
@@ -235,9 +240,10 @@ class Message(Value, frozen=True, kw_only=True, eq=False):
     reasoning: str = ""
     raw: bytes | None = None
     unread: int = 0
+    speaker: str | None = None
 
     def __eq__(self, other: object) -> bool:
-        """Equal in what is said; `raw` is only how a provider wrote it."""
+        """True if the content is equal. `raw` is not compared: it is only the provider's spelling."""
         if not isinstance(other, Message):
             return NotImplemented
         return self._said() == other._said()
@@ -260,13 +266,52 @@ class Message(Value, frozen=True, kw_only=True, eq=False):
 
     @property
     def said(self) -> str:
-        """The text as its author wrote it, for a page that shows it: without the context blocks and notes
-        beside it, and with the ``<`` of a user's or a tool's own ``<app-…`` as it was."""
-        from .render import as_written  # which is about messages
-
+        """The text as its author wrote it, for display: without context blocks and notes, and with the
+        author's own ``<app-…`` unescaped."""
         said = [part.text for part in self.parts if isinstance(part, Text) and not part.is_block]
         is_outside = self.role in ("user", "tool") and not self.is_event
         return "".join(map(as_written, said) if is_outside else said)
+
+    def to_dict(self, *, media: bool = False) -> dict[str, Any]:
+        """The message as JSON-able values, with all that was said and without the provider's own JSON.
+
+        The texts are as their author wrote them, as in `said`. ``HISTORY_SCHEMA["$defs"]["message"]`` of
+        `goaitools_py.states` describes them. `media`: with the bytes of pictures, documents and sound.
+        """
+        found: dict[str, Any] = {
+            "role": self.role,
+            "parts": [_part_dict(part, media) for part in self.parts],
+        }
+        if self.role in ("user", "tool") and not self.is_event:
+            for part in found["parts"]:
+                if part["type"] == "text" and "block" not in part:
+                    part["text"] = as_written(part["text"])
+        for name in ("is_event", "topic", "event_id", "speaker", "reasoning", "tool_call_id", "unread"):
+            if (value := getattr(self, name)) not in (None, False, "", 0):
+                found[name] = value
+        if self.tool_calls:
+            found["tool_calls"] = [call_dict(call) for call in self.tool_calls]
+        return found
+
+
+def call_dict(call: ToolCall) -> dict[str, Any]:
+    """A call as JSON-able values, with its arguments as text."""
+    return {"id": call.id, "name": call.name, "arguments": call.arguments, "kind": call.kind}
+
+
+def _part_dict(part: Part, media: bool) -> dict[str, Any]:
+    """A part as JSON-able values. A block has its kind as "block"."""
+    if isinstance(part, Text):
+        found: dict[str, Any] = {"type": "text", "text": part.text}
+        if part.is_block:
+            found["block"] = "context" if part.text.startswith("<app-context>") else "note"
+        return found
+    found = {"type": type(part).__name__.lower(), "media_type": part.media_type}
+    known = {name: getattr(part, name, None) for name in ("url", "name", "detail")}
+    if part.data is not None:
+        known["bytes"] = len(part.data)
+        known["data"] = part.base64() if media else None
+    return found | {name: value for name, value in known.items() if value is not None}
 
 
 def _parts(values: tuple[Part | str, ...]) -> tuple[Part, ...]:
@@ -285,18 +330,41 @@ def _parts(values: tuple[Part | str, ...]) -> tuple[Part, ...]:
     return tuple(parts)
 
 
-def user(*parts: Part | str) -> Message:
-    """Say something as the user: text, pictures, documents, sound, in order."""
-    return Message(role="user", parts=_parts(parts))
+def user(*parts: Part | str, speaker: str | None = None) -> Message:
+    """Make a message of the user: text, pictures, documents and sound, in order.
+
+    Args:
+        parts: What the user says.
+        speaker: Who says it, where several people talk in one conversation. The model reads the name in a
+            block before the message, which no text from outside can imitate; `read_history` shows it.
+
+    Raises:
+        TypeError: A part is of no known type, or `speaker` is not text.
+        ValueError: The message has no content; `speaker` is empty, has more than 256 characters, or holds a
+            lone surrogate.
+    """
+    if speaker is not None:
+        _check_speaker(speaker)
+    return Message(role="user", parts=_parts(parts), speaker=speaker)
+
+
+def _check_speaker(speaker: str) -> None:
+    if not isinstance(speaker, str):
+        raise TypeError(f"speaker must be str, not {type(speaker).__name__}; pass speaker=str(…)")
+    if not speaker or len(speaker) > MAX_TOPIC_CHARACTERS:
+        raise ValueError(f"speaker must have 1 to {MAX_TOPIC_CHARACTERS} characters, got {len(speaker)}")
+    if _has_surrogate(speaker):
+        raise ValueError("speaker holds a lone surrogate, which UTF-8 cannot write; put U+FFFD in its place")
 
 
 def assistant(text: str) -> Message:
-    """Put words into the assistant's mouth, such as a greeting that opened the conversation."""
+    """Make a message of the assistant that no model wrote, such as a greeting."""
     return Message(role="assistant", parts=_parts((text,)))
 
 
 def system(text: str) -> Message:
-    """An instruction. Leading ones of a call are preamble and never stored; later ones are history."""
+    """Make a system message. Those at the beginning of a call are preamble and never stored; later ones are
+    history and are stored."""
     return Message(role="system", parts=_parts((text,)))
 
 
@@ -305,12 +373,12 @@ def _has_surrogate(text: str) -> bool:
 
 
 def event(text: str, *, topic: str | None = None, id: str | None = None) -> Message:
-    """Something that happened, told to the model without asking it for an answer.
+    """Make an event: something that happened. The model reads it in the next turn.
 
     Args:
-        text: What happened, in words.
-        topic: A newer event of the same topic replaces an older one that no model has seen yet.
-        id: An event whose id is already waiting or was seen recently is dropped.
+        text: What happened.
+        topic: A newer event of the same topic replaces an older one that no model has seen.
+        id: An event is dropped if one with this id already waits or was seen recently.
 
     Raises:
         TypeError: `topic` or `id` is not text.
@@ -326,45 +394,10 @@ def event(text: str, *, topic: str | None = None, id: str | None = None) -> Mess
             )
         if value == "":
             raise ValueError(
-                f"an event's {name} is empty, so that one event would hide another; pass None for none"
+                f"an event's {name} is empty, so one event would replace another; pass None for no {name}"
             )
     if topic is not None and len(topic) > MAX_TOPIC_CHARACTERS:
         raise ValueError(
             f"an event's topic must have at most {MAX_TOPIC_CHARACTERS} characters, got {len(topic)}"
         )
     return Message(role="user", parts=_parts((text,)), is_event=True, topic=topic, event_id=id)
-
-
-# -------------------------------------------------------------------------------------------- usage
-
-
-class Usage(Value, frozen=True, kw_only=True):
-    """Tokens consumed. `cached_input_tokens` and `cache_write_tokens` are parts of `input_tokens`,
-    `reasoning_tokens` of `output_tokens`."""
-
-    input_tokens: int = 0
-    cached_input_tokens: int = 0
-    cache_write_tokens: int = 0
-    output_tokens: int = 0
-    reasoning_tokens: int = 0
-    requests: int = 0
-
-    @property
-    def total_tokens(self) -> int:
-        """Input and output together."""
-        return self.input_tokens + self.output_tokens
-
-    @property
-    def uncached_input_tokens(self) -> int:
-        """Input that was not read from the provider's prompt cache; what was written to it is a part."""
-        return max(0, self.input_tokens - self.cached_input_tokens)
-
-    def __add__(self, other: Usage) -> Usage:
-        return Usage(
-            input_tokens=self.input_tokens + other.input_tokens,
-            cached_input_tokens=self.cached_input_tokens + other.cached_input_tokens,
-            cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
-            output_tokens=self.output_tokens + other.output_tokens,
-            reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
-            requests=self.requests + other.requests,
-        )

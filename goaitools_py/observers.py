@@ -1,7 +1,6 @@
-"""Calling observers: whatever they raise, what they observe goes on.
+"""Calling observers. If one raises, that is logged, and the turn goes on.
 
-Owns: `on_event` once per colour, and what is logged of one that fails. Must never know: which events there
-are.
+Owns: the call of `on_event`, once per colour, and the log line. Must never know: which events there are.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What model calls cost, in US dollars.
 
-Owns: `Charge`, the shape of a price list, and the one over the package genai-prices. Must never know: a turn,
-a state, the network (the prices are those that genai-prices was released with).
+Owns: `Charge`, the type of a price list, and the price list of the package genai-prices.
+Must never know: a turn, a state, the network. The prices are those of the installed genai-prices release.
 """
 
 from __future__ import annotations
@@ -15,19 +15,20 @@ from typing import Final, Protocol
 from .messages import Usage
 from .values import Value, replace
 
-__all__ = ["Charge", "Prices", "cost", "genai_price", "nano_dollars", "priced", "total"]
+__all__ = ["Bill", "Charge", "Prices", "cost", "genai_price", "nano_dollars", "priced", "total"]
 
 
 class Charge(Value, frozen=True, kw_only=True):
-    """One model call, as a price list sees it.
+    """One model call, for a price list.
 
     Attributes:
-        model: The model's name: as the provider calls the one that answered or, if that has no price, as it
-            was asked for.
+        model: The model's name. First the name in the provider's reply; if it has no price, the name in the
+            request.
         usage: What the call consumed.
-        wire: The wire that was spoken, such as "anthropic".
-        family: Whose endpoint it was: "openai", "azure", "anthropic", "foundry", "aws", "local" or a host.
-        at_ms: When, in milliseconds since the epoch; prices change.
+        wire: The provider API, such as "anthropic".
+        family: The operator of the endpoint: "openai", "azure", "anthropic", "foundry", "aws", "local" or a
+            host name.
+        at_ms: The time of the call, in milliseconds since the epoch, because prices change.
     """
 
     model: str
@@ -38,7 +39,7 @@ class Charge(Value, frozen=True, kw_only=True):
 
 
 class Prices(Protocol):
-    """A price list: any function from a `Charge` to US dollars. None means that it does not know."""
+    """A price list: any function from a `Charge` to US dollars, or to None for an unknown price."""
 
     def __call__(self, charge: Charge, /) -> Decimal | None: ...
 
@@ -49,8 +50,8 @@ def cost(usage: Usage, model: str, *, wire: str = "", family: str = "", at_ms: i
     Args:
         usage: The tokens.
         model: The model's name.
-        wire: The wire, such as "openai".
-        family: The endpoint family; "" for the company that made the wire.
+        wire: The provider API, such as "openai".
+        family: The operator of the endpoint; "" for the company that made the provider API.
         at_ms: Milliseconds since the epoch, 0 for now.
     """
     return genai_price(Charge(model=model, usage=usage, wire=wire, family=family, at_ms=at_ms))
@@ -64,14 +65,14 @@ _PROVIDERS: Final = {
     "aws": "aws",
     "claude.googleapis.com": "google",
 }
-"""What genai-prices calls the families that are not named by their host."""
+"""The names in genai-prices of the families that are not host names."""
 _MAKERS: Final = {"openai": "openai", "openai-responses": "openai", "anthropic": "anthropic"}
 
 
 def genai_price(charge: Charge, /) -> Decimal | None:
-    """The price list of genai-prices (the extra ``[prices]``), which is loaded when it is first asked.
+    """The price list of genai-prices (the extra ``[prices]``). It is loaded at the first call.
 
-    A model on this machine has no price; nor has one that the list does not name for its provider.
+    The result is None for a model on this machine, and for one that the list does not have for its provider.
     """
     family = charge.family or _MAKERS.get(charge.wire, "")
     if family == "local" or not charge.model:
@@ -81,7 +82,7 @@ def genai_price(charge: Charge, /) -> Decimal | None:
     except ImportError:
         return None
     usage = charge.usage
-    # A provider that reports more cached than input tokens is not to be trusted with a bill.
+    # Some servers report more cached tokens than input tokens.
     cached = min(usage.cached_input_tokens, usage.input_tokens)
     tokens = genai_prices.Usage(
         input_tokens=usage.input_tokens,
@@ -105,12 +106,12 @@ _NANO: Final = Decimal(10) ** 9
 
 
 def nano_dollars(dollars: Decimal) -> int:
-    """Billionths of a dollar, rounded; a price list may give any Decimal."""
+    """The amount in billionths of a dollar, rounded, because a price list may return any Decimal."""
     return int((dollars * _NANO).quantize(Decimal(1), rounding=ROUND_HALF_UP))
 
 
 def priced(prices: Prices, charge: Charge, asked: str) -> Decimal | None:
-    """What a call costs by the name of the model that answered, else by the one that was asked for."""
+    """The call's price by the model's name in the reply; if unknown, by the name in the request."""
     found = prices(charge) if charge.model else None
     if found is None and asked != charge.model:
         found = prices(replace(charge, model=asked))
@@ -118,10 +119,24 @@ def priced(prices: Prices, charge: Charge, asked: str) -> Decimal | None:
 
 
 def total(costs: Iterable[Decimal | None]) -> Decimal | None:
-    """The sum; None as soon as one is unknown."""
+    """The sum; None if one of the costs is unknown."""
     found = Decimal(0)
     for one in costs:
         if one is None:
             return None
         found += one
     return found
+
+
+class Bill(Value, frozen=True, kw_only=True):
+    """A turn's model calls, each with the model that was asked for, and what they cost if that was booked."""
+
+    charges: tuple[tuple[str, Charge], ...] = ()
+    booked: tuple[Decimal | None, ...] | None = None
+
+    @property
+    def cost_usd(self) -> Decimal | None:
+        """What they cost together; None if one of them is unknown."""
+        if self.booked is not None:
+            return total(self.booked)
+        return total(priced(genai_price, charge, asked) for asked, charge in self.charges)

@@ -1,12 +1,12 @@
-"""Which process this is, and values that each process makes for itself.
+"""Tells processes apart, and keeps values that each process makes for itself.
 
 Owns: the mark of the running process, and one slot for each process. Must never know: what the values are.
 
-A server that forks copies every object into its children, open connections and held locks included. Two
-processes on one connection read each other's answers, and a lock that another thread held stays held for
-ever. So whatever owns a connection, a thread, an event loop or a lock asks `this_process` when it is used,
-and makes a new one in a new process. The one from before stays referenced: closing it here could say goodbye
-on a connection that the parent still uses.
+A server that forks copies every object into its children, with open connections and held locks. Two processes
+on one connection read each other's replies, and a lock that another thread held is never released. So an
+object that owns a connection, a thread, an event loop or a lock checks `this_process` at each use, and makes
+a new one in a new process. It keeps a reference to the old one, because closing that here could end a
+connection that the parent still uses.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class Process:
-    """The mark of a process. Two marks are of the same process if they are the same object."""
+    """The mark of a process. One process has one object, so marks are compared with ``is``."""
 
     __slots__ = ("pid",)
 
@@ -38,13 +38,13 @@ def this_process() -> Process:
     """The mark of the running process. It costs 0.1 µs."""
     global _this
     pid = os.getpid()
-    if _this.pid != pid:  # a fork that Python was not told of: uWSGI makes such
+    if _this.pid != pid:  # a fork that Python does not notice, as uWSGI makes them
         _this = _made.setdefault(pid, Process(pid))
     return _this
 
 
 def _begin_anew() -> None:
-    # Also for a child whose number an ancestor had, who is gone.
+    # A child may have the process id of an ancestor that has ended, so all marks are dropped.
     global _this, _made
     _this = Process(os.getpid())
     _made = {_this.pid: _this}
@@ -65,11 +65,11 @@ class _Slot(Generic[T]):
 
 
 class PerProcess(Generic[T]):
-    """A value that each process makes once, whichever of its threads comes first.
+    """A value that each process makes once; the first thread that needs it makes it.
 
     Args:
-        make: Makes it. It gets the value that was inherited over a fork, or None, and may return that one
-            if it can be used in both processes. An inherited value stays referenced as long as this object.
+        make: Makes the value. It gets the value that a fork inherited, or None, and may return it if both
+            processes can use it. An inherited value is referenced as long as this object exists.
     """
 
     def __init__(self, make: Callable[[T | None], T]) -> None:
@@ -85,13 +85,13 @@ class PerProcess(Generic[T]):
         return slot.made[0] if slot.made else self._fill(slot)
 
     def peek(self) -> T | None:
-        """This process's value if it has been made; no inherited one."""
+        """This process's value, if it was made already; never an inherited one."""
         slot = self._slot
         return slot.made[0] if slot.process is this_process() and slot.made else None
 
     def _begin(self) -> _Slot[T]:
-        # Without a lock, which another thread may have held while the process was forked: the first one to
-        # put its slot into the dictionary wins.
+        # No lock here: another thread may have held it during the fork. The first thread that puts its slot
+        # into the dictionary wins.
         process = this_process()
         self._slot = slot = self._slots.setdefault(process, _Slot(process, self._slot))
         return slot

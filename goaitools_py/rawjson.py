@@ -1,15 +1,15 @@
-"""Verbatim spans: cuts pieces out of JSON text without changing a byte of them.
+"""Cuts pieces out of JSON text without changing a byte of them.
 
-Owns: where a member or an element of a JSON document begins and ends, and how a document is read as a
-view. Must never know: what a document means, or whose it is.
+Owns: where a member or an element of a JSON document begins and ends, and reading a document as Python
+values. Must never know: what a document means, or where it comes from.
 
-Two readers share the work. msgspec's C parser may only say *yes*: what it takes is taken from it. What it
-refuses goes to the scanner below, a strict reading of RFC 8259 in one loop without recursion, which alone
-decides what is refused and where. It differs from msgspec in what it takes by one thing: an escaped
-surrogate without its other half (``"\\ud800"``), which models do send and JSON's grammar allows.
+There are two readers. msgspec's C parser reads almost everything. What it refuses goes to the scanner below,
+which reads RFC 8259 strictly, in one loop without recursion. Only the scanner decides that text is refused,
+and at which byte. It accepts one thing that msgspec refuses: an escaped surrogate without its other half
+(``"\\ud800"``). Models send such escapes, and JSON's grammar allows them.
 
-Both refuse text that is not UTF-8, and containers nested deeper than `MAX_DEPTH`. Everything here is
-linear in the length of its input, and no error text quotes it.
+Both refuse text that is not UTF-8, and containers that nest deeper than `MAX_DEPTH`. The time is linear in
+the length of the input. No error text quotes the input.
 """
 
 from __future__ import annotations
@@ -46,13 +46,14 @@ __all__ = [
 ]
 
 MAX_DEPTH = 64
-"""Containers inside containers, the outermost counted as one. Recorded replies of three wires reach 12."""
+"""The deepest nesting; the outermost container counts as 1. Recorded replies of three provider APIs reach
+12."""
 
 _T = TypeVar("_T")
 
 
 class RawJSONError(ValueError):
-    """The bytes are not the JSON that was asked for. `offset` is the byte at which that shows."""
+    """The bytes are not the expected JSON. `offset` is the first byte that shows it."""
 
     def __init__(self, problem: str, offset: int) -> None:
         super().__init__(problem, offset)
@@ -63,7 +64,7 @@ class RawJSONError(ValueError):
 
 
 class Span(NamedTuple):
-    """Where one member of an object, or one element of an array, lies in the text it was found in.
+    """The position of one member of an object, or of one element of an array, in its text.
 
     ``data[start:end]`` is the value and ``data[key_start:key_end]`` the key as it was written, quotes
     included. An element has no key: `key` is None, and its key's span is empty.
@@ -116,7 +117,7 @@ def items(data: bytes) -> list[bytes]:
 
 
 def spans(data: bytes) -> list[Span]:
-    """Say where the members of an object, or the elements of an array, lie, one level deep.
+    """Find the positions of the members of an object, or of the elements of an array, one level deep.
 
     Between the spans there is nothing but white space and ``{ } [ ] , :``. Repeated keys are all listed.
 
@@ -132,7 +133,7 @@ def spans(data: bytes) -> list[Span]:
 def without(data: bytes, keys: Collection[str]) -> bytes:
     """Cut members out of an object, each with its comma; every other byte stays.
 
-    A key that is not there is no error, one that is there twice is cut twice. Returns `data` itself if
+    A missing key is no error; a repeated key is cut each time. Returns `data` itself if
     nothing was cut.
 
     Raises:
@@ -151,9 +152,8 @@ def without(data: bytes, keys: Collection[str]) -> bytes:
 
 
 def shorn(data: bytes, keys: Collection[str]) -> bytes:
-    """`without`, of text that is known to be one JSON object, in less time if what is cut is last and empty.
-
-    So providers end a message: with what it does not have.
+    """As `without`, for text that is known to be one JSON object. Faster if the members are the last ones and
+    are empty, because providers end a message with such members.
     """
     left, kept = set(keys), data
     while left and (last := _LAST_AND_EMPTY.match(kept, max(0, kept.rfind(b",")))):
@@ -161,10 +161,11 @@ def shorn(data: bytes, keys: Collection[str]) -> bytes:
         if key not in left:
             break
         left.remove(key)
-        # No string holds a quotation mark as it is, so this comma is none's, and here the object ends.
+        # A string cannot hold an unescaped quotation mark. So this comma stands between members, and the
+        # match ends the object.
         kept = kept[: last.start()].rstrip(b" \t\n\r") + kept[last.end(2) :]
     if b"\\u00" in kept or any(b'"%s"' % key.encode() in kept for key in keys):
-        return without(kept, keys)  # one is elsewhere, or there twice, its name perhaps escaped
+        return without(kept, keys)  # a key is not at the end, is there twice, or is escaped
     return kept
 
 
@@ -173,8 +174,8 @@ def replaced(data: bytes, replacements: Mapping[str, bytes]) -> bytes:
 
     Args:
         data: One JSON object.
-        replacements: A JSON value for each key. It is spliced in as it is, unread. A key that is there
-            twice gets it twice, so that no parser sees the old value.
+        replacements: A JSON value for each key. It is inserted without being read. A repeated key gets it
+            each time, so that no parser finds the old value.
 
     Raises:
         RawJSONError: `data` is not one JSON object.
@@ -199,9 +200,9 @@ def replaced(data: bytes, replacements: Mapping[str, bytes]) -> bytes:
 
 
 def one_line(data: bytes) -> bytes:
-    """Make a JSON text one line: newlines become spaces, white space around it goes.
+    """Make a JSON text one line: newlines become spaces, and white space around the text is removed.
 
-    A JSON string cannot hold a raw newline, so in valid JSON this touches only what lies between tokens.
+    A JSON string cannot hold a raw newline, so in valid JSON only white space between tokens changes.
     Returns `data` itself if there is nothing to do.
     """
     return data.strip(b" \t\r\n").replace(b"\n", b" ")
@@ -211,7 +212,7 @@ def string(data: bytes) -> str | None:
     """Read a span that is a JSON string; None if it is anything else.
 
     Raises:
-        RawJSONError: It begins as a string, and is not one.
+        RawJSONError: It begins like a string, and is not one.
     """
     if not data.startswith(b'"'):
         return None
@@ -220,20 +221,20 @@ def string(data: bytes) -> str | None:
 
 
 def is_null(data: bytes) -> bool:
-    """Whether a span is JSON's null."""
+    """True if a span is JSON's null."""
     return data == b"null"
 
 
 def pruned(data: bytes, *, as_text: Collection[str] = ()) -> bytes:
-    """Cut out what nests deeper than `MAX_DEPTH`: null stands in place of each container that is too deep.
+    """Replace each container that nests deeper than `MAX_DEPTH` by null.
 
-    Every other byte stays. Returns `data` itself if nothing nests too deep, and if it is no JSON (which the
-    readers refuse); what is cut is not looked into. Linear, without recursion.
+    Every other byte stays. Returns `data` itself if nothing nests too deep, and if it is not JSON, which the
+    readers refuse. The replaced part is not parsed. The time is linear, and there is no recursion.
 
     Args:
         data: One JSON text.
         as_text: Names of members. Where such a member holds an object with a container that is too deep,
-            the whole object becomes a JSON string of its very text, so that nothing of it is lost.
+            the whole object becomes a JSON string of its own text, so that nothing of it is lost.
     """
     if _is_shallow(data):
         return data
@@ -241,7 +242,7 @@ def pruned(data: bytes, *, as_text: Collection[str] = ()) -> bytes:
         data.decode()
     except UnicodeDecodeError:
         return data
-    # Of the same length as `data`, and each quotation mark left in it begins or ends a string.
+    # `plain` has the length of `data`, and each quotation mark in it begins or ends a string.
     plain = data.replace(b"\\\\", b"__").replace(b'\\"', b"__")
     outside = b"".join(plain.split(b'"')[::2]).translate(None, _NOT_BRACKETS)
     if outside.count(b"{") != outside.count(b"}") or outside.count(b"[") != outside.count(b"]"):
@@ -249,7 +250,7 @@ def pruned(data: bytes, *, as_text: Collection[str] = ()) -> bytes:
     names = b"|".join(re.escape(name.encode()) for name in as_text) or rb"(?!)"
     kept = bytearray()
     done = depth = cut_at = text_at = text_depth = 0
-    is_cut = False  # something of the object that may become text
+    is_cut = False  # whether a container was cut out of the object that may become text
     for match in re.finditer(_NAMED_OBJECT % names + rb'|"[^"]*+"?+|[\[{]|[\]}]', plain):
         at = match.end() - 1
         if plain[at] in _CLOSING:
@@ -278,7 +279,7 @@ def pruned(data: bytes, *, as_text: Collection[str] = ()) -> bytes:
 
 
 def loads(data: bytes) -> Any:
-    """Read JSON as Python values: a view, never a source for what is stored or sent.
+    """Read JSON as Python values. Never store or send these values: use the bytes.
 
     Integers of any size are exact and a lone surrogate stays one. orjson would be a little faster, but
     makes an integer beyond 64 bits a float without a word.
@@ -294,9 +295,9 @@ def loads(data: bytes) -> Any:
 
 
 def view(data: bytes) -> Any:
-    """As `loads`, for whoever only looks: a number that is too large becomes the largest float.
+    """As `loads`, for reading only: a number that is too large becomes the largest float.
 
-    So whatever a provider wrote and is stored can be looked at.
+    With it everything that a provider wrote can be read.
 
     Raises:
         RawJSONError: Not JSON, or nested too deep.
@@ -312,12 +313,12 @@ def _read(data: bytes, parse_float: Callable[[str], Any], parse_int: Callable[[s
         try:
             return _ANY.decode(data)
         except _REFUSALS:
-            pass  # the scanner says why, or says that it is JSON all the same
+            pass  # the scanner finds the reason, or finds that it is valid JSON
     _scan(data)
     try:
         return json.loads(data.decode(), parse_float=parse_float, parse_int=parse_int)
     except ValueError:
-        return _TOO_LARGE  # raised later, so that no context drags the text along
+        return _TOO_LARGE  # raised later, because the context of the error would hold the text
 
 
 def dumps(value: Any) -> bytes:
@@ -336,7 +337,7 @@ def dumps(value: Any) -> bytes:
     """
     try:
         text = orjson.dumps(value, option=_ONLY_JSON_VALUES)
-    except TypeError:  # orjson's one class for all it cannot write, large integers and surrogates among it
+    except TypeError:  # what orjson cannot write, such as large integers and surrogates
         text = json.dumps(_plain(value, 0), ensure_ascii=False, separators=(",", ":")).encode()
     if not _is_shallow(text):
         raise ValueError(_TOO_DEEP)
@@ -366,7 +367,7 @@ def _clamped_int(digits: str) -> int | float:
 
 
 _MOST_DIGITS: Final = 4_300
-"""What Python's `int` reads of digits, unless it is told to read more."""
+"""The number of digits that Python's `int` reads by default."""
 
 
 def _all_finite(value: Any) -> bool:
@@ -380,7 +381,7 @@ def _all_finite(value: Any) -> bool:
 
 
 def _plain(value: Any, depth: int) -> Any:
-    """The value without surrogates, proved to be JSON, so that the standard library can write it."""
+    """Check that the value is JSON, and remove surrogates, so that the standard library can write it."""
     if isinstance(value, str):
         return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     if isinstance(value, float) and not math.isfinite(value):
@@ -407,18 +408,18 @@ _REFUSALS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 def _accepted(decoder: msgspec.json.Decoder[_T], data: bytes) -> _T | None:
-    """What msgspec makes of the text, or None if it has to be asked of the scanner."""
+    """The value that msgspec reads; None if the scanner has to decide."""
     if not _is_shallow(data):
         return None
     try:
-        data.decode()  # msgspec does not look into the strings that it hands out raw
+        data.decode()  # msgspec does not check the strings inside of raw values
         return decoder.decode(data)
     except _REFUSALS:
         return None
 
 
 def _is_shallow(data: bytes) -> bool:
-    """Whether containers nest no deeper than `MAX_DEPTH`. May say anything about text that is not JSON.
+    """True if containers nest no deeper than `MAX_DEPTH`. For text that is not JSON, any result is possible.
 
     msgspec goes as deep as Python's recursion limit lets it, which a caller may have raised beyond what
     the C stack holds; up to the first error in it, though, this sees the text as a parser does.
@@ -434,7 +435,7 @@ def _is_shallow(data: bytes) -> bool:
 
 
 def _few_openings(data: bytes) -> bool:
-    """Whether there are too few opening brackets, even counting those in strings, to nest too deep."""
+    """True if there are too few opening brackets, also counting those in strings, to nest too deep."""
     if len(data) <= MAX_DEPTH:
         return True
     if len(data) < 1024:
@@ -469,7 +470,7 @@ def _array_spans(data: bytes) -> list[Span]:
 def _located(
     data: bytes, found: Iterable[tuple[str | None, msgspec.Raw]], lead: re.Pattern[bytes]
 ) -> list[Span] | None:
-    """Find again where msgspec's pieces lie, or None if it left some out (a repeated key's first ones)."""
+    """Find the positions of msgspec's pieces; None if a repeated key made it leave some out."""
     located: list[Span] = []
     end = 0
     for key, raw in found:
@@ -524,7 +525,7 @@ def _scan(data: bytes, kinds: str = "") -> list[Span]:
     """
     _check_utf8(data)
     found: list[Span] = []
-    closing: list[int] = []  # the brackets that are still to come, innermost last
+    closing: list[int] = []  # the closing brackets that are expected, innermost last
     key_span = (0, 0)
     value_start = end = 0
     while True:

@@ -1,7 +1,7 @@
-"""Stored entries in neutral words.
+"""Reads stored entries as neutral messages.
 
-Owns: the one place where a stored entry is parsed, and what an unreadable one means.
-Must never know: why somebody reads.
+Owns: the one place where a stored entry is parsed, and the error for an unreadable entry.
+Must never know: what the messages are used for.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _UNREADABLE = "an entry of the state is not JSON that a provider could have writ
 
 def read_entries(dialect: Dialect, entries: Iterable[bytes]) -> tuple[Message, ...]:
     """The entries as messages. Raises `StateInvalidError` for one that cannot be read."""
-    with suppress(ValueError):  # it may quote the entry: nothing must be raised while it is handled
+    with suppress(ValueError):  # its text may quote the entry, so it must not become a context
         found = tuple(entries)
         messages = dialect.view(found)
-        if not any(b"\\ud" in entry or b"\\uD" in entry for entry in found):  # no surrogate is written there
+        if not any(b"\\ud" in entry or b"\\uD" in entry for entry in found):  # there is no surrogate
             return messages
         return tuple(map(_plain, messages))
     raise StateInvalidError(_UNREADABLE)

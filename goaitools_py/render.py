@@ -1,6 +1,8 @@
-"""How the library's own words look inside a conversation: events, context blocks, user text beside them.
+"""How text that this library writes looks inside a conversation: events, context, speakers, system blocks,
+notes.
 
-Owns: the delimiters, what escapes them, and reading them back. Must never know: any provider's JSON.
+Owns: the delimiters, escaping them in other text, and reading them back.
+Must never know: any provider's JSON.
 
 ::
 
@@ -12,30 +14,33 @@ Owns: the delimiters, what escapes them, and reading them back. Must never know:
     From now on the hall is dark                 Ada found the key and gave it to Tom
     </app-system>                                </app-note>
 
-The third stands for a system message in the middle of a conversation, where a model knows no such role; the
-last one for what a compaction has put in the place of earlier messages.
-Text inside a block has ``&``, ``<`` and ``>`` escaped, so a block ends where it seems to end.
+``app-system`` holds a system message in the middle of a conversation, for a model that takes none there.
+``app-note`` holds what a compaction wrote in the place of earlier messages.
+``<app-speaker>Ada</app-speaker>`` stands before a message of the user and names who says it. Text inside a
+block has ``&``, ``<`` and ``>`` escaped, so a block cannot end early.
 
-One rule holds for every text from outside: a user's words, what a tool found, the names and texts of
-documents. It cannot open or close a block, because the ``<`` of every delimiter in it is escaped
-(`user_text`), also of one that only begins at its end: a model reads the parts of a message, and the messages
-of a turn, as one text. All else stays as it is. A model's own text goes back verbatim, whatever it holds:
-what reads a history takes a block for one only where this library has put it, in a message of the user's.
+One rule holds for every text from outside: the user's text, a tool's result, the name and text of a document.
+It cannot open or close a block, because `user_text` escapes the ``<`` of every delimiter in it. It also
+escapes one that only begins at the end of the text, because a model reads the parts of a message, and the
+messages of a turn, as one text. Nothing else is changed.
+
+A model's own text is sent back verbatim. When a history is read, a block counts as one only in a user's
+message, where this library writes it.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from typing import ClassVar, Final
+from typing import ClassVar
 
+from .escaping import escaped
 from .messages import Message, Text
 from .values import Value, replace
 
 __all__ = [
     "BlockText",
-    "Event",
-    "as_written",
+    "EventBlock",
     "context_block",
     "event_block",
     "is_context",
@@ -49,37 +54,32 @@ __all__ = [
     "system_block",
     "user_text",
     "with_context",
+    "with_speaker",
 ]
 
-_NAMES: Final = ("event", "context", "note", "system")
-_WORDS: Final = tuple(f"{slash}app-{name}" for slash in ("", "/") for name in _NAMES)
-_BEGINNINGS: Final = sorted(
-    {word[:end] for word in _WORDS for end in range(len(word))}, key=len, reverse=True
-)
-_OUTSIDE = re.compile(rf"<(?={'|'.join(_WORDS)}|(?:{'|'.join(_BEGINNINGS)})\Z)", re.IGNORECASE)
-_ESCAPED = re.compile(rf"&lt;(?={'|'.join(_WORDS)}|(?:{'|'.join(_BEGINNINGS)})\Z)", re.IGNORECASE)
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _EVENT = re.compile(r'<app-event(?: topic="([^"<]*)")?(?: id="([^"<]*)")?>\n([^<]*)\n</app-event>')
 _CONTEXT = re.compile(r"<app-context>\n[^<]*\n</app-context>")
 _NOTE = re.compile(r'<app-note kind="([a-z-]+)">\n([^<]*)\n</app-note>')
+_SPEAKER = re.compile(r"<app-speaker>([^<]*)</app-speaker>")
 _SYSTEM = re.compile(r"<app-system>\n([^<]*)\n</app-system>")
 
-# "&" first when writing and last when reading back, so that neither touches the other's work.
+# "&" is escaped first and unescaped last; otherwise the "&" of another escape would be changed too.
 _ESCAPES = (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"))
 _ATTRIBUTE_ESCAPES = (*_ESCAPES, ('"', "&quot;"), ("\n", "&#10;"), ("\r", "&#13;"))
 
 
 class BlockText(Text, frozen=True):
-    """A text part that *is* a context block or a note: already escaped, never escaped again."""
+    """A text part that is a context block, a speaker or a note. It is escaped already, and not once more."""
 
     is_block: ClassVar[bool] = True
 
 
-class Event(Value, frozen=True, kw_only=True):
-    """What an event block says."""
+class EventBlock(Value, frozen=True, kw_only=True):
+    """The content of an event block."""
 
-    unshown = frozenset({"text", "topic", "id"})
+    _unshown = frozenset({"text", "topic", "id"})
 
     text: str
     topic: str | None
@@ -87,13 +87,14 @@ class Event(Value, frozen=True, kw_only=True):
 
 
 def plain(text: str) -> str:
-    """Make text encodable: lone surrogates, which no UTF-8 can hold, become U+FFFD.
+    """Make text encodable: lone surrogates, which UTF-8 cannot hold, become U+FFFD.
 
-    This is the one rule for them. Every text that is sent, stored, shown or handed to a tool is plain: a
-    user's, a tool's, what is read of a provider's reply, streamed or not. The reply itself is stored as it
-    came, escapes and all. Names and ids that a caller chooses are refused instead, for two could become one.
+    This is the one rule for them. Every text that is sent, stored, shown or given to a tool is plain: the
+    user's, a tool's, and what is read from a provider's reply. The reply itself is stored as it came, with
+    its escapes. A caller's names and ids with lone surrogates are refused instead, because two different
+    names could become equal.
 
-    Returns the same object in the normal case. Two halves that belong together become their character.
+    Returns the same object if there is nothing to do. Two halves of one character become that character.
     """
     if text.isascii() or not _SURROGATE.search(text):
         return text
@@ -101,9 +102,9 @@ def plain(text: str) -> str:
 
 
 def plain_json(text: str) -> str:
-    """JSON text that a model wrote, with U+FFFD for each lone surrogate in its strings, escaped ones too.
+    """Replace each lone surrogate in JSON text that a model wrote by U+FFFD, also an escaped one.
 
-    Returns the same object in the normal case, and for what is no JSON.
+    Returns the same object if there is nothing to do, and for text that is not JSON.
     """
     if not _ESCAPED_SURROGATE.search(text):
         return plain(text)
@@ -126,32 +127,31 @@ def event_block(text: str, *, topic: str | None = None, id: str | None = None) -
 
 
 def context_block(text: str) -> str:
-    """Render what changes from turn to turn (clock, score, place) as a delimited block."""
+    """Render the option `context` as a delimited block."""
     return f"<app-context>\n{_escape(text, _ESCAPES)}\n</app-context>"
 
 
 def system_block(text: str) -> str:
-    """Render a system message as a delimited block, for a model that takes none within a conversation."""
+    """Render a system message as a delimited block, for a model that takes none in a conversation."""
     return f"<app-system>\n{_escape(text, _ESCAPES)}\n</app-system>"
 
 
 def note_message(text: str, kind: str) -> Message:
-    """A message that tells the model of what is not in the history any more.
+    """Make a message that tells the model about removed parts of the history.
 
-    `kind` says what the note is, in lower-case letters and hyphens.
+    `kind` names the kind of note, in lower-case letters and hyphens.
     """
     block = f'<app-note kind="{kind}">\n{_escape(text, _ESCAPES)}\n</app-note>'
     return Message(role="user", parts=(BlockText(block),))
 
 
 def user_text(text: str) -> str:
-    """Text from outside, a user's or a tool's, unable to imitate a block: in ``<app-event`` and its like
-    ``<`` becomes ``&lt;``, and so it does in the beginning of one at the end of the text.
+    """Escape text from outside, a user's or a tool's, so that it cannot imitate a block: the ``<`` of
+    ``<app-event`` and the like becomes ``&lt;``, also if the text ends in the middle of such a word.
 
-    Returns the same object in the normal case.
+    Returns the same object if there is nothing to do.
     """
-    text = plain(text)
-    return _OUTSIDE.sub("&lt;", text) if "<" in text else text
+    return escaped(plain(text))
 
 
 def with_context(message: Message, context: str) -> Message:
@@ -159,13 +159,22 @@ def with_context(message: Message, context: str) -> Message:
     return replace(message, parts=(BlockText(context_block(context)), *message.parts))
 
 
-def read_event(text: str) -> Event | None:
-    """What an event block says, or None if the text is not exactly one."""
+def with_speaker(message: Message) -> Message:
+    """The message with its speaker's name before what is said. The very message if it has no speaker."""
+    if message.speaker is None:
+        return message
+    first = 1 if is_context(message.parts[0]) else 0
+    block = BlockText(f"<app-speaker>{_escape(message.speaker, _ESCAPES)}</app-speaker>")
+    return replace(message, parts=(*message.parts[:first], block, *message.parts[first:]))
+
+
+def read_event(text: str) -> EventBlock | None:
+    """Read an event block; None if the text is not exactly one."""
     found = _EVENT.fullmatch(text)
     if found is None:
         return None
     topic, id, body = found.groups()
-    return Event(
+    return EventBlock(
         text=_unescape(body, _ESCAPES),
         topic=None if topic is None else _unescape(topic, _ATTRIBUTE_ESCAPES),
         id=None if id is None else _unescape(id, _ATTRIBUTE_ESCAPES),
@@ -173,13 +182,13 @@ def read_event(text: str) -> Event | None:
 
 
 def read_system(text: str) -> str | None:
-    """What a system block says, or None if the text is not exactly one."""
+    """The text of a system block; None if the text is not exactly one."""
     found = _SYSTEM.fullmatch(text)
     return None if found is None else _unescape(found[1], _ESCAPES)
 
 
 def read_note(text: str) -> str | None:
-    """What a note says, or None if the text is not exactly one."""
+    """The text of a note; None if the text is not exactly one."""
     found = _NOTE.fullmatch(text)
     return None if found is None else _unescape(found[2], _ESCAPES)
 
@@ -190,25 +199,21 @@ def is_context(part: object) -> bool:
 
 
 def read_text(text: str) -> Text:
-    """A user's stored text as a part: a `BlockText` if it is exactly one context block or note."""
-    if text.startswith("<app-") and (_CONTEXT.fullmatch(text) or _NOTE.fullmatch(text)):
+    """A user's stored text as a part. It is a `BlockText` if it is exactly one context block, speaker or
+    note."""
+    if text.startswith("<app-") and any(block.fullmatch(text) for block in (_CONTEXT, _SPEAKER, _NOTE)):
         return BlockText(text)
     return Text(text)
 
 
-def as_written(text: str) -> str:
-    """What was written outside, of what `user_text` made of it."""
-    return _ESCAPED.sub("<", text) if "&lt;" in text else text
-
-
 def _escape(text: str, escapes: tuple[tuple[str, str], ...]) -> str:
     text = plain(text)
-    for char, escaped in escapes:
-        text = text.replace(char, escaped)
+    for char, escape in escapes:
+        text = text.replace(char, escape)
     return text
 
 
 def _unescape(text: str, escapes: tuple[tuple[str, str], ...]) -> str:
-    for char, escaped in reversed(escapes):
-        text = text.replace(escaped, char)
+    for char, escape in reversed(escapes):
+        text = text.replace(escape, char)
     return text

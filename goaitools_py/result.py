@@ -1,6 +1,6 @@
-"""What a turn gives back.
+"""The results of turns and compactions.
 
-Owns: the frozen result values. Must never know: how they came about.
+Owns: these frozen values. Must never know: how they are made.
 """
 
 from __future__ import annotations
@@ -8,79 +8,55 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self
 
 from .citations import Citation
 from .messages import ToolRecord, Usage
-from .prices import Charge, genai_price, priced, total
+from .prices import Bill
+from .turn_warnings import TurnWarning
 from .values import Value
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
     from .errors import StateError
-    from .turn.answers import PendingCall
+    from .history.open.answers import PendingCall
 
-__all__ = ["Bill", "ChatResult", "CompactionReport", "Outcome", "Status", "TurnWarning", "WarningCode"]
+    T = TypeVar("T", default=Any)
+else:
+    from typing import TypeVar
 
-Status = Literal["complete", "awaiting_tools", "truncated", "refused", "limited"]
+    T = TypeVar("T")
 
-WarningCode = Literal[
-    "state_discarded",  # the given blob was not used (damaged, or foreign); a fresh conversation began
-    "state_moved",  # that blob was moved aside in the store; under which key
-    "history_repaired",  # the stored history was one that no provider takes; what was done, by kind
-    "turn_closed",  # an unfinished earlier turn was closed with flagged results
-    "preamble_missing",  # earlier turns had a system preamble, this call has none
-    "preamble_changed",  # the preamble differs from the last turn's: prompt caches start over
-    "tools_changed",  # the tool list differs from the last turn's: prompt caches start over
-    "model_changed",
-    "thinking_removed",  # what stands before signed thinking changed; it was taken out of closed turns
-    "thinking_unbound",  # signed thinking of the running turn does not fit any more: the provider may drop it
-    "input_dropped",  # the provider says that it left parts of the history out, and why
-    "endpoint_changed",
-    "answer_ignored",  # an answer came for a call that has another answer, or was closed without one
-    "calls_dropped",  # the reply was cut inside a tool call; its calls were not run
-    "reply_cut",  # parts of the reply nested deeper than 64 levels; null stands in their place
-    "call_ids_rewritten",  # the reply gave its calls ids that the conversation had already
-    "invalid_tool_calls",  # three replies in a row held only calls that cannot run
-    "limit_reached",
-    "result_left_out",  # no room for a tool's picture, document or sound; the model reads type and size
-    "compaction_failed",
-    "tool_failed",  # a tool raised something that it does not raise on purpose; the log says where
-    "token_counter_failed",  # the caller's token counter raised, or gave a number below 0
-    "price_unknown",  # a price list was given, and does not know what a model call cost
-    "context_mark",  # the history has grown beyond a mark of the context window, or of the state's limits
-    "emergency_cut",  # the provider or a size limit refused the history, and old turns were dropped
-]
+__all__ = ["ChatResult", "CompactionOutcome", "CompactionReport", "RecallReport", "Status"]
 
-Outcome = Literal["compacted", "no_change", "invalid", "failed"]
+Status = Literal["complete", "awaiting_tools", "truncated", "refused", "limited", "in_progress"]
 
-
-class TurnWarning(Value, frozen=True):
-    """Something a caller should know although the turn went on. `message` holds no content of messages."""
-
-    code: WarningCode
-    message: str
+CompactionOutcome = Literal["compacted", "no_change", "invalid", "failed"]
 
 
 class CompactionReport(Value, frozen=True, kw_only=True):
-    """What a compaction did. Counts of messages are neutral ones; bytes are of the stored entries, tokens
-    are estimates of the closed history.
+    """The outcome of a compaction.
+
+    Messages are counted as `history` shows them. Bytes are sizes of the stored entries. Tokens are estimates
+    of the closed history.
 
     Attributes:
-        outcome: "compacted"; "no_change": there was nothing to do, or the result would have been no better;
+        outcome: "compacted"; "no_change": there was nothing to do, or the result would not be better;
             "invalid": the compactor's answer could not be used; "failed": it raised, or its model did not
-            answer. In all but the first the history is as it was.
+            answer. Only "compacted" has changed the history.
         by: The strategy's name.
-        reason: Why nothing was done, or less than was asked for, without content.
-        removed_turns: Turns that are gone.
-        rewritten_turns: Turns of which parts were replaced.
-        usage: What the strategy's own model calls consumed; part of the turn's usage.
+        reason: Why it did nothing, or less than was asked for; without content.
+        removed_turns: How many turns it removed.
+        rewritten_turns: In how many turns it replaced parts.
+        usage: The usage of the strategy's own model calls; part of the turn's usage.
         state: Set by `compact_state` only.
-        error: What a trigger, a strategy or `archive` of yours raised, for your own log.
+        error: The exception that your trigger, strategy or `before_cut` raised, for your own log.
     """
 
-    unshown = frozenset({"state", "error"})
+    _unshown = frozenset({"state", "error"})
 
-    outcome: Outcome
+    outcome: CompactionOutcome
     by: str = ""
     reason: str = ""
     removed_turns: int = 0
@@ -97,51 +73,62 @@ class CompactionReport(Value, frozen=True, kw_only=True):
     error: Exception | None = None
 
 
-class Bill(Value, frozen=True, kw_only=True):
-    """A turn's model calls, each with the model that was asked for, and what they cost if that was booked."""
+class RecallReport(Value, frozen=True, kw_only=True):
+    """What the model asked the tool ``recall`` in one turn; see ``Compactor(…, recall=True)``.
 
-    charges: tuple[tuple[str, Charge], ...] = ()
-    booked: tuple[Decimal | None, ...] | None = None
+    Attributes:
+        calls: How often it searched.
+        hits: How many searches found a passage.
+        turns: The numbers of the turns that it got to read.
+    """
+
+    calls: int = 0
+    hits: int = 0
+    turns: tuple[int, ...] = ()
 
     @property
-    def cost_usd(self) -> Decimal | None:
-        """What they cost together; None if one of them is unknown."""
-        if self.booked is not None:
-            return total(self.booked)
-        return total(priced(genai_price, charge, asked) for asked, charge in self.charges)
+    def misses(self) -> int:
+        """How many searches found nothing."""
+        return self.calls - self.hits
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ChatResult(tuple[str, bytes]):
+class ChatResult(tuple[str, bytes], Generic[T]):
     """The outcome of a turn; it is the tuple ``(text, state)``, so that ``text, state = …`` is typed.
 
     Attributes:
         text: The last reply's visible text.
         state: The new blob: save it, and give it to the next call.
-        status: "complete"; "awaiting_tools" if calls wait for answers; "truncated" or "refused" by the
-            model; "limited" by a turn's limit.
+        status: "complete"; "awaiting_tools": calls wait for answers; "truncated": the reply reached a limit
+            of its length; "refused": the model refused; "limited": the turn reached one of its limits;
+            "in_progress": a step of the chat's method `step` ended, and the turn did not.
         finish_reason: The provider's own word.
         pending: Calls that wait for an answer from outside; empty unless `status` is "awaiting_tools".
-        usage: What this turn consumed, every call included.
-        total_usage: What the conversation has consumed in its whole life, across compactions.
+        usage: The usage of this turn, with all its model calls.
+        total_usage: The usage of the conversation in its whole life, across compactions.
         aside_usage: The part of `total_usage` that went into summaries and the like.
-        total_cost_usd: What the conversation has cost in its whole life, if each call's price was known when
-            it was made: that is kept with `prices=` or a limit on costs only. None means unknown.
-        iterations: Model calls of this turn.
-        actions: What tools logged with ``ctx.log_action``.
+        total_cost_usd: The cost of the conversation in its whole life, in US dollars. It is recorded only
+            with `prices=`, or with a limit on costs. None means unknown.
+        iterations: How many model calls this call of the chat made; those before a `resume` do not count.
+        actions: The actions that tools logged with ``ctx.log_action``.
         tool_log: Every tool call with its result, in order.
         compaction: Set if the history was compacted.
-        context_used: Tokens that the next request holds before anything new is said.
-        context_fraction: Part of the model's context window in use, None if the window is unknown.
-        warnings: What the caller should know although the turn succeeded; docs/events.md has the codes.
-        discarded: Why the given state was not used, if a fresh one was begun: it is damaged, or of another
-            provider API. Its bytes are in ``discarded.blob``.
-        citations: The sources that the reply names (web search, documents); their places count in `text`.
-        duplicate: True if this is the stored reply to what came before: a turn with the same `turn_id`, or
-            the same answer to `resume`.
+        context_used: The size of the next request before anything new is said, in tokens.
+        context_fraction: The part of the model's context window in use (1.0: all of it); None if the window
+            is unknown.
+        warnings: Problems of a turn that succeeded; docs/events.md has the codes.
+        discarded: The error of the given state, if a fresh one was begun in its place: it is damaged, or of
+            another provider API. Its bytes are in ``discarded.blob``.
+        citations: The sources that the reply names (web search, documents). Their positions count characters
+            of `text`.
+        duplicate: True if this is the stored reply to an earlier call: with the same `turn_id`, or with the
+            same answers to `resume`.
         model: The model that answered, as the provider names it.
         request_ids: The provider's ids, one per model call that reported one.
-        turns_left: Of `run_turns` that stopped because this turn waits: the texts that were not said.
+        recall: What the model searched among earlier turns; None if it searched nothing.
+        output: The answer as a value of the `output_type`; None without one, and unless `status` is
+            "complete". A `duplicate` has it if the stored reply fits the type.
+        turns_left: For `run_turns` that stopped because this turn waits: the texts that were not sent.
     """
 
     text: str = field(repr=False)
@@ -166,19 +153,21 @@ class ChatResult(tuple[str, bytes]):
     request_ids: tuple[str, ...] = ()
     turns_left: tuple[str, ...] = field(default=(), repr=False)
     citations: tuple[Citation, ...] = ()
+    recall: RecallReport | None = None
     bill: Bill = field(default_factory=Bill, repr=False)
+    output: T | None = field(default=None, repr=False)
 
     @cached_property
     def cost_usd(self) -> Decimal | None:
-        """What this turn cost, every call included; None means unknown.
+        """The cost of this turn with all its calls, in US dollars; None means unknown.
 
-        Without `prices=` this asks genai-prices when it is read, if the extra ``[prices]`` is installed.
+        Without `prices=` the first read asks genai-prices, if the extra ``[prices]`` is installed.
         """
         return self.bill.cost_usd
 
-    def __new__(cls, *, text: str, state: bytes, **_: Any) -> ChatResult:
+    def __new__(cls, *, text: str, state: bytes, **_: Any) -> Self:
         return tuple.__new__(cls, (text, state))
 
     def __getnewargs_ex__(self) -> tuple[tuple[()], dict[str, Any]]:
-        # What a copy, here or in another process, gives to `__new__`; the other fields follow.
+        # The arguments of `__new__` for a copy, here or in another process. Then the other fields are set.
         return (), {"text": self.text, "state": self.state}

@@ -1,6 +1,6 @@
-"""Several texts said one after another: how far they came, whatever ends the series.
+"""Several texts said one after another: how far the series came, whatever ends it.
 
-Owns: which texts are said, and what an exception is given of it. Must never know: how a turn runs.
+Owns: which texts are left, and what an exception says about that. Must never know: how a turn runs.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from .errors import StateError, TurnError
-from .result import ChatResult, TurnWarning
+from .result import ChatResult
+from .turn_warnings import TurnWarning
 
 if TYPE_CHECKING:
     from .messages import Message

@@ -1,11 +1,11 @@
-"""How many tokens messages are: estimates, and what a conversation's real usages have taught about it.
+"""Estimates how many tokens messages are, and corrects the estimates with a conversation's real usage.
 
-Owns: the counter that needs no vocabulary, and the arithmetic from one real usage to the next request's.
+Owns: the counter that needs no vocabulary, and the step from one real usage to the next request's size.
 Must never know: a state, a turn, a provider's JSON.
 
-A provider says what a request took. So what has to be estimated is only what came since: the reply, whose
-tokens the provider counted too, and a few new messages. Their estimate is multiplied by what the same
-estimate was worth in this conversation so far (`Gauge.scale`).
+The provider reports the size of each request. Only what came after it has to be estimated: the reply, whose
+tokens the provider also reports, and a few new messages. Their estimate is multiplied by the ratio of real to
+estimated tokens in this conversation so far (`Gauge.scale`).
 """
 
 from __future__ import annotations
@@ -16,15 +16,17 @@ from typing import Final, Literal, Protocol, TypeAlias
 from .media import media_tokens
 from .messages import Message, Text, Usage
 from .values import Value, replace
+from .vocabulary import TiktokenCounter
 
 __all__ = [
     "FRAMES",
     "RATES",
+    "ExchangeEstimate",
     "Frames",
     "Gauge",
     "Rates",
     "ReasoningStays",
-    "Said",
+    "TiktokenCounter",
     "TokenCounter",
     "TokenEstimate",
     "learned",
@@ -33,10 +35,10 @@ __all__ = [
 
 
 class TokenCounter(Protocol):
-    """Says how many tokens a message is when it is a part of a request."""
+    """Counts the tokens of a message as a part of a request."""
 
     def count(self, message: Message, /) -> int:
-        """Tokens of the message, its role's frame included."""
+        """The message's tokens, with those that the provider adds for its role."""
         ...
 
 
@@ -53,15 +55,15 @@ class Rates(Value, frozen=True, kw_only=True):
     """Tokens per byte of text, by class of byte.
 
     Attributes:
-        letter: ASCII letters. Common words are one token, and the blank before a word belongs to it.
+        letter: ASCII letters. A common word is one token, and the space before it belongs to that token.
         digit: ASCII digits.
         blank: Spaces and tabs.
         line_break: Carriage returns and newlines.
         beyond_ascii: Bytes of characters beyond ASCII.
         sign: All other bytes.
-        word: How many letters and digits one word has at most, on average. What a text has beyond that is no
-            words: keys, hashes, Base64.
-        dense: Tokens that each such byte takes in addition.
+        word: The longest average word, in letters and digits. Above that average the text is no words but
+            keys, hashes or Base64.
+        dense: Additional tokens for each byte above that average.
     """
 
     letter: float
@@ -84,12 +86,12 @@ RATES: Rates = Rates(
     word=9.0,
     dense=0.6,
 )
-"""Fitted to recorded answers that were nothing but text, OpenAI's and Anthropic's, whose output tokens the
-provider counted. benchmarks/token_fit.py says how good they are for sources that they were not fitted to."""
+"""Fitted to recorded text replies of OpenAI and Anthropic with known output tokens.
+benchmarks/token_fit.py measures the error for texts that the fit did not use."""
 
 
 def text_tokens(data: bytes) -> float:
-    """Tokens of UTF-8 text by its classes of bytes, about those of OpenAI's vocabularies."""
+    """Estimate the tokens of UTF-8 text from its classes of bytes, for OpenAI's vocabularies."""
     rates = RATES
     rest = data.translate(None, _LETTERS)
     letters = len(data) - len(rest)
@@ -111,15 +113,15 @@ def text_tokens(data: bytes) -> float:
 
 
 class Frames(Value, frozen=True, kw_only=True):
-    """What a provider's prompt holds around the words, in tokens.
+    """Tokens that a provider adds around the text of messages.
 
     Attributes:
-        density: How many tokens its vocabulary needs where OpenAI's older ones need one.
-        said: Around a message.
-        result: Around a tool's result.
-        call: Around a call.
-        parallel: Around the results of calls that a model made at once, beyond what each takes alone.
-        event: Around an event.
+        density: Tokens of this provider's vocabulary for one token of OpenAI's older vocabularies.
+        said: For a message.
+        result: For a tool's result.
+        call: For a call.
+        parallel: For the results of several calls of one reply, in addition to `result` for each.
+        event: For an event.
     """
 
     density: float
@@ -135,20 +137,20 @@ FRAMES: dict[str, Frames] = {
     "openai-responses": Frames(density=1.1, said=5.0, result=11.0, call=6.0, parallel=17.0),
     "anthropic": Frames(density=1.25, said=4.0, result=14.0, call=12.0, parallel=42.0),
 }
-"""By provider API. Fitted to the differences between successive recorded usages."""
+"""By provider API. Fitted to the differences between consecutive recorded usages."""
 
 
 class TokenEstimate(Value, frozen=True):
-    """Counts without a vocabulary: by classes of bytes, and by size for pictures and documents.
+    """Counts without a vocabulary: text by classes of bytes, pictures and documents by size.
 
     Args:
-        wire: Whose prompt format to think of; an unknown one is taken for "openai".
+        wire: The provider API; an unknown one counts as "openai".
     """
 
     wire: str = "openai"
 
     def count(self, message: Message, /) -> int:
-        """Tokens of the message, its role's frame included; at least 1."""
+        """The message's tokens, with those that the provider adds for its role; at least 1."""
         frames = FRAMES.get(self.wire) or FRAMES["openai"]
         words = 0.0
         size = frames.result if message.role == "tool" else frames.said
@@ -165,9 +167,9 @@ class TokenEstimate(Value, frozen=True):
         return max(1, round(size + words * frames.density))
 
     def between(self, messages: Sequence[Message]) -> int:
-        """Tokens that messages take together beyond what each takes alone.
+        """Tokens that the messages take together, in addition to the sum of each.
 
-        A provider writes the results of calls that were made at once into a block of their own.
+        A provider writes the results of several calls of one reply into an additional block.
         """
         blocks, before = 0, 0
         for message in messages:
@@ -176,32 +178,30 @@ class TokenEstimate(Value, frozen=True):
         return round(blocks * (FRAMES.get(self.wire) or FRAMES["openai"]).parallel)
 
 
-# ------------------------------------------------------------------------- what a conversation teaches
+# -------------------------------------------------------------------- learned from the conversation
 
 ReasoningStays: TypeAlias = Literal["never", "loop", "always"]
-"""Until when a reply's reasoning is a part of later requests, as their usage counts them: not at all; while
-the results of its calls go back; or as long as the reply."""
+"""How long later requests contain a reply's reasoning, as their usage counts it: never; while its tool loop
+runs; or as long as they contain the reply."""
 
 _PRIOR: Final = 150.0
-"""How many estimated tokens the first guess counts for against what a conversation teaches."""
+"""The weight of the initial scale of 1, in estimated tokens, against what the conversation shows."""
 _MEMORY: Final = 3_000.0
-"""So many of the newest estimated tokens are remembered: a conversation's words change slowly."""
+"""The number of newest estimated tokens that the scale uses. A conversation's style changes slowly."""
 _BOUNDS: Final = (0.4, 2.5)
-"""Beyond these a difference between two usages says something else: a hosted tool read pages, a server
-added words of its own."""
+"""A ratio outside these bounds has another cause: a hosted tool read pages, or the server added text."""
 _MARGIN: Final = 4
 
 
 class Gauge(Value, frozen=True, kw_only=True):
-    """What is known of a conversation's tokens: a few numbers, however long it is.
+    """What is known about a conversation's tokens: a few numbers, for a conversation of any length.
 
     Attributes:
-        tokens: What the next request holds before anything new is said; what surrounds the history
-            (preamble, tools) is a part of it.
-        is_anchored: True if `tokens` comes from a real usage, and nothing before its end was rewritten.
-        frame: How many of these surround the history, as far as it is known.
-        thinking: How many of these are reasoning that leaves when the open turn ends.
-        estimated: The estimate for the newest messages whose real size became known.
+        tokens: The size of the next request without new messages, with preamble and tools.
+        is_anchored: True if `tokens` comes from a real usage and nothing it counted was rewritten since.
+        frame: The part of `tokens` that preamble and tools take, as far as it is known.
+        thinking: The part of `tokens` that is reasoning and is no longer sent when the open turn ends.
+        estimated: The estimate for the newest messages of known real size.
         real: Their real size.
     """
 
@@ -214,24 +214,24 @@ class Gauge(Value, frozen=True, kw_only=True):
 
     @property
     def scale(self) -> float:
-        """What one estimated token is worth here."""
+        """Real tokens for one estimated token in this conversation."""
         return (self.real + _PRIOR) / (self.estimated + _PRIOR)
 
     def expected(self, estimate: float) -> int:
-        """Input tokens of the next request if messages of this estimate are added."""
+        """Input tokens of the next request, if messages with this estimate are added."""
         return self.tokens + round(estimate * self.scale)
 
 
-class Said(Value, frozen=True, kw_only=True):
-    """A request and its reply, as estimates.
+class ExchangeEstimate(Value, frozen=True, kw_only=True):
+    """Estimates for a request and its reply.
 
     Attributes:
-        sent: What the request added to the one before it.
-        has_media: Whether pictures, documents or sound were in that: it teaches nothing about words.
+        sent: What the request added to the previous one.
+        has_media: True if pictures, documents or sound are in `sent`. The scale of text learns nothing then.
         replied: The reply's text and calls.
-        has_reasoning: The reply holds reasoning, whether or not the usage tells it apart.
-        goes_on: The reply has calls that will be answered: its turn is not over.
-        stays: What becomes of this reply's reasoning.
+        has_reasoning: True if the reply holds reasoning, even if the usage does not count it separately.
+        goes_on: True if the reply has calls that will be answered: the turn continues.
+        stays: How long later requests contain this reply's reasoning.
     """
 
     sent: int
@@ -242,10 +242,10 @@ class Said(Value, frozen=True, kw_only=True):
     stays: ReasoningStays = "loop"
 
 
-def learned(gauge: Gauge, usage: Usage, said: Said) -> Gauge:
-    """The gauge after a request and its reply, and what the provider counted for them.
+def learned(gauge: Gauge, usage: Usage, said: ExchangeEstimate) -> Gauge:
+    """Update the gauge with a request, its reply, and the provider's usage for both.
 
-    A usage without input tokens, as of a server that counts nothing, leaves everything to the estimates.
+    If the usage has no input tokens, because the server counts nothing, the estimates are used.
     """
     if not usage.input_tokens:
         return replace(gauge, tokens=gauge.expected(said.sent + said.replied), is_anchored=False)
@@ -258,7 +258,7 @@ def learned(gauge: Gauge, usage: Usage, said: Said) -> Gauge:
     visible = usage.output_tokens - usage.reasoning_tokens
     thought = usage.reasoning_tokens
     if said.has_reasoning or thought:
-        # Reported in steps of 64, or not told apart at all: no more than what the words can be.
+        # Some servers report reasoning in steps of 64 or not at all: limit the visible part by its estimate.
         likely = round(said.replied * gauge.scale) + _MARGIN
         if visible > likely:
             visible, thought = likely, usage.output_tokens - likely

@@ -1,6 +1,7 @@
-"""Counting with a real vocabulary, that of OpenAI's models.
+"""Counts tokens with the vocabulary of OpenAI's models.
 
-Owns: the counter over the package tiktoken (the extra ``[tiktoken]``). Must never know: a state, a request.
+Owns: the counter that uses the package tiktoken (the extra ``[tiktoken]``). Must never know: a state, a
+request.
 """
 
 from __future__ import annotations
@@ -11,22 +12,22 @@ from .messages import Message, Text
 __all__ = ["TiktokenCounter"]
 
 _FRAME = 4
-"""Tokens of a message's role and its marks; calls are measured by their names and arguments."""
+"""Tokens for a message's role and delimiters, and again for each call."""
 
 
 class TiktokenCounter:
     """A `TokenCounter` with the exact vocabulary of an OpenAI model.
 
-    tiktoken downloads a vocabulary when it is first used, unless ``TIKTOKEN_CACHE_DIR`` has it: make the
-    counter once, when your program starts. Prompts hold more than words, so that a count is still an
-    estimate; `Chat.count_tokens` asks the provider.
+    tiktoken downloads a vocabulary at its first use, unless ``TIKTOKEN_CACHE_DIR`` has it. So make the
+    counter once, when your program starts. The count is still an estimate, because a prompt holds more than
+    the text of messages. `Chat.count_tokens` asks the provider.
 
     Args:
-        model: Such as "gpt-4o"; of a model that tiktoken does not know, "o200k_base" is taken.
+        model: A name such as "gpt-4o". For a model that tiktoken does not know, "o200k_base" is used.
 
     Raises:
         ImportError: tiktoken is not installed.
-        RuntimeError: Its vocabulary is not there and could not be downloaded.
+        RuntimeError: The vocabulary is not there and could not be downloaded.
     """
 
     def __init__(self, model: str = "gpt-4o") -> None:
@@ -42,8 +43,8 @@ class TiktokenCounter:
             self._encoding = tiktoken.get_encoding(name)
         except Exception as exc:
             raise RuntimeError(
-                f"tiktoken could not load its vocabulary ({type(exc).__name__}): it downloads it once; allow "
-                "that, or set TIKTOKEN_CACHE_DIR to a directory that has it, or use TokenEstimate"
+                f"tiktoken could not load its vocabulary ({type(exc).__name__}), which it downloads once: "
+                "allow the download, or set TIKTOKEN_CACHE_DIR to a directory with it, or use TokenEstimate"
             ) from exc
         self._model = model
 
@@ -51,7 +52,7 @@ class TiktokenCounter:
         return f"TiktokenCounter({self._model!r})"
 
     def count(self, message: Message, /) -> int:
-        """Tokens of the message, its role's frame included."""
+        """The message's tokens, with those that the provider adds for its role."""
         texts = [part.text for part in message.parts if isinstance(part, Text)]
         texts += [f"{call.name}{call.arguments}" for call in message.tool_calls]
         words = sum(len(self._encoding.encode(text, disallowed_special=())) for text in texts)

@@ -7,14 +7,19 @@ import contextlib
 import ipaddress
 import os
 import socket
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from goaitools_py import AsyncChat, AsyncTurn, Chat, ChatResult, CompactionReport, Event, Turn, backends
+from goaitools_py import AsyncChat, AsyncTurn, Chat, ChatResult, Event, Turn, backends
+from goaitools_py.compaction import CompactionReport
 from goaitools_py.sim import SimServer
+from goaitools_py.states import Step
+
+from ._sets import HEAVY, SERVICE, SERVICES, SLOW
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -83,6 +88,34 @@ def data_dir() -> Path:
     if not path.is_dir():
         pytest.skip("no test data: set GOAITOOLS_TEST_DATA to a directory with recorded/ and conversations/")
     return path
+
+
+# -------------------------------------------------------------------------------- which tests run when
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give each case its marker: by the tables of `_sets`, and `quick` to one case of each test function.
+
+    Which case that is, the function's name decides: so some run sync and some async, and all provider APIs
+    have their turn.
+    """
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        named, _, case = item.nodeid.removeprefix("tests/").partition("[")
+        if item.get_closest_marker("service"):
+            continue
+        if (
+            named.startswith(SERVICE)
+            or SERVICES.search(case)
+            or "data_dir" in getattr(item, "fixturenames", ())
+        ):
+            item.add_marker("service")
+        elif named.startswith(HEAVY):
+            item.add_marker("heavy")
+        elif not named.startswith(SLOW):
+            cases.setdefault(named, []).append(item)
+    for named, alternatives in cases.items():
+        alternatives[zlib.crc32(named.encode()) % len(alternatives)].add_marker("quick")
 
 
 # ----------------------------------------------------------------------------------- skips in CI
@@ -181,8 +214,14 @@ class ChatFace:
     def append_to_state(self, *args: Any, **kwargs: Any) -> bytes:
         return self.inner.append_to_state(*args, **kwargs)
 
+    def step(self, *args: Any, **kwargs: Any) -> Step:
+        return self._call("step", *args, **kwargs)  # type: ignore[no-any-return]
+
     def start(self, *args: Any, **kwargs: Any) -> TurnFace:
         return TurnFace(self.inner.start(*args, **kwargs), self._run)
+
+    def start_resume(self, *args: Any, **kwargs: Any) -> TurnFace:
+        return TurnFace(self.inner.start_resume(*args, **kwargs), self._run)
 
 
 BACKENDS = {

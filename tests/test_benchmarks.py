@@ -71,13 +71,36 @@ def test_the_recommended_compactor_costs_as_little_as_promised() -> None:
 
 def test_facts_are_kept_as_far_as_they_are_sent() -> None:
     """All are known if all is kept, next to none from the last turn alone; a summary keeps what a cut of the
-    same depth loses, and collapsed tool exchanges lose nothing."""
+    same depth loses, and collapsed tool exchanges lose nothing. A reader that knows when to search finds
+    all that was cut."""
     figures = _figures("facts")
 
     shares = {name.partition(" (")[0]: figure["value"] for name, figure in figures.items()}
     assert shares["keep everything"] == shares["collapse tool exchanges"] == 100
     assert shares["drop everything but the last turn"] < 10
     assert shares["drop oldest, to 25 %"] + 20 < shares["summarise, keep 2 turns"] < 100
+    assert shares["Compactor.never_forgets; careful reader"] == 100
+
+
+def test_recall_gives_back_what_was_planted() -> None:
+    """A page of 1,000 tokens holds 95 % of the facts, of an English conversation and in twelve languages."""
+    figures = _figures("recall")
+
+    aims = [figure["name"] for figure in figures.values() if figure["target"] == 95.0]
+    assert len(aims) == 2
+    assert len(figures) == 2 + 1 + 12
+    assert not _missed(figures)
+
+
+def test_recall_costs_as_little_as_promised() -> None:
+    """40 % of no compaction at most, answers left out, if a third of the turns search; and the tool that is
+    offered and never called costs a point."""
+    figures = _figures("recall_cost")
+
+    assert sum(figure["target"] == 40.0 for figure in figures.values()) == 3
+    assert not _missed(figures)
+    shares = {name.partition(": ")[2]: figure["value"] for name, figure in figures.items()}
+    assert shares["keep 2 turns, recall, no turn asks"] < shares["keep 2 turns"] + 1
 
 
 def test_the_import_loads_no_provider_sdk() -> None:
@@ -94,6 +117,14 @@ def test_a_timed_benchmark_runs_and_reports(name: str) -> None:
 
     assert figures
     assert all(figure["value"] > 0 for figure in figures.values())
+
+
+def test_the_cost_of_an_archive_is_measured() -> None:
+    """Both ways to keep one are compared with a turn that has none."""
+    figures = _figures("archive")
+
+    assert sorted(figure["target"] for figure in figures.values() if figure["target"]) == [10.0, 40.0]
+    assert all(figure["value"] > 0 for figure in figures.values() if not figure["target"])
 
 
 def test_a_missed_target_is_printed_and_fails_only_under_strict(tmp_path: Path) -> None:

@@ -21,8 +21,8 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from goaitools_py import inspect_state, read_history
 from goaitools_py.sim import Fault
+from goaitools_py.states import inspect_state, read_history
 from goaitools_py.stores import SQLiteStore
 from goaitools_py.testing import SimServer
 
@@ -101,7 +101,7 @@ SHOWS = {
         r"/chat/completions \d+ bytes, 200, [\d.]+ ms\n/chat/completions \d+ bytes, 200",
     ),
     "django_field": (
-        r"Noted: your name is Ada.*\n\(somebody was faster; say it again\)\n",
+        r"Noted: your name is Ada.*\n\(another request was faster; say it again\)\n",
         r"\[simulated\] Your name is Ada. The score is 1 points.\n<state of \d+ bytes>: complete\n$",
     ),
     "custom_backend": (
@@ -163,7 +163,7 @@ def test_an_example_is_small(file: Path) -> None:
 
     assert len(text.splitlines()) < 60
     assert ast.get_docstring(ast.parse(text))
-    assert file.stem in {*SHOWS, "fastapi_app", "fastapi_sqlalchemy"}
+    assert file.stem in {*SHOWS, "fastapi_app", "fastapi_sqlalchemy", "webchat_fastapi"}
 
 
 def test_a_whole_wire_is_small_too() -> None:
@@ -234,6 +234,30 @@ def test_the_service_saves_the_state_of_a_failed_turn(
     assert saved is not None
     assert inspect_state(saved.blob).status == "failed"
     assert again.json() == {"text": "[simulated] Your name is Ada.", "simulated": False}
+
+
+# ------------------------------------------------------------------------------------------ the web chat
+
+
+def test_the_web_chat_keeps_users_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each user has a conversation of their own, a reply streams, and without a login there is nothing."""
+    monkeypatch.setenv("GOAITOOLS_STORE", str(tmp_path / "chat.db"))
+    at = "/chat/conversations/hall"
+    with TestClient(
+        load_example("webchat_fastapi", monkeypatch).app, base_url="https://testserver"
+    ) as client:
+        assert client.post(f"{at}/turns", json={"text": "Hi", "turn_id": "m1"}).status_code == 401
+        assert client.post("/login?user=A/b").status_code == 422
+        assert 'id="say"' in client.get("/").text
+        for user, name in (("ada", "Ada"), ("bea", "Bea")):
+            assert client.post(f"/login?user={user}").status_code == 204
+            said = {"text": f"My name is {name}.", "turn_id": "m1"}
+            told = client.post(f"{at}/turns", json=said, headers={"accept": "text/event-stream"}).text
+            assert told.count("event: done") == 1
+            asked = {"text": "What is my name?", "turn_id": "m2"}
+            assert f"name is {name}" in client.post(f"{at}/turns", json=asked).json()["text"]
+            assert len(client.get(f"{at}/messages").json()) == 4
+        assert client.delete(f"{at}/turns/current").json() == {"stopped": False}
 
 
 # ------------------------------------------------------------------------------- the service that streams

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import Chat, event, read_history
+from goaitools_py import Chat, event
 from goaitools_py.messages import MAX_TOPIC_CHARACTERS
+from goaitools_py.states import read_history
 from goaitools_py.testing import ScriptedBackend
 
 

@@ -17,11 +17,13 @@ from goaitools_py import (
     Limits,
     MessageLimit,
     ModelSettings,
-    inspect_state,
     user,
 )
-from goaitools_py.options import MAX_ID_CHARACTERS, MAX_SECONDS, check_options, given_options, resolve
+from goaitools_py.option_checks import MAX_ID_CHARACTERS, MAX_SECONDS
+from goaitools_py.options import DEFAULTS, OPTION_NAMES, Resolved, check_options, given_options, resolve
+from goaitools_py.states import inspect_state
 from goaitools_py.testing import ScriptedBackend
+from goaitools_py.tools import MAX_RESULT_BYTES
 
 SECRET = "sesame-open"
 
@@ -34,6 +36,7 @@ OF_ANOTHER_TYPE: list[tuple[str, Any, str]] = [
     ("tools", "look", "list.*str"),
     ("settings", {"temperature": 1}, r"ModelSettings.*dict.*ModelSettings\("),
     ("sticky_settings", 1, "True or False.*int"),
+    ("keep_partial", 1, "True or False.*int"),
     ("compactor", MessageLimit(5), r"Compactor, not MessageLimit.*Compactor\(trigger, strategy\)"),
     ("compactor", KeepRecentTurns(5), r"Compactor, not KeepRecentTurns.*Compactor\(trigger, strategy\)"),
     ("compactor", Compactor, r"Compactor, not StructMeta.*Compactor\(trigger, strategy\)"),
@@ -59,7 +62,7 @@ OF_ANOTHER_TYPE: list[tuple[str, Any, str]] = [
 ]
 OUT_OF_BOUNDS: list[tuple[str, Any, str]] = [
     ("max_iterations", 0, "positive int.*0"),
-    ("turn_id", "", "empty.*every turn would be taken for the same.*None for none"),
+    ("turn_id", "", "empty.*all turns would count as the same.*None for no turn_id"),
     ("tool_concurrency", -1, "positive int.*-1"),
     ("max_tool_result_bytes", 255, "at least 256, got 255"),
     ("timeout", 0, "positive.*0.*None for no limit"),
@@ -314,3 +317,14 @@ def test_limits_are_checked_when_they_are_made(name: str, value: Any, error: Any
         Limits(**{name: value})
 
     assert getattr(Limits(**{name: None}), name) is None
+
+
+def test_every_option_has_its_row_in_the_table() -> None:
+    """Options, merged options and the table of defaults and checks name the same fields, in one order."""
+    assert tuple(DEFAULTS) == OPTION_NAMES == Resolved.__struct_fields__
+    assert resolve({}, {}) == Resolved(**DEFAULTS)
+
+
+def test_the_limit_of_a_result_is_the_tools_own() -> None:
+    """A tool that is called by a test, without a chat, has the limit that a chat would give it."""
+    assert DEFAULTS["max_tool_result_bytes"] == MAX_RESULT_BYTES

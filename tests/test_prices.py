@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import Charge, Usage, genai_price
+from goaitools_py import Usage
 from goaitools_py.messages import Usage as UsageType
-from goaitools_py.prices import cost, nano_dollars, priced, total
+from goaitools_py.prices import Charge, cost, genai_price, nano_dollars, priced, total
 
 genai_prices = pytest.importorskip("genai_prices")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
 import re
@@ -22,10 +23,8 @@ from goaitools_py import (
     ChatOptions,
     ChatResult,
     CheckpointReady,
-    CompactionReport,
     Document,
     Event,
-    HistoryTurn,
     Image,
     ModelSettings,
     RateLimitError,
@@ -40,18 +39,19 @@ from goaitools_py import (
     TurnError,
     assistant,
     event,
-    inspect_state,
-    read_history,
     system,
     user,
 )
 from goaitools_py.backends.base import Delta, ModelRequest, Reply, ResponseHead
+from goaitools_py.compaction import CompactionReport
+from goaitools_py.states import HistoryTurn, inspect_state, read_history
 from goaitools_py.stores import Stored, StoredKey, StoredPage
 from goaitools_py.testing import Calls, Raw, ScriptedBackend
 
 ROOT = Path(__file__).resolve().parent.parent
 SUBPACKAGES = (
-    "backends", "cli", "compaction", "integrations.sqlalchemy", "seal", "sim", "stores", "testing", "tools",
+    "backends", "cli", "compaction", "frontends", "integrations.sqlalchemy", "seal", "serve", "sim",
+    "stores", "testing", "tools",
 )  # fmt: skip
 SECRET = "Harrogate-4711"
 
@@ -93,8 +93,9 @@ def test_exported_names_are_complete() -> None:
 
 
 def test_every_public_name_is_shown() -> None:
-    """A name that stands neither in the README, nor in an example, nor in the typed promises, is private."""
-    shown = [ROOT / "README.md", ROOT / "tests" / "typing" / "api.py", *(ROOT / "examples").glob("**/*.py")]
+    """A name that no page, no example and no typed promise has, is private."""
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    shown = [*pages, ROOT / "tests" / "typing" / "api.py", *(ROOT / "examples").glob("**/*.py")]
     words = {word for file in shown for word in re.findall(r"\w+", file.read_text(encoding="utf-8"))}
 
     assert sorted(set(package.__all__) - words) == []
@@ -203,6 +204,33 @@ def test_what_a_turn_gives_may_be_logged() -> None:
 def look(at: str) -> str:
     """Look at something."""
     return at
+
+
+# ----------------------------------------------------------------------------------------- completion
+
+
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
+def test_completion_offers_only_what_a_caller_may_use(value: object) -> None:
+    """A name that completion offers on a value is a field or an attribute of it, or a documented member."""
+    cls = type(value)
+    fields = {*getattr(cls, "__struct_fields__", ()), *getattr(cls, "__dataclass_fields__", ())}
+    if isinstance(value, Exception):
+        fields |= {name for base in cls.__mro__ for name in vars(base).get("__annotations__", ())}
+    inherited = {name for base in (tuple, Exception) for name in dir(base)}
+
+    offered = {name for name in dir(value) if not name.startswith("_")} - fields - inherited
+
+    members = {
+        name: inspect.getattr_static(cls, name, None) for name in offered - {*getattr(value, "__dict__", ())}
+    }
+    kinds = (property, functools.cached_property, classmethod, staticmethod)
+    undocumented = [
+        name
+        for name, member in members.items()
+        if not ((isinstance(member, kinds) or inspect.isfunction(member)) and member.__doc__)
+        and f" {name}: " not in (cls.__doc__ or "")
+    ]
+    assert undocumented == []
 
 
 # ---------------------------------------------------------------------------------------------- types

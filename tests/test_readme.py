@@ -1,17 +1,28 @@
-"""The README and the pages beside it are run, not believed."""
+"""The README and the pages beside it are run, and their tables are compared with the code."""
 
 from __future__ import annotations
 
+import argparse
+import dataclasses
+import importlib
+import inspect
 import os
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
+from typing import Any, get_args, get_type_hints
 
 import pytest
+from fastapi.testclient import TestClient
 
-from goaitools_py import Chat
+from goaitools_py import Chat, errors, events
+from goaitools_py.cli import _parser
+from goaitools_py.cli import table as commands
+from goaitools_py.cli.commands import COMMANDS
+from goaitools_py.options import OPTION_NAMES, resolve
 
 from .stores._places import postgres_database
 
@@ -25,12 +36,18 @@ def python_blocks(text: str) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S)
 
 
-WEBHOOK, HELLO, *OTHERS = python_blocks(README)
+HELLO, *RECIPES = python_blocks(README)
+BOT, WEB, GAME = RECIPES
 
 
 def printed_lines(code: str) -> list[str]:
     """What a block says that it prints: its lines that begin with ``#>``."""
     return [line.strip().removeprefix("#> ") for line in code.splitlines() if line.strip().startswith("#>")]
+
+
+def code_lines(code: str) -> list[str]:
+    """The lines of a block that are neither empty nor say what is printed."""
+    return [line for line in code.splitlines() if line.strip() and not line.strip().startswith("#>")]
 
 
 def section(heading: str) -> str:
@@ -41,29 +58,55 @@ def section(heading: str) -> str:
 
 def offline() -> dict[str, str]:
     """The environment without anything that would choose a model, a store or a server."""
-    return {
+    chosen = {
         name: value for name, value in os.environ.items() if not name.startswith(("GOAITOOLS_", "OPENAI_"))
     }
+    return chosen | {"PYTHONPATH": str(ROOT)}
 
 
-def test_the_webhook_answers_each_message_once(tmp_path: Path) -> None:
-    """Each delivery comes to a new process: what was answered is answered the same again, and tools run."""
-    (tmp_path / "bot.py").write_text(f"{WEBHOOK}\nimport sys\nprint(*webhook(*sys.argv[1:]))\n", "utf-8")
+def run(file: str, folder: Path, *arguments: str, says: str = "") -> str:
+    """What a program prints, in a process of its own where warnings are errors."""
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", file, *arguments],
+        cwd=folder,
+        env=offline(),
+        input=says,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
 
-    def deliver(message_id: str, text: str) -> str:
-        return subprocess.run(
-            [sys.executable, "bot.py", "ada", message_id, text],
-            cwd=tmp_path,
-            env=offline() | {"PYTHONPATH": str(ROOT)},
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=60,
-        ).stdout
 
-    first = deliver("m1", "My name is Ada.")
-    again = deliver("m1", "My name is Ada.")
-    later = deliver("m2", "What is my name, and what is the score of Team Red?")
+# ------------------------------------------------------------------------------------------- README
+
+
+def test_the_readme_can_be_read() -> None:
+    """It has at most 200 lines, a first program of ten and three recipes of fifteen."""
+    assert len(README.splitlines()) <= 200
+    assert len(HELLO.splitlines()) <= 10
+    assert [len(code_lines(recipe)) <= 15 for recipe in RECIPES] == [True] * 3
+
+
+def test_the_first_program_remembers(tmp_path: Path) -> None:
+    """It talks, stops and starts: the second process knows what the first was told."""
+    (tmp_path / "hello.py").write_text(HELLO, encoding="utf-8")
+
+    first = run("hello.py", tmp_path, says="My name is Ada.\n\n")
+    second = run("hello.py", tmp_path, says="What is my name?\n\n")
+
+    assert first.startswith("you: [simulated] Noted: your name is Ada.")
+    assert second == "you: [simulated] Your name is Ada.\nyou: "
+
+
+def test_the_bot_answers_each_message_once(tmp_path: Path) -> None:
+    """Each delivery comes to a new process. What comes twice gets its reply again; tools run."""
+    (tmp_path / "bot.py").write_text(f"{BOT}\nimport sys\nprint(*webhook(*sys.argv[1:]))\n", "utf-8")
+
+    first = run("bot.py", tmp_path, "ada", "m1", "My name is Ada.")
+    again = run("bot.py", tmp_path, "ada", "m1", "My name is Ada.")
+    later = run("bot.py", tmp_path, "ada", "m2", "What is my name, and what is the score of Team Red?")
 
     assert first.startswith("200 [simulated] Noted: your name is Ada.")
     assert again == first
@@ -71,103 +114,26 @@ def test_the_webhook_answers_each_message_once(tmp_path: Path) -> None:
     assert "30" in later
 
 
-def test_the_webhook_is_fifteen_lines() -> None:
-    """As its heading says."""
-    assert sum(bool(line.strip()) for line in WEBHOOK.splitlines()) == 15
-
-
-def test_the_first_conversation_survives_a_restart(tmp_path: Path) -> None:
-    """Two processes run the block one after the other, and the second knows what the first was told."""
-    (tmp_path / "hello.py").write_text(HELLO, encoding="utf-8")
-
-    said = [
-        subprocess.run(
-            [sys.executable, "-W", "error", "hello.py"],
-            cwd=tmp_path,
-            env=offline() | {"PYTHONPATH": str(ROOT)},
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=60,
-        ).stdout
-        for _ in range(2)
-    ]
-
-    assert said[0].startswith("[simulated] Noted: your name is Ada.")
-    assert said[1] == "[simulated] Your name is Ada.\n"
-
-
-def test_the_first_conversation_is_short() -> None:
-    """A conversation that survives a restart takes at most twelve lines."""
-    assert len(HELLO.splitlines()) <= 12
-
-
-def test_every_other_block_does_what_it_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The blocks run in order, as one program, and print the lines that stand in their ``#>`` comments."""
+def test_the_web_page_streams_and_remembers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reply comes in pieces, and a restarted service knows each user."""
     monkeypatch.chdir(tmp_path)
-    for name in os.environ.keys() - offline().keys():
-        monkeypatch.delenv(name)
-    names: dict[str, object] = {"__name__": "readme"}
-    printed = []
+    replies = []
 
-    try:
-        for code in OTHERS:
-            exec(compile(code, "README.md", "exec", dont_inherit=True), names)
-            printed.append(capsys.readouterr().out.splitlines())
-    finally:
-        for value in names.values():
-            if isinstance(value, Chat):
-                value.close()
+    for text in ("My name is Ada.", "What is my name?"):
+        service: dict[str, Any] = {"__name__": "web"}
+        exec(compile(WEB, "README.md", "exec", dont_inherit=True), service)
+        with TestClient(service["app"]) as client:
+            replies.append(client.post("/chat/ada", params={"text": text}).text)
 
-    assert printed == [printed_lines(code) for code in OTHERS]
-    assert sum(map(len, printed)) > 8
+    assert replies[0].startswith("[simulated] Noted: your name is Ada.")
+    assert replies[1] == "[simulated] Your name is Ada."
 
 
-@pytest.fixture
-def private_postgres() -> Iterator[str]:
-    """The URL of an empty PostgreSQL database, as drivers write it."""
-    with postgres_database() as url:
-        yield url.replace("postgresql+psycopg:", "postgresql:")
+def test_the_game_prints_what_it_says(tmp_path: Path) -> None:
+    """The lines after ``#>`` are what the recipe prints."""
+    (tmp_path / "game.py").write_text(GAME.replace("print(text", "chat.close()\nprint(text"), "utf-8")
 
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_a_page_of_the_docs_does_what_it_says(
-    page: Path, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    """The blocks of a page run in order, as one program, and print the lines of their ``#>`` comments.
-
-    A page that reads ``POSTGRES_URL`` is given a server's.
-    """
-    text = page.read_text(encoding="utf-8")
-    blocks = python_blocks(text)
-    env = offline() | {"PYTHONPATH": str(ROOT)}
-    if "POSTGRES_URL" in text:
-        env["POSTGRES_URL"] = request.getfixturevalue("private_postgres")
-    end = "-- end of block --"
-    (tmp_path / "page.py").write_text(f"\nprint({end!r})\n".join([*blocks, ""]), encoding="utf-8")
-
-    ran = subprocess.run(
-        [sys.executable, "-W", "error", "page.py"],
-        cwd=tmp_path,
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-
-    assert ran.returncode == 0, ran.stderr
-    printed = [block.strip().splitlines() for block in ran.stdout.split(end)[:-1]]
-    assert printed == [printed_lines(code) for code in blocks]
-
-
-def test_a_recipe_is_short() -> None:
-    """No block of the pages has more than twenty-five lines of code."""
-    for page in PAGES:
-        for code in python_blocks(page.read_text(encoding="utf-8")):
-            lines = [line for line in code.splitlines() if line.strip() and not line.startswith("#>")]
-            assert len(lines) <= 25, f"{page.name}: {lines[0]}"
+    assert run("game.py", tmp_path).splitlines() == printed_lines(GAME)
 
 
 @pytest.mark.parametrize("heading", ["Run", "Test"])
@@ -180,18 +146,104 @@ def test_a_section_is_one_line_of_shell(heading: str) -> None:
     assert fences[0][1].startswith("python3 -m venv .venv && ")
 
 
-def test_links_lead_somewhere() -> None:
-    """Every relative link names a file of the repository."""
-    for page in (ROOT / "README.md", *PAGES):
-        links = re.findall(r"\]\((?!https?:|#)([^)#]+)[^)]*\)", page.read_text(encoding="utf-8"))
+def test_each_page_is_linked() -> None:
+    """A reader of the README finds each page of docs/ and each example."""
+    examples = {f"examples/{path.stem}" for path in (ROOT / "examples").glob("*.py") if path.stem[0] != "_"}
+    linked = set(re.findall(r"\]\(((?:docs|examples)/[^)#]+)", README))
 
-        assert links or page.parent != ROOT
-        assert [link for link in links if not (page.parent / link).exists()] == []
+    assert {str(page.relative_to(ROOT)) for page in PAGES} - linked == set()
+    assert examples - {link.removesuffix(".py") for link in linked} == set()
+
+
+# -------------------------------------------------------------------------------------------- pages
+
+
+@pytest.fixture
+def private_postgres() -> Iterator[str]:
+    """The URL of an empty PostgreSQL database, as drivers write it."""
+    with postgres_database() as url:
+        yield url.replace("postgresql+psycopg:", "postgresql:")
+
+
+OWN_PROCESS = {"columns"}
+"""Pages that set up what a process has once, such as Django."""
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page.stem not in OWN_PROCESS], ids=lambda page: page.stem
+)
+def test_a_page_does_what_it_says(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The blocks of a page run in order, as one program, and print the lines of their ``#>`` comments."""
+    blocks = python_blocks(page.read_text(encoding="utf-8"))
+    monkeypatch.chdir(tmp_path)
+    for name in os.environ.keys() - offline().keys():
+        monkeypatch.delenv(name)
+    names: dict[str, object] = {"__name__": "page"}
+    printed = []
+
+    try:
+        for code in blocks:
+            exec(compile(code, str(page), "exec", dont_inherit=True), names)
+            printed.append(capsys.readouterr().out.splitlines())
+    finally:
+        for value in names.values():
+            if isinstance(value, Chat):
+                value.close()
+
+    assert printed == [printed_lines(code) for code in blocks]
+
+
+@pytest.mark.service
+@pytest.mark.parametrize("name", OWN_PROCESS)
+def test_a_page_does_what_it_says_in_a_process_of_its_own(
+    name: str, tmp_path: Path, private_postgres: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same for a page that needs a process of its own. ``POSTGRES_URL`` is an empty database."""
+    blocks = python_blocks((ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8"))
+    monkeypatch.setenv("POSTGRES_URL", private_postgres)
+    end = "-- end of block --"
+    (tmp_path / "page.py").write_text(f"\nprint({end!r})\n".join([*blocks, ""]), encoding="utf-8")
+
+    printed = [block.strip().splitlines() for block in run("page.py", tmp_path).split(end)[:-1]]
+
+    assert printed == [printed_lines(code) for code in blocks]
+
+
+def test_a_block_is_short() -> None:
+    """No block of the pages has more than twenty-five lines of code, and none is left out of the run."""
+    for page in (ROOT / "README.md", *PAGES):
+        assert re.findall(r"^```python[^\n]+$", page.read_text(encoding="utf-8"), re.M) == [], page.name
+        for code in python_blocks(page.read_text(encoding="utf-8")):
+            assert len(code_lines(code)) <= 25, f"{page.name}: {code_lines(code)[0]}"
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda page: page.stem)
+def test_links_lead_somewhere(page: Path) -> None:
+    """Every relative link names a file of the repository, and a heading that the file has."""
+    links = re.findall(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?[^)]*\)", page.read_text(encoding="utf-8"))
+
+    broken = [link for link, _ in links if not (page.parent / link).exists()]
+    lost = [
+        f"{link}#{anchor}"
+        for link, anchor in links
+        if anchor and link not in broken and anchor not in anchors(page.parent / link if link else page)
+    ]
+
+    assert broken == []
+    assert lost == []
 
 
 def test_the_map_names_what_there_is() -> None:
     """The map names each module and folder at the package's top and in what it draws open, and no other."""
-    drawn = section("A map of the package")
+    drawn = (ROOT / "docs" / "package_map.md").read_text(encoding="utf-8")
     top = ROOT / "goaitools_py"
     present = {
         path.name if path.is_file() else f"{path.name}/"
@@ -200,6 +252,179 @@ def test_the_map_names_what_there_is() -> None:
         if not path.name.startswith(("_", ".")) and (path.suffix == ".py" or (path / "__init__.py").exists())
     }
 
-    named = set(re.findall(r"\w+\.py|\w+/", drawn.partition("The examples")[0])) - {"goaitools_py/"}
+    named = set(re.findall(r"\w+\.py|\w+/", drawn)) - {"goaitools_py/"}
 
     assert named == present
+
+
+# ------------------------------------------------------------------------------------------- tables
+
+# A comment such as ``<!-- fields: goaitools_py.ChatResult -->`` stands above each table that is compared.
+_TABLE = re.compile(r"^<!-- (\w+)(?:: ([\w. ]+))? -->\n\n((?:\|.*\n)+)", re.M)
+TABLES = {
+    (kind, names): table
+    for page in PAGES
+    for kind, names, table in _TABLE.findall(page.read_text(encoding="utf-8") + "\n")
+}
+
+
+def rows(table: str) -> list[list[str]]:
+    """The cells of a table's rows, without its head."""
+    return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in table.splitlines()[2:]]
+
+
+def names_in(cell: str) -> list[str]:
+    """The names in a cell, such as a and b in ```a`, `b(1)```."""
+    return re.findall(r"`(\w+)(?:\([^`]*\))?`", cell)
+
+
+def first_names(table: str) -> set[str]:
+    """The names in the first column."""
+    return {name for cells in rows(table) for name in names_in(cells[0])}
+
+
+def found(dotted: str) -> Any:
+    """What a dotted name stands for."""
+    top, *rest = dotted.split(".")
+    value: Any = importlib.import_module(top)
+    for name in rest:
+        if inspect.ismodule(value) and not hasattr(value, name):
+            importlib.import_module(f"{value.__name__}.{name}")
+        value = getattr(value, name)
+    return value
+
+
+def fields_of(owner: type) -> set[str]:
+    """The public fields and properties of a value."""
+    names = set(getattr(owner, "__struct_fields__", ()))
+    if dataclasses.is_dataclass(owner):
+        names |= {field.name for field in dataclasses.fields(owner)}
+    names |= {
+        name
+        for base in owner.__mro__
+        if base.__module__.startswith("goaitools_py")
+        for name, value in vars(base).items()
+        if isinstance(value, (property, cached_property))
+    }
+    return {name for name in names if not name.startswith("_")}
+
+
+def attributes_of(owner: type) -> set[str]:
+    """What an error adds to its bases: annotations, properties, and the keywords that it is made with."""
+    made_with = inspect.signature(owner).parameters if "__init__" in vars(owner) else {}
+    properties = {name for name, value in vars(owner).items() if isinstance(value, property)}
+    inherited = {name for base in owner.__mro__[1:] for name in inspect.get_annotations(base)}
+    return {*inspect.get_annotations(owner), *properties, *made_with} - inherited - {"message"}
+
+
+_COMPARED = {
+    "fields": fields_of,
+    "attributes": attributes_of,
+    "parameters": lambda owner: {
+        name
+        for name, parameter in inspect.signature(owner).parameters.items()
+        if parameter.kind is not inspect.Parameter.POSITIONAL_ONLY and name not in ("self", "misplaced")
+    },
+    "methods": lambda owner: {name for name, value in vars(owner).items() if isinstance(value, classmethod)},
+    "codes": lambda owner: set(get_args(get_type_hints(owner)["code"])),
+}
+MUST_BE_THERE = {
+    "fields": """
+        ChatOptions ModelSettings Limits ChatResult Usage ToolRecord ToolCall PendingCall Message ToolContext
+        compaction.CompactionReport citations.Citation states.StateInfo states.History states.HistoryTurn
+        states.HistoryIteration prices.Charge seal.BlobLimits stores.Stored stores.StoredPage
+        """,
+    "attributes": "GoAIToolsError TurnError",
+    "parameters": "tool Chat.conversation backends.OpenAIChatBackend",
+    "methods": "sim.Fault",
+    "codes": "TurnWarning",
+}
+
+
+def test_what_must_have_a_table_has_one() -> None:
+    """Options, settings, limits, results, histories, errors and faults have one, and so have the events."""
+    wanted = {
+        (kind, f"goaitools_py.{name}") for kind, names in MUST_BE_THERE.items() for name in names.split()
+    }
+
+    assert wanted - TABLES.keys() == set()
+    assert {("events", ""), ("errors", "")} <= TABLES.keys()
+
+
+@pytest.mark.parametrize(("kind", "names"), [key for key in TABLES if key[0] in _COMPARED])
+def test_a_table_names_what_there_is(kind: str, names: str) -> None:
+    """A new field without a line in its table fails, and so does a line without a field."""
+    owners = [found(name) for name in names.split()]
+    there = set().union(*map(_COMPARED[kind], owners))
+    methods = {name for owner in owners if kind == "fields" for name in dir(owner) if name[0] != "_"}
+
+    written = first_names(TABLES[kind, names])
+
+    assert sorted(there - written) == []
+    assert sorted(written - there - methods) == []
+
+
+def test_the_table_of_events_names_each_field() -> None:
+    """Each event has a row for each of its fields, and "each event" for what all of them have."""
+    written: dict[str, list[str]] = {}
+    for event, _, field, _ in rows(TABLES["events", ""]):
+        if event:
+            written[current := event.strip("`")] = []
+        written[current] += names_in(field)
+
+    common = list(events.Event.__struct_fields__)
+    there = {
+        name: [field for field in getattr(events, name).__struct_fields__ if field not in common]
+        for name in events.__all__
+    }
+
+    assert written.pop("each event") == common
+    del there["Event"]
+    assert {name: sorted(fields) for name, fields in written.items()} == {
+        name: sorted(fields) for name, fields in there.items()
+    }
+
+
+def test_the_table_of_errors_names_each_error() -> None:
+    """Each error that a caller may get has a row; the bases of the tree, and what tools raise, have none."""
+    bases = {"GoAIToolsError", "StateError", "TurnError", "StoreError", "ToolError", "AbortTurn"}
+
+    written = {
+        name for name in first_names(TABLES["errors", ""]) if name.endswith("Error") and name != "TypeError"
+    }
+
+    assert written - {"ValueError"} == set(errors.__all__) - bases
+
+
+def test_the_pages_of_the_command_line_name_each_option() -> None:
+    """Each option of each command has a line, and so has each command of a chat's line; no other has one."""
+    pages = ("command_line.md", "terminal.md")
+    page = "".join((ROOT / "docs" / name).read_text(encoding="utf-8") for name in pages)
+    parsers = [_parser(named) for named in ([], *([name] for name in commands.COMMANDS))]
+    known = {"--help", *(f"/{command.name}" for command in COMMANDS)}
+    while parsers:
+        for action in parsers.pop()._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                parsers += action.choices.values()
+            elif action.help != argparse.SUPPRESS:
+                known |= set(action.option_strings)
+
+    named = set(re.findall(r"(?<![\w/])(?:--[a-z][a-z-]+|/[a-z]+)(?=[ `\]])", page))
+
+    assert named == {name for name in known if name[0] in "-/"} - {"-h", "-o", "--help"}
+
+
+def test_the_table_of_options_gives_their_defaults() -> None:
+    """A default in the table is the one that holds when nothing is given."""
+    defaults = resolve({}, {})
+    special = {"tool_threads", "conversation_id", "settings"}  # of the chat's colour; random; merged
+
+    for option, written, _ in rows(TABLES["fields", "goaitools_py.ChatOptions"]):
+        (name,) = names_in(option)
+        value = getattr(defaults, name)
+        shown = "none" if value is None else f"{value:,}" if type(value) is int else str(value)
+        if isinstance(value, str):
+            shown = f'"{value}"'
+        if name not in special:
+            assert written.strip("`") == shown, name
+    assert len(OPTION_NAMES) == len(rows(TABLES["fields", "goaitools_py.ChatOptions"]))

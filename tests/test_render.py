@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from goaitools_py.escaping import as_written
 from goaitools_py.messages import Text, user
 from goaitools_py.render import (
     BlockText,
-    Event,
-    as_written,
+    EventBlock,
     context_block,
     event_block,
     plain,
@@ -101,7 +101,7 @@ def test_an_event_reads_back_as_it_was(text: str, topic: str | None, id: str | N
     """Escaping loses nothing."""
     block = event_block(text, topic=topic, id=id)
 
-    assert read_event(block) == Event(text=text, topic=topic, id=id)
+    assert read_event(block) == EventBlock(text=text, topic=topic, id=id)
 
 
 @fixed

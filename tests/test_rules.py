@@ -342,7 +342,7 @@ def test_reused_ids_may_be_allowed() -> None:
 def test_an_unknown_wire_is_an_error_that_names_the_known_ones() -> None:
     """A wire without rules is a ValueError, never a silent yes."""
     assert "openai" in WIRES
-    with pytest.raises(ValueError, match=r"no rules for wire 'telex'; known wires: openai"):
+    with pytest.raises(ValueError, match=r"no rules for provider API 'telex'; known are: openai"):
         check_history("telex", [])
 
 

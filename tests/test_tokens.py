@@ -12,29 +12,15 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import (
-    Document,
-    Image,
-    Message,
-    Text,
-    TiktokenCounter,
-    TokenEstimate,
-    ToolCall,
-    Usage,
-    assistant,
-    estimate_tokens,
-    event,
-    inspect_state,
-    state_from_messages,
-    user,
-)
+from goaitools_py import Document, Image, Message, Text, ToolCall, Usage, assistant, event, user
 from goaitools_py.backends.base import Reply
 from goaitools_py.backends.dialects import dialect_of
+from goaitools_py.history.meter import booked, count_entries, gauge_of, unanchored
 from goaitools_py.media import image_size, media_tokens
 from goaitools_py.messages import ToolResult
 from goaitools_py.state.records import Meta, dollars_of, with_cost
-from goaitools_py.tokens import Gauge, Said, learned, text_tokens
-from goaitools_py.turn.meter import booked, count_entries, gauge_of, unanchored
+from goaitools_py.states import estimate_tokens, inspect_state, state_from_messages
+from goaitools_py.tokens import ExchangeEstimate, Gauge, TiktokenCounter, TokenEstimate, learned, text_tokens
 
 PROSE = "The harbour was quiet that morning, and the boats lay still under a thin layer of fog. " * 20
 
@@ -109,7 +95,7 @@ def used(input: int, output: int = 0, reasoning: int = 0) -> Usage:
 
 def test_the_next_request_is_the_last_one_and_its_reply() -> None:
     """Input and output of the last call are what the next request begins with."""
-    gauge = learned(Gauge(), used(1_000, 50), Said(sent=100, replied=45))
+    gauge = learned(Gauge(), used(1_000, 50), ExchangeEstimate(sent=100, replied=45))
 
     assert gauge.is_anchored
     assert gauge.expected(0) == 1_050
@@ -118,11 +104,11 @@ def test_the_next_request_is_the_last_one_and_its_reply() -> None:
 
 def test_a_conversation_teaches_what_its_words_are_worth() -> None:
     """Where each estimated token is really two, the tenth prediction is within a tenth of the truth."""
-    gauge, real = learned(Gauge(), used(100), Said(sent=100)), 100
+    gauge, real = learned(Gauge(), used(100), ExchangeEstimate(sent=100)), 100
 
     for _ in range(9):
         real += 200
-        gauge = learned(gauge, used(real), Said(sent=100))
+        gauge = learned(gauge, used(real), ExchangeEstimate(sent=100))
 
     assert gauge.expected(100) == pytest.approx(real + 200, abs=20)
     assert gauge.scale > 1.8
@@ -130,10 +116,10 @@ def test_a_conversation_teaches_what_its_words_are_worth() -> None:
 
 def test_a_difference_that_words_cannot_explain_teaches_nothing() -> None:
     """A hosted tool that read pages, or media, leaves the scale as it was."""
-    gauge = learned(Gauge(), used(100), Said(sent=100))
+    gauge = learned(Gauge(), used(100), ExchangeEstimate(sent=100))
 
-    assert learned(gauge, used(9_000), Said(sent=100)).scale == gauge.scale
-    assert learned(gauge, used(220), Said(sent=100, has_media=True)).scale == gauge.scale
+    assert learned(gauge, used(9_000), ExchangeEstimate(sent=100)).scale == gauge.scale
+    assert learned(gauge, used(220), ExchangeEstimate(sent=100, has_media=True)).scale == gauge.scale
 
 
 @pytest.mark.parametrize(
@@ -142,15 +128,15 @@ def test_a_difference_that_words_cannot_explain_teaches_nothing() -> None:
 )
 def test_reasoning_counts_as_long_as_its_wire_sends_it(stays: Any, goes_on: bool, expected: int) -> None:
     """Reasoning is not input at all, only while results go back, or for ever."""
-    said = Said(sent=90, replied=20, has_reasoning=True, goes_on=goes_on, stays=stays)
+    said = ExchangeEstimate(sent=90, replied=20, has_reasoning=True, goes_on=goes_on, stays=stays)
 
     assert learned(Gauge(), used(100, 320, 300), said).expected(0) == expected
 
 
 def test_reasoning_of_a_loop_leaves_with_its_turn() -> None:
     """What the loop's requests held of it is not in the request after the turn's last reply."""
-    loop = learned(Gauge(), used(100, 320, 300), Said(sent=90, replied=20, goes_on=True))
-    last = learned(loop, used(430, 10), Said(sent=10, replied=10))
+    loop = learned(Gauge(), used(100, 320, 300), ExchangeEstimate(sent=90, replied=20, goes_on=True))
+    last = learned(loop, used(430, 10), ExchangeEstimate(sent=10, replied=10))
 
     assert loop.expected(10) == 430
     assert last.expected(0) == 430 + 10 - 300
@@ -158,18 +144,22 @@ def test_reasoning_of_a_loop_leaves_with_its_turn() -> None:
 
 def test_reasoning_that_nobody_tells_apart_is_bounded_by_the_words() -> None:
     """Older usages count thinking as output; a reply of one word is not 1,800 tokens of history."""
-    said = Said(sent=60, replied=6, has_reasoning=True)
+    said = ExchangeEstimate(sent=60, replied=6, has_reasoning=True)
 
     assert learned(Gauge(), used(67, 1_849), said).expected(0) < 90
 
 
 def test_a_server_that_counts_nothing_is_estimated() -> None:
     """Without a usage the estimates add up, and the first real one anchors again."""
-    dark = learned(learned(Gauge(), Usage(), Said(sent=40, replied=60)), Usage(), Said(sent=40, replied=60))
+    dark = learned(
+        learned(Gauge(), Usage(), ExchangeEstimate(sent=40, replied=60)),
+        Usage(),
+        ExchangeEstimate(sent=40, replied=60),
+    )
 
     assert dark.expected(0) == 200
     assert not dark.is_anchored
-    assert learned(dark, used(500, 5), Said(sent=10)).expected(0) == 505
+    assert learned(dark, used(500, 5), ExchangeEstimate(sent=10)).expected(0) == 505
 
 
 def test_a_changed_prefix_is_learnt_anew() -> None:

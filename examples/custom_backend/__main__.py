@@ -1,6 +1,6 @@
-"""A provider of your own, whole: a dialect, a backend, and the contract that proves them.
+"""A whole provider of your own: a dialect, a backend, and the contract that proves them.
 
-Run the folder. What answers is a fake of Ollama in this file; set OLLAMA_MODEL to ask a real one.
+Run the folder. A fake of Ollama in this file answers; set OLLAMA_MODEL to ask a real server.
 """
 
 import json
@@ -13,7 +13,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ollama_backend import OllamaBackend
 from ollama_dialect import OllamaDialect
 
-from goaitools_py import Chat, inspect_state
+from goaitools_py import Chat
+from goaitools_py.states import inspect_state
 from goaitools_py.testing import DialectSamples, SampleError, SampleReply, dialect_contract
 
 CALL = (
@@ -47,7 +48,7 @@ SAMPLES = DialectSamples(
 
 
 class FakeOllama(BaseHTTPRequestHandler):
-    """Speaks the wire, and is no model: it looks for two words in what it is asked."""
+    """Speaks Ollama's API. It is no model: it looks for two words in the request."""
 
     def do_POST(self) -> None:
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -75,7 +76,7 @@ class FakeOllama(BaseHTTPRequestHandler):
 
 @contextmanager
 def server() -> Iterator[tuple[str, str]]:
-    """A model's name and a server's URL: the real Ollama's if one is wanted, else the fake's."""
+    """Give a model's name and a server's URL: of a real Ollama if OLLAMA_MODEL is set, else of the fake."""
     if model := os.environ.get("OLLAMA_MODEL"):
         yield model, "http://127.0.0.1:11434"
         return
@@ -97,7 +98,7 @@ def main() -> None:
         with Chat(OllamaBackend(model, url), system="You keep the score.", tools=[get_score]) as chat:
             result = chat.chat(user="I am Ada. What is the score of Red?")
             print(result.text)
-        saved = result.state  # all that outlives the process
+        saved = result.state  # only this value outlives the process
         print(f"{len(saved)} bytes of the wire {inspect_state(saved).wire!r}")
         again = Chat(OllamaBackend(model, url), system="You keep the score.", tools=[get_score])
         with again as chat, chat.start(saved, user="What is my name?") as turn:

@@ -1,4 +1,4 @@
-"""A connection of your own: posts finished requests over plain httpx, hands the response out in chunks."""
+"""A connection of your own: posts requests over plain httpx, and hands the response out in chunks."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -56,7 +56,7 @@ class OllamaBackend:
             response = self._client.send(post, stream=True)
             if response.is_success:
                 return OllamaExchange(response)
-            body = response.read()  # reading to the end closes it; the dialect says what it means
+            body = response.read()  # reading to the end closes it; the dialect tells the error
         status = response.status_code
         raise BackendError(
             f"Ollama answered {status}", status=status, headers=dict(response.headers), body=body

@@ -1,7 +1,7 @@
-"""A wire of your own: Ollama's ``/api/chat`` as a pure dialect, bytes in and values out.
+"""A provider API of your own: Ollama's ``/api/chat`` as a pure dialect, bytes in and values out.
 
-One entry is one element of "messages". What the server wrote is stored as it came: the only change is an id
-for a call that has none. See https://docs.ollama.com/api/chat.
+One entry is one element of "messages". The server's messages are stored as they came: the only
+change is an id for a call that has none. See https://docs.ollama.com/api/chat.
 """
 
 import hashlib
@@ -25,13 +25,13 @@ from goaitools_py.values import replace
 OPTIONS = {"temperature": "temperature", "top_p": "top_p", "seed": "seed", "stop": "stop"}
 OPTIONS |= {"max_output_tokens": "num_predict"}
 KINDS = {401: "auth", 403: "auth", 408: "unavailable", 409: "unavailable", 429: "rate_limit"}
-JOIN = b",\n"  # what stands between two entries, in the state and in a request
+JOIN = b",\n"  # the bytes between two entries, in a state and in a request
 
 
 class OllamaDialect:
-    """What the engine asks of a wire."""
+    """The pure functions that the engine needs."""
 
-    wire = "ollama"  # locks a state to this wire
+    wire = "ollama"  # a state of this provider API stays on it
     family = "ollama"
 
     # -------------------------------------------------------------------------------------- sending

@@ -1,8 +1,8 @@
-"""Provider connections: a pure dialect for each wire, a thin edge over the provider's own SDK.
+"""Backends: a pure dialect for each provider API, and a thin layer over the provider's own SDK.
 
-Owns: the names that a caller of the backends needs. Must never know: the engine, a state.
+Owns: the public names of the backends. Must never know: the engine, a state.
 
-Importing this package imports no SDK; that happens when a backend is made.
+Importing this package imports no SDK; making a backend does.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Entries that hold the results of several calls, taken apart and put together again without a byte changed.
+"""Splits entries that hold the results of several calls, and joins them again, without changing a byte.
 
-Owns: where a wire puts several results into one entry. Must never know: why somebody takes one apart, or
-whether a provider would take what comes of it.
+Owns: which provider API puts several results into one entry. Must never know: why an entry is split, or
+whether a provider accepts the parts.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ __all__ = ["apart", "together"]
 
 
 def apart(wire: str, entry: bytes) -> list[bytes]:
-    """The entry as one entry for each result in it, and for each run of what stands beside them.
+    """Split an entry: one entry for each result, and one for each run of other blocks between results.
 
-    The very entry alone if it holds one thing only.
+    An entry with one block or run is returned as it is.
 
     Raises:
         RawJSONError: The entry is not a JSON object.
@@ -27,7 +27,7 @@ def apart(wire: str, entry: bytes) -> list[bytes]:
 
 
 def together(wire: str, results: Sequence[bytes]) -> list[bytes]:
-    """Entries of one result each as the wire has the results of one exchange; the same where that is so."""
+    """Join entries of one result each into the form that the provider API has for one exchange."""
     return _WIRES[wire].together(results) if wire in _WIRES and len(results) > 1 else list(results)
 
 
@@ -38,7 +38,7 @@ def _blocks_apart(entry: bytes) -> list[bytes]:
     pieces = [piece for is_result, run in runs for piece in ([[one] for one in run] if is_result else [run])]
     if len(pieces) < 2:
         return [entry]
-    empty = _with_blocks(entry, ())  # what is put together many times is small
+    empty = _with_blocks(entry, ())  # keeps what is spliced into small
     return [_with_blocks(empty, piece) for piece in pieces]
 
 
@@ -61,4 +61,4 @@ class _Wire(NamedTuple):
 
 
 _WIRES: Mapping[str, _Wire] = {"anthropic": _Wire(_blocks_apart, _blocks_together)}
-"""The wires of which one entry holds all results of an exchange; on the others each has its own."""
+"""Provider APIs with one entry for all results of an exchange. On the others each result has an entry."""

@@ -1,12 +1,12 @@
-"""What the engine asks of a provider: a pure `Dialect` for the words, a thin `Backend` for the wire.
+"""What the engine needs of a provider: a pure `Dialect` for the bytes, and a thin `Backend` for the network.
 
-Owns: the two protocols and the values that pass between them and the engine.
+Owns: the two protocols, and the values that pass between them and the engine.
 Must never know: a particular provider, a socket, an SDK.
 
-A *dialect* is pure: bytes in, values out. It encodes neutral messages as *entries* (one entry is one
-element of the wire's history array, as compact JSON without raw newlines), splices stored entries into
-a request body without parsing them, and cuts a reply's entries out of the response without changing a
-byte that the provider sent. A *backend* posts a finished body and hands the response out as chunks.
+A *dialect* is pure: bytes in, values out. It encodes neutral messages as *entries*. One entry is one element
+of the provider's history array, as compact JSON without raw newlines. The dialect splices stored entries into
+a request body without parsing them, and it cuts a reply's entries out of the response without changing a byte
+that the provider sent. A *backend* posts a finished body and returns the response in chunks.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, Protocol, runtime_checkable
 
 from ..citations import Citation
-from ..context_management import ContextEdit
+from ..context_edits import ContextEdit
 from ..messages import Message, ToolCall, ToolResult, Usage
 from ..values import Value
 
@@ -42,6 +42,7 @@ __all__ = [
     "RunsProviderTools",
     "StreamDecoder",
     "ToolSpec",
+    "WritesOutput",
     "warm_up",
     "warm_up_async",
 ]
@@ -54,8 +55,8 @@ FaultKind = Literal[
     "context",  # the history does not fit into the model's context
     "protocol",  # 200 with a body that is not a reply
     "interrupted",  # broke off in the middle of a reply
-    "signature",  # a signed block of the history does not fit what stands before it
-    "forked",  # the caller's own client was used before the process was forked
+    "signature",  # a sealed block of the history does not fit what stands before it
+    "forked",  # the caller's own client was used before the process forked
 ]
 
 
@@ -63,7 +64,7 @@ FaultKind = Literal[
 
 
 class ToolSpec(Value, frozen=True, kw_only=True):
-    """What the wire has to know about a function tool. `parameters` is a JSON Schema object."""
+    """A function tool as a request describes it. `parameters` is a JSON Schema object."""
 
     name: str
     description: str
@@ -72,24 +73,27 @@ class ToolSpec(Value, frozen=True, kw_only=True):
 
 
 class ProviderTool(Value, frozen=True):
-    """A provider-hosted tool, passed through as it is: `raw` is the wire's own JSON object.
+    """A tool of the provider, which is sent unchanged. `raw` is the provider's own JSON object.
 
-    Its repr does not show it: the entry of an MCP server holds the server's key.
+    The repr does not show it, because the entry of an MCP server may hold the server's key.
     """
 
-    unshown = frozenset({"raw"})
+    _unshown = frozenset({"raw"})
 
     raw: Mapping[str, Any]
 
     def __post_init__(self) -> None:
         if not isinstance(self.raw, Mapping):
-            raise TypeError(f"a ProviderTool takes the wire's JSON object, not {type(self.raw).__name__}")
+            raise TypeError(f"a ProviderTool takes the provider's JSON object, not {type(self.raw).__name__}")
 
 
 class RequestParts(Value, frozen=True, kw_only=True):
-    """Everything a request consists of. `history` holds pieces of entries already joined by ``,\\n``;
-    the dialect joins the pieces the same way. `settings` maps `ModelSettings` field names to values
-    that were given (never None). `preamble` and `tools` are what the dialect's own methods returned."""
+    """The parts of a request.
+
+    `history` holds pieces: entries joined by ``,\\n``. The dialect joins the pieces in the same way.
+    `settings` has the given fields of `ModelSettings`, never with None. `preamble` and `tools` are what the
+    dialect's own methods returned.
+    """
 
     model: str
     history: Sequence[bytes]
@@ -98,30 +102,32 @@ class RequestParts(Value, frozen=True, kw_only=True):
     settings: Mapping[str, Any] = {}
     stream: bool = False
     cache_key: str | None = None
-    """The conversation's id, for wires with a prompt-cache key: they derive one from it, and never send
-    the id itself. A setting overrides it."""
+    """The conversation's id, for provider APIs with a prompt-cache key. They send a digest of it, never the
+    id itself. A setting overrides it."""
     forbid_tools: bool = False
     """Send the same tools, but let the model call none (`tool_choice: none`)."""
     carried: Mapping[str, str] = {}
-    """What earlier replies asked to be sent along (`Reply.carried`), as far as it is still good."""
+    """What earlier replies need in later requests (`Reply.carried`), as far as it has not expired."""
     has_system: bool = True
-    """False: no entry of the history is a system message, so nobody has to look for one."""
+    """False: no entry of the history is a system message, so the dialect does not have to look for one."""
     cache_marks: bool = True
-    """False: no marks for a prompt cache that nobody will read in time."""
+    """False: set no cache marks, because the next request will come after the cache has expired."""
+    output: bytes = b""
+    """What `WritesOutput.output` returned, if the answer is to be JSON of a type; else b""."""
     drop_signed: bool = False
-    """Some signed blocks of the history do not fit what stands before them now: ask the provider to drop
-    such blocks rather than to refuse the request, where the wire has a word for that."""
+    """True: some sealed blocks do not fit what stands before them now. Ask the provider to drop such blocks
+    instead of refusing the request, where the provider API allows that."""
 
 
 class ModelRequest(Value, frozen=True, kw_only=True):
     """A finished request.
 
     Attributes:
-        timeout: Seconds that the whole answer may take from now on, None without a limit.
-        head_timeout: Seconds until its headers have to be there, if that is less than `timeout`.
+        timeout: Seconds for the whole response from now on; None for no limit.
+        head_timeout: Seconds until its headers are there, if that is less than `timeout`.
     """
 
-    unshown = frozenset({"body", "headers"})
+    _unshown = frozenset({"body", "headers"})
 
     path: str
     body: bytes
@@ -137,7 +143,7 @@ class ModelRequest(Value, frozen=True, kw_only=True):
 class ResponseHead(Value, frozen=True, kw_only=True):
     """A 2xx response's status and headers (names in lower case)."""
 
-    unshown = frozenset({"headers"})
+    _unshown = frozenset({"headers"})
 
     status: int
     headers: Mapping[str, str] = {}
@@ -148,29 +154,29 @@ class Reply(Value, frozen=True, kw_only=True):
     """A complete model reply.
 
     Attributes:
-        entries: What is stored: the provider's bytes, without response-only keys and raw newlines.
+        entries: The bytes that are stored: the provider's, without response-only keys and raw newlines.
         text: The reply's visible text.
         calls: Tool calls in order, ids unique within the reply.
         finish_reason: The provider's own word, "" if it gave none.
-        stop: The neutral meaning: "end", "length", "refusal", "pause" (send again unchanged).
-            A reply with calls that may run has stop "end" whatever its word.
+        stop: The neutral meaning: "end", "length", "refusal", or "pause" (send again unchanged).
+            A reply with calls that may run has "end", whatever its finish reason.
         run_calls: True if `calls` are complete and may be executed.
         model: The model that answered, as the provider names it.
-        signed: True if `entries` hold blocks that the provider has bound to what stands before them, such
-            as signed thinking or encrypted reasoning; see `Dialect.unsigned`.
-        carried: What has to go along with the next requests, by a name of the dialect's own: its value
-            (at most 256 characters), and until when it is good in milliseconds since the epoch, 0 for ever.
-        dropped: Why the provider left parts of the request's history out, in its own words for the reason,
-            one for each part. Never content.
-        aside: What the request consumed beside `usage`, for a compaction of the provider's own accord, say:
-            it is no part of the context that follows. None: nothing.
-        messages: How many neutral messages the entries are, if there are any: more than one only if the
-            server answered calls of its own in the middle of the reply.
-        cut: True if parts of the reply were left out of `entries` because they nest too deep to be read.
-        citations: The sources that the text names; their places count in `text`.
+        signed: True if `entries` hold sealed blocks, which the provider bound to what stands before them:
+            signed thinking or encrypted reasoning. See `Dialect.unsigned`.
+        carried: What the next requests have to contain, by a name that the dialect chooses: the value (at
+            most 256 characters) and its expiry in milliseconds since the epoch, 0 for never.
+        dropped: Why the provider ignored parts of the request's history: its own word for the reason, once
+            for each part. Never content.
+        aside: What the request consumed in addition to `usage`, for example in a compaction that the
+            provider made. It is no part of the following context. None: nothing.
+        messages: The number of neutral messages in the entries. More than one only if the server answered
+            its own calls in the middle of the reply.
+        cut: True if parts of the reply are not in `entries` because they nest too deep to be read.
+        citations: The sources that the text names. Their positions count in `text`.
     """
 
-    unshown = frozenset({"entries", "text", "reasoning", "carried"})
+    _unshown = frozenset({"entries", "text", "reasoning", "carried"})
 
     entries: tuple[bytes, ...]
     text: str = ""
@@ -194,14 +200,14 @@ class Reply(Value, frozen=True, kw_only=True):
 class Delta(Value, frozen=True, kw_only=True, gc=False):
     """A piece of a streamed reply."""
 
-    unshown = frozenset({"text"})
+    _unshown = frozenset({"text"})
 
     kind: Literal["text", "reasoning"]
     text: str
 
 
 class Fault(Value, frozen=True, kw_only=True):
-    """What an error answer means. `code` is the provider's error code or type, never its prose."""
+    """What an error response means. `code` is the provider's error code or type, never its text."""
 
     kind: FaultKind
     code: str = ""
@@ -210,14 +216,14 @@ class Fault(Value, frozen=True, kw_only=True):
 
 
 REDIRECTED: Final = Fault(kind="rejected", code="redirected")
-"""An answer that redirects the request to another origin (`BackendError.redirect`)."""
+"""A response that redirects the request to another origin (`BackendError.redirect`)."""
 
 
 class ProtocolFault(Exception):  # noqa: N818
-    """A dialect's finding: a 2xx body that is not a reply, or an error inside a stream.
+    """A dialect raises it for a 2xx body that is not a reply, or for an error inside a stream.
 
-    Its text must not quote the body. `fault` says what it means for the turn; `usage` what the answer has
-    consumed all the same, if it says so.
+    Its text must not quote the body. `fault` says what it means for the turn. `usage` is what the request
+    consumed, if the response says so.
     """
 
     def __init__(self, message: str, fault: Fault | None = None, *, usage: Usage | None = None) -> None:
@@ -227,11 +233,11 @@ class ProtocolFault(Exception):  # noqa: N818
 
 
 class BackendError(Exception):
-    """A backend's finding: the request got no usable response. The SDK's exception is at `sdk_error`.
+    """A backend raises it if a request got no usable response. The SDK's exception is at `sdk_error`.
 
-    With a `status`, `headers` and `body` are the provider's and the dialect classifies them; without
-    one the transport failed, and `kind` says how. `redirect` is set if the answer sent the request to another
-    origin, where it was not taken to: the origin that was asked, and the other one. `sdk_error` is no
+    With a `status`, the provider answered, and the dialect classifies `headers` and `body`. Without one the
+    transport failed, and `kind` says how. `redirect` is set if the response redirects to another origin,
+    which the backend does not follow: the origin that was asked, and the other one. `sdk_error` is not
     ``__cause__``, because its text may quote the body: raise a `BackendError` with ``from None``.
     """
 
@@ -259,7 +265,7 @@ class BackendError(Exception):
         self.sdk_error = sdk_error
 
     def bare(self) -> BackendError:
-        """The same without what the server and the SDK said, for a chain that is printed."""
+        """A copy without the server's and the SDK's text, for a printed traceback."""
         return BackendError(
             str(self),
             kind=self.kind,
@@ -273,30 +279,30 @@ class BackendError(Exception):
 class StreamDecoder(Protocol):
     """Turns the chunks of one event stream into deltas and, at its end, into the reply.
 
-    It may also have a property ``has_begun``: True once anything of the reply has come, a piece of a call
-    too; without one, a reply begins with its first delta. And one ``usage_so_far``, a `Usage` or None: what
-    is known to be consumed by a stream that breaks off, where the wire says so before its end. And one
-    ``reads_events``: True if its stream is ``text/event-stream``, so that the first bytes of a response show
-    whether it is one, whatever its content type says.
+    It may have three more properties. ``has_begun``: True when any part of the reply has come, also a part of
+    a call; without it, a reply begins with its first delta. ``usage_so_far``: a `Usage` or None, the
+    consumption that a broken stream has already reported. ``reads_events``: True if the stream is
+    ``text/event-stream``; the first bytes of a response then show whether it is one, whatever its content
+    type says.
     """
 
     def feed(self, chunk: bytes) -> Iterable[Delta]:
-        """Take the next bytes, however they were cut; return what became readable.
+        """Take the next bytes, which may be cut anywhere; return the deltas that became readable.
 
-        A list, or anything that can be iterated once: a generator is read to its end before the next bytes.
+        The result is a list, or an iterable that is read to its end before the next bytes come.
 
-        Raises `ProtocolFault` for an error event, one that is not JSON, or one that is too large."""
+        Raises `ProtocolFault` for an error event, an event that is not JSON, or one that is too large."""
         ...
 
     @property
     def is_done(self) -> bool:
-        """Whether the wire's last word was read (``[DONE]``, ``response.completed``, ``message_stop``).
+        """True if the terminal event was read (``[DONE]``, ``response.completed``, ``message_stop``).
 
-        Nothing after it matters: whoever reads need not wait for the connection to end."""
+        Nothing after it is needed, so the reader does not have to wait for the end of the connection."""
         ...
 
     def finish(self) -> Reply:
-        """The complete reply, whatever became of the connection after its terminal event.
+        """The complete reply, whatever happened to the connection after the terminal event.
 
         Raises `ProtocolFault` (kind "interrupted") without a terminal event."""
         ...
@@ -311,16 +317,16 @@ class StreamDecoder(Protocol):
 
 
 class Dialect(Protocol):
-    """One provider wire, as pure functions. This is all a third party writes to add a wire."""
+    """One provider API, as pure functions. To add a provider API, write one of these and a backend."""
 
     @property
     def wire(self) -> str:
-        """The name that locks a state to this wire, such as "openai"."""
+        """The name of the provider API, such as "openai". A state belongs to one provider API."""
         ...
 
     @property
     def family(self) -> str:
-        """The endpoint family, such as "openai", "azure" or a host name; a change of it is a warning."""
+        """The operator of the endpoint, such as "openai", "azure" or a host name. A change is a warning."""
         ...
 
     def entries(self, messages: Sequence[Message]) -> list[bytes]:
@@ -360,40 +366,61 @@ class Dialect(Protocol):
         ...
 
     def unsigned(self, entries: Sequence[bytes]) -> list[bytes]:
-        """The entries without what their provider signed over the history before them, one for each.
+        """The entries without their sealed blocks, one result for each entry.
 
-        An entry in which nothing is signed is returned as the very object it is; b"" stands for one of
-        which nothing is left. What is left of an exchange must be a history that the provider takes.
+        An entry without sealed blocks is returned as the same object. b"" means that nothing is left of an
+        entry. What is left of an exchange must be a history that the provider accepts.
         """
         ...
 
     def settled(self, reply: Sequence[bytes]) -> list[bytes]:
-        """A reply's entries, one for each, so that anything may follow them; b"" for one that must go.
+        """Change a reply's entries so that any message may follow. One result for each; b"" to drop one.
 
-        A reply that the provider paused ("send again unchanged") may hold calls of hosted tools that have
-        no result yet; they are cut out when something else than its continuation follows.
+        A reply that the provider paused ("send again unchanged") may hold calls of hosted tools without a
+        result. They are cut out if something other than the continuation follows.
         """
         ...
 
     def view(self, entries: Sequence[bytes]) -> tuple[Message, ...]:
-        """Read consecutive stored entries as neutral messages, `raw` set on each.
+        """Read consecutive stored entries as neutral messages, each with its `raw`.
 
-        Entries that together make one message (the items of a reply) are one message, whose `raw` is
-        these entries joined by ``,\\n``; an entry that holds several (tool results) makes several.
+        Several entries may make one message (the items of a reply); its `raw` is these entries joined by
+        ``,\\n``. One entry may make several messages (tool results).
         """
         ...
 
     def fault(self, status: int, headers: Mapping[str, str], body: bytes) -> Fault:
-        """Say what an error answer means."""
+        """Say what an error response means."""
+        ...
+
+
+@runtime_checkable
+class WritesOutput(Protocol):
+    """An additional method of a dialect whose provider has a format for answers in JSON.
+
+    Without it, an `output_type` is asked for in words.
+    """
+
+    def output(self, name: str, schema: Mapping[str, Any], *, strict: bool) -> bytes:
+        """Encode the format, byte-equal for equal schemas. It comes back as `RequestParts.output`.
+
+        Args:
+            name: The type's name: 1 to 64 letters, digits, underscores and dashes.
+            schema: The JSON Schema of an object. It is not changed.
+            strict: True if the provider is to hold the model to the schema.
+
+        Raises:
+            ValueError: The provider cannot take the schema. The text names the place in the type.
+        """
         ...
 
 
 @runtime_checkable
 class CountsTokens(Protocol):
-    """What a dialect may have beside the methods of `Dialect`, if its provider counts on request."""
+    """Additional methods of a dialect whose provider counts tokens on request."""
 
     def count_request(self, parts: RequestParts) -> ModelRequest:
-        """The request that asks how many input tokens a request of these parts has."""
+        """The request that asks for the number of input tokens of a request with these parts."""
         ...
 
     def counted(self, body: bytes) -> int:
@@ -403,56 +430,56 @@ class CountsTokens(Protocol):
 
 @runtime_checkable
 class CompactsHistory(Protocol):
-    """What a dialect may have beside the methods of `Dialect`, if its provider compacts histories."""
+    """Additional methods of a dialect whose provider compacts histories."""
 
     def compaction_request(self, parts: RequestParts, instructions: str) -> ModelRequest:
         """The request that asks the provider to compact this history.
 
-        `instructions`: what to keep, "" for the provider's own idea; ignored where it takes none.
+        `instructions`: what to keep; "" for the provider's own choice. Ignored if the provider takes none.
         """
         ...
 
     def compacted(self, body: bytes) -> Reply:
-        """The answer: `entries` stand in the place of the history from now on. Raises `ProtocolFault`, with
-        the `usage` of an answer that holds no compaction."""
+        """Read the answer. Its `entries` replace the history from now on. Raises `ProtocolFault`, with the
+        `usage`, for an answer without a compaction."""
         ...
 
     def is_boundary(self, entry: bytes) -> bool:
-        """True if a stored entry is, or holds, what the provider has made of all that stood before it."""
+        """True if a stored entry holds a compaction of the provider, which replaces all before it."""
         ...
 
 
 @runtime_checkable
 class RunsProviderTools(Protocol):
-    """What a dialect may have beside the methods of `Dialect`, if its provider has tools for clients to run.
+    """Additional methods of a dialect whose provider has tools that the client runs.
 
-    Their calls are of kind "provider": `name` is the type of the model's item, `arguments` the whole item.
+    Their calls have the kind "provider": `name` is the type of the model's item, `arguments` the whole item.
     """
 
     def waits_for(self, call: ToolCall) -> Literal["approval", "external"]:
-        """What such a call waits for: that somebody allows it, or its result."""
+        """What such a call waits for: an approval, or its result from outside."""
         ...
 
     def provider_output(self, call: ToolCall, value: Any, *, is_error: bool = False) -> str:
-        """The item that answers such a call, as JSON text; `results` takes it back as the result's only part.
+        """The item that answers such a call, as JSON text. `results` takes it as the result's only part.
 
-        `value`: what was given as the result; True or False for an approval. Raises ValueError, without
-        content, for what is no answer.
+        `value`: the given result; True or False for an approval. Raises ValueError, without content, if the
+        value cannot answer the call.
         """
         ...
 
 
 @runtime_checkable
 class EditsContext(Protocol):
-    """What a dialect may have beside the methods of `Dialect`, if its provider edits contexts by itself."""
+    """Additional methods of a dialect whose provider edits the context itself."""
 
     def usable_edits(
         self, edits: Sequence[ContextEdit], settings: Mapping[str, Any]
     ) -> tuple[ContextEdit, ...]:
-        """What of a compactor's wishes a request with these settings may hold as `context_management`.
+        """Those of a compactor's edits that a request with these settings may hold as `context_management`.
 
-        What the wire or the host does not have is left out: nothing of the answer may be refused by
-        `Dialect.request`. Equal settings, equal answer, so that a conversation's requests do not differ.
+        An edit that the provider API or the host does not have is left out, so `Dialect.request` refuses
+        none of the result. Equal settings give an equal result, so a conversation's requests do not differ.
         """
         ...
 
@@ -460,9 +487,9 @@ class EditsContext(Protocol):
 class Exchange(Protocol):
     """One open response: read it chunk by chunk, then close it.
 
-    It may also have an ``interrupt()``, which another thread calls to end a `read` that waits; it does not
-    wait itself. Without one, a turn that another thread gives up, or whose time is up, ends with the next
-    chunk, or when `read` itself gives up waiting.
+    It may have an ``interrupt()`` that another thread calls to end a waiting `read`; the call itself does not
+    wait. Without it, a turn that is cancelled or whose time is up ends with the next chunk, or when `read`
+    times out.
     """
 
     @property
@@ -473,7 +500,7 @@ class Exchange(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of the connection. Called again if an exit such as Ctrl-C came in its middle."""
+        """Release the connection. It is called again if an exception such as Ctrl-C interrupted it."""
         ...
 
 
@@ -505,14 +532,14 @@ class Backend(Protocol):
     def context_window(self) -> int | None: ...
 
     def send(self, request: ModelRequest) -> Exchange:
-        """Post a request; return once 2xx headers are there. Raises `BackendError`. Never retries."""
+        """Post a request; return when 2xx headers have come. Raises `BackendError`. Never retries."""
         ...
 
     def close(self) -> None: ...
 
 
 def warm_up(backend: Backend) -> None:
-    """Let a backend do before its first request what that would do first, if it has a `warm_up()`."""
+    """Call the backend's `warm_up()`, if it has one. It does the slow steps of the first request now."""
     prepare = getattr(backend, "warm_up", None)
     if prepare is not None:
         prepare()

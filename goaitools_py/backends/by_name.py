@@ -1,9 +1,9 @@
-"""Backends by name, as in ``Chat("openai:MODEL")``: named now, connected at the first call.
+"""Backends by name, as in ``Chat("openai:MODEL")``. They connect at the first call.
 
 Owns: what a backend string means, and when the connection is made.
-Must never know: how a request is sent, what is in it.
+Must never know: what a request holds, and how it is sent.
 
-A chat made at module level therefore needs no key, no SDK and no network.
+So a chat at module level needs no key, no SDK and no network.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _BASE_URL = {
     "openai-responses": "OPENAI_BASE_URL",
     "anthropic": "ANTHROPIC_BASE_URL",
 }
-"""The variable from which a wire's SDK takes the server that nobody named."""
+"""The environment variable from which the SDK takes the server, if no `base_url` is given."""
 
 _SIM_MODEL = "sim-game-master"
 
@@ -58,15 +58,15 @@ def backend_from_name(name: str, *, is_async: bool) -> Backend | AsyncBackend:
     """Read a backend string.
 
     Args:
-        name: "WIRE:MODEL" with one of the wires "openai", "openai-responses" and "anthropic", such as
-            "openai:MODEL"; "sim" or "sim:WIRE" for the offline simulator. A model may itself contain colons.
-        is_async: Whether `AsyncChat` asks.
+        name: "WIRE:MODEL", where WIRE is the provider API "openai", "openai-responses" or "anthropic"; or
+            "sim" or "sim:WIRE" for the offline simulator. A model's name may contain colons.
+        is_async: True for an `AsyncChat`.
 
     Returns:
         A backend that connects at its first call.
 
     Raises:
-        ValueError: No backend goes by that name; the text lists those that do.
+        ValueError: No backend has that name; the text lists the names.
     """
     where = _parsed(name)
     return _LazyAsyncBackend(where) if is_async else _LazyBackend(where)
@@ -125,8 +125,8 @@ def _async_class(wire: str) -> Callable[..., AsyncBackend]:
 
 
 class _Connection(Generic[_B]):
-    """What one process has opened. A child takes its parent's backend over, which minds forks by itself, but
-    not its simulator, which runs in threads of the parent."""
+    """What one process has opened. After a fork the child uses its parent's backend, which handles forks
+    itself, but not its simulator, which runs in threads of the parent."""
 
     def __init__(self, before: _Connection[_B] | None) -> None:
         self.lock = threading.Lock()
@@ -138,7 +138,7 @@ class _Connection(Generic[_B]):
 
 
 class _Lazy(Generic[_B]):
-    """What both colours share: the place, and a connection that is made once, whoever comes first."""
+    """The shared part of both backends: the parsed name, and a connection that is made once."""
 
     max_retries = 2
     context_window: int | None = None
@@ -150,7 +150,7 @@ class _Lazy(Generic[_B]):
 
     @cached_property
     def dialect(self) -> Dialect:
-        """The wire's words; the endpoint family is that of the environment when first asked."""
+        """The dialect. The family of the endpoint is read from the environment when this is first read."""
         wire, model = self._place.wire, self._place.model
         named = os.environ.get(_BASE_URL[wire])
         family = "local" if self._place.simulated else endpoint_family(named, wire)
@@ -176,7 +176,7 @@ class _Lazy(Generic[_B]):
             raise BackendError(str(error), kind="auth", sdk_error=error.__cause__) from None
 
     def _disconnected(self) -> tuple[_B | None, ExitStack]:
-        """Forget the connection; a later call makes a new one."""
+        """Drop the connection; a later call makes a new one."""
         connection = self._connections.get()
         with connection.lock:
             backend, connection.backend = connection.backend, None

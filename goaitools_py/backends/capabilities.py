@@ -1,12 +1,11 @@
-"""What is known of models by their names, in one dated table.
+"""Facts about models by name, in one dated table.
 
-Owns: facts about models, each with its source. Must never know: a wire, a request.
+Owns: facts about models, each with its source. Must never know: a provider API, a request.
 """
 
 from __future__ import annotations
 
 import re
-from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Final
 
@@ -18,17 +17,17 @@ AS_OF: Final = "2026-11"
 
 
 class Capabilities(Value, frozen=True, kw_only=True):
-    """What a model can take. Unknown is None, and the caller's own value always wins.
+    """What a model accepts. None means unknown. The caller's own value always wins.
 
     Attributes:
-        context_window: Tokens of input that fit, None if not known.
-        default_output_tokens: The output limit to ask for where a wire demands one, as Anthropic's does.
+        context_window: Input tokens that fit; None if not known.
+        default_output_tokens: The output limit where the provider API needs one, as Anthropic's does.
             Thinking counts towards it.
-        takes_system_messages: A system message may stand in the middle of the history. Of a model that is
-            not known it is not so.
-        binds_thinking: A signed thinking block must stand behind the very prefix that it was made behind.
-            Such a model thinks even if it is not told to.
-        reads_breakpoints: The provider's cache has no prefix of a request but those that end at a breakpoint.
+        takes_system_messages: True: a system message may stand in the middle of the history. False for
+            unknown models.
+        binds_thinking: True: a signed thinking block is valid only after the same prefix with which it was
+            made. Such a model thinks by default.
+        reads_breakpoints: True: the provider's cache finds only prefixes that end at a breakpoint.
     """
 
     context_window: int | None = None
@@ -51,8 +50,9 @@ _CLAUDE_1M: Final = Capabilities(context_window=1_000_000, default_output_tokens
 _CLAUDE_200K: Final = Capabilities(context_window=200_000, binds_thinking=False)
 _CLAUDE_3: Final = Capabilities(context_window=200_000, default_output_tokens=4_096, binds_thinking=False)
 
-# The first pattern that fits wins; a provider's prefix ("openai/", "us.anthropic.") and "ft:" are cut off
-# before. Sources:
+# The first matching row wins. A name that ends with "*" is a prefix. (No patterns: to compile them would take
+# 3 ms of the first turn.) A provider's prefix ("openai/", "us.anthropic.") and "ft:" are removed
+# first. Sources:
 # - OpenAI: the model pages at platform.openai.com/docs/models, in the reading of OpenAI's own client
 #   (github.com/openai/codex, codex-rs/core/src/openai_model_info.rs). reads_breakpoints: prompt caching
 #   guide, "GPT-5.6 models and later model families", and openai 3.54, types/responses.
@@ -74,8 +74,10 @@ _TABLE: Final = (
     ("o3", Capabilities(context_window=200_000)),
     ("o3-*", Capabilities(context_window=200_000)),
     ("o4-mini*", Capabilities(context_window=200_000)),
-    ("claude-fable-5-[12]", _CLAUDE_NEWEST),
-    ("claude-mythos-5-[12]", _CLAUDE_NEWEST),
+    ("claude-fable-5-1", _CLAUDE_NEWEST),
+    ("claude-fable-5-2", _CLAUDE_NEWEST),
+    ("claude-mythos-5-1", _CLAUDE_NEWEST),
+    ("claude-mythos-5-2", _CLAUDE_NEWEST),
     ("claude-opus-5-5", _CLAUDE_NEWEST),
     ("claude-sonnet-5-5", _CLAUDE_NEWEST),
     ("claude-haiku-5-5", _CLAUDE_NEWEST),
@@ -84,14 +86,19 @@ _TABLE: Final = (
     ("claude-opus-5", _CLAUDE_5),
     ("claude-opus-4-8", _CLAUDE_5),
     ("claude-sonnet-5", _CLAUDE_1M),
-    ("claude-opus-4-[67]", _CLAUDE_1M),
+    ("claude-opus-4-6", _CLAUDE_1M),
+    ("claude-opus-4-7", _CLAUDE_1M),
     ("claude-sonnet-4-6", _CLAUDE_1M),
     ("claude-opus-4", _CLAUDE_200K),
-    ("claude-opus-4-[015]", _CLAUDE_200K),
+    ("claude-opus-4-0", _CLAUDE_200K),
+    ("claude-opus-4-1", _CLAUDE_200K),
+    ("claude-opus-4-5", _CLAUDE_200K),
     ("claude-sonnet-4", _CLAUDE_200K),
-    ("claude-sonnet-4-[05]", _CLAUDE_200K),
+    ("claude-sonnet-4-0", _CLAUDE_200K),
+    ("claude-sonnet-4-5", _CLAUDE_200K),
     ("claude-haiku-4-5", _CLAUDE_200K),
-    ("claude-3-[57]-*", _CLAUDE_200K),
+    ("claude-3-5-*", _CLAUDE_200K),
+    ("claude-3-7-*", _CLAUDE_200K),
     ("claude-3-opus", _CLAUDE_3),
     ("claude-3-haiku", _CLAUDE_3),
 )
@@ -104,11 +111,11 @@ _CLAUDE_SUFFIX: Final = re.compile(r"(?:-latest|[-@]20\d{6})?(?:-v\d+(?::\d+)?)?
 
 @lru_cache(maxsize=256)
 def capabilities(model: str) -> Capabilities:
-    """Look a model up by name; an unknown one gets the conservative answer."""
+    """Look up a model by name. An unknown model gets the conservative values."""
     name = model.rpartition("/")[2].removeprefix("ft:").lower()
     if "claude-" in name:
         name = _CLAUDE_SUFFIX.sub("", name.rpartition("anthropic.")[2])  # Bedrock: "us.anthropic.claude-…"
-    for pattern, known in _TABLE:
-        if fnmatchcase(name, pattern):
+    for known_name, known in _TABLE:
+        if name.startswith(known_name[:-1]) if known_name.endswith("*") else name == known_name:
             return known
     return _UNKNOWN

@@ -1,8 +1,8 @@
-"""Dialects by wire name, for whoever has a state or a name but no backend.
+"""Dialects by the name of their provider API, for code that has a state or a name but no backend.
 
-Owns: which wire name means which dialect. Must never know: a connection.
+Owns: which name means which dialect. Must never know: a connection.
 
-A dialect's module is loaded when its wire is asked for: most programs speak one.
+A dialect's module is imported when it is first needed, because most programs use one.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from .base import Dialect
 __all__ = ["WIRES", "dialect_of"]
 
 WIRES = ("openai", "openai-responses", "anthropic")
-"""The wires whose states this release can read."""
+"""The provider APIs whose states this release can read."""
 
 
 def dialect_of(wire: str, *, family: str | None = None, model: str = "") -> Dialect:
-    """The dialect that reads a wire's entries.
+    """The dialect of a provider API.
 
     Args:
         wire: One of `WIRES`.
-        family: The endpoint family, None for that of the company that made the wire.
-        model: The model that will be called, where a dialect's requests depend on it; "" if unknown.
+        family: The operator of the endpoint; None for the company that made the provider API.
+        model: The model, for a dialect whose requests depend on it; "" if unknown.
 
     Raises:
-        ValueError: This release does not speak the wire.
+        ValueError: This release does not have the provider API.
     """
     match wire:
         case "openai":
@@ -39,4 +39,6 @@ def dialect_of(wire: str, *, family: str | None = None, model: str = "") -> Dial
             from .anthropic.messages import AnthropicDialect
 
             return AnthropicDialect(family=family or "anthropic", model=model)
-    raise ValueError(f"this release cannot read entries of the wire {wire!r}; it speaks {', '.join(WIRES)}")
+    raise ValueError(
+        f"this release cannot read entries of the provider API {wire!r}; it speaks {', '.join(WIRES)}"
+    )

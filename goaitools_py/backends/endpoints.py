@@ -1,4 +1,4 @@
-"""What a server's URL says about whose server it is.
+"""Finds the operator of a server from its URL.
 
 Owns: the endpoint family of a base URL. Must never know: an SDK, a request.
 """
@@ -13,7 +13,7 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _OWN = {"openai": "api.openai.com", "anthropic": "api.anthropic.com"}
 _AZURE = (".openai.azure.com", ".services.ai.azure.com", ".cognitiveservices.azure.com")
 _AWS = ("bedrock-mantle.", "bedrock-runtime.", "aws-external-anthropic.")
-"""Beginnings of the hosts that both SDKs make of an AWS region, such as bedrock-mantle.us-east-1.api.aws."""
+"""Prefixes of the hosts that both SDKs use for an AWS region, such as bedrock-mantle.us-east-1.api.aws."""
 _AWS_ENDS = (".api.aws", ".amazonaws.com")
 
 
@@ -22,12 +22,12 @@ def endpoint_family(base_url: str | None, wire: str = "openai") -> str:
     """Name the family that a base URL belongs to.
 
     Args:
-        base_url: None or "" for the default of the wire's SDK.
-        wire: The wire that is spoken there.
+        base_url: None or "" for the SDK's default.
+        wire: The provider API of the server.
 
     Returns:
         "openai" and "anthropic" for the companies' own hosts and their regions; "azure" for Azure's resource
-        hosts, which on the wire "anthropic" are "foundry"; "aws" for Bedrock and Anthropic's gateway at AWS;
+        hosts, which on "anthropic" are "foundry"; "aws" for Bedrock and Anthropic's gateway at AWS;
         "local" for this machine; for every other server its host name, without the port.
     """
     if not base_url:

@@ -1,9 +1,9 @@
-"""The `goaitools` command: demo, chat, inspect, sim.
+"""The `goaitools` command.
 
-Owns: the list of commands, exit codes, and what becomes of an error. Must never know: what a command does.
+Owns: exit codes, and how errors are printed. Must never know: what a command does.
 
-Exit codes: 0 fine, 1 a problem (one line on standard error says which), 2 wrong usage.
-A command imports what it needs when it runs, so that `inspect` never waits for a provider's SDK.
+Exit codes: 0 for success, 1 for a problem (one line on standard error describes it), 2 for wrong usage.
+A command imports its modules when it runs, so `inspect` does not wait for a provider's SDK.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any
+
+from .table import COMMANDS
 
 __all__ = ["main"]
 
-_COMMANDS = ("demo", "chat", "inspect", "sim")
 _INTERRUPTED = 130  # 128 + SIGINT, what shells expect
 
 
@@ -40,12 +40,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             parser.print_help(sys.stderr)
             return 2
         return _run(args)
-    except SystemExit as stop:  # argparse has said what is wrong, or what was asked for
+    except SystemExit as stop:  # argparse has printed the error or the help
         return stop.code if isinstance(stop.code, int) else 2
 
 
 def _parser(named: Sequence[str]) -> argparse.ArgumentParser:
-    """The parser of the command that was named, else of all."""
+    """Make the parser of the named command; with the list of all commands if none is named."""
     from .. import __version__
 
     parser = argparse.ArgumentParser(
@@ -53,22 +53,12 @@ def _parser(named: Sequence[str]) -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"goaitools {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
-    for name in named if named and named[0] in _COMMANDS else _COMMANDS:
-        _add(name, commands)
+    if named and named[0] in COMMANDS:
+        COMMANDS[named[0]].add(commands)
+        return parser
+    for name, command in COMMANDS.items():
+        commands.add_parser(name, help=command.help)
     return parser
-
-
-def _add(name: str, commands: Any) -> None:
-    match name:
-        case "demo":
-            from .demo import add_to
-        case "chat":
-            from .chat import add_to
-        case "inspect":
-            from .inspect import add_to
-        case _:
-            from .sim import add_to
-    add_to(commands)
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -79,7 +69,7 @@ def _run(args: argparse.Namespace) -> int:
         sys.stdout.flush()
         return int(code)
     except BrokenPipeError:
-        # The reader has gone (`| head`). Python flushes once more at exit, which must not fail again.
+        # The reader has closed the pipe (`| head`). Python flushes again at exit, which must not fail.
         with contextlib.suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
@@ -92,7 +82,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _write_anything() -> None:
-    """No character of a conversation is a reason to stop: what a terminal cannot show is escaped."""
+    """Escape what the terminal cannot show, so that no character of a conversation stops a command."""
     for stream, errors in ((sys.stdin, "replace"), (sys.stdout, "backslashreplace")):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors=errors)

@@ -1,10 +1,10 @@
-"""`goaitools demo`: a conversation that outlives its process, offline, with nothing but the package.
+"""`goaitools demo`: a conversation that survives a restart, offline, with only this package.
 
-Owns: the simulator, the two processes one after the other, and the verdict. Must never know: what is said.
+Owns: the simulator, the two processes, and the verdict. Must never know: the text of the conversation.
 
-Three processes take part. This one stands where a provider would: it serves the simulator, which answers
-from what is in each request and remembers no conversation. The two others are the application before and
-after a restart; all that the second gets from the first is a SQLite file.
+There are three processes. This one replaces the provider: it serves the simulator, which answers from the
+content of each request and remembers nothing. The other two are the application before and after a restart.
+The second one gets only a SQLite file from the first.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def add_to(commands: Any) -> None:
         description="A conversation with tools, events, compaction and a restart, against the simulator.",
     )
     parser.add_argument("--keep", metavar="FILE", help="keep the database as this new file")
-    # How this command starts itself: the half to run, the simulator's address, the database.
+    # The command starts itself with this: the half to run, the simulator's address, the database.
     parser.add_argument("--half", nargs=3, help=argparse.SUPPRESS)
     parser.set_defaults(run=run, error=parser.error)
 
@@ -70,7 +70,7 @@ def _demonstrate(sim: SimServer, database: Path, *, kept: bool) -> int:
     if sim.problems:
         return _failed(f"a request broke the provider's rules: {sim.problems[0]}")
     print(f"\nPASSED in {time.monotonic() - began:.1f} s.", end=" ")
-    print("After the restart the simulated model still knew the player's name and score.")
+    print("After the restart the simulated model\nstill knew the player's name and score.")
     print(f"The simulator got {counted(len(sim.requests), 'request')}; none broke a rule of the provider.")
     if kept:
         print(f"Look into the state: goaitools inspect --store {database} --thread {KEY} --show")

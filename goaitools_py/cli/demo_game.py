@@ -1,8 +1,8 @@
-"""What the demonstration's application does before and after its restart.
+"""The application of the demonstration, before and after its restart.
 
-Owns: the game, its tools and the script of the player. Must never know: the simulator, or the other process.
+Owns: the game, its tools and the player's texts. Must never know: the simulator, or the other process.
 
-It is written as an application would be: load the blob, run a turn, save the blob.
+It works as an application would: load the blob, run a turn, save the blob.
 """
 
 from __future__ import annotations
@@ -14,29 +14,28 @@ from pathlib import Path
 from .. import (
     Chat,
     ChatResult,
-    CompactionRequest,
     Compactor,
     MessageLimit,
     ToolContext,
     ToolError,
-    TurnView,
     event,
-    inspect_state,
     tool,
 )
 from ..backends import OpenAIChatBackend
+from ..compaction import CompactionRequest, TurnView
+from ..states import inspect_state
 from ..stores import SQLiteStore
 from .terminal import columns, counted
 
 __all__ = ["KEY", "play"]
 
 KEY = "ada"
-_LABEL_WIDTH = 12
+_LABEL_WIDTH = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Town:
-    """What the tools work on; it is handed to them as `deps` and never stored."""
+    """The object that the tools work on. They get it as `deps`; it is never stored."""
 
     places: Mapping[str, str]
     code: int
@@ -84,7 +83,7 @@ def introduction_and_recent(request: CompactionRequest) -> Sequence[TurnView]:
 
 
 class Game:
-    """One player's conversation: every turn goes from the database to the database."""
+    """One player's conversation. Every turn loads it from the database and saves it there."""
 
     def __init__(self, base_url: str, database: Path) -> None:
         self.chat = Chat(
@@ -101,7 +100,7 @@ class Game:
         self.store.close()
 
     def say(self, text: str, *, context: str | None = None) -> str:
-        """One turn of the player. `context` is what changes from turn to turn."""
+        """Run one turn of the player. `context` is what changes from turn to turn."""
         stored = self.store.load(KEY)
         _print_said(text, context)
         result = self.chat.chat_with_state(stored.blob if stored else None, user=text, context=context)
@@ -110,7 +109,7 @@ class Game:
         return result.text
 
     def happen(self, text: str) -> None:
-        """Something happened in the game; the model hears of it with the next turn."""
+        """Add an event of the game. The model reads it in the next turn."""
         stored = self.store.load(KEY)
         state = self.chat.append_to_state(stored.blob if stored else None, event(text))
         version = self.store.save(KEY, state, expected=stored.version if stored else None)
@@ -181,7 +180,7 @@ def _print_result(result: ChatResult, version: int) -> None:
     _print_state(
         f"= turn {info.turns_processed}",
         info.blob_bytes,
-        f"{info.messages:2} messages | tokens {usage.input_tokens:5,} in, "
+        f"{info.messages:2} messages | {usage.input_tokens:5,} in, "
         f"{usage.cached_input_tokens:5,} cached, {usage.output_tokens:3,} out",
         version,
     )
@@ -193,7 +192,7 @@ def _print_result(result: ChatResult, version: int) -> None:
 
 
 def _print_state(label: str, blob_bytes: int, facts: str, version: int) -> None:
-    _print(label, f"blob {blob_bytes:5,} bytes | {facts:52} | version {version:2}")
+    _print(label, f"{facts:45} | {blob_bytes:5,} bytes, version {version:2}")
 
 
 def _print(label: str, text: str) -> None:

@@ -1,6 +1,6 @@
-"""A state in readable lines: what it says of itself, and what was said in it.
+"""A state as readable lines: its facts and its messages.
 
-Owns: the words and columns of `inspect`, `/info` and `/history`. Must never know: where the state came from.
+Owns: the text and columns of `inspect`, `/info` and `/history`. Must never know: where the state came from.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from ..history.info import StateInfo
+    from ..history.open.answers import PendingCall
     from ..history.turns import History
     from ..messages import Message, Part, Usage
-    from ..turn.answers import PendingCall
 
-__all__ = ["history_lines", "info_lines", "pending_lines"]
+__all__ = ["history_lines", "info_facts", "info_lines", "pending_lines"]
 
 _INFO_WIDTH = 14
 _ROLE_WIDTH = 11
 _STATUS = {
-    "in_progress": "unfinished: the last turn did not come to its end; resume finishes it",
+    "in_progress": "unfinished: the last turn did not end; resume finishes it",
     "failed": "failed: the last turn broke off; resume finishes it",
 }
 _REASONS = {
@@ -36,8 +36,8 @@ _REASONS = {
 def info_lines(
     info: StateInfo, pending: Sequence[PendingCall] = (), *, arguments: bool = False
 ) -> Iterator[str]:
-    """A state's facts, one to a line; nothing of what was said, but the `arguments` of calls if asked."""
-    for label, text in _facts(info, pending, arguments):
+    """A state's facts, one for each line, without message content. `arguments` shows those of calls."""
+    for label, text in info_facts(info, pending, content=arguments):
         yield from columns(label, text, width=_INFO_WIDTH)
 
 
@@ -58,30 +58,62 @@ def _status(info: StateInfo, pending: Sequence[PendingCall]) -> str:
     return _STATUS.get(info.status, info.status)
 
 
-def _facts(info: StateInfo, pending: Sequence[PendingCall], arguments: bool) -> Iterator[tuple[str, str]]:
+def info_facts(
+    info: StateInfo, pending: Sequence[PendingCall] = (), *, content: bool = False
+) -> Iterator[tuple[str, str]]:
+    """Names and texts of a state's facts. `content`: also arguments of calls, and topics of events."""
+    if info.is_sealed:
+        yield "status", f"{info.suite}; name the environment variable with its key: --key-env NAME"
+        yield "key", f"{info.key_id:08x}"
+        yield "size", counted(info.blob_bytes, "byte")
+        yield from _parts(info)
+        yield "format", f"version {info.format_version}"
+        yield "not verified", "nothing of this was checked against the key"
+        return
     endpoint = f", endpoint {info.endpoint}" if info.endpoint else ""
-    yield "wire", info.wire + endpoint
+    yield "provider API", info.wire + endpoint
     yield "model", info.model or "none has answered yet"
     yield "conversation", f"{info.conversation_id}, revision {info.revision:,}"
     yield "status", _status(info, pending)
     yield "turns", f"{info.turns:,} in the history, {info.turns_processed:,} ever"
     yield "messages", f"{info.messages:,}, and {info.waiting_messages:,} that no model has seen"
+    if info.roles:
+        yield "entries", ", ".join(f"{role} {count:,}" for role, count in info.roles.items())
+    if content and info.topics:
+        yield "topics", ", ".join(info.topics)
     if info.open_calls:
         yield "open calls", f"{info.open_calls:,}"
     for call in pending:
-        yield "pending", f"{_pending(call)}\n{call.arguments}" if arguments else _pending(call)
+        yield "pending", f"{_pending(call)}\n{call.arguments}" if content else _pending(call)
     yield "tokens", f"about {info.tokens:,} for the history"
     yield "last usage", _usage(info.usage)
     yield "total usage", _usage(info.total_usage)
     yield "size", f"{counted(info.blob_bytes, 'byte')} for {info.history_bytes:,} of history"
+    yield from _parts(info)
+    if info.warning_level:
+        of, fullest = max(info.filled.items(), key=lambda pair: pair[1])
+        yield "warning", f"{of.replace('_', ' ')}: {fullest:.0%} of the limit is taken"
+    if info.key_id:
+        yield "key", f"{info.suite} by {info.key_id:08x}"
     yield "format", f"version {info.format_version}"
     preamble, tools = ("yes" if given else "no" for given in (info.has_preamble, info.has_tools))
-    yield "sent with", f"system preamble: {preamble}, tools: {tools}"
+    yield "sent with", f"system text: {preamble}, tools: {tools}"
+    if info.sticky_settings:
+        yield "settings", ", ".join(f"{name}={value!r}" for name, value in info.sticky_settings.items())
+    if info.turn_ids or info.event_ids:
+        yield "remembers", f"{counted(info.turn_ids, 'turn id')}, {counted(info.event_ids, 'event id')}"
     yield "created", _time(info.created_at)
     yield "updated", _time(info.updated_at)
     for at, by, turns, messages in info.cuts:
         removed = f"{counted(turns, 'turn')} and {counted(messages, 'message')} removed"
         yield "cut", f"{_time(at)} by {by}: {removed}"
+
+
+def _parts(info: StateInfo) -> Iterator[tuple[str, str]]:
+    if info.archive_records:
+        yield "archive", f"{counted(info.archive_bytes, 'byte')} in {counted(info.archive_records, 'record')}"
+    if info.media:
+        yield "media", f"{info.media:,} in {counted(info.media_bytes, 'byte')}"
 
 
 def _usage(usage: Usage) -> str:
@@ -96,7 +128,7 @@ def _time(at: datetime) -> str:
 
 
 def history_lines(history: History, *, open_calls: int = 0) -> Iterator[str]:
-    """Every message, turn by turn; the waiting ones last. With `open_calls` the last turn is unfinished."""
+    """Every message, turn by turn, waiting ones last. With `open_calls` the last turn is unfinished."""
     for number, turn in enumerate(history.turns, 1):
         is_open = open_calls and number == len(history.turns)
         as_if = ", unfinished: shown as it would close now" if is_open else ""

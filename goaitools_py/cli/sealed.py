@@ -1,21 +1,25 @@
-"""The key that opens a sealed state for a command, and how a refusal is told.
+"""The keys that open a sealed state for a command, and the text of a refusal.
 
-Owns: `--key-env`, `--binding`, and which codec a blob's header asks for. Must never know: what is in a blob.
+Owns: `--key-env`, `--binding`, `--seal`, and which codec a blob's header asks for. Must never know: what is
+in a blob.
 
-A key never stands on a command line, where every user of the machine can read it.
+A key is never given on the command line, because every user of the machine can read that.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from ..errors import StateAuthError
+    from ..seal import Keyring
     from ..state.codec import Binding, Codec
 
-__all__ = ["add_options", "opened_with", "refusal"]
+__all__ = ["add_options", "add_seal", "check_options", "opened_with", "refusal", "sealed_anew"]
+
+_KINDS: Final = ("signed", "encrypted", "client")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -23,53 +27,98 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--key-env",
         metavar="NAME",
-        help="environment variable with the key of a signed or encrypted state, as Key.to_text wrote it",
+        action="append",
+        help="environment variable with the key of a signed or encrypted state, as Key.to_text wrote it; "
+        "give it again for older keys: the first key seals, all keys open",
     )
     parser.add_argument(
         "--binding",
         metavar="NAME=VALUE",
         action="append",
-        help="what a sealed state belongs to, once for each name (default: UNBOUND)",
+        help="the owner of a sealed state, once for each name; {key} stands for the key in the store "
+        "(default: UNBOUND)",
     )
 
 
-def opened_with(args: argparse.Namespace, blob: bytes) -> dict[str, Any]:
-    """The `codec` and `binding` that open a blob; nothing where no key is named.
+def add_seal(parser: argparse.ArgumentParser) -> None:
+    """Add the option that chooses the codec of a new state."""
+    parser.add_argument(
+        "--seal",
+        choices=_KINDS,
+        help="how --key-env protects the new state: signed, encrypted, or encrypted for clients "
+        "(default: signed)",
+    )
 
-    What is wrong with the options ends the command. Raises StateError if the blob has no header, and
-    GoAIToolsError if a package is missing.
-    """
+
+def check_options(args: argparse.Namespace) -> None:
+    """End the command if an option is wrong, or needs another one."""
     if args.key_env is None:
-        if args.binding:
-            args.error("--binding is for sealed states: name the variable with their key too, --key-env NAME")
+        for name in ("binding", "seal"):
+            if getattr(args, name, None):
+                args.error(
+                    f"--{name} is for sealed states: name the variable with their key too, --key-env NAME"
+                )
+        return
+    _keyring(args)
+    _binding(args, "")
+
+
+def opened_with(args: argparse.Namespace, blob: bytes, *, key: str = "") -> dict[str, Any]:
+    """The `codec` and `binding` that open a blob; {} if no key is named. `key`: its key in a store.
+
+    Wrong options end the command. Raises StateError if the blob has no header, and GoAIToolsError if a
+    package is missing.
+    """
+    check_options(args)
+    if args.key_env is None:
         return {}
-    return {"codec": _codec(args, blob), "binding": _binding(args)}
-
-
-def _codec(args: argparse.Namespace, blob: bytes) -> Codec:
-    """The codec that the header names. What is not sealed is for `Signed` to refuse: a key was asked for."""
-    from ..errors import GoAIToolsError
-    from ..seal import Encrypted, Key, Keyring, Signed
     from ..state.blob import peek
     from ..state.codec import SUITE_AES_256_GCM
 
-    text = os.environ.get(args.key_env)
-    if not text:
-        args.error(f"--key-env: there is no environment variable {args.key_env}, or it is empty")
-    try:
-        keyring = Keyring(Key.from_text(str(text)))
-    except ValueError as error:
-        args.error(f"--key-env {args.key_env}: {error}")
+    # `Signed` refuses a blob that is not sealed: a key was given.
     header = peek(blob)
-    if header.suite != SUITE_AES_256_GCM:
+    kind = "signed"
+    if header.suite == SUITE_AES_256_GCM:  # written as it was read: what clients may see is not compressed
+        kind = "encrypted" if header.compression else "client"
+    return {"codec": _codec(kind, _keyring(args)), "binding": _binding(args, key)}
+
+
+def sealed_anew(args: argparse.Namespace, *, key: str = "") -> dict[str, Any]:
+    """The `codec` and `binding` of a new state; {} for a plain one. As `opened_with`, with ``--seal``."""
+    check_options(args)
+    if args.key_env is None:
+        return {}
+    return {"codec": _codec(args.seal or "signed", _keyring(args)), "binding": _binding(args, key)}
+
+
+def _codec(kind: str, keyring: Keyring) -> Codec:
+    from ..errors import GoAIToolsError
+    from ..seal import Encrypted, Signed
+
+    if kind == "signed":
         return Signed(keyring)
-    try:  # what is written with it is as safe to show as what was read: clients see what is not compressed
-        return Encrypted(keyring, visible_to="server" if header.compression else "client")
+    try:
+        return Encrypted(keyring, visible_to="server" if kind == "encrypted" else "client")
     except ImportError as error:
         raise GoAIToolsError(str(error)) from error
 
 
-def _binding(args: argparse.Namespace) -> Binding:
+def _keyring(args: argparse.Namespace) -> Keyring:
+    from ..seal import Key, Keyring
+
+    keys = []
+    for name in args.key_env:
+        text = os.environ.get(name)
+        if not text:
+            args.error(f"--key-env: there is no environment variable {name}, or it is empty")
+        try:
+            keys.append(Key.from_text(str(text)))
+        except ValueError as error:
+            args.error(f"--key-env {name}: {error}")
+    return Keyring(*keys)
+
+
+def _binding(args: argparse.Namespace, key: str) -> Binding:
     from ..state.codec import UNBOUND
 
     binding: dict[str, str] = {}
@@ -77,20 +126,20 @@ def _binding(args: argparse.Namespace) -> Binding:
         name, sign, value = text.partition("=")
         if not name or not sign:
             args.error("--binding is NAME=VALUE, such as --binding user=ada")
-        binding[name] = value
+        binding[name] = value.replace("{key}", key)
     return binding or UNBOUND
 
 
 def refusal(args: argparse.Namespace, error: StateAuthError) -> str:
-    """Why a sealed state was not opened, in the words of the options."""
+    """Why a sealed state was not opened, in terms of the command's options."""
     from ..state.blob import peek
     from ..state.codec import SUITE_PLAIN
 
     if args.key_env is None:
         return "the state is sealed; name the environment variable with its key: --key-env NAME"
     if peek(error.blob).suite == SUITE_PLAIN:
-        return "the state is not sealed, so that no key vouches for it; leave --key-env out"
+        return "the state is not sealed, so no key protects it; leave --key-env out"
     return (
-        f"the state was refused: the key in {args.key_env} has not sealed it, or it belongs to something "
-        "else than --binding says, or it was changed"
+        f"the state was refused: the key in {' or '.join(args.key_env)} has not sealed it, or it has another "
+        "owner than --binding says, or it was changed"
     )

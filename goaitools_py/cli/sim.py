@@ -17,14 +17,14 @@ def add_to(commands: Any) -> None:
         "sim",
         help="serve the offline simulator until Ctrl-C",
         description="Serve the offline simulator of a model provider on this machine until Ctrl-C. "
-        "It speaks the wires openai, openai-responses and anthropic.",
+        "It speaks the provider APIs openai, openai-responses and anthropic.",
     )
     parser.add_argument("--port", type=_port, default=0, help="port to listen on (default: a free one)")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve; the simulator itself says what and where it is."""
+    """Serve. The simulator prints what it is, and its address."""
     from ..sim import serve
 
     serve(args.port)

@@ -1,6 +1,6 @@
 """Text for a terminal: safe characters, aligned columns, readable numbers.
 
-Owns: how text looks in 100 columns. Must never know: what it says.
+Owns: the layout of text in 80 columns. Must never know: what the text means.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections.abc import Iterator
 
 __all__ = ["WIDTH", "columns", "counted", "printable"]
 
-WIDTH = 100
+WIDTH = 80
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def printable(text: str) -> str:
-    """The text with control characters as visible escapes: a message must not steer the terminal.
+    """The text with visible escapes for control characters, because a message must not control the terminal.
 
     Line breaks and tabs stay. Marks that reverse the reading direction and lone surrogates do not.
     """
@@ -24,10 +24,10 @@ def printable(text: str) -> str:
 
 
 def columns(label: str, text: str, *, width: int, indent: int = 2) -> Iterator[str]:
-    """Lines with `label` in a left column of `width` characters and the text beside it, wrapped."""
+    """Lines with `label` in a left column of `width` characters and the wrapped text beside it."""
     left = " " * indent + label.ljust(width)
     for paragraph in printable(text).split("\n"):
-        for line in textwrap.wrap(paragraph, WIDTH - indent - width) or [""]:
+        for line in textwrap.wrap(paragraph, WIDTH - indent - width, break_on_hyphens=False) or [""]:
             yield (left + line).rstrip()
             left = " " * (indent + width)
 

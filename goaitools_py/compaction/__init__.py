@@ -3,14 +3,15 @@
 ``Compactor(any_of(TokenLimit(8_000), MessageLimit(40)), KeepRecentTurns(6))``
 """
 
+from ..context_edits import ServerCompaction, ServerThinkingClearing, ServerToolClearing
+from ..result import CompactionReport
 from .base import (
     NO_COMPACTION,
-    Archive,
     AskFailed,
     AskModel,
     AskProvider,
+    BeforeCut,
     CompactionRequest,
-    Compactor,
     CompactorLike,
     Kept,
     ModelAnswer,
@@ -21,33 +22,26 @@ from .base import (
     first_of,
 )
 from .collapse import CollapseToolExchanges
+from .compactor import Compactor
 from .placeholders import ClearToolResults, DropMedia
 from .provider import ProviderCompaction
 from .strategies import DropOldest, KeepRecentTurns, MiddleOut
 from .summary import Summarize
-from .triggers import (
-    ByteLimit,
-    ColdCache,
-    MessageLimit,
-    PendingLimit,
-    TokenLimit,
-    TurnLimit,
-    all_of,
-    any_of,
-)
-from .turns import Piece, TurnView
+from .triggers import ByteLimit, ColdCache, MessageLimit, PendingLimit, TokenLimit, TurnLimit, all_of, any_of
+from .turn_views import Piece, TurnView
 from .window import ContextWindow
 
 __all__ = [
     "NO_COMPACTION",
-    "Archive",
     "AskFailed",
     "AskModel",
     "AskProvider",
+    "BeforeCut",
     "ByteLimit",
     "ClearToolResults",
     "ColdCache",
     "CollapseToolExchanges",
+    "CompactionReport",
     "CompactionRequest",
     "Compactor",
     "CompactorLike",
@@ -64,6 +58,9 @@ __all__ = [
     "Piece",
     "Planned",
     "ProviderCompaction",
+    "ServerCompaction",
+    "ServerThinkingClearing",
+    "ServerToolClearing",
     "Strategy",
     "Summarize",
     "TokenLimit",

@@ -1,13 +1,15 @@
 """What a compaction sees and what it answers.
 
-Owns: `CompactionRequest`, `Compactor`, what a strategy may ask, and how its answer is checked.
-Must never know: how a state is encoded or how a provider speaks.
+Owns: `CompactionRequest`, what a compactor is, what a strategy may ask for, and how its answer is checked.
+Must never know: how a state is encoded, or a provider API.
 
-A *trigger* is any callable from request to bool. A *strategy* is any callable from request to the turns
-that stay, in order: some of ``request.turns``, rewritten ones (`TurnView.with_pieces`), and notes
-(``request.note``). One that needs a model is a generator: it yields an `AskModel`, receives a
-`ModelAnswer`, and returns the turns. Both read a frozen request whose parts are computed only when they
-are asked for, so that a trigger which says no costs nothing.
+A *trigger* is any callable from a request to bool. A *strategy* is any callable from a request to the turns
+that stay, in order. These may be turns of ``request.turns``, rewritten turns (`TurnView.with_pieces`), and
+notes (``request.note``). A strategy that needs a model is a generator: it yields an `AskModel`, receives a
+`ModelAnswer`, and returns the turns.
+
+The request is frozen. Its costly parts are computed when they are first read, so a trigger that does not
+fire costs little.
 """
 
 from __future__ import annotations
@@ -17,19 +19,18 @@ from enum import Enum
 from functools import cached_property
 from typing import Any, Final, Protocol, TypeAlias
 
-from ..context_management import ContextEdit
+from ..context_edits import ContextEdit
 from ..messages import Usage
 from ..values import Value, field, replace
-from .turns import TurnView
+from .turn_views import TurnView
 
 __all__ = [
     "NO_COMPACTION",
-    "Archive",
     "AskFailed",
     "AskModel",
     "AskProvider",
+    "BeforeCut",
     "CompactionRequest",
-    "Compactor",
     "CompactorLike",
     "InvalidPlan",
     "Kept",
@@ -42,6 +43,7 @@ __all__ = [
     "Trigger",
     "TriggerFailed",
     "Turns",
+    "check_function",
     "check_strategy",
     "check_trigger",
     "checked_turns",
@@ -52,25 +54,25 @@ __all__ = [
 
 
 class CompactionRequest(Value, frozen=True, kw_only=True, dict=True):
-    """What a trigger or strategy may look at. Counts are of all that the next request would send.
+    """What a trigger or strategy may read. The counts include everything that the next request would send.
 
     Attributes:
         message_count: Neutral messages: one per role message, one per tool result.
         turn_count: Closed turns in the history.
-        pending_count: Messages that were appended and no model has seen.
+        pending_count: Messages that were appended or just said, and that no model has seen.
         token_count: The last request's real usage, plus an estimate of what changed since.
         history_bytes: Size of the stored entries, uncompressed.
-        most_blob_bytes: More than this `blob_bytes` cannot be; known without encoding anything.
+        most_blob_bytes: An upper limit of `blob_bytes`, known without encoding anything.
         usage: What the last model call consumed.
-        context_window: The model's, in tokens; None if it is not known.
+        context_window: The model's context window, in tokens; None if it is not known.
         idle_seconds: How long the conversation had been silent when this turn began.
-        is_cold: True if that is longer than `ChatOptions.cold_after`: the provider's cache is gone.
-        load_turns: Gives the turns; use `turns`.
-        load_blob_bytes: Gives the size of the state as a blob; use `blob_bytes`.
-        write_note: Writes a turn that is a note; use `note`.
+        is_cold: True if that is longer than `ChatOptions.cold_after`. The provider's cache has then expired.
+        load_turns: Loads the turns; read `turns` instead.
+        load_blob_bytes: Computes the size of the blob; read `blob_bytes` instead.
+        write_note: Writes a note; call `note` instead.
     """
 
-    unshown = frozenset({"load_turns", "load_blob_bytes", "write_note"})
+    _unshown = frozenset({"load_turns", "load_blob_bytes", "write_note"})
 
     message_count: int
     turn_count: int
@@ -88,34 +90,34 @@ class CompactionRequest(Value, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def turns(self) -> tuple[TurnView, ...]:
-        """The closed turns, oldest first. Parsed from the state the first time it is asked for."""
+        """The closed turns, oldest first. They are parsed when this is first read."""
         return self.load_turns()
 
     @cached_property
     def blob_bytes(self) -> int:
-        """The size of the state as a blob. It is encoded for that the first time it is asked for."""
+        """The size of the state as a blob. The state is encoded when this is first read."""
         return self.load_blob_bytes()
 
     def note(self, text: str, *, kind: str = "summary") -> TurnView:
-        """A turn that is a note of ours to the model, in a delimited block that no user can imitate."""
+        """Make a turn that is a note to the model: a delimited block that a user cannot imitate."""
         return self.write_note(text, kind)
 
 
-# ------------------------------------------------------------------------------ what a strategy may ask
+# -------------------------------------------------------------------------- what a strategy may ask for
 
 
 class AskModel(Value, frozen=True, kw_only=True):
-    """A strategy's question: what a model says to `instruction` after these turns.
+    """A strategy asks a model: these turns, and then `instruction`.
 
     Attributes:
-        turns: A leading part of ``request.turns``. They are sent as they stand, behind the preamble and the
-            tools, so that the provider has them in its cache already; to another `backend` a transcript.
-        instruction: What a user would say after them.
-        backend: Another model for this: a backend, or a name such as "openai:MODEL". None: the turn's own.
-        max_output_tokens: A limit of the answer's length.
+        turns: The first turns of ``request.turns``. They are sent unchanged after the preamble and the
+            tools, because the provider has that prefix in its cache. Another `backend` gets a transcript.
+        instruction: The user message after the turns.
+        backend: Another model: a backend, or a name such as "openai:MODEL". None: the model of the turn.
+        max_output_tokens: The longest answer, in tokens.
     """
 
-    unshown = frozenset({"turns", "instruction"})
+    _unshown = frozenset({"turns", "instruction"})
 
     turns: Sequence[TurnView]
     instruction: str
@@ -124,23 +126,23 @@ class AskModel(Value, frozen=True, kw_only=True):
 
 
 class AskProvider(Value, frozen=True, kw_only=True):
-    """A strategy's wish that the provider compacts these turns by its own means.
+    """A strategy asks the provider to compact these turns itself.
 
-    The answer is a `TurnView` that stands for them; None if the wire has no such thing.
+    The answer is a `TurnView` that replaces them, or None if the provider API has no compaction.
     """
 
-    unshown = frozenset({"turns", "instructions"})
+    _unshown = frozenset({"turns", "instructions"})
 
     turns: Sequence[TurnView]
-    """A leading part of ``request.turns``."""
+    """The first turns of ``request.turns``."""
     instructions: str = ""
-    """What to keep, for a provider that takes such words."""
+    """What to keep, for a provider that takes instructions (Anthropic)."""
 
 
 class ModelAnswer(Value, frozen=True, kw_only=True):
-    """What a model answered. `stop` is "end", "length", "refusal" or "pause"."""
+    """The model's answer to an `AskModel`. `stop` is "end", "length", "refusal" or "pause"."""
 
-    unshown = frozenset({"text"})
+    _unshown = frozenset({"text"})
 
     text: str
     stop: str = "end"
@@ -149,20 +151,20 @@ class ModelAnswer(Value, frozen=True, kw_only=True):
 
 
 class NoChange(Value, frozen=True):
-    """What a strategy returns that finds nothing worth doing; `reason` says why, without content."""
+    """A strategy returns this if a change is not worth it. `reason` says why, without message content."""
 
     reason: str
 
 
 class Kept(Value, frozen=True):
-    """Turns that stay, and why these are more than was asked for; `reason` is part of the report."""
+    """Turns that stay. `reason` says why they are more than the target; the report quotes it."""
 
     turns: Sequence[TurnView]
     reason: str = ""
 
 
-class AskFailed(Exception):  # noqa: N818 - thrown into a strategy, which may have another idea
-    """No answer came, for the reason in its text; the strategy may return turns all the same.
+class AskFailed(Exception):  # noqa: N818 - thrown into a strategy, which may have a fallback
+    """The strategy's question got no answer; the text says why. The strategy may still return turns.
 
     Attributes:
         sdk_error: The exception of the provider's SDK, if that is the reason. Its text may quote content.
@@ -176,107 +178,80 @@ class AskFailed(Exception):  # noqa: N818 - thrown into a strategy, which may ha
 Turns: TypeAlias = Sequence[TurnView] | Kept | NoChange
 Trigger: TypeAlias = Callable[[CompactionRequest], bool]
 Strategy: TypeAlias = Callable[[CompactionRequest], Turns | Generator[Any, Any, Turns]]
-Archive: TypeAlias = Callable[[tuple[TurnView, ...]], object]
+BeforeCut: TypeAlias = Callable[[tuple[TurnView, ...]], object]
 
 
 # ------------------------------------------------------------------------------------------ compactors
 
 
 class Planned(Value, frozen=True, kw_only=True):
-    """What a compactor wants done: the name of what runs, the turns that stay (or a generator that will
-    return them, or another plan), and who is to have what goes.
+    """What a compactor plans to do.
 
-    `failures`: what other compactors, asked before this one, failed with. `unchanged`: why others, which may
-    have asked a model, found nothing to do. Neither has content.
+    Attributes:
+        by: The name of the strategy, for the report.
+        turns: The turns that stay, or a generator that returns them or another plan.
+        before_cut: Called with the turns that are removed.
+        retain_bytes: How many stored bytes of what cuts change stay in the archive; 0 for none.
+        failures: What the compactors that were asked before this one failed with. Without content.
+        unchanged: Why compactors before this one, which may have asked a model, changed nothing. Without
+            content.
     """
 
-    unshown = frozenset({"turns"})
+    _unshown = frozenset({"turns"})
 
     by: str
     turns: Turns | Generator[Any, Any, Turns]
-    archive: Archive | None = None
+    before_cut: BeforeCut | None = None
+    retain_bytes: int = 0
     failures: tuple[str, ...] = ()
     unchanged: tuple[str, ...] = ()
 
 
 class CompactorLike(Protocol):
-    """Anything with `plan`: None when there is nothing to do.
+    """Anything with a `plan` method. `plan` returns None if there is nothing to do.
 
-    `force`: the provider has refused the history; the trigger is not asked.
+    With `force` the provider has refused the history, and the trigger is not asked.
 
-    It may also have a ``context_management``: what the provider is asked for with each request of the
-    conversation. `Compactor`, `first_of` and `ContextWindow` have that of their strategies.
+    A compactor may also have ``context_management``: what every request of the conversation asks the
+    provider to do with its context. `Compactor` and `first_of` take it from their strategies.
     """
 
     def plan(self, request: CompactionRequest, *, force: bool = False) -> Planned | None: ...
 
 
-class Compactor(Value, frozen=True):
-    """When `trigger` says so, keep what `strategy` keeps.
-
-    ``Compactor(any_of(TokenLimit(8_000), MessageLimit(40)), KeepRecentTurns(6))``
-
-    `archive` is called with the turns that go, or are rewritten, as they were; on an `AsyncChat` it may be
-    async. If it raises, nothing goes. It is called *before* they go, for from then on any state that somebody
-    saves may lack them; so it may see turns that stay all the same, after a crash, or where the provider
-    refuses what was cut too and the cut is undone. Those come again: keep each under its `TurnView.id`, and
-    what comes twice is kept once. A turn that was rewritten, and goes later, has another id then.
-    """
-
-    trigger: Trigger
-    strategy: Strategy
-    archive: Archive | None = None
-
-    def __post_init__(self) -> None:
-        check_trigger(self.trigger)
-        check_strategy(self.strategy)
-        if self.archive is not None:
-            _check_function("a function for archive=", self.archive)
-
-    def plan(self, request: CompactionRequest, *, force: bool = False) -> Planned | None:
-        """What stays, or None if the trigger does not fire."""
-        if not force and not self._fires(request):
-            return None
-        return Planned(by=name_of(self.strategy), turns=self.strategy(request), archive=self.archive)
-
-    def _fires(self, request: CompactionRequest) -> bool:
-        try:
-            return self.trigger(request)
-        except Exception as exc:
-            raise TriggerFailed(name_of(self.trigger)) from exc
-
-    @property
-    def context_management(self) -> Sequence[ContextEdit]:
-        """What the strategy has the provider do by itself, with each request."""
-        return edits_of(self.strategy)
-
-
 def edits_of(part: object) -> Sequence[ContextEdit]:
-    """What a strategy, or a compactor, has the provider do by itself; () for one that has no such wish."""
+    """What a strategy or compactor asks the provider to do with its context; () for nothing."""
     found: Sequence[ContextEdit] = getattr(part, "context_management", ())
     return found
 
 
 class OwnTrigger(Value, frozen=True):
-    """A trigger of this package: what nobody meant as a strategy. Triggers of others need no base class."""
+    """A trigger of this package. The class exists to refuse a trigger in a strategy's place; a trigger of
+    your own needs no base class."""
 
 
 class OwnStrategy(Value, frozen=True):
-    """A strategy of this package: what nobody meant as a trigger. Strategies of others need no base class."""
+    """A strategy of this package. The class exists to refuse a strategy in a trigger's place; a strategy of
+    your own needs no base class."""
+
+    @property
+    def report_name(self) -> str:
+        """How reports name the strategy."""
+        return type(self).__name__
 
 
 def check_trigger(value: Any) -> None:
-    """TypeError for what cannot say when: a class that nobody called, or a strategy of this package."""
+    """Raise TypeError for a class that was not called, and for a strategy of this package."""
     if isinstance(value, OwnStrategy):
         raise TypeError(f"{name_of(value)} is a strategy, and stands in a trigger's place; {_ORDER}")
-    _check_function("a trigger such as MessageLimit(40)", value)
+    check_function("a trigger such as MessageLimit(40)", value)
 
 
 def check_strategy(value: Any) -> None:
-    """TypeError for what cannot say how: a class that nobody called, or a trigger of this package."""
+    """Raise TypeError for a class that was not called, and for a trigger of this package."""
     if isinstance(value, OwnTrigger):
         raise TypeError(f"{name_of(value)} is a trigger, and stands in a strategy's place; {_ORDER}")
-    _check_function("a strategy such as KeepRecentTurns(6)", value)
+    check_function("a strategy such as KeepRecentTurns(6)", value)
 
 
 _ORDER: Final = (
@@ -285,7 +260,7 @@ _ORDER: Final = (
 )
 
 
-def _check_function(expected: str, value: Any) -> None:
+def check_function(expected: str, value: Any) -> None:
     if isinstance(value, type):
         raise TypeError(f"expected {expected}, got the class {value.__name__}: call it with its limits")
     if not callable(value):
@@ -296,13 +271,24 @@ class _FirstOf(Value, frozen=True):
     compactors: tuple[CompactorLike, ...]
 
     @property
-    def archive(self) -> Archive | None:
-        """Who is to have what goes in an emergency, which is nobody's plan."""
-        return next((found for one in self.compactors if (found := getattr(one, "archive", None))), None)
+    def before_cut(self) -> BeforeCut | None:
+        """The callback for an emergency cut, which no compactor planned: the first one that is set."""
+        return next((found for one in self.compactors if (found := getattr(one, "before_cut", None))), None)
+
+    @property
+    def retained_bytes(self) -> int:
+        """The archive's bytes for an emergency cut, which no compactor planned: the first that are set."""
+        return next((found for one in self.compactors if (found := getattr(one, "retained_bytes", 0))), 0)
+
+    @property
+    def recalled_tokens(self) -> int:
+        """How many tokens an answer of the tool ``recall`` may have: the fewest that are set; 0 without."""
+        found = [getattr(one, "recalled_tokens", 0) for one in self.compactors]
+        return min(filter(None, found), default=0)
 
     @property
     def context_management(self) -> Sequence[ContextEdit]:
-        """The wishes of all, in order; of each kind the first, for a request can hold one."""
+        """What all compactors ask for, in order. A request holds one edit of each kind: the first."""
         found: dict[type, ContextEdit] = {}
         for compactor in self.compactors:
             for edit in edits_of(compactor):
@@ -318,12 +304,15 @@ class _FirstOf(Value, frozen=True):
                 planned = compactor.plan(request, force=force)
                 if planned is None:
                     continue
+                # The model is told that it can search what was cut: so each cut keeps what it takes.
+                least = self.retained_bytes if self.recalled_tokens else 0
+                planned = replace(planned, retain_bytes=planned.retain_bytes or least)
                 if isinstance(planned.turns, Generator):
                     others = _FirstOf(self.compactors[at + 1 :])
-                    asks = _or_else(planned, planned.turns, request, others, force, failure)
+                    asks = _or_else(planned, planned.turns, request, others, force, failure, least)
                     return replace(planned, turns=asks, failures=(*failures, *planned.failures))
                 is_idle = _keeps_all(request, planned.turns)
-            except Exception as exc:  # the next one has its chance; the failure is told in any case
+            except Exception as exc:  # the next compactor gets its chance; the report tells the failure
                 failure = failure or exc
                 failures = (*failures, _failed(_name_in(compactor), exc))
                 continue
@@ -332,7 +321,7 @@ class _FirstOf(Value, frozen=True):
             idle = idle or planned
         if failure is not None:
             raise failure
-        return idle  # so that the reason of the first is told
+        return idle  # the report then gives the first one's reason
 
 
 def _or_else(
@@ -342,9 +331,10 @@ def _or_else(
     others: _FirstOf,
     force: bool,
     earlier: Exception | None,
+    least: int,
 ) -> Generator[Any, Any, Any]:
-    """What the generator returns; or what others want, if it comes to nothing, raises, or its model is
-    silent. If nobody wants anything, the first failure is raised."""
+    """Return the generator's turns. If it changes nothing or raises, return the plan of the other
+    compactors. If they have none either, raise the first failure."""
     failure: Exception | None = None
     turns: Any = NoChange("")
     try:
@@ -359,11 +349,14 @@ def _or_else(
         other = others.plan(request, force=force)
         if other is not None and not _keeps_all(request, other.turns):
             return replace(
-                other, failures=(*failures, *other.failures), unchanged=(*unchanged, *other.unchanged)
+                other,
+                retain_bytes=other.retain_bytes or least,
+                failures=(*failures, *other.failures),
+                unchanged=(*unchanged, *other.unchanged),
             )
     except Exception as exc:
         failure = failure or exc
-    # Not raised with `from`: the failure may have a cause already, which a report shows.
+    # Not raised with `from`: the failure may have a cause of its own, and the report shows that one.
     if (first := earlier or failure) is not None:
         raise first
     return turns
@@ -374,7 +367,7 @@ def _name_in(compactor: CompactorLike) -> str:
 
 
 def _failed(by: str, failure: Exception) -> str:
-    """What failed, and with what, in words without content."""
+    """Which part failed, and with which error, without content."""
     if isinstance(failure, AskFailed):
         return f"{by} got no answer: {failure}"
     if isinstance(failure, TriggerFailed):
@@ -383,7 +376,7 @@ def _failed(by: str, failure: Exception) -> str:
 
 
 def _keeps_all(request: CompactionRequest, turns: Any) -> bool:
-    """True if this changes nothing, so that the next compactor has its chance."""
+    """True if these turns change nothing; then the next compactor is asked."""
     if isinstance(turns, (NoChange, Planned, Generator)):
         return isinstance(turns, NoChange)
     kept, offered = tuple(turns.turns if isinstance(turns, Kept) else turns), request.turns
@@ -395,12 +388,12 @@ def _is(one: object, other: object) -> bool:
 
 
 def first_of(*compactors: CompactorLike) -> CompactorLike:
-    """The first of several compactors whose trigger fires and whose strategy finds something to do.
+    """Use the first compactor whose trigger fires and whose strategy changes something.
 
-    A strategy that asks a model in vain, or gets no answer, gives way to the next one too. So does a trigger
-    or a strategy that raises: a warning tells that, whatever the next one does.
+    The next one is also asked if a strategy got no answer from its model, or if a trigger or strategy raised.
+    A warning tells what was raised, whatever the next compactor does.
 
-    Raises TypeError for none at all, and for what is no compactor.
+    Raises TypeError for no arguments, and for an argument that is not a compactor.
     """
     for compactor in compactors or (None,):
         if isinstance(compactor, type) or not callable(getattr(compactor, "plan", None)):
@@ -410,7 +403,7 @@ def first_of(*compactors: CompactorLike) -> CompactorLike:
 
 
 class _NoCompaction(Enum):
-    """It is known by its identity, which an enum keeps through copies."""
+    """An enum, because its member stays the same object in every copy."""
 
     NO_COMPACTION = "never"
 
@@ -426,7 +419,9 @@ NO_COMPACTION: Final = _NoCompaction.NO_COMPACTION
 
 
 def name_of(strategy: Any) -> str:
-    """A strategy's name for reports: its class, or the function's own name."""
+    """How reports name a strategy: by its class, or by the function's own name."""
+    if isinstance(strategy, OwnStrategy):
+        return strategy.report_name
     return getattr(strategy, "__name__", None) or type(strategy).__name__
 
 
@@ -434,22 +429,22 @@ def name_of(strategy: Any) -> str:
 
 
 class TriggerFailed(Exception):  # noqa: N818 - becomes an outcome
-    """A trigger raised, which is the cause. `by`: its name."""
+    """A trigger raised; `__cause__` is what it raised. `by` is the trigger's name."""
 
     def __init__(self, by: str) -> None:
         super().__init__(by)
         self.by = by
 
 
-class InvalidPlan(Exception):  # noqa: N818 - a finding, turned into a warning or CompactionError
-    """A strategy's answer that cannot be used; the text says why."""
+class InvalidPlan(Exception):  # noqa: N818 - becomes a warning or a CompactionError
+    """A strategy returned turns that cannot be used; the text says why."""
 
 
 def checked_turns(by: str, turns: Any, request: CompactionRequest) -> tuple[TurnView, ...] | None:
-    """The turns that a strategy wants to keep; None if they are all that there were, unchanged.
+    """Check the turns that a strategy keeps; None if it keeps every turn unchanged.
 
     Raises:
-        InvalidPlan: The answer is empty, out of order, or holds turns that were not offered.
+        InvalidPlan: There are no turns, they are out of order, or some are not from the request.
     """
     kept = tuple(turns)
     offered = request.turns
@@ -470,5 +465,5 @@ def checked_turns(by: str, turns: Any, request: CompactionRequest) -> tuple[Turn
 
 
 def _comes_from(turn: TurnView, offered: TurnView) -> bool:
-    """True for an offered turn, and for one that was made of it: that has its very facts."""
+    """True for the offered turn itself, and for a turn made from it: both share one `facts` object."""
     return turn is offered or turn.facts is offered.facts

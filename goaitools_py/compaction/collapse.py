@@ -1,8 +1,8 @@
-"""A strategy that tells old tool exchanges in a line each.
+"""A strategy that replaces each old tool exchange by one line of text.
 
-Owns: how calls and results read as text. Must never know: when it is asked, or a wire.
+Owns: how calls and results read as text. Must never know: when it runs, or a provider API.
 
-``get_score(team=Red) -> 30`` says in a fifth of the tokens what a call and its result say in JSON.
+``get_score(team=Red) -> 30`` takes a fifth of the tokens that the call and its result take in JSON.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from json import dumps
 from typing import Any, Final
 
 from ..messages import Message, Text, ToolCall
+from ..state.letters import TOOL
 from .base import CompactionRequest, NoChange, OwnStrategy, Turns
 from .placeholders import is_answer, shown_media
 from .strategies import check_count, recent_from
-from .turns import Piece, TurnView
+from .turn_views import Piece, TurnView
 
 __all__ = ["CollapseToolExchanges"]
 
@@ -24,16 +25,17 @@ _CUT: Final = "…"
 
 
 class CollapseToolExchanges(OwnStrategy, frozen=True, kw_only=True):
-    """Replace the tool exchanges of all but the last `keep_turns` turns by a note with a line for each,
-    before the reply that they led to: ``get_score(team=Red) -> 30``.
+    """Replace the tool exchanges of all but the last `keep_turns` turns by a note with one line for each:
+    ``get_score(team=Red) -> 30``. The note stands before the reply that the exchanges led to.
 
-    The note is ours and says so, since a model that reads its calls as text might write such text itself.
+    The note says that it comes from the application. A model that reads its calls as its own text might
+    start to write such text instead of calls.
 
     Args:
-        keep_turns: So many turns stay as they are.
-        max_characters: Where the arguments of a call, its result, and what the model said to it, are cut.
-        at_least: Wait until so many exchanges can go at once. None: as many as the last turns have, and one
-            at least.
+        keep_turns: This number of newest turns stays unchanged.
+        max_characters: The longest text for a call's arguments, its result, and the model's words with it.
+        at_least: Wait until this number of exchanges can be replaced at once. None: as many as the newest
+            turns have, and at least one.
     """
 
     keep_turns: int = 2
@@ -62,8 +64,8 @@ class CollapseToolExchanges(OwnStrategy, frozen=True, kw_only=True):
         return tuple(turns)
 
     def _collapsed(self, request: CompactionRequest, turn: TurnView) -> tuple[TurnView, int]:
-        """The turn without its exchanges, and how many there were; the very turn if it gets no smaller."""
-        if not any("t" in letters for letters in turn.roles):
+        """The turn with its exchanges replaced, and how many; the same turn if it would not get smaller."""
+        if not any(TOOL in letters for letters in turn.roles):
             return turn, 0
         kept: list[Piece] = []
         lines: list[str] = []
@@ -73,7 +75,7 @@ class CollapseToolExchanges(OwnStrategy, frozen=True, kw_only=True):
         while at < len(pieces):
             piece = pieces[at]
             if piece.role == "assistant" and not piece.is_settled:
-                return turn, 0  # its hosted calls have their results elsewhere
+                return turn, 0  # its hosted calls have their results in another message
             results = pieces[at + 1] if at + 1 < len(pieces) else None
             if results is not None and results.role == "tool" and _is_exchange(turn, piece, results):
                 lines.append(self._line(piece.messages, results.messages))
@@ -110,7 +112,7 @@ class CollapseToolExchanges(OwnStrategy, frozen=True, kw_only=True):
 
 
 def _is_exchange(turn: TurnView, piece: Piece, results: Piece) -> bool:
-    """True for a reply's calls with all of their results, and nothing else."""
+    """True if `results` are the results of all calls of the reply, and nothing else."""
     if piece.role != "assistant" or not is_answer(turn, results):
         return False
     made = [call.id for one in piece.messages for call in one.tool_calls]

@@ -1,9 +1,9 @@
-"""Strategies that leave every message in its place, and put a word where its bulk was.
+"""Strategies that keep every message and replace its large parts by a short text.
 
-Owns: what becomes of old tool results and old media. Must never know: when they are asked, or a wire.
+Owns: what replaces old tool results and old media. Must never know: when they run, or a provider API.
 
-A rewritten message makes a new prefix, which no prompt cache has. So they wait until a batch of them can go
-at once.
+A rewritten message changes the prefix of every later request, and the prompt cache does not have the new
+prefix. So these strategies wait until they can rewrite several messages at once.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from ..messages import Message, Part, Text
 from ..values import replace
 from .base import CompactionRequest, NoChange, OwnStrategy, Turns
 from .strategies import check_count, recent_from
-from .turns import Piece, TurnView
+from .turn_views import Piece, TurnView
 
 __all__ = ["CLEARED", "ClearToolResults", "DropMedia", "is_answer", "shown_media"]
 
 _SHARE: Final = 6
-"""One of so many parts of the history has to be worth a new prefix: a fixed number of results is too few for
-a long history, whose every byte is then written to the cache again, and too many for a short one."""
+"""Clear results only if they are one sixth of the history or more. A fixed number would be too small for a
+long history, which is written to the cache again as a whole, and too large for a short one."""
 
 CLEARED: Final = "[result left out]"
-"""What stands where a tool result was."""
+"""The text that replaces a tool result."""
 
 
 class ClearToolResults(OwnStrategy, frozen=True):
-    """Put a few words in the place of tool results, all but the newest `keep` of them.
+    """Replace all tool results but the newest `keep` by a few words.
 
-    The calls stay, so the model sees what it asked and may ask again. Results of one exchange go together;
-    short ones stay, and so do those of the last `min_recent_turns`.
+    The calls stay: the model sees what it asked, and may ask again. The results of one exchange are replaced
+    together. Short results stay, and so do the results of the last `min_recent_turns` turns.
 
-    `at_least`: wait until so many can go at once. None: until what would go is a sixth of the history, which
-    benchmarks/compaction.py found to be cheap where writing the cache costs extra.
+    `at_least`: wait until this number of results can be replaced at once. None: until they are a sixth of
+    the history. benchmarks/compaction.py found this to be cheap where writing the cache costs extra.
     """
 
     keep: int = 3
@@ -77,11 +77,14 @@ class ClearToolResults(OwnStrategy, frozen=True):
 
 
 class DropMedia(OwnStrategy, frozen=True, kw_only=True):
-    """Put ``[image/png, 24 KB, left out]`` in the place of pictures, documents and sound in users' messages
-    and tool results, but for those of the last `after_turns` turns. A message with parts that this release
-    has no word for (`Message.unread`) stays as it is, for to write it anew would lose them.
+    """Replace pictures, documents and sound in users' messages and tool results by a text such as
+    ``[image/png, 24 KB, left out]``. Media of the last `after_turns` turns stay.
 
-    `at_least`: wait until so many can go at once. None: as many as the last turns have, and one at least.
+    A message with parts that this release cannot read (`Message.unread`) stays unchanged, because rewriting
+    it would lose those parts.
+
+    `at_least`: wait until this number of media can be replaced at once. None: as many as the last turns
+    have, and at least one.
     """
 
     after_turns: int = 2
@@ -116,13 +119,13 @@ def _batch(turns: Sequence[TurnView], count: int, needed: int, what: str) -> Tur
 
 
 def is_answer(turn: TurnView, piece: Piece) -> bool:
-    """True for results that can be written anew: nothing but results of the turn's own calls."""
+    """True if the piece can be rewritten: it holds only results of the turn's own calls."""
     calls = {call.id for message in turn.messages for call in message.tool_calls}
     return all(message.role == "tool" and message.tool_call_id in calls for message in piece.messages)
 
 
 def _cleared(turn: TurnView, piece: Piece) -> tuple[Piece, int]:
-    """The piece without what its results say, and how many said something."""
+    """The piece with its long results replaced, and how many were replaced."""
     messages = piece.messages
     said = [_is_long(message) for message in messages]
     if not any(said) or not is_answer(turn, piece):
@@ -171,7 +174,7 @@ def _worded(part: Part) -> Part:
 
 
 def shown_media(part: Part) -> str:
-    """A picture, document or sound in a few words: its type and size."""
+    """Describe a picture, document or sound: its type and its size."""
     if isinstance(part, Text):
         return ""
     size = len(part.data or b"")

@@ -1,10 +1,10 @@
-"""A strategy that has the provider itself compact the older part of a history.
+"""A strategy that asks the provider to compact the older part of a history.
 
-Owns: which turns are given to the provider, what it is to do by itself with each request, and what is done
-where it has no such thing. Must never know: a wire's request for it.
+Owns: which turns the provider compacts, what each request asks it to do, and the fallback where the
+provider API has no compaction. Must never know: how a provider API writes the request.
 
-It is the only kind of compaction after which the reasoning of the turns that stay is still good: the
-provider checks what it has signed from its newest compaction on. Behind any other cut it is taken out.
+After this compaction the reasoning of the turns that stay remains valid, because the provider checks
+signatures only after its newest compaction. After any other cut that reasoning has to be removed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import Any, Literal
 
-from ..context_management import ContextEdit, check_edits
+from ..context_edits import ContextEdit, check_edits
 from .base import (
     AskFailed,
     AskProvider,
@@ -25,35 +25,34 @@ from .base import (
 )
 from .strategies import check_count, recent_from
 from .summary import Summarize
-from .turns import COMPACTED, TurnView
+from .turn_views import COMPACTED, TurnView
 
 __all__ = ["ProviderCompaction"]
 
 
 class ProviderCompaction(OwnStrategy, frozen=True):
-    """Have the provider compact all but the last `keep_turns` turns into an item of its own.
+    """Ask the provider to compact all but the last `keep_turns` turns into one item of its own.
 
-    OpenAI's ``/responses/compact`` and Anthropic's compaction on demand (beta ``compact-2026-09-04``). What
-    comes back is opaque, belongs to the provider, and stands in the place of the turns.
+    It uses OpenAI's ``/responses/compact`` and Anthropic's compaction on demand (beta
+    ``compact-2026-09-04``). The item that comes back is opaque and replaces the turns.
 
-    With `context_management` every request of the conversation also asks the provider to do something with
-    the context by itself, before it answers: a chat whose compactor has this strategy sends it along, in a
-    turn in which no trigger fires too. If it compacts inside a reply, the history holds such an item already,
-    and whole turns before it are dropped without a question, as soon as the trigger fires. Other edits leave
-    the history as it is.
+    With `context_management` every request of the conversation also asks the provider to work on its context
+    before it answers, whether a trigger fires or not. If the provider compacts inside a reply, the history
+    already holds such an item; when the trigger fires next, the turns before it are dropped without another
+    request. Other edits do not change the history.
 
     Args:
-        keep_turns: So many turns stay word for word.
-        at_least: Ask only if so many turns would go that are not compacted yet. None: one the first time, and
-            then as many as `keep_turns`, at least 4. OpenAI's compaction keeps what the user said, so that a
-            history of long questions hardly shrinks, and would be compacted again in every turn.
-        instructions: What the provider is told to keep, where it takes such words (Anthropic).
-        fallback: The strategy for a wire, or a server, that has no compaction, or refuses it. "summarize" is
-            ``Summarize(keep_turns=…)`` with the turn's own model; None: nothing is done.
-        context_management: `ServerCompaction`, `ServerToolClearing`, `ServerThinkingClearing`. What the wire
-            or the host does not have is left out of the request, and so is the clearing of thinking where a
-            request asks for none: what happens there is what the strategy does when its trigger fires. The
-            setting of the same name wins, and raises ValueError instead.
+        keep_turns: This number of newest turns stays word for word.
+        at_least: Ask only if this number of turns that are not yet compacted would be. None: one the first
+            time, then as many as `keep_turns`, but at least 4. OpenAI's compaction keeps what the user said,
+            so a history of long questions hardly shrinks and would be compacted again in every turn.
+        instructions: What the provider should keep, for a provider that takes instructions (Anthropic).
+        fallback: The strategy where the provider API or the server has no compaction, or refuses it.
+            "summarize" is ``Summarize(keep_turns=…)`` with the model of the turn. None: nothing is done.
+        context_management: `ServerCompaction`, `ServerToolClearing`, `ServerThinkingClearing`. What the
+            provider API or the host does not have is left out of the request; so is the clearing of
+            thinking in a request without thinking. The strategy itself still works when its trigger fires.
+            The setting of the same name wins, and raises ValueError for what is not available.
     """
 
     keep_turns: int = 2
@@ -93,7 +92,7 @@ class ProviderCompaction(OwnStrategy, frozen=True):
             return (compacted, *turns[start:])
         fallback = self.fallback
         if fallback is None:
-            return NoChange("the wire has no compaction of the provider's")
+            return NoChange("the provider API has no compaction")
         if fallback == "summarize":
             fallback = Summarize(keep_turns=self.keep_turns)
         planned = fallback(request)
@@ -103,7 +102,7 @@ class ProviderCompaction(OwnStrategy, frozen=True):
 
 
 def _newest_boundary(turns: Sequence[TurnView]) -> int:
-    """The newest turn in which the provider compacted all before it; -1 if there is none."""
+    """The newest turn in which the provider compacted everything before it; -1 if there is none."""
     for at in range(len(turns) - 1, -1, -1):
         if any(b"compaction" in entry for entry in turns[at].entries) and turns[at].has_boundary:
             return at

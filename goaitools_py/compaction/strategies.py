@@ -1,13 +1,14 @@
 """Strategies that drop turns: which ones stay when a history shrinks.
 
-Owns: small callables from `CompactionRequest` to kept turns, and what "the last so many turns" are.
-Must never know: when they are asked.
+Owns: small callables from `CompactionRequest` to the turns that stay, and how "the last n turns" are counted.
+Must never know: when they run.
 
-They work on whole turns, so that no call is cut from its result, and never keep nothing. A note that a
-compaction wrote is no turn to them: the newest summary stays with what stays, for it stands for all before.
+They work on whole turns, so a call never loses its result, and they always keep at least one turn. A note
+that a compaction wrote does not count as a turn. The newest summary stays, because it replaces all turns
+before it.
 
-A cut throws the provider's prompt cache away, so it should be rare and deep: cut to 25-50 % of the trigger's
-limit. A window that slides with every turn is the dearest of all.
+A cut makes the provider's prompt cache useless. So cut rarely and deeply: to 25-50 % of the trigger's limit.
+A window that slides with every turn costs most.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 from .base import CompactionRequest, Kept, NoChange, OwnStrategy, Turns
-from .turns import COMPACTED, TurnView
+from .turn_views import COMPACTED, TurnView
 
 __all__ = [
     "DropOldest",
@@ -36,15 +37,15 @@ __all__ = [
 
 Size: TypeAlias = Callable[[TurnView], int]
 Target: TypeAlias = tuple[Size, int]
-"""What is counted of a turn, and how much of it all that stays may have."""
+"""How the size of a turn is measured, and the largest total of the turns that stay."""
 
 GAP: Final = "Some turns of this conversation are left out here."
 
 
 class KeepRecentTurns(OwnStrategy, frozen=True):
-    """Keep the last `turns` turns. A turn is a user's input with every reply and tool result to it.
+    """Keep the last `turns` turns. A turn is the user's input with all its replies and tool results.
 
-    With a trigger that fires every few turns this is deep enough; behind ``TurnLimit(turns)`` it slides.
+    Use it with a trigger that fires once in several turns. With ``TurnLimit(turns)`` it cuts in every turn.
     """
 
     turns: int
@@ -59,11 +60,11 @@ class KeepRecentTurns(OwnStrategy, frozen=True):
 
 
 class DropOldest(OwnStrategy, frozen=True, kw_only=True):
-    """Drop turns, oldest first, until the rest fits the target; the last `min_recent_turns` always stay.
+    """Drop the oldest turns until the rest fits the target. The last `min_recent_turns` turns always stay.
 
-    Exactly one of `target_tokens` (estimated) and `target_messages` (neutral messages) is given: 25-50 % of
-    what the trigger allows, so that the next cut is far away. Where the turns that always stay are too much
-    already, the report says so.
+    Give exactly one of `target_tokens` (estimated) and `target_messages` (neutral messages). A good target is
+    25-50 % of the trigger's limit: the next cut is then many turns away. If the turns that always stay are
+    above the target, the report says so.
     """
 
     target_tokens: int | None = None
@@ -90,9 +91,9 @@ class DropOldest(OwnStrategy, frozen=True, kw_only=True):
 
 
 class MiddleOut(OwnStrategy, frozen=True, kw_only=True):
-    """Keep the `first` and the `last` turns: how the conversation began, and where it is.
+    """Keep the `first` turns and the `last` turns, and drop those between them.
 
-    `note` stands where the others were, once, however often turns go there; "" leaves it out.
+    `note` is a text that stands in the gap, once, also after several cuts. "" leaves it out.
     """
 
     first: int = 1
@@ -109,17 +110,17 @@ class MiddleOut(OwnStrategy, frozen=True, kw_only=True):
         return gap_between(request, head, max(head, recent_from(turns, self.last)), self.note)
 
 
-# ---------------------------------------------------------------------------------------- what they share
+# ---------------------------------------------------------------------------------- shared by strategies
 
 
 def check_count(name: str, value: object, least: int) -> None:
-    """Refuse what is no whole number, or too small. Raises ValueError."""
+    """Raise ValueError if the value is not a whole number, or below `least`."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise ValueError(f"{name} takes a whole number from {least} on, got {value!r}")
 
 
 def recent_from(turns: Sequence[TurnView], count: int) -> int:
-    """Where the last `count` turns begin; notes are none. 0 if there are no more than these."""
+    """The index at which the last `count` turns begin, notes not counted. 0 if there are no others."""
     left = count
     for at in reversed(range(len(turns))):
         if not left:
@@ -129,7 +130,7 @@ def recent_from(turns: Sequence[TurnView], count: int) -> int:
 
 
 def _first_to(turns: Sequence[TurnView], count: int) -> int:
-    """Where the first `count` turns end; notes before them are among them."""
+    """The index after the first `count` turns. Notes between them are not counted."""
     left = count
     for at, turn in enumerate(turns):
         left -= not turn.note
@@ -139,12 +140,12 @@ def _first_to(turns: Sequence[TurnView], count: int) -> int:
 
 
 def newest_summary(turns: Sequence[TurnView]) -> tuple[TurnView, ...]:
-    """The newest summary among these, ours or the provider's own, if there is one."""
+    """The newest summary among these turns, ours or the provider's; () if there is none."""
     return next(((turn,) for turn in reversed(turns) if turn.note in ("summary", COMPACTED)), ())
 
 
 def gap_between(request: CompactionRequest, head: int, tail: int, note: str) -> Turns:
-    """The turns without those from `head` up to `tail`, and a note in their place."""
+    """Replace the turns from index `head` up to `tail` by a note."""
     turns = request.turns
     gap = turns[head:tail]
     size = sum(turn.entry_bytes for turn in gap if not turn.note)
@@ -173,12 +174,11 @@ def fitting(
     min_recent_turns: int,
     beside: Sequence[TurnView] = (),
 ) -> Sequence[TurnView]:
-    """The longest tail within all targets, but never fewer than the minimum; with the newest summary of what
-    goes, as far as that fits too.
+    """The longest tail that fits all targets, but at least the minimum. The newest summary of the dropped
+    turns stays too, if it fits.
 
-    `beside`: what else will stay, and counts.
+    `beside`: turns that stay in any case; they count towards the targets.
     """
-
     start = recent_from(turns, min_recent_turns)
     left = [most - sum(map(size, (*beside, *turns[start:]))) for size, most in targets]
 
@@ -192,7 +192,7 @@ def fitting(
     summary = tuple(filter(takes, newest_summary(turns[:start])))
     while start and (_is_first(turns[start - 1], summary) or takes(turns[start - 1])):
         if _is_first(turns[start - 1], summary):
-            summary = ()  # it stands in its own place
+            summary = ()  # the tail has reached the summary itself
         start -= 1
     return (*summary, *turns[start:])
 
@@ -204,5 +204,5 @@ def _is_first(turn: TurnView, turns: Sequence[TurnView]) -> bool:
 def drop_to(
     turns: Sequence[TurnView], target: int, size: Size, min_recent_turns: int = 1
 ) -> Sequence[TurnView]:
-    """The longest tail of `turns` whose summed `size` is within `target`, never under the minimum."""
+    """The longest tail of `turns` whose total `size` is within `target`, but at least the minimum."""
     return fitting(turns, [(size, target)], min_recent_turns)

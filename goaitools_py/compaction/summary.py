@@ -1,9 +1,9 @@
-"""A strategy that has a model write what the older part of a history said.
+"""A strategy that lets a model summarise the older part of a history.
 
-Owns: the instruction, and which answers are good enough. Must never know: how a model is asked.
+Owns: the instruction, and which answers can be used. Must never know: how a model is asked.
 
-It asks *behind* the turns that go, as the conversation's own next request would: the provider has these in
-its prompt cache, so that they cost a tenth of what a transcript would.
+The request is the conversation's own prefix with the instruction at its end. The provider has that prefix in
+its prompt cache, so it costs a tenth of a transcript.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ _UNUSABLE: Final = {
 
 
 class Summarize(OwnStrategy, frozen=True):
-    """Have a model summarise all but the last `keep_turns` turns; its text stands in their place, as a note.
+    """Let a model summarise all but the last `keep_turns` turns. Its text replaces them, as a note.
 
-    The summary of an earlier time is among what is summarised, and is replaced. A summary that is empty,
-    refused, cut off, or longer than what it would replace changes nothing, and the report says why.
+    An earlier summary is summarised too, and replaced. If the summary is empty, refused, cut off, or longer
+    than what it would replace, nothing changes and the report says why.
 
     Args:
         backend: Another, cheaper model: a backend, or a name such as "openai:MODEL". It gets a transcript.
-            None: the turn's own model, behind the prefix that its provider has cached already.
-        keep_turns: So many turns stay word for word.
-        at_least: Ask only if so many turns would go. None: one; and where a summary stands already, as many
-            as `keep_turns`, so that it is not written anew for each of them.
-        max_output_tokens: A limit of the summary's length; None leaves it to the chat's settings.
-        instruction: What the model is told; the default says what a summary has to keep.
+            None: the model of the turn, which gets the prefix that its provider has cached.
+        keep_turns: This number of newest turns stays word for word.
+        at_least: Ask only if this number of turns would be summarised. None: one; if there is a summary
+            already, `keep_turns`, so that the summary is not rewritten in every turn.
+        max_output_tokens: The longest summary, in tokens; None leaves it to the chat's settings.
+        instruction: What the model is told. The default says what a summary has to keep.
     """
 
     backend: Any = None

@@ -2,9 +2,9 @@
 
 Owns: small callables from `CompactionRequest` to bool. Must never know: how it shrinks.
 
-A trigger is asked before every request of a turn and once after it, so it should cost little. One that is
-met far more often than its strategy finds something deep to do makes every turn begin with a new prefix,
-which no prompt cache has: cut rarely, and deeply.
+A trigger is asked before every request of a turn and once after the turn, so it should cost little.
+Choose a trigger that fires rarely, with a strategy that cuts deeply: after each cut the prefix is new, and
+the provider's prompt cache does not have it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class MessageLimit(OwnTrigger, frozen=True):
 
 
 class TokenLimit(OwnTrigger, frozen=True):
-    """Fires above `max_tokens` of history: the last real usage plus an estimate of what changed since."""
+    """Fires above `max_tokens`: the last request's real usage, plus an estimate of what changed since."""
 
     max_tokens: int
 
@@ -46,11 +46,17 @@ class TokenLimit(OwnTrigger, frozen=True):
     def __call__(self, request: CompactionRequest) -> bool:
         return request.token_count > self.max_tokens
 
+    @property
+    def token_limit(self) -> int:
+        """The limit, for what takes a part of it."""
+        return self.max_tokens
+
 
 class ByteLimit(OwnTrigger, frozen=True):
     """Fires if the state, encoded as a blob, has more than `max_bytes`.
 
-    It is encoded for that only where the blob before it and all that is new might be too much together.
+    The state is encoded for the check only if the last blob and the new messages together could exceed the
+    limit.
     """
 
     max_bytes: int
@@ -63,7 +69,7 @@ class ByteLimit(OwnTrigger, frozen=True):
 
 
 class TurnLimit(OwnTrigger, frozen=True):
-    """Fires above `max_turns` closed turns: a user's input with every reply and tool result to it."""
+    """Fires above `max_turns` closed turns. A turn is the user's input with its replies and tool results."""
 
     max_turns: int
 
@@ -75,7 +81,7 @@ class TurnLimit(OwnTrigger, frozen=True):
 
 
 class PendingLimit(OwnTrigger, frozen=True):
-    """Fires above `max_messages` messages that wait: appended or just said, and seen by no model."""
+    """Fires above `max_messages` messages that were appended or just said and that no model has seen."""
 
     max_messages: int
 
@@ -89,7 +95,7 @@ class PendingLimit(OwnTrigger, frozen=True):
 class ColdCache(OwnTrigger, frozen=True):
     """Fires when the conversation was silent for longer than `ChatOptions.cold_after`.
 
-    The provider's cache is gone then, so that a cut costs nothing but what it takes away:
+    The provider's cache has then expired, so a cut costs no cached tokens:
     ``first_of(Compactor(all_of(ColdCache(), TokenLimit(4_000)), KeepRecentTurns(3)), usual)``.
     """
 
@@ -110,6 +116,11 @@ class _Any(OwnTrigger, frozen=True):
     def __call__(self, request: CompactionRequest) -> bool:
         return any(trigger(request) for trigger in self.triggers)
 
+    @property
+    def token_limit(self) -> int | None:
+        """The least limit of tokens among the triggers; None without one."""
+        return _least_token_limit(self.triggers)
+
 
 class _All(OwnTrigger, frozen=True):
     triggers: tuple[Trigger, ...]
@@ -117,14 +128,24 @@ class _All(OwnTrigger, frozen=True):
     def __call__(self, request: CompactionRequest) -> bool:
         return all(trigger(request) for trigger in self.triggers)
 
+    @property
+    def token_limit(self) -> int | None:
+        """The least limit of tokens among the triggers; None without one."""
+        return _least_token_limit(self.triggers)
+
+
+def _least_token_limit(triggers: tuple[Trigger, ...]) -> int | None:
+    limits = [getattr(trigger, "token_limit", None) for trigger in triggers]
+    return min((limit for limit in limits if limit is not None), default=None)
+
 
 def any_of(*triggers: Trigger) -> Trigger:
-    """Fires if one of the triggers fires."""
+    """Fire if at least one of the triggers fires."""
     return _Any(_some(triggers))
 
 
 def all_of(*triggers: Trigger) -> Trigger:
-    """Fires if all of the triggers fire."""
+    """Fire if all of the triggers fire."""
     return _All(_some(triggers))
 
 

@@ -1,28 +1,26 @@
-"""A compactor in the words of a context window: how much there may be, and what goes first.
+"""A compactor in the words of a context window: how large the history may be, and what is dropped first.
 
-Owns: `ContextWindow`, which puts a trigger and a strategy together. Must never know: how a turn is stored.
+Owns: `ContextWindow`, which makes a `Compactor` of a limit and a policy.
+Must never know: how a turn is stored.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Final, Literal, TypeAlias, get_args
+from collections.abc import Generator, Iterable, Sequence
+from typing import Any, Final, Literal, TypeAlias, get_args
 
-from ..context_management import ContextEdit
-from ..values import Value
+from ..state.letters import SYSTEM
 from .base import (
-    Archive,
+    BeforeCut,
     CompactionRequest,
-    Compactor,
     Kept,
     NoChange,
-    Planned,
+    OwnStrategy,
     Strategy,
     Trigger,
     Turns,
-    check_strategy,
-    edits_of,
 )
+from .compactor import RETAIN_BYTES, Compactor
 from .strategies import (
     GAP,
     KeepRecentTurns,
@@ -35,80 +33,97 @@ from .strategies import (
 )
 from .summary import Summarize
 from .triggers import MessageLimit, TokenLimit, any_of
-from .turns import TurnView
+from .turn_views import TurnView
 
 __all__ = ["ContextWindow"]
 
 LOW_MARK: Final = 0.4
-"""A cut goes down to this part of the window, so that the next one is far away."""
+"""A cut leaves this part of the window. The next cut is then many turns away."""
 
 WindowStrategy: TypeAlias = Literal["oldest_first", "middle_out", "recent_turns_only", "summary"]
 _NAMES: Final = get_args(WindowStrategy)
 
 
-class ContextWindow(Value, frozen=True, kw_only=True):
-    """Keep the history within a window: above `max_tokens` or `max_messages`, cut it to 40 % of that.
+def ContextWindow(  # noqa: N802 - it reads like the compactors and strategies that it stands beside
+    *,
+    max_tokens: int | None = None,
+    max_messages: int | None = None,
+    preserve_system: bool = True,
+    min_recent_turns: int = 3,
+    strategy: WindowStrategy | Strategy = "oldest_first",
+    before_cut: BeforeCut | None = None,
+    retain: bool = False,
+    retain_bytes: int = RETAIN_BYTES,
+    recall: bool = False,
+) -> Compactor:
+    """Make a `Compactor` that acts above `max_tokens` or `max_messages`, and cuts to 40 % of that limit.
 
     Args:
         max_tokens: Estimated tokens of the history.
-        max_messages: Neutral messages: one per role message, one per tool result. One of both is given.
-        preserve_system: System messages in the history outlive their turns. (The preamble, `system=`, is not
-            in the history, and is never touched.)
-        min_recent_turns: So many of the last turns always stay.
-        strategy: What goes: "oldest_first"; "middle_out", which keeps the first turn; "recent_turns_only",
-            which keeps `min_recent_turns` and nothing else; "summary", which has the model summarise all but
-            those; or a strategy of its own, such as ``DropOldest(target_tokens=…)`` or any function.
-        archive: As in `Compactor`.
+        max_messages: Neutral messages: one per role message, one per tool result. Give at least one of the
+            two limits.
+        preserve_system: Keep the system messages of turns that are dropped. (The preamble, `system=`, is not
+            part of the history and is never dropped.)
+        min_recent_turns: This number of newest turns always stays.
+        strategy: What is dropped. "oldest_first": the oldest turns. "middle_out": the turns after the first
+            one. "recent_turns_only": everything but the last `min_recent_turns` turns. "summary": the same
+            turns, and a summary that the model writes takes their place. Or a strategy, such as
+            ``DropOldest(target_tokens=…)``, or a function of your own.
+        before_cut: As in `Compactor`.
+        retain: As in `Compactor`: keep what a cut removes or changes in the state's archive.
+        retain_bytes: How many bytes of the blob the archive may take, as stored.
+        recall: As in `Compactor`: the model gets a tool that searches the archive.
+
+    Raises:
+        ValueError: No limit was given, a number is too small, or the name of the strategy is unknown.
+        TypeError: `strategy` is a trigger.
     """
+    if max_tokens is None and max_messages is None:
+        raise ValueError("ContextWindow takes max_tokens, max_messages or both")
+    counts = {"max_tokens": max_tokens, "max_messages": max_messages, "min_recent_turns": min_recent_turns}
+    for name, value in counts.items():
+        if value is not None:
+            check_count(name, value, 1)
+    limits: list[Trigger] = [
+        *([TokenLimit(max_tokens)] if max_tokens is not None else []),
+        *([MessageLimit(max_messages)] if max_messages is not None else []),
+    ]
+    if callable(strategy):
+        return Compactor(any_of(*limits), strategy, before_cut, retain, retain_bytes, recall)
+    if strategy not in _NAMES:
+        raise ValueError(
+            f"strategy is one of {', '.join(_NAMES)}, or a strategy of your own, not {strategy!r}"
+        )
+    cut = _WindowCut(
+        policy=strategy,
+        max_tokens=max_tokens,
+        max_messages=max_messages,
+        preserve_system=preserve_system,
+        min_recent_turns=min_recent_turns,
+    )
+    return Compactor(any_of(*limits), cut, before_cut, retain, retain_bytes, recall)
 
-    max_tokens: int | None = None
-    max_messages: int | None = None
-    preserve_system: bool = True
-    min_recent_turns: int = 3
-    strategy: WindowStrategy | Strategy = "oldest_first"
-    archive: Archive | None = None
 
-    def __post_init__(self) -> None:
-        if self.max_tokens is None and self.max_messages is None:
-            raise ValueError("ContextWindow takes max_tokens, max_messages or both")
-        for name in ("max_tokens", "max_messages", "min_recent_turns"):
-            if (value := getattr(self, name)) is not None:
-                check_count(name, value, 1)
-        if callable(self.strategy):
-            check_strategy(self.strategy)
-        elif self.strategy not in _NAMES:
-            raise ValueError(
-                f"strategy is one of {', '.join(_NAMES)}, or a strategy of your own, not {self.strategy!r}"
-            )
+class _WindowCut(OwnStrategy, frozen=True, kw_only=True):
+    """The strategy behind the names that `ContextWindow` takes."""
 
-    def plan(self, request: CompactionRequest, *, force: bool = False) -> Planned | None:
-        """What stays, or None while the history is within the window."""
-        limits: list[Trigger] = [
-            *([TokenLimit(self.max_tokens)] if self.max_tokens is not None else []),
-            *([MessageLimit(self.max_messages)] if self.max_messages is not None else []),
-        ]
-        planned = Compactor(any_of(*limits), self._strategy(), self.archive).plan(request, force=force)
-        if planned is None or callable(self.strategy):
-            return planned
-        return Planned(by=f"ContextWindow:{self.strategy}", turns=planned.turns, archive=planned.archive)
+    policy: WindowStrategy
+    max_tokens: int | None
+    max_messages: int | None
+    preserve_system: bool
+    min_recent_turns: int
 
     @property
-    def context_management(self) -> Sequence[ContextEdit]:
-        """What a strategy of its own has the provider do by itself, with each request."""
-        return edits_of(self.strategy)
+    def report_name(self) -> str:
+        return f"ContextWindow:{self.policy}"
 
-    def _strategy(self) -> Strategy:
-        if callable(self.strategy):
-            return self.strategy
-        if self.strategy == "summary":
-            return Summarize(keep_turns=self.min_recent_turns)
-        return self._dropped
-
-    def _dropped(self, request: CompactionRequest) -> Turns:
+    def __call__(self, request: CompactionRequest) -> Turns | Generator[Any, Any, Turns]:
         turns = request.turns
-        if self.strategy == "recent_turns_only":
+        if self.policy == "summary":
+            return Summarize(keep_turns=self.min_recent_turns)(request)
+        if self.policy == "recent_turns_only":
             kept = KeepRecentTurns(self.min_recent_turns)(request)
-        elif self.strategy == "middle_out":
+        elif self.policy == "middle_out":
             kept = self._middle_out(request)
         else:
             kept = fitting(turns, self._targets(), self.min_recent_turns)
@@ -134,7 +149,7 @@ class ContextWindow(Value, frozen=True, kw_only=True):
     def _unreached(self, kept: Iterable[TurnView]) -> str:
         turns = tuple(kept)
         for (size, target), unit in zip(self._targets(), self._units(), strict=True):
-            if (total := sum(map(size, turns))) > target and self.strategy != "recent_turns_only":
+            if (total := sum(map(size, turns))) > target and self.policy != "recent_turns_only":
                 return f"what always stays takes {total} {unit}, and a cut should leave {target}"
         return ""
 
@@ -144,9 +159,9 @@ class ContextWindow(Value, frozen=True, kw_only=True):
 
 
 def _with_systems(turns: Sequence[TurnView], kept: Sequence[TurnView]) -> Sequence[TurnView]:
-    """What stays, and of every turn that goes its system messages, in order."""
+    """The kept turns, and the system messages of every dropped turn, in the order of the history."""
     stays = {turn.position for turn in kept}
-    gone = [turn for turn in turns if turn.position not in stays and "s" in "".join(turn.roles)]
+    gone = [turn for turn in turns if turn.position not in stays and SYSTEM in "".join(turn.roles)]
     found: list[TurnView] = []
     for turn in kept:
         while turn.position >= 0 and gone and gone[0].position < turn.position:

@@ -1,7 +1,8 @@
 """The awaiting edge: carries a turn's effects out on an event loop.
 
 Owns: the open response and the tasks of running tools. Must never know: why an effect was asked for.
-User code never blocks the loop: sync tools go to worker threads unless they were told otherwise.
+
+The caller's code does not block the loop: sync tools run in worker threads, unless an option says otherwise.
 """
 
 from __future__ import annotations
@@ -16,13 +17,15 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
+from ..again import once_more_async
 from ..backends.base import AsyncBackend, AsyncExchange, BackendError
-from ..tools.call import Outcome, begin_call, finish_call, timed_out
+from ..tools.call import CallOutcome, begin_call, finish_call, timed_out
 from ..tools.results import text_parts
 from ..turn.flow import (
     AwaitTool,
     CallModel,
     CallTool,
+    Checkpoint,
     Clock,
     Compute,
     Effect,
@@ -31,6 +34,7 @@ from ..turn.flow import (
     Moment,
     OpenBackend,
     ReadChunk,
+    ReadParts,
     Sleep,
     ToolDone,
 )
@@ -39,14 +43,15 @@ from .wait import Wait
 __all__ = ["AwaitingEdge"]
 
 GRACE_SECONDS: Final = 0.1
-"""How long the end of a turn waits for cancelled tools to tidy up. Those that do not stop are left."""
+"""How long the end of a turn waits for cancelled tools to clean up. A tool that does not stop by then is left
+alone."""
 
 _left: Final[set[asyncio.Task[Any]]] = set()
-"""Cancelled tools that nobody waits for: the loop itself holds tasks weakly."""
+"""Cancelled tools that run on. They are held here, because an event loop holds its tasks weakly."""
 
 
 class AwaitingEdge:
-    """Performs effects one at a time; tools run as tasks beside each other."""
+    """Performs effects one at a time. Tools run as tasks, several at the same time."""
 
     def __init__(
         self,
@@ -63,7 +68,7 @@ class AwaitingEdge:
         self._running: dict[asyncio.Task[ToolDone], tuple[CallTool, float, float]] = {}
         self._cancelled: set[asyncio.Task[ToolDone]] = set()
         self._is_starting = False
-        """True while a tool is being started: an eager task runs up to its first await in there."""
+        """True while a tool is being started. An eager task runs to its first await during that."""
         self._closed = asyncio.Event()
 
     def perform(self, effect: Effect) -> Awaitable[Any]:
@@ -89,15 +94,15 @@ class AwaitingEdge:
     async def interrupt(self) -> None:
         """From another task: cancel what is being awaited, and return once this edge is closed."""
         if self._wait.task is asyncio.current_task():
-            return  # `on_checkpoint` gives its own turn up: that ends when it returns
+            return  # `on_checkpoint` gives up the turn that called it: that ends when it returns
         if not self._is_starting:
             self._wait.interrupt()
-        # Else a tool that runs eagerly gives its turn up: the turn's task is not waiting yet, and sees it on
-        # its way back. A cancellation would stay with that task until its next await, wherever that is.
+        # Otherwise a tool that runs eagerly gives its turn up. The turn's task does not wait yet, and will
+        # see that the turn is to stop. A cancellation would hit it at its next await, wherever that is.
         await self._closed.wait()
 
     async def aclose(self) -> None:
-        """Close what is open, keep the results that nobody has awaited, and cancel what runs; a sync tool in
+        """Close what is open, keep results that were not awaited yet, and cancel what runs. A sync tool in
         its thread ends by itself."""
         try:
             for task, (effect, _, _) in tuple(self._running.items()):
@@ -118,9 +123,16 @@ class AwaitingEdge:
     async def _compute(self, effect: Compute) -> object:
         return await _in_thread(effect.function)
 
+    async def _read_parts(self, _: ReadParts) -> dict[bytes, bytes]:
+        return {}  # a blob by itself has no other place
+
     async def _invoke(self, effect: Invoke) -> object:
         answer = effect.function(*effect.args)
         return await answer if inspect.isawaitable(answer) else answer
+
+    async def _checkpoint(self, effect: Checkpoint) -> None:
+        if effect.keep is not None:
+            await self._invoke(Invoke(effect.keep, (effect.blob,)))
 
     async def _open_backend(self, effect: OpenBackend) -> AsyncBackend:
         backend = effect.backend
@@ -136,12 +148,12 @@ class AwaitingEdge:
         seconds = request.timeout if request.head_timeout is None else request.head_timeout
         if seconds is not None:
             self._wait.limit(time.monotonic() + seconds)
-        # Entered at once: whatever comes next finds it open.
+        # Stored in the statement that opens it: whatever breaks in afterwards finds it, and closes it.
         self._exchange = await (effect.backend or self._backend).asend(request)
         return self._exchange.head
 
     async def _read_chunk(self, effect: ReadChunk) -> bytes | tuple[Moment, bytes]:
-        """Performed without a further step between: a reply may come in a thousand pieces."""
+        """Called by `perform` without `_perform` in between: a reply may come in a thousand pieces."""
         now = _now() if effect.timed else None
         exchange, chunk = self._exchange, b""
         if exchange is not None:
@@ -160,22 +172,19 @@ class AwaitingEdge:
         return chunk if now is None else (now, chunk)
 
     async def _close_exchange(self) -> None:
-        exchange = self._exchange
-        try:
-            self._exchange = None
-            self._wait.forget()
-            if exchange is not None:
-                await exchange.aclose()
-        except BaseException:  # such as a cancellation: what it kept from its end is done once more
-            self._wait.forget()
-            if exchange is not None:
-                await exchange.aclose()
-            raise
+        await once_more_async(self._let_go, self._exchange)
+
+    async def _let_go(self, exchange: AsyncExchange | None) -> None:
+        self._exchange = None
+        self._wait.forget()
+        if exchange is not None:
+            await exchange.aclose()
 
     async def _call_tool(self, effect: CallTool) -> None:
         self._is_starting = True
         try:
-            # In one statement: a task that an exit kept from being entered here would run on unseen.
+            # One statement starts the task and stores it. If Ctrl-C came between two, the task would run on,
+            # and nothing would know of it.
             self._running[asyncio.create_task(self._run(effect))] = (effect, time.time(), time.monotonic())
         finally:
             self._is_starting = False
@@ -194,7 +203,7 @@ class AwaitingEdge:
         done, _pending = await asyncio.wait(self._running, timeout=wait, return_when=asyncio.FIRST_COMPLETED)
         if not done:
             effect, started, began = self._running[first]
-            self._leave(first)  # not awaited: it may take its time, or ignore that it was cancelled
+            self._leave(first)  # not awaited: it may be slow, or ignore that it was cancelled
             return _tool_done(effect, timed_out(effect.context, effect.timeout), started, began)
         task = min(done, key=lambda finished: self._running[finished][0].index)
         effect, started, began = self._running.pop(task)
@@ -203,7 +212,7 @@ class AwaitingEdge:
         return task.result()
 
     def _next_timeout(self) -> tuple[asyncio.Task[ToolDone], float | None]:
-        """The running call whose time is up first, and the seconds until then (None: no limit)."""
+        """The running call that times out first, and the seconds until then (None: no limit)."""
         limits = {
             task: math.inf if effect.timeout is None else began + effect.timeout
             for task, (effect, _, began) in self._running.items()
@@ -213,7 +222,7 @@ class AwaitingEdge:
         return first, None if limit == math.inf else max(0.0, limit - time.monotonic())
 
     def _leave(self, task: asyncio.Task[ToolDone]) -> None:
-        """Cancel a running call and wait for it no longer. Interrupted, it may be done again."""
+        """Cancel a running call and wait for it no longer. It may be called twice for one call."""
         task.cancel()
         _left.add(task)
         task.add_done_callback(_forget)
@@ -228,27 +237,30 @@ def _now() -> Moment:
 def _forget(task: asyncio.Task[ToolDone]) -> None:
     _left.discard(task)
     if not task.cancelled():
-        task.exception()  # asked for, or asyncio complains that nobody did
+        task.exception()  # fetched, or asyncio would log that it never was
 
 
-def _tool_done(effect: CallTool, outcome: Outcome, started: float, began: float) -> ToolDone:
+def _tool_done(effect: CallTool, outcome: CallOutcome, started: float, began: float) -> ToolDone:
     return ToolDone(index=effect.index, outcome=outcome, started=started, seconds=time.monotonic() - began)
 
 
-def _cancelled(effect: CallTool) -> Outcome:
-    """The outcome of a call that something inside the tool cancelled, while its turn goes on."""
+def _cancelled(effect: CallTool) -> CallOutcome:
+    """The outcome of a call that was cancelled from inside the tool. The turn goes on."""
     text = "The tool was cancelled; it is unknown whether it took effect."
-    return Outcome(parts=text_parts(text), flag="cancelled", actions=effect.context.actions)
+    return CallOutcome(parts=text_parts(text), flag="cancelled", actions=effect.context.actions)
 
 
-# Functions rather than an instance's bound methods: those would tie a knot that only the collector undoes.
+# Functions and not bound methods of an instance: those would make a reference cycle, which only the garbage
+# collector can free.
 _PERFORM: Final[Mapping[type, Callable[[AwaitingEdge, Any], Awaitable[Any]]]] = {
     CallModel: AwaitingEdge._call_model,
     CallTool: AwaitingEdge._call_tool,
     AwaitTool: AwaitingEdge._await_tool,
     Sleep: AwaitingEdge._sleep,
     Invoke: AwaitingEdge._invoke,
+    Checkpoint: AwaitingEdge._checkpoint,
     Compute: AwaitingEdge._compute,
+    ReadParts: AwaitingEdge._read_parts,
     OpenBackend: AwaitingEdge._open_backend,
 }
 
@@ -256,14 +268,14 @@ _PERFORM: Final[Mapping[type, Callable[[AwaitingEdge, Any], Awaitable[Any]]]] = 
 def _in_thread(call: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
     """Run a call in a thread of its own, with this task's context variables.
 
-    Not in the loop's executor: a tool that hangs would hold one of its few places for good, and name
-    lookups of the whole program wait there too. A daemon, so that it does not hold up the process's end.
+    It does not run in the loop's executor: that has few threads, a tool that hangs would block one for ever,
+    and name lookups of the whole program wait there, too. It is a daemon, so that the process can end.
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Any] = loop.create_future()
 
     def settle(value: Any, failure: BaseException | None) -> None:
-        if future.done():  # nobody waits any longer
+        if future.done():  # the turn waits for it no longer
             return
         if failure is None:
             future.set_result(value)

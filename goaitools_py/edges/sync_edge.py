@@ -15,13 +15,15 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from ..again import once_more
 from ..backends.base import Backend, BackendError, Exchange
-from ..tools.call import Outcome, run_call, timed_out
+from ..tools.call import CallOutcome, run_call, timed_out
 from ..turn.deadlines import SHORTEST_WAIT
 from ..turn.flow import (
     AwaitTool,
     CallModel,
     CallTool,
+    Checkpoint,
     Clock,
     Compute,
     Effect,
@@ -30,6 +32,7 @@ from ..turn.flow import (
     Moment,
     OpenBackend,
     ReadChunk,
+    ReadParts,
     Sleep,
     ToolDone,
 )
@@ -39,7 +42,8 @@ __all__ = ["BlockingEdge", "refuse_async_callback"]
 
 
 def refuse_async_callback(name: str, callback: Callable[..., object] | None) -> None:
-    """Raise TypeError for an ``async def``, or an object called like one: nothing here could await it."""
+    """Raise TypeError for an ``async def``, or for an object with an async ``__call__``: a `Chat` cannot
+    await it."""
     if callback is None:
         return
     if any(map(inspect.iscoroutinefunction, (callback, type(callback).__call__))):
@@ -47,7 +51,8 @@ def refuse_async_callback(name: str, callback: Callable[..., object] | None) -> 
 
 
 class _Started:
-    """One started call. Its identity tells a late result from that of another call with the same index."""
+    """One started call. Its identity counts: a later reply of the model has calls with the same indexes, and
+    a late result must not be taken for one of theirs."""
 
     __slots__ = ("began", "effect", "started")
 
@@ -56,7 +61,7 @@ class _Started:
         self.started = time.time()
         self.began = time.monotonic()
 
-    def done(self, outcome: Outcome) -> ToolDone:
+    def done(self, outcome: CallOutcome) -> ToolDone:
         return ToolDone(
             index=self.effect.index,
             outcome=outcome,
@@ -74,7 +79,7 @@ class _Started:
 
 
 class BlockingEdge:
-    """Performs effects one at a time. Sync tools run in this thread, or in workers if `threads`."""
+    """Performs effects one at a time. Tools run in this thread, or in worker threads if `threads` is true."""
 
     def __init__(
         self,
@@ -99,10 +104,10 @@ class BlockingEdge:
         return _PERFORM[type(effect)](self, effect)
 
     def interrupt(self) -> None:
-        """From another thread: end the wait for a tool in a worker, and for more of an open response.
+        """From another thread: end the wait for a tool in a worker thread, and for more of an open response.
 
-        A provider that has not answered yet, a retry's pause and a tool in the turn's own thread go on:
-        nothing can end those safely.
+        Three waits go on, because nothing can end them safely: for a provider that has not answered yet, for
+        the pause before a retry, and for a tool in the turn's own thread.
         """
         self._finished.put(None)
         interrupt = getattr(self._exchange, "interrupt", None)
@@ -110,20 +115,13 @@ class BlockingEdge:
             interrupt()
 
     def close(self) -> None:
-        """Close what is open, and keep the results that nobody has awaited. Threads that still run a tool are
-        left to end by themselves."""
+        """Close what is open, and keep results that were not awaited yet. A thread that still runs a tool
+        ends by itself."""
         try:
             while self._running and not self._finished.empty():
-                self._keep(self._finished.get_nowait())
+                once_more(_keep, self._running, self._finished.get_nowait())
         finally:
             self._close_exchange()
-
-    def _keep(self, finished: tuple[_Started, ToolDone | BaseException] | None) -> None:
-        try:
-            _keep(self._running, finished)
-        except BaseException:  # such as Ctrl-C: a result that is here already is not lost by it
-            _keep(self._running, finished)
-            raise
 
     def _clock(self, _: Clock) -> Moment:
         return _now()
@@ -134,13 +132,20 @@ class BlockingEdge:
     def _compute(self, effect: Compute) -> object:
         return effect.function()
 
+    def _read_parts(self, _: ReadParts) -> dict[bytes, bytes]:
+        return {}  # a blob by itself has no other place
+
     def _invoke(self, effect: Invoke) -> object:
         answer = effect.function(*effect.args)
         if inspect.isawaitable(answer):
             if inspect.iscoroutine(answer):
-                answer.close()  # or Python warns that it was never awaited
+                answer.close()  # otherwise Python warns that it was never awaited
             raise TypeError("the function is async, and a Chat runs no event loop: use AsyncChat")
         return answer
+
+    def _checkpoint(self, effect: Checkpoint) -> None:
+        if effect.keep is not None:
+            self._invoke(Invoke(effect.keep, (effect.blob,)))
 
     def _open_backend(self, effect: OpenBackend) -> Backend:
         backend = effect.backend
@@ -168,8 +173,8 @@ class BlockingEdge:
         return chunk if now is None else (now, chunk)
 
     def _read_until(self, exchange: Exchange, end: float) -> bytes:
-        """The next bytes, or BackendError once the time has come, also if it came between two reads. An
-        exchange that cannot be interrupted has only its own limits."""
+        """The next bytes; BackendError once the time `end` has come, also if it came between two reads. An
+        exchange that cannot be interrupted has only the limits of its own."""
         watch = self._watch
         if watch is None:
             interrupt = getattr(exchange, "interrupt", None)
@@ -198,12 +203,17 @@ class BlockingEdge:
 
     def _close_exchange(self) -> None:
         watch, exchange = self._watch, self._exchange
+        if watch is not None or exchange is not None:
+            once_more(self._let_go, watch, exchange)
+
+    def _let_go(self, watch: Watch | None, exchange: Exchange | None) -> None:
+        self._watch = self._exchange = None
         try:
-            self._watch = self._exchange = None
-            _close_both(watch, exchange)
-        except BaseException:  # such as Ctrl-C: what it kept from its end is done once more
-            _close_both(watch, exchange)
-            raise
+            if watch is not None:
+                watch.close()
+        finally:
+            if exchange is not None:
+                exchange.close()
 
     def _call_tool(self, effect: CallTool) -> None:
         threads = self._threads if effect.tool.thread is None else effect.tool.thread
@@ -213,8 +223,8 @@ class BlockingEdge:
         call = _Started(effect)
         self._running[call] = None
         run = contextvars.copy_context().run
-        # Not a pool: a tool that hangs would hold one of its places, and the next would time out unstarted.
-        # A daemon, so that it does not hold up the end of the process either.
+        # A thread and no pool: a tool that hangs would block one of the pool's threads, and the next tool
+        # would time out before it started. A daemon, so that the process can end.
         try:
             threading.Thread(target=run, args=(self._run, call), name="goaitools-tool", daemon=True).start()
         except RuntimeError:  # the system has no more threads
@@ -225,7 +235,8 @@ class BlockingEdge:
         try:
             self._finished.put((call, call.run()))
         except BaseException as exc:
-            # SystemExit and its like are no outcome of a tool: they end the turn, in the turn's thread.
+            # SystemExit and the like are no outcome of a tool. They are raised again in the turn's thread,
+            # and end the turn.
             self._finished.put((call, exc))
 
     def _await_tool(self, _: AwaitTool) -> ToolDone:
@@ -244,7 +255,7 @@ class BlockingEdge:
                 raise Interrupted
             call, done = finished
             if call not in self._running:
-                continue  # it had timed out, and the model was told so
+                continue  # it timed out before, and the model was told so
             del self._running[call]
             if isinstance(done, BaseException):
                 raise done
@@ -264,16 +275,8 @@ def _now() -> Moment:
     return Moment(time.time_ns() // 1_000_000, time.monotonic())
 
 
-def _close_both(watch: Watch | None, exchange: Exchange | None) -> None:
-    try:
-        if watch is not None:
-            watch.close()
-    finally:
-        if exchange is not None:
-            exchange.close()
-
-
-# Functions rather than an instance's bound methods: those would tie a knot that only the collector undoes.
+# Functions and not bound methods of an instance: those would make a reference cycle, which only the garbage
+# collector can free.
 _PERFORM: Final[Mapping[type, Callable[[BlockingEdge, Any], Any]]] = {
     Clock: BlockingEdge._clock,
     CallModel: BlockingEdge._call_model,
@@ -282,6 +285,8 @@ _PERFORM: Final[Mapping[type, Callable[[BlockingEdge, Any], Any]]] = {
     AwaitTool: BlockingEdge._await_tool,
     Sleep: BlockingEdge._sleep,
     Invoke: BlockingEdge._invoke,
+    Checkpoint: BlockingEdge._checkpoint,
     Compute: BlockingEdge._compute,
+    ReadParts: BlockingEdge._read_parts,
     OpenBackend: BlockingEdge._open_backend,
 }

@@ -1,6 +1,7 @@
-"""Ends what a task awaits from outside: when its time has come, or because somebody interrupts it.
+"""Ends the wait of a task from outside: when its time is over, or when it is interrupted.
 
-Owns: the timer, and whose a cancellation is. Must never know: what is awaited, or what its end means.
+Owns: the timer, and the question who asked for a cancellation. Must never know: what is awaited, or what its
+end means.
 """
 
 from __future__ import annotations
@@ -17,16 +18,18 @@ __all__ = ["Ended", "Wait"]
 Ended: TypeAlias = Literal["late", "interrupted"]
 
 _AGAIN_SECONDS: Final = 0.02
+"""How soon it is looked again whether a wait whose time is over has ended."""
 
 
 class Wait:
-    """What a task waits for, one thing after another, each between `begin` and `over`.
+    """The waits of one task, one after another, each between `begin` and `over`.
 
-    It is ended as by `asyncio.timeout`, which costs ten times as much: the task is cancelled, and that is
-    taken back where the wait is over. Here all waits until the same time share a timer.
+    A wait is ended as `asyncio.timeout` does it: the task is cancelled, and the cancellation is taken back
+    when the wait is over. `asyncio.timeout` costs ten times as much, because each has a timer of its own.
+    Here all waits until the same time share one.
 
     Attributes:
-        task: The task that waits; None if none does.
+        task: The task that waits; None if it does not wait.
     """
 
     __slots__ = ("_asked", "_asked_before", "_end", "_ended", "_is_limited", "_timer", "task")
@@ -40,7 +43,7 @@ class Wait:
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self, end: float | None = None) -> None:
-        """The running task begins to wait, until `end` on the monotonic clock at most."""
+        """The running task begins to wait, at most until `end` on the monotonic clock."""
         task = self.task = asyncio.current_task()
         self._asked_before = task.cancelling() if task is not None else 0
         self._is_limited = end is not None
@@ -48,7 +51,7 @@ class Wait:
             self._set(end)
 
     def limit(self, end: float) -> None:
-        """Say when the wait that has begun has to end."""
+        """Set the end of a wait that has begun already."""
         self._is_limited = True
         self._set(end)
 
@@ -65,13 +68,14 @@ class Wait:
         if self.task.cancelling() == self._asked_before:
             self._cancel("late")
             return
-        # Somebody else ends it already: a second cancellation would hide that from those who tell theirs by
-        # its message, as the scopes of anyio do. If the wait goes on all the same, its time is over soon.
+        # Other code has cancelled the task already. It may recognise its cancellation by the message, as the
+        # scopes of anyio do, and a second one would replace that message. If the wait goes on nevertheless,
+        # it is ended a moment later.
         self._timer = asyncio.get_running_loop().call_later(_AGAIN_SECONDS, self._ring)
 
     def interrupt(self) -> None:
-        """End the wait, also one that is tidying up after its time was over. Nothing happens if there is
-        none, or if it was interrupted before."""
+        """End the wait, also one that is cleaning up after its time was over. Nothing happens without a wait,
+        or if it was interrupted before."""
         if self._ended != "interrupted":
             self._cancel("interrupted")
 
@@ -82,13 +86,13 @@ class Wait:
             self.task.cancel()
 
     def ended(self) -> Ended | None:
-        """What the wait was cancelled for; None if that was somebody else, or somebody else too."""
+        """Why this object cancelled the wait; None if it did not, or if other code cancelled it, too."""
         if self.task is None or self.task.cancelling() > self._asked_before + self._asked:
             return None
         return self._ended
 
     def over(self) -> None:
-        """The wait is over, whichever way."""
+        """The wait is over, in any way: take back the cancellations that were asked for here."""
         task, self.task = self.task, None
         self._ended = None
         while self._asked:
@@ -97,7 +101,7 @@ class Wait:
                 task.uncancel()
 
     def forget(self) -> None:
-        """No wait until the same time follows: let go of the timer."""
+        """Stop the timer: no further wait ends at the same time."""
         timer, self._timer = self._timer, None
         if timer is not None:
             timer.cancel()

@@ -1,10 +1,13 @@
-"""Ends what lasts too long in blocking code: one thread for all of it.
+"""Calls a function when a time has come: one thread for all such times of the process.
 
-Owns: that thread, and when it rings. Must never know: what is watched, or how it is ended.
+Owns: that thread, and when it calls. Must never know: what is watched, or what the function does.
 
-The timeout of a socket counts anew for each read, and is fixed when a request begins; it cannot say "until
-noon". So whoever reads sets a `Watch`, and if its time comes before it is closed, the thread calls what ends
-the wait. The thread sleeps until the earliest time that it knows of.
+Two parts of the package use it. A blocking read has to end at a certain time: the timeout of a socket starts
+again with each read, and is fixed when a request begins. And a lease of a conversation has to be renewed.
+
+Other threads of the package run a call that cannot be told when to end: `backends.http.aside` (a whole post),
+`backends.http.deadlines` (a name lookup). This thread cannot do their work. It must never wait, and such a
+call needs a thread to wait in.
 """
 
 from __future__ import annotations
@@ -22,13 +25,13 @@ __all__ = ["Watch"]
 
 
 class Watch:
-    """Something that must be over in time.
+    """A time, and what is called when it has come.
 
     Args:
-        end: Called once from another thread, when the time has come. It must not wait.
+        end: Called once, from another thread, when the time has come. It must not wait.
 
     Attributes:
-        has_rung: True from the moment on in which `end` is called.
+        has_rung: True from the moment in which `end` is called.
     """
 
     __slots__ = ("at", "end", "has_rung")
@@ -44,12 +47,12 @@ class Watch:
         _of_this_process().watch(self)
 
     def close(self) -> None:
-        """It is over; `end` is not called after this returns."""
+        """Stop to watch. `end` is not called after this returns."""
         _of_this_process().forget(self)
 
 
 class _Dog:
-    """The thread. It begins with the first watch, and stays."""
+    """The thread. It starts with the first watch, and stays. It sleeps until the earliest time it knows."""
 
     def __init__(self) -> None:
         self.process = this_process()
@@ -69,8 +72,8 @@ class _Dog:
                 thread = threading.Thread(target=self._run, name="goaitools-watch", daemon=True)
                 try:
                     thread.start()
-                except RuntimeError:  # none to be had: the wait ends by its socket's own timeout
-                    return
+                except RuntimeError:
+                    return  # no more threads: a read ends by its socket's timeout, a lease runs out
                 self._thread = thread
             self._next = watch.at
             self._changed.notify()
@@ -89,7 +92,7 @@ class _Dog:
                 for watch in [watch for watch in self._watches if watch.at <= now]:
                     self._watches.discard(watch)
                     watch.has_rung = True
-                    with contextlib.suppress(Exception):  # the others have to be watched on
+                    with contextlib.suppress(Exception):  # the other watches must go on
                         watch.end()
                 self._next = min((watch.at for watch in self._watches), default=inf)
 
@@ -99,7 +102,8 @@ _dogs: Final = {_dog.process: _dog}
 
 
 def _of_this_process() -> _Dog:
-    """A forked process has none of its parent's threads, and its lock may be held by one of them."""
+    """The thread of the running process. A fork has no threads of its parent, and a lock that one of them
+    held stays locked in it."""
     global _dog
     if _dog.process is not this_process():
         _dog = _dogs.setdefault(this_process(), _Dog())

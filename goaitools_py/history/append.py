@@ -1,4 +1,4 @@
-"""Appending: messages and events enter a blob without a model call.
+"""Appending: messages and events are added to a blob without a model call.
 
 Owns: one pure step from blob to blob. Must never know: a backend's connection.
 """
@@ -15,10 +15,12 @@ from ..errors import StateTooLargeError
 from ..messages import Message
 from ..state.codec import Codec
 from ..state.records import digest8
-from ..state.state import check_revision, dump_state, hard_limits, load_state, new_state
-from ..turn.inbox import admit
-from ..turn.repair import checked
+from ..state.state import check_revision, dump_state, hard_limits, load_state, new_state, soft_limits
 from ..values import replace
+from .archive import Retention
+from .open.inbox import admit
+from .rewrite.repair import checked
+from .wires import dialect_for
 
 __all__ = ["append_messages"]
 
@@ -33,17 +35,30 @@ def append_messages(
     min_revision: int | None,
     fresh_id: str,
     now_ms: int,
+    retain_bytes: int = 0,
+    converts: bool = False,
 ) -> bytes:
-    """The blob with `messages` in its inbox. The history stays compressed; the clock is not asked again
-    for a conversation that exists, so that equal input gives equal bytes.
+    """The blob with `messages` in its inbox. The same blob if nothing was added.
 
-    Raises `StateTooLargeError` if the messages that wait are beyond the limits, or all together beyond twice
-    the limits.
+    The history stays compressed. `fresh_id` and `now_ms` are used only for a new conversation, so equal input
+    gives equal bytes. `retain_bytes`: how many bytes the archive may take, if the history has to be repaired
+    and keeps what a repair changes; 0 keeps nothing. `converts`: later turns convert states of other provider
+    APIs. Then the messages wait in the state's own provider API.
+
+    Raises `StateTooLargeError` if the waiting messages alone exceed the limits, or the whole state exceeds
+    twice the limits.
     """
     codec.check(binding)
     if blob:
-        state = load_state(blob, wire=dialect.wire, codec=codec, binding=binding, min_revision=min_revision)
-        state, _ = checked(state, dialect)
+        wire = None if converts else dialect.wire
+        state = load_state(blob, wire=wire, codec=codec, binding=binding, min_revision=min_revision)
+        if state.meta.wire != dialect.wire:
+            dialect = dialect_for(state.meta.wire, None)
+        retention = None
+        if retain_bytes:
+            limits = soft_limits(codec)
+            retention = Retention(most_bytes=retain_bytes, codec=codec, binding=binding, limits=limits)
+        state, _ = checked(state, dialect, retention=retention)
     else:
         state = new_state(dialect.wire, id=fresh_id, created=now_ms)
         check_revision(state, min_revision)
@@ -57,6 +72,6 @@ def append_messages(
     try:
         return dump_state(state, codec=codec, binding=binding)
     except StateTooLargeError:
-        # What makes it too large is the history, which the next turn may cut; what waits has to fit alone.
+        # The next turn can cut a history that is too large. It cannot cut waiting messages: they must fit.
         dump_state(replace(state, sealed=(), hot=None, open=None), codec=codec, binding=binding)
         return dump_state(state, codec=codec, binding=binding, limits=hard_limits(codec))

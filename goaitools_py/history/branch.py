@@ -1,4 +1,4 @@
-"""Another conversation out of an old one: a fork, or an earlier point of it.
+"""A conversation made from another one: a fork, or an earlier point of it.
 
 Owns: two pure steps from blob to blob. Must never know: a store, or a model.
 """
@@ -11,12 +11,15 @@ import msgspec
 
 from ..backends.base import Dialect
 from ..options import check_options
+from ..state.closed_turns import has_gap, numbers_of
 from ..state.codec import PLAIN, Codec
-from ..state.records import digest8, fresh_id, with_cut
+from ..state.parts import ARCHIVE
+from ..state.records import cut_facts, digest8, fresh_id, with_cut
 from ..state.state import ConversationState, closed_turns, dump_state, hard_limits, load_state, rebuild
-from ..turn.meter import gauge_of, unanchored
-from ..turn.turn_ids import FACT, with_texts
 from ..values import replace
+from .archive import is_undoable, undone
+from .meter import gauge_of, unanchored
+from .open.turn_ids import TURN_IDS_FACT, with_texts
 from .wires import dialect_for
 
 __all__ = ["fork_state", "rewind_state"]
@@ -29,8 +32,9 @@ def fork_state(
     codec: Codec = PLAIN,
     binding: Any = None,
 ) -> bytes:
-    """The same conversation under an id of its own, so that its tool calls have idempotency keys of their
-    own. Without `conversation_id` the id is random. A turn that is not finished can be finished in both.
+    """Copy a conversation under an id of its own, so that its tool calls have idempotency keys of their own.
+
+    Without `conversation_id` the id is random. An unfinished turn can be finished in both copies.
 
     Raises `StateError` if the blob cannot be read.
     """
@@ -48,51 +52,87 @@ def rewind_state(
     binding: Any = None,
     dialect: Dialect | None = None,
 ) -> bytes:
-    """The conversation without its newest turns; an unfinished one counts as one.
+    """Take the newest turns out of a conversation. An unfinished turn counts as one turn.
 
-    What was spent stays spent, a `turn_id` stays used, and messages that no model has seen wait on.
+    Usage and cost stay counted, a `turn_id` stays used, and waiting messages stay in the inbox.
 
     Args:
         blob: The state.
-        turns: How many go. Those of before the newest cut stay: what stood before them is not there any more.
+        turns: How many turns to take out. Turns from before the newest cut can be taken out only if the
+            archive in the blob has the record of that cut, see ``Compactor(…, retain=True)``. The cut is then
+            undone: the turns come back as they were before it.
         codec: How the blob is protected.
-        binding: For sealed codecs: what it belongs to.
-        dialect: That of a wire which is not built in.
+        binding: The owner, for a sealed blob.
+        dialect: The dialect of a provider API that is not built in.
 
     Raises:
-        ValueError: There are not so many turns since the newest cut.
+        ValueError: There are fewer turns since the newest cut that cannot be undone. The text says how many.
         StateError: The blob cannot be read.
     """
     if not isinstance(turns, int) or turns < 1:
         raise ValueError(f"turns must be a positive whole number, got {turns!r}")
     state = load_state(blob, codec=codec, binding=binding)
+    dialect = dialect_for(state.meta.wire, dialect)
+    left, is_unbound = turns, False
+    while left > (there := _since_cut(state) + (state.open is not None)):
+        behind = state if not there else _without_newest(state, there, dialect)
+        if not is_undoable(behind, codec, binding):
+            possible = turns - left + there
+            raise ValueError(f"there are {possible} turns since the newest cut, and {turns} cannot go")
+        state = undone(behind, codec, binding)
+        left -= there
+        is_unbound = state.meta.unbound
+    return _next(blob, _without_newest(state, left, dialect, is_unbound=is_unbound), codec, binding)
+
+
+def _without_newest(
+    state: ConversationState, turns: int, dialect: Dialect, *, is_unbound: bool = False
+) -> ConversationState:
+    """The state without so many of its newest turns, all of which are younger than its newest cut.
+
+    `is_unbound`: the signed blocks that an undone cut gave back do not fit what stands before them now.
+    """
     meta, closed = state.meta, closed_turns(state)
     was_open = state.open is not None
     left = turns - was_open
-    cut = max((at for at, _, gone, messages in meta.cuts if gone or messages), default=-1)
-    since = sum(record.at > cut for _, record in closed) if cut >= 0 else len(closed)
-    if left > since:
-        there = since + was_open
-        raise ValueError(f"there are {there} turns since the newest cut, and {turns} cannot go")
     kept, removed = closed[: len(closed) - left], closed[len(closed) - left :]
-    begun = state.open.facts.get(FACT, ()) if state.open is not None else ()
+    begun = state.open.facts.get(TURN_IDS_FACT, ()) if state.open is not None else ()
     size, frame = state.history_bytes() or 1, min(meta.tokens, gauge_of(meta).frame)
     state = rebuild(replace(state, open=None), kept)
     meta = msgspec.structs.replace(
-        with_texts(meta, removed, dialect_for(meta.wire, dialect)),
-        messages=sum(record.messages for _, record in kept),
+        with_texts(meta, removed, dialect),
+        messages=sum(turn.record.messages for turn in kept),
         turns=len(kept),
         processed=meta.processed + was_open,  # its number is not given again
         tokens=frame + (meta.tokens - frame) * state.history_bytes() // size,
         gauge=unanchored(meta).gauge,
         context="",
-        turn=tuple(row for row in meta.turn if row[0] not in begun),
-        unbound=False,
+        turn=tuple(row for row in meta.turn if row.id not in begun),
+        unbound=is_unbound,
         failed=(),
         status="complete",
         cuts=with_cut(meta, meta.updated, "rewound", 0, 0),
+        gap=has_gap(kept, meta.processed + was_open),
     )
-    return _next(blob, replace(state, meta=meta), codec, binding)
+    return replace(state, meta=meta)
+
+
+def _since_cut(state: ConversationState) -> int:
+    """How many closed turns are younger than the newest cut.
+
+    A cut that took nothing away counts only if its record is in the archive: a turn that it changed has its
+    original there, and must not be taken out of the history alone.
+    """
+    closed = closed_turns(state)
+    kept = any(part.kind == ARCHIVE for part in state.parts)
+    for row in reversed(state.meta.cuts):
+        facts = cut_facts(row)
+        if not (row.turns or row.messages or (kept and facts is not None and facts.record)):
+            continue
+        if facts is None:  # another writer's row: its clock has to do
+            return sum(turn.record.at > row.at for turn in closed)
+        return sum(number > facts.number for number in numbers_of([turn.record for turn in closed]))
+    return len(closed)
 
 
 def _next(blob: Any, state: ConversationState, codec: Codec, binding: Any) -> bytes:

@@ -1,4 +1,4 @@
-"""The two doors of a state: a provider's own messages out of it, and into a new one.
+"""Export and import: a state to a provider's own messages, and such messages to a state.
 
 Owns: where turns begin in a list of messages, and what is refused. Must never know: a backend or an SDK.
 """
@@ -21,17 +21,19 @@ from ..errors import StateInvalidError
 from ..messages import Message
 from ..options import check_options
 from ..reading import parse_entries
+from ..state.closed_turns import ClosedTurn, Iteration, TurnRecord
 from ..state.codec import PLAIN, Codec
-from ..state.records import Iteration, TurnRecord, fresh_id, with_cut
-from ..state.state import closed_turns, dump_state, load_state, new_state, rebuild
-from ..turn import journal
-from ..turn.mending import Mended, mended
-from ..turn.repair import checked, noted
-from ..turn.unsign import Turn, is_signed, unsigned_turns
+from ..state.letters import ASSISTANT, LETTER_OF, USER
+from ..state.records import fresh_id, with_cut
+from ..state.state import ConversationState, closed_entries, dump_state, load_state, new_state, rebuild
 from ..values import replace
+from .open import journal
+from .rewrite.mend import Mended, mended
+from .rewrite.repair import checked, noted
+from .rewrite.unsign import is_signed, unsigned_turns
 from .wires import dialect_for
 
-__all__ = ["state_from_messages", "state_messages"]
+__all__ = ["state_from_messages", "state_messages", "state_of_entries"]
 
 
 def state_messages(
@@ -42,23 +44,22 @@ def state_messages(
     min_revision: int | None = None,
     dialect: Dialect | None = None,
 ) -> list[Any]:
-    """The conversation in the provider's own JSON shape, waiting messages last; the door out.
+    """Export a conversation as messages in the provider's own JSON shape, the waiting messages last.
 
-    `dialect`: that of a wire which is not built in.
+    `dialect`: the dialect of a provider API that is not built in.
+
+    Raises `StateError` if the blob cannot be read.
     """
     state = load_state(blob, codec=codec, binding=binding, min_revision=min_revision)
     dialect = dialect_for(state.meta.wire, dialect)
     state, _ = checked(journal.close_turn(state, dialect), dialect)
-    entries = [entry for turn, _ in closed_turns(state) for entry in turn]
+    entries = closed_entries(state)
     entries.extend(item.entry for item in state.inbox)
     return parse_entries(entries)
 
 
-_LETTERS = {"system": "s", "developer": "s", "user": "u", "assistant": "a", "tool": "t"}
-
-
 def _check_messages(messages: Any, *, repair: bool) -> None:
-    """A repair drops what is no message; else it is refused."""
+    """Raise TypeError for anything but a list of dicts. A repair drops entries that are no dicts."""
     if not isinstance(messages, Sequence) or isinstance(messages, (str, bytes, bytearray, memoryview)):
         raise TypeError(f"messages must be a list of dicts, not {type(messages).__name__}")
     for message in messages:
@@ -77,22 +78,28 @@ def state_from_messages(
     dialect: Dialect | None = None,
     repair: bool = False,
 ) -> bytes:
-    """Make a state of messages in the provider's own JSON shape; the door in.
+    """Make a state of messages in the provider's own JSON shape.
 
-    A turn begins at each user message that follows an answer. Leading system messages are preamble and
-    are refused: pass them as ``system=`` with each call. `dialect`: that of a wire which is not built in.
+    A turn begins at each user message that follows a reply. The result depends on the arguments alone if
+    `conversation_id` and `created_ms` are given.
 
-    `conversation_id`: part of every idempotency key. Without one it is random, so that no two imported
-    conversations share a key. `created_ms`: when the conversation began, in milliseconds since 1970; without
-    it, now. Give both for a result that depends on the messages alone.
-
-    `repair`: mend what the provider would refuse, such as calls without results. What was done is in the
-    facts of each turn ("repaired", by kind) and in the state's cuts; results that had to be put in are
-    flagged "unknown".
+    Args:
+        wire: The provider API of the messages.
+        messages: The messages. Leading system messages are refused: pass them as ``system=`` with each call.
+        conversation_id: A part of every idempotency key. Without it the id is random, so that two imported
+            conversations never share a key.
+        created_ms: When the conversation began, in milliseconds since 1970; None: now.
+        codec: How the blob is protected.
+        binding: The owner, for a sealed blob.
+        dialect: The dialect of a provider API that is not built in.
+        repair: Mend what the provider would refuse, such as calls without results. The facts of each turn
+            ("repaired", by kind) and the cuts of the state say what was done. Added results have the flag
+            "unknown".
 
     Raises:
-        TypeError: `messages` is no list, or holds something else than dicts and is not to be repaired.
-        ValueError: The wire is unknown, a leading system message, or the provider would refuse the history.
+        TypeError: `messages` is no list, or it holds other values than dicts and `repair` is False.
+        ValueError: The provider API is unknown, the first message is a system message, or the provider would
+            refuse the history.
     """
     _check_messages(messages, repair=repair)
     dialect = dialect or dialect_of(wire)
@@ -100,16 +107,44 @@ def state_from_messages(
         raise ValueError(f"the dialect is of the wire {dialect.wire!r}, not {wire!r}")
     check_options({"conversation_id": conversation_id})
     entries = [rawjson.dumps(message) for message in messages]
+    state = state_of_entries(
+        entries, dialect, conversation_id=conversation_id, created_ms=created_ms, repair=repair
+    )
+    return dump_state(state, codec=codec, binding=binding)
+
+
+def state_of_entries(
+    entries: Sequence[bytes],
+    dialect: Dialect,
+    *,
+    conversation_id: str | None = None,
+    created_ms: int | None = None,
+    repair: bool = False,
+    may_lead: bool = False,
+) -> ConversationState:
+    """As `state_from_messages`, of the JSON text of each message, which is kept byte for byte.
+
+    Args:
+        entries: One JSON object each, without a line break.
+        dialect: The dialect of the provider API.
+        conversation_id: The id; None makes a random one.
+        created_ms: When the conversation began; None: now.
+        repair: Mend what the provider would refuse.
+        may_lead: Take a leading system message as a part of the history.
+
+    Raises ValueError as `state_from_messages`.
+    """
+    wire, given = dialect.wire, len(entries)
     found = _mended(entries, dialect) if repair else None
     if found is not None:
         entries = [one.entry for one in found.entries]
     views = [dialect.view([entry]) for entry in entries]
-    if views and views[0] and views[0][0].role == "system":
+    if views and views[0] and views[0][0].role == "system" and not may_lead:
         raise ValueError("the messages begin with a system message: it is not stored; pass it as system=")
     problems = rules.check_history(wire, entries, unique_ids=False) if wire in rules.WIRES else []
     if problems:
         raise ValueError(f"the provider would refuse this history: {problems[0]}")
-    turns: Sequence[Turn] = _split_turns(entries, views, dialect)
+    turns = _split_turns(entries, views, dialect)
     state = new_state(
         wire,
         id=conversation_id or fresh_id(),
@@ -117,21 +152,21 @@ def state_from_messages(
     )
     cuts = state.meta.cuts
     if found is not None and found.log:
-        turns = [turn for turn in unsigned_turns(noted(turns, found), dialect) if turn[0]]
-        entries = [entry for own, _ in turns for entry in own]
-        cuts = with_cut(state.meta, 0, "repaired", 0, max(0, len(messages) - len(entries)))
+        turns = [turn for turn in unsigned_turns(noted(turns, found), dialect) if turn.entries]
+        entries = [entry for turn in turns for entry in turn.entries]
+        cuts = with_cut(state.meta, 0, "repaired", 0, max(0, given - len(entries)))
     state = rebuild(state, turns)
     meta = msgspec.structs.replace(
         state.meta,
         cuts=cuts,
         rev=1,
-        messages=sum(record.messages for _, record in turns),
+        messages=sum(turn.record.messages for turn in turns),
         turns=len(turns),
         processed=len(turns),
         systems=any(view[0].role == "system" for view in views if view),
         signed=is_signed(entries, dialect),
     )
-    return dump_state(replace(state, meta=meta), codec=codec, binding=binding)
+    return replace(state, meta=meta)
 
 
 def _mended(entries: Sequence[bytes], dialect: Dialect) -> Mended:
@@ -142,21 +177,20 @@ def _mended(entries: Sequence[bytes], dialect: Dialect) -> Mended:
 
 def _split_turns(
     entries: Sequence[bytes], views: Sequence[tuple[Message, ...]], dialect: Dialect
-) -> list[tuple[list[bytes], TurnRecord]]:
-    turns: list[tuple[list[bytes], TurnRecord]] = []
+) -> list[ClosedTurn]:
+    turns: list[ClosedTurn] = []
     own: list[bytes] = []
     letters = ""
 
     def finish() -> None:
         iterations = tuple(Iteration(roles=roles) for roles in _iterations(letters))
         count = len(dialect.view(own))
-        # Equal turns are told apart by their numbers, as those of one millisecond are.
-        facts = {"number": len(turns) + 1} if any(own == other for other, _ in turns) else {}
-        turns.append((own, TurnRecord(at=0, messages=count, iterations=iterations, facts=facts)))
+        record = TurnRecord(at=0, messages=count, iterations=iterations)
+        turns.append(ClosedTurn(tuple(own), record))
 
     for entry, view in zip(entries, views, strict=True):
-        letter = _LETTERS.get(view[0].role, "u")
-        if letter == "u" and letters.endswith("a"):
+        letter = LETTER_OF.get(view[0].role, USER)
+        if letter == USER and letters.endswith(ASSISTANT):
             finish()
             own, letters = [], ""
         own.append(entry)
@@ -167,5 +201,5 @@ def _split_turns(
 
 
 def _iterations(letters: str) -> list[str]:
-    """Cut a turn's letters after each reply: "uattaa" is "ua" and "ttaa"."""
-    return re.findall(r"[^a]*a+|[^a]+$", letters)
+    """Cut the letters of a turn after each reply: "uattaa" becomes "ua" and "ttaa"."""
+    return re.findall(rf"[^{ASSISTANT}]*{ASSISTANT}+|[^{ASSISTANT}]+$", letters)

@@ -1,40 +1,72 @@
-"""What a state says of itself, without reading its history.
+"""Facts about a state that need no reading of its messages.
 
-Owns: `StateInfo` and the functions that need no more than the state's own words. Must never know: a wire.
+Owns: `StateInfo`, and the functions that read only meta data, inbox, open turn and the roles of entries. Must
+never know: the JSON of an entry.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Any, Final, Literal
 
 from ..backends.capabilities import capabilities
-from ..errors import StateInvalidError
+from ..errors import StateError, StateInvalidError
+from ..events import Filled
 from ..messages import Usage
+from ..options import CONTEXT_MARKS
 from ..state import blob as blobs
-from ..state.codec import PLAIN, Codec
+from ..state.codec import PLAIN, SUITE_PLAIN, SUITES, BlobLimits, Codec
+from ..state.letters import ASSISTANT, EVENT, SYSTEM, TOOL, USER
+from ..state.outline import outline
+from ..state.parts import ARCHIVE, MEDIA, Part
 from ..state.records import dollars_of, turn_ref, usage_of
-from ..state.state import load_state, newest_number
-from ..turn import journal
-from ..turn.answers import PendingCall
-from ..values import Value
+from ..state.segments import count_letters
+from ..state.state import ConversationState, hard_limits, load_state, newest_number, soft_limits
+from ..values import Value, field
+from .open import journal
+from .open.answers import PendingCall
 
-__all__ = ["StateInfo", "inspect_state", "pending_calls", "refs_of", "when"]
+__all__ = ["StateInfo", "has_open_turn", "inspect_state", "pending_calls", "refs_of", "when"]
 
 
 class StateInfo(Value, frozen=True, kw_only=True):
-    """What a blob says of itself. Sizes are in bytes; `tokens` is what the next request holds before anything
-    new is said, by the last real usage and an estimate of what came since.
+    """Facts about a conversation. Sizes are in bytes.
 
-    `status`: "complete"; "awaiting_tools" if calls wait for answers, see `pending_calls`; "in_progress" and
-    "failed" for a turn that `resume` can finish.
-    `aside_usage`: the part of `total_usage` that went into summaries and the like. `total_cost_usd`: see
-    `ChatResult.total_cost_usd`. `context_window`: that of the model, in tokens, if its name is known.
-    `failure`: class and code of the error that the unfinished turn ended with, such as
-    ``("RateLimitError", "rate_limit_exceeded")``; "" for no code.
-    `cuts`: (when, by what, turns removed, messages removed), the newest last.
+    Attributes:
+        status: "complete"; "awaiting_tools" if calls wait for answers, see `pending_calls`; "in_progress" or
+            "failed" for a turn that `resume` can finish. "sealed" if the state has a key that was not given:
+            then only `suite`, `key_id`, sizes of the blob and of its parts, and `format_version` are known,
+            and not verified. All other facts are empty, and times are in the year 1.
+        tokens: Input tokens of the next request before new messages: the last real usage, plus an estimate of
+            what came since.
+        aside_usage: The part of `total_usage` that compaction consumed, such as for summaries.
+        total_cost_usd: See `ChatResult.total_cost_usd`.
+        context_window: The context window of the model in tokens; None for an unknown model.
+        cuts: The cuts, the newest last: (time, name of the strategy, turns removed, messages removed).
+        failure: Class and code of the error that the unfinished turn ended with, such as
+            ``("RateLimitError", "rate_limit_exceeded")``. The code is "" if the provider gave none.
+        roles: How many stored entries of the history each role has: "user", "event", "assistant", "tool",
+            "system". A reply may take several entries, and the results of several calls may be one.
+        filled: How much of each limit the history takes, as a fraction: "tokens" of the context window if
+            that is known, "blob_bytes", "decoded_bytes" and "entries" of the codec's limits.
+        sticky_settings: The settings that `sticky_settings=True` has the next turns begin with.
+        pending: The calls that `resume` takes answers for; see `pending_calls`.
+        turn_ids: How many ids of turns the state remembers, to recognise a turn that comes again.
+        event_ids: The same of events.
+        topics: The topics of the waiting events.
+        archive_bytes: What the archive takes as stored, in the blob or in a store; `archive_records`: how
+            many cuts and changes it has.
+        media_bytes: What the media parts take as stored; `media`: how many media they hold.
+        suite: How the blob is protected: "plain", "signed" or "encrypted".
+        key_id: The id of the key that protects it, as `Key.id`; 0 without one.
+        title: The title that the application gave the conversation; see `update_state`.
+        metadata: The metadata that the application gave the conversation; see `update_state`.
     """
+
+    _unshown = frozenset({"title", "metadata", "topics", "sticky_settings"})
 
     wire: str
     endpoint: str
@@ -62,6 +94,34 @@ class StateInfo(Value, frozen=True, kw_only=True):
     context_window: int | None = None
     cuts: tuple[tuple[datetime, str, int, int], ...] = ()
     failure: tuple[str, str] | None = None
+    title: str = ""
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    roles: Mapping[str, int] = field(default_factory=dict)
+    filled: Mapping[Filled, float] = field(default_factory=dict)
+    sticky_settings: Mapping[str, Any] = field(default_factory=dict)
+    pending: tuple[PendingCall, ...] = ()
+    turn_ids: int = 0
+    event_ids: int = 0
+    topics: tuple[str, ...] = ()
+    archive_bytes: int = 0
+    archive_records: int = 0
+    media_bytes: int = 0
+    media: int = 0
+    suite: str = "plain"
+    key_id: int = 0
+
+    @property
+    def is_sealed(self) -> bool:
+        """True if the state has a key that was not given, so that most facts are empty."""
+        return self.status == "sealed"
+
+    @property
+    def warning_level(self) -> Literal["", "approaching", "at_limit"]:
+        """How near the history is to a limit: "approaching" from 70 %, "at_limit" from 90 % of the fullest in
+        `filled`. These are the default `context_marks`; a chat with other marks warns at those."""
+        fullest = max(self.filled.values(), default=0.0)
+        approaching, at_limit = CONTEXT_MARKS
+        return "at_limit" if fullest >= at_limit else "approaching" if fullest >= approaching else ""
 
     @property
     def context_fraction(self) -> float | None:
@@ -70,15 +130,23 @@ class StateInfo(Value, frozen=True, kw_only=True):
 
 
 def when(created: int, ms: int) -> datetime:
-    """A state's time, `ms` milliseconds after `created`. StateInvalidError beyond the calendar."""
+    """The time `ms` milliseconds after `created`. Raises `StateInvalidError` for an impossible time."""
     try:
         return datetime.fromtimestamp(created / 1000, UTC) + timedelta(milliseconds=ms)
     except (OverflowError, ValueError, OSError) as exc:
         raise StateInvalidError("the state holds a time that no calendar has") from exc
 
 
+def has_open_turn(blob: bytes, *, codec: Codec, binding: Any) -> bool:
+    """True if a turn of the state is not finished. False for a state that cannot be read."""
+    try:
+        return load_state(blob, codec=codec, binding=binding).open is not None
+    except StateError:
+        return False
+
+
 def refs_of(blob: bytes, *, codec: Codec, binding: Any) -> dict[str, str]:
-    """What an event carries that tells something of a conversation between two turns; see `Event`."""
+    """The ids that an event carries if it is told between two turns; see `Event`."""
     state = load_state(blob, codec=codec, binding=binding)
     id = state.meta.id
     return {"conversation_id": id, "turn_ref": turn_ref(id, newest_number(state))}
@@ -91,10 +159,20 @@ def inspect_state(
     binding: Any = None,
     min_revision: int | None = None,
 ) -> StateInfo:
-    """Say what is in a blob, of any wire, without reading its history."""
+    """Describe a blob of any provider API, without reading its messages.
+
+    Of a sealed blob without its key it gives what anybody can read; see `StateInfo.status`. With a key, or
+    with `min_revision`, a blob that the key does not open is refused.
+
+    Raises `StateError` if the blob cannot be read.
+    """
+    if codec.suite == SUITE_PLAIN and min_revision is None and blobs.peek(blob).suite != SUITE_PLAIN:
+        return _sealed(blob, hard_limits(codec))
     state = load_state(blob, codec=codec, binding=binding, min_revision=min_revision)
     meta = state.meta
+    header, parts = outline(blob, hard_limits(codec))
     opened = state.open
+    window = capabilities(meta.model).context_window if meta.model else None
     return StateInfo(
         wire=meta.wire,
         endpoint=meta.family,
@@ -114,14 +192,97 @@ def inspect_state(
         total_usage=usage_of(meta.total),
         blob_bytes=len(blob),
         history_bytes=state.history_bytes(),
-        format_version=blobs.peek(blob).version,
+        format_version=header.version,
         has_preamble=bool(meta.preamble),
         has_tools=bool(meta.tools),
         aside_usage=usage_of(meta.aside),
         total_cost_usd=dollars_of(meta),
-        context_window=capabilities(meta.model).context_window if meta.model else None,
-        cuts=tuple((when(meta.created, at), by, turns, count) for at, by, turns, count in meta.cuts),
+        context_window=window,
+        cuts=tuple((when(meta.created, row.at), row.by, row.turns, row.messages) for row in meta.cuts),
         failure=journal.failure_of(state),
+        title=meta.title,
+        metadata=dict(meta.about),
+        roles=_roles(state),
+        filled=_filled(state, window, len(blob), soft_limits(codec)),
+        sticky_settings=dict(meta.sticky),
+        pending=journal.pending(state),
+        turn_ids=len({row.id for row in meta.ring} | {row.id for row in meta.turn}),
+        event_ids=len(meta.events),
+        topics=tuple(dict.fromkeys(item.topic for item in state.inbox if item.topic)),
+        suite=SUITES[header.suite],
+        key_id=header.key_id,
+        archive_bytes=_stored(parts, ARCHIVE)[0],
+        archive_records=_stored(parts, ARCHIVE)[1],
+        media_bytes=_stored(parts, MEDIA)[0],
+        media=_stored(parts, MEDIA)[1],
+    )
+
+
+_ROLES: Final = {USER: "user", EVENT: "event", ASSISTANT: "assistant", TOOL: "tool", SYSTEM: "system"}
+
+
+def _roles(state: ConversationState) -> dict[str, int]:
+    found = Counter(state.open.roles if state.open is not None else "")
+    for segment in state.segments:
+        found += count_letters(segment)
+    return {role: found[letter] for letter, role in _ROLES.items() if found[letter]}
+
+
+def _filled(
+    state: ConversationState, window: int | None, blob_bytes: int, soft: BlobLimits
+) -> dict[Filled, float]:
+    opened = state.open.entries if state.open is not None else ()
+    waiting = [item.entry for item in state.inbox]
+    decoded = state.history_bytes() + sum(map(len, (*opened, *waiting)))
+    entries = sum(segment.entries for segment in state.segments) + len(opened) + len(waiting)
+    found: dict[Filled, float] = {"tokens": state.meta.tokens / window} if window else {}
+    return found | {
+        "blob_bytes": blob_bytes / soft.max_blob_bytes,
+        "decoded_bytes": decoded / soft.max_decoded_bytes,
+        "entries": entries / soft.max_entries,
+    }
+
+
+def _stored(parts: Sequence[Part], kind: int) -> tuple[int, int]:
+    """The bytes of the parts of a kind as stored, and how many entries they have."""
+    own = [part for part in parts if part.kind == kind]
+    return sum(part.stored_len for part in own), sum(part.entries for part in own)
+
+
+_NO_TIME: Final = datetime.min.replace(tzinfo=UTC)
+
+
+def _sealed(blob: bytes | bytearray | memoryview, limits: BlobLimits) -> StateInfo:
+    """What is known of a sealed blob without its key."""
+    header, parts = outline(blob, limits)
+    return StateInfo(
+        wire="",
+        endpoint="",
+        model="",
+        conversation_id="",
+        revision=0,
+        status="sealed",
+        created_at=_NO_TIME,
+        updated_at=_NO_TIME,
+        turns=0,
+        turns_processed=0,
+        messages=0,
+        waiting_messages=0,
+        open_calls=0,
+        tokens=0,
+        usage=Usage(),
+        total_usage=Usage(),
+        blob_bytes=len(blob),
+        history_bytes=0,
+        format_version=header.version,
+        has_preamble=False,
+        has_tools=False,
+        suite=SUITES[header.suite],
+        key_id=header.key_id,
+        archive_bytes=_stored(parts, ARCHIVE)[0],
+        archive_records=_stored(parts, ARCHIVE)[1],
+        media_bytes=_stored(parts, MEDIA)[0],
+        media=_stored(parts, MEDIA)[1],
     )
 
 
@@ -132,6 +293,9 @@ def pending_calls(
     binding: Any = None,
     min_revision: int | None = None,
 ) -> tuple[PendingCall, ...]:
-    """The calls that `resume` takes answers for, of a blob of any wire: those that wait for an approval or
-    for a result from outside, and those that had started when their process died."""
+    """The calls that `resume` takes answers for, of a blob of any provider API.
+
+    These are the calls that wait for an approval or for a result from outside, and the calls that had started
+    when their process died. Raises `StateError` if the blob cannot be read.
+    """
     return journal.pending(load_state(blob, codec=codec, binding=binding, min_revision=min_revision))

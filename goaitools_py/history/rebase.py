@@ -1,10 +1,10 @@
-"""Two states that grew from one: both of what they added, in one state.
+"""Rebase: two states that grew from the same base become one state with the additions of both.
 
-Owns: the pure step from three blobs to one. Must never know: a store, or who was first.
+Owns: the pure step from three blobs to one. Must never know: a store, or who saved first.
 
-What `theirs` added stays where it is, what `mine` added comes behind it. Messages that were appended always
-go together. Of turns, one side may have one; if both have, that is a conflict, unless the caller wants the
-turns one behind the other although the later one was answered without the earlier.
+The additions of `theirs` stay where they are, and the additions of `mine` follow. Appended messages can
+always be joined. Turns can be joined if only one side has new ones. If both sides have new turns, that is a
+conflict, unless the caller allows it: then the model has answered the later turns without the earlier ones.
 """
 
 from __future__ import annotations
@@ -17,10 +17,13 @@ import msgspec
 
 from ..backends.base import Dialect
 from ..errors import StateConflictError
+from ..state.bounds import bounded
+from ..state.closed_turns import ClosedTurn, has_gap, with_numbers
 from ..state.codec import PLAIN, Codec
-from ..state.records import IDS_KEPT, InboxItem, Meta, bounded, digest8, usage_of, usage_row
+from ..state.records import IDS_KEPT, InboxItem, Meta, digest8, usage_of, usage_row
 from ..state.state import (
     ConversationState,
+    closed_entries,
     closed_turns,
     dump_state,
     hard_limits,
@@ -28,11 +31,12 @@ from ..state.state import (
     new_state,
     rebuild,
 )
-from ..turn.meter import unanchored
-from ..turn.turn_ids import UNANSWERED
-from ..turn.unsign import is_signed, unsigned_turns
 from ..values import replace
-from .wires import dialect_for
+from .meter import unanchored
+from .open.turn_ids import UNANSWERED
+from .rewrite.unsign import is_signed, unsigned_turns
+from .translate.state import translated
+from .wires import dialect_for, known_dialect
 
 __all__ = ["begun_at", "holds_state", "rebase_state"]
 
@@ -47,24 +51,25 @@ def rebase_state(
     binding: Any = None,
     dialect: Dialect | None = None,
 ) -> bytes:
-    """Join two states that both grew from `base`: what `theirs` added, then what `mine` added.
+    """Join two states that both grew from `base`: the additions of `theirs`, then the additions of `mine`.
 
-    No model and no tool is called. Events whose id both have enter once, and so do the messages of a turn
-    whose id both have; of an unseen topic the newer stays. What mine took back goes.
+    No model and no tool is called. An event that both have, by its id, enters once. So do the messages of a
+    turn that both have, by its `turn_id`. Of waiting events with the same topic the newest stays. Messages
+    that `mine` took back are taken out.
 
     Args:
         mine: The state that could not be saved.
-        base: What it grew from; None or empty if the conversation began with it.
-        theirs: What somebody else saved meanwhile.
-        concurrent_turns: Put my turns behind theirs if both have some. The model has answered mine without
-            knowing theirs; its thinking is taken out, for it was signed over another history.
+        base: The state that `mine` grew from; None or empty if `mine` began the conversation.
+        theirs: The state that was saved meanwhile.
+        concurrent_turns: Put my turns behind theirs if both have new turns. The model has answered mine
+            without knowing theirs. Signed thinking is taken out of mine, because its prefix changes.
         codec: How the blobs are protected.
-        binding: For sealed codecs: what they belong to.
-        dialect: That of a wire which is not built in.
+        binding: The owner, for sealed blobs.
+        dialect: The dialect of a provider API that is not built in.
 
     Raises:
-        StateConflictError: Both had a turn, or the same one, or they did not grow from this base.
-        StateError: One of them cannot be read.
+        StateConflictError: Both have new turns, or the same turn, or they did not grow from this base.
+        StateError: One of the blobs cannot be read.
     """
     if bytes(theirs) in (bytes(base or b""), bytes(mine)):
         return bytes(mine)
@@ -74,17 +79,21 @@ def rebase_state(
         my = _since(my, their.meta.created)
     shared = _new_ids(my, old) & _new_ids(their, old)
     if not _has_moved(my, old):
-        joined = _without(their, _taken_back(my, old), ids={*old.meta.turn} - {*my.meta.turn})
+        ids = {row[:2] for row in old.meta.turn} - {row[:2] for row in my.meta.turn}
+        joined = _without(their, _taken_back(my, old), ids=ids)
         joined = _with_inbox(joined, _unsaid(my, old, their if shared else None), my.meta, old.meta)
     elif not _has_moved(their, old):
         joined = _with_inbox(my, _unsaid(their, old, my if shared else None), their.meta, old.meta)
     elif shared:
-        raise StateConflictError("both states had the same turn: the reply of one of them has to do")
+        raise StateConflictError(
+            "both states have the same turn, and each has a reply to it; go on from one of them"
+        )
     elif concurrent_turns:
         joined = _behind(my, old, their, dialect_for(my.meta.wire, dialect))
     else:
         raise StateConflictError(
-            "both states had a turn since they were one: redo mine on theirs, or say concurrent_turns=True"
+            "both states have new turns since their base; run my turn again on theirs, or pass "
+            "concurrent_turns=True"
         )
     meta = msgspec.structs.replace(
         joined.meta,
@@ -94,6 +103,8 @@ def rebase_state(
         total=_sum(my.meta.total, old.meta.total, their.meta.total),
         aside=_sum(my.meta.aside, old.meta.aside, their.meta.aside),
         cost=_row_sum(my.meta.cost, old.meta.cost, their.meta.cost),
+        title=my.meta.title if my.meta.title != old.meta.title else their.meta.title,
+        about=_about(my.meta, old.meta, their.meta),
     )
     return dump_state(replace(joined, meta=meta), codec=codec, binding=binding, limits=hard_limits(codec))
 
@@ -101,27 +112,27 @@ def rebase_state(
 def holds_state(
     theirs: bytes, mine: bytes, *, base: bytes | None, codec: Codec = PLAIN, binding: Any = None
 ) -> bool:
-    """True if `theirs` grew from `mine`, so far as can be told: what `mine` has beyond `base` is in it.
+    """True if `theirs` has everything that `mine` added to `base`.
 
-    For who saved and got no answer. After a cut of what `mine` added the answer is False.
+    For a worker whose save got no answer: was it saved? False if a cut has since removed what `mine` added.
     """
     my, old, their = _three(mine, base, theirs, codec, binding)
     if their.meta.parent == digest8(mine[:112]):
         return True
-    entries, gone = _entries(my), _taken_back(my, old)
+    entries, gone = closed_entries(my), _taken_back(my, old)
     return (
         (my.open is None or my.open == their.open)
-        and _entries(their)[: len(entries)] == entries
-        and set(my.meta.cuts) <= set(their.meta.cuts)
+        and closed_entries(their)[: len(entries)] == entries
+        and all(cut in their.meta.cuts for cut in my.meta.cuts)
         and _added(gone, their.inbox) == list(their.inbox)
         and not _unsaid(my, old, their)
     )
 
 
 def begun_at(blob: bytes, created: int, *, codec: Codec = PLAIN, binding: Any = None) -> bytes:
-    """The state as one of a conversation that began at another time, in milliseconds since the epoch.
+    """The blob, with another time for the begin of its conversation: milliseconds since the epoch.
 
-    For a worker that began a conversation at the same moment as somebody else, whose time is the one stored.
+    For a worker that began a conversation at the same moment as another worker, whose state was saved first.
     """
     state = load_state(blob, codec=codec, binding=binding)
     if state.meta.created == created:
@@ -132,22 +143,42 @@ def begun_at(blob: bytes, created: int, *, codec: Codec = PLAIN, binding: Any = 
 def _three(
     mine: Any, base: Any, theirs: Any, codec: Codec, binding: Any
 ) -> tuple[ConversationState, ConversationState, ConversationState]:
-    """Mine, the base, and theirs."""
+    """Mine, the base, and theirs, all of one provider API."""
     my, their = (load_state(blob, codec=codec, binding=binding) for blob in (mine, theirs))
     if base:
-        return my, load_state(base, codec=codec, binding=binding), their
-    return my, new_state(my.meta.wire, id=their.meta.id, created=their.meta.created), their
+        old = load_state(base, codec=codec, binding=binding)
+    else:
+        old = new_state(my.meta.wire, id=their.meta.id, created=their.meta.created)
+    if my.meta.wire == old.meta.wire == their.meta.wire:
+        return my, old, their
+    # One side was converted. A conversion loses thinking, so the side that only waits is converted to the API
+    # of the side that has a turn.
+    only_waits = bool(base) and my.meta.wire == old.meta.wire and not _has_moved(my, old)
+    wire, at = (their if only_waits else my).meta.wire, old.meta.updated
+    found = [_converted(state, wire, at) for state in (my, old, their)]
+    return found[0], found[1], found[2]
+
+
+def _converted(state: ConversationState, wire: str, at: int) -> ConversationState:
+    """The state in this provider API. Equal states give equal results, so additions are still found."""
+    if state.meta.wire == wire:
+        return state
+    source, target = known_dialect(state.meta.wire), known_dialect(wire)
+    return state if source is None or target is None else translated(state, source, target, at=at)[0]
 
 
 def _new_ids(state: ConversationState, old: ConversationState) -> set[str]:
-    """Digests of the turn ids that the state has and the old one has not."""
-    return {row[0] for row in (*state.meta.turn, *state.meta.ring)} - {
-        row[0] for row in (*old.meta.turn, *old.meta.ring)
-    }
+    """Digests of the turn ids that the state has and the old one does not have."""
+    return _ids_of(state.meta) - _ids_of(old.meta)
+
+
+def _ids_of(meta: Meta) -> set[str]:
+    return {row.id for row in meta.turn} | {row.id for row in meta.ring}
 
 
 def _taken_back(my: ConversationState, old: ConversationState) -> list[InboxItem]:
-    """What waited in the old state and does not in mine, which had no turn: the provider refused it."""
+    """Messages that waited in the old state and not in mine, which has no new turn: the provider refused
+    them."""
     topics = {item.topic for item in my.inbox if item.topic}
     return [item for item in _added(my.inbox, old.inbox) if item.topic not in topics]
 
@@ -155,31 +186,27 @@ def _taken_back(my: ConversationState, old: ConversationState) -> list[InboxItem
 def _without(
     state: ConversationState, gone: list[InboxItem], *, ids: set[tuple[str, str]]
 ) -> ConversationState:
-    """The state without messages that waited, and what only they brought: event ids, turn ids, context."""
+    """The state without these waiting messages and without what came with them: event ids, turn ids and the
+    context."""
     left = _added(gone, state.inbox)
     if len(left) == len(state.inbox):
         return state
     marks = {item.event for item in gone if item.event}
     events = tuple(mark for mark in state.meta.events if mark not in marks)
-    turn = tuple(row for row in state.meta.turn if row not in ids)
+    turn = tuple(row for row in state.meta.turn if row[:2] not in ids)
     meta = msgspec.structs.replace(state.meta, events=events, turn=turn, context="")
     return replace(state, inbox=tuple(left), meta=meta)
-
-
-def _entries(state: ConversationState) -> list[bytes]:
-    """Every entry of the closed history."""
-    return [entry for entries, _ in closed_turns(state) for entry in entries]
 
 
 def _unsaid(
     state: ConversationState, old: ConversationState, other: ConversationState | None
 ) -> list[InboxItem]:
-    """The messages that wait in the state and did not in the old one; with `other`, those that it lacks."""
+    """The messages that wait in the state and not in the old one. With `other`: only those that it lacks."""
     added = _added(old.inbox, state.inbox)
     if other is None or not added:
         return added
-    said = Counter(_entries(other))
-    said.subtract(_entries(old))
+    said = Counter(closed_entries(other))
+    said.subtract(closed_entries(old))
     said.update(item.entry for item in _added(old.inbox, other.inbox))
     if other.open is not None:
         said.update(other.open.entries)
@@ -200,13 +227,16 @@ def _check_kinship(
     if has_base:
         same = same and all(meta.created == old.meta.created and meta.rev >= old.meta.rev for meta in metas)
     if not same:
-        raise StateConflictError("the two states did not grow from this base; load again and redo the turn")
+        raise StateConflictError(
+            "the two states did not grow from this base; load the state and run the turn again"
+        )
 
 
 def _since(state: ConversationState, created: int) -> ConversationState:
-    """The state of a conversation that began at another time: what happened when stays as it was.
+    """The state, with another begin of its conversation; the absolute times of its turns and cuts stay.
 
-    Two that began the same conversation at once keep the time of the first, by which others know it.
+    Two workers may begin the same conversation at once. Both then use the begin that was saved first, because
+    others identify the conversation by it.
     """
     later = state.meta.created - created
     if not later:
@@ -215,8 +245,10 @@ def _since(state: ConversationState, created: int) -> ConversationState:
     def at(ms: int) -> int:
         return bounded(ms + later)
 
-    turns = [(entries, replace(record, at=at(record.at))) for entries, record in closed_turns(state)]
-    cuts = tuple((at(ms), *cut) for ms, *cut in state.meta.cuts)
+    turns = [
+        replace(turn, record=replace(turn.record, at=at(turn.record.at))) for turn in closed_turns(state)
+    ]
+    cuts = tuple(cut._replace(at=at(cut.at)) for cut in state.meta.cuts)
     meta = msgspec.structs.replace(state.meta, created=created, updated=at(state.meta.updated), cuts=cuts)
     opened = state.open
     if opened is not None:
@@ -225,7 +257,7 @@ def _since(state: ConversationState, created: int) -> ConversationState:
 
 
 def _has_moved(state: ConversationState, old: ConversationState) -> bool:
-    """True if the state has a turn, a part of one, or a cut that the old one has not."""
+    """True if the state has a turn, a part of a turn, or a cut that the old one does not have."""
     return (
         state.meta.processed != old.meta.processed
         or state.open != old.open
@@ -235,7 +267,7 @@ def _has_moved(state: ConversationState, old: ConversationState) -> bool:
 
 
 def _added(old: Iterable[InboxItem], new: Iterable[InboxItem]) -> list[InboxItem]:
-    """What `new` has and `old` has not, in order."""
+    """The items of `new` that `old` does not have, in order."""
     known = Counter(old)
     added: list[InboxItem] = []
     for item in new:
@@ -249,17 +281,17 @@ def _added(old: Iterable[InboxItem], new: Iterable[InboxItem]) -> list[InboxItem
 def _with_inbox(
     state: ConversationState, added: list[InboxItem], other: Meta, old: Meta
 ) -> ConversationState:
-    """The state with messages that wait in another one, and the ids that are new there since the old one.
+    """The state with the messages that were added to another one's inbox, and with the new ids there.
 
-    An id that the old one had and the state has not was taken back with its turn: it may be used again.
+    An id that only the old state had was taken back with its turn. It may be used again, so it is not added.
     """
     meta = state.meta
     fresh = [item for item in added if not item.event or item.event not in meta.events]
     topics = {item.topic for item in fresh if item.topic}
     inbox = (*(item for item in state.inbox if item.topic not in topics), *fresh)
     events = tuple(dict.fromkeys((*meta.events, *other.events)))
-    known = {row[0] for row in (*meta.turn, *meta.ring, *old.turn)}
-    turn = (*meta.turn, *(row for row in other.turn if row[0] not in known))
+    known = _ids_of(meta) | {row.id for row in old.turn}
+    turn = (*meta.turn, *(row for row in other.turn if row.id not in known))
     meta = msgspec.structs.replace(meta, events=events[-IDS_KEPT:], turn=turn[-IDS_KEPT:])
     return replace(state, inbox=inbox, meta=meta)
 
@@ -267,38 +299,51 @@ def _with_inbox(
 def _behind(
     my: ConversationState, old: ConversationState, their: ConversationState, dialect: Dialect
 ) -> ConversationState:
-    """Their state with the turns that only mine has behind its own."""
+    """Their state, followed by the new turns of mine."""
     count = my.meta.processed - old.meta.processed
     turns = closed_turns(my)
     if my.open is not None or their.open is not None or not 0 < count <= len(turns):
-        raise StateConflictError("both states have turns, and an unfinished one cannot stand beside another")
-    if old.open is not None:  # each side has a version of that turn; one behind the other would repeat it
-        raise StateConflictError("both states went on from the same unfinished turn: redo mine on theirs")
+        raise StateConflictError(
+            "both states have new turns, and one that is unfinished or cut cannot be joined; run my turn "
+            "again on theirs"
+        )
+    if old.open is not None:  # both sides went on with the same turn, and joining them would repeat it
+        raise StateConflictError(
+            "both states went on from the same unfinished turn; run my turn again on theirs"
+        )
     heard = _added(my.inbox, old.inbox)
     if heard and _added(their.inbox, old.inbox):
-        raise StateConflictError("both states answered the same waiting messages; redo mine on theirs")
+        raise StateConflictError(
+            "both states answered the same waiting messages; run my turn again on theirs"
+        )
     own = turns[-count:]
     before = closed_turns(their)
-    if any(turn in before for turn in own):  # mine had a cut in its middle, or theirs grew from mine
-        raise StateConflictError("both states had the same turn: the reply of one of them has to do")
+    if any(turn in before for turn in own):  # mine has a cut among its new turns, or theirs grew from mine
+        raise StateConflictError(
+            "both states have the same turn, and each has a reply to it; go on from one of them"
+        )
     if my.meta.signed:
-        own = [(tuple(entries), record) for entries, record in unsigned_turns(own, dialect)]
-    joined = rebuild(their, [*before, *own])
-    answered = {row[0] for row in my.meta.ring if row[2] != UNANSWERED}
-    theirs = [row for row in their.meta.ring if row[2] != UNANSWERED or row[0] not in answered]
-    known = {row[0] for row in theirs}
-    ring = (*theirs, *(row for row in my.meta.ring if row[0] not in known))
+        own = unsigned_turns(own, dialect)
+    first = their.meta.processed + 1
+    own = [_renumbered(turn, number) for number, turn in enumerate(own, first)]
+    behind = [*with_numbers(before), *own]
+    joined = rebuild(their, behind)
+    answered = {row.id for row in my.meta.ring if row.status != UNANSWERED}
+    theirs = [row for row in their.meta.ring if row.status != UNANSWERED or row.id not in answered]
+    known = {row.id for row in theirs}
+    ring = (*theirs, *(row for row in my.meta.ring if row.id not in known))
     meta = msgspec.structs.replace(
         their.meta,
-        messages=their.meta.messages + sum(record.messages for _, record in own),
+        messages=their.meta.messages + sum(turn.record.messages for turn in own),
         turns=their.meta.turns + len(own),
         processed=their.meta.processed + count,
+        gap=has_gap(behind, their.meta.processed + count),
         tokens=their.meta.tokens + max(0, my.meta.tokens - old.meta.tokens),
         gauge=unanchored(their.meta).gauge,
         usage=my.meta.usage,
         context="",
         systems=their.meta.systems or my.meta.systems,
-        signed=their.meta.signed or any(is_signed(entries, dialect) for entries, _ in own),
+        signed=their.meta.signed or any(is_signed(turn.entries, dialect) for turn in own),
         ring=ring[-IDS_KEPT:],
         rules=min(their.meta.rules, my.meta.rules),
     )
@@ -307,12 +352,24 @@ def _behind(
     return _with_inbox(replace(joined, inbox=tuple(waiting)), _added(old.inbox, my.inbox), my.meta, old.meta)
 
 
+def _renumbered(turn: ClosedTurn, number: int) -> ClosedTurn:
+    return replace(turn, record=replace(turn.record, facts={**turn.record.facts, "n": number}))
+
+
+def _about(my: Meta, old: Meta, their: Meta) -> dict[str, str]:
+    """Their metadata of the conversation, with what mine set or took away since the old one."""
+    if my.about == old.about:
+        return their.about
+    merged = {name: value for name, value in their.about.items() if name in my.about or name not in old.about}
+    return merged | {name: value for name, value in my.about.items() if old.about.get(name) != value}
+
+
 def _sum(mine: tuple[int, ...], old: tuple[int, ...], theirs: tuple[int, ...]) -> tuple[int, ...]:
     return usage_row(usage_of(_row_sum(mine, old, theirs)))
 
 
 def _row_sum(mine: tuple[int, ...], old: tuple[int, ...], theirs: tuple[int, ...]) -> tuple[int, ...]:
-    """What both spent: theirs, and what mine added to the old."""
+    """The sum of a counter: theirs, plus what mine added to the old one."""
     size = max(len(mine), len(old), len(theirs))
     padded = ((*row, *[0] * (size - len(row))) for row in (mine, old, theirs))
     return tuple(max(0, t + m - o) for m, o, t in zip(*padded, strict=True))

@@ -1,92 +1,45 @@
-"""A stored conversation in neutral words: its turns, and the model calls of each.
+"""Reads a stored conversation as a `History`: its turns, and the iterations of each turn.
 
-Owns: `History` and what it is made of. Must never know: a provider's JSON, or a backend.
+Owns: the way from a state to these values. Must never know: a provider's JSON, or a backend.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
-from itertools import islice
-from typing import Any
+from typing import Any, Final, TypeAlias
+
+from msgspec import Raw
 
 from ..backends.base import Dialect
-from ..citations import Citation, citations_of_rows
-from ..messages import Message, ToolCall, Usage
+from ..errors import StateInvalidError
+from ..messages import Message
+from ..rawjson import view
 from ..reading import read_entries
+from ..state.closed_turns import FACTS, ClosedTurn, TurnRecord, numbers_of
 from ..state.codec import PLAIN, Codec
-from ..state.records import TurnRecord
-from ..state.state import closed_turns, load_state
-from ..turn import journal
-from ..turn.repair import checked
-from ..values import Value
+from ..state.letters import ASSISTANT
+from ..state.records import Meta, OpenTurn, model_at, turn_ref
+from ..state.state import closed_turns, load_state, newest_number
+from ..values import replace
+from .archive import Record, archive_of
 from .info import when
+from .open import journal
+from .open.inbox import inbox_messages
+from .rewrite.repair import REPAIRED, checked
+from .transcript import History, HistoryCall, HistoryIteration, HistoryMatch, HistoryTurn, TurnStatus
 from .wires import dialect_for
 
-__all__ = ["History", "HistoryIteration", "HistoryTurn", "read_history"]
-
-
-class HistoryIteration(Value, frozen=True, kw_only=True):
-    """One model call of a turn with what went in and what came back."""
-
-    messages: tuple[Message, ...]
-    finish_reason: str
-    usage: Usage
-    started_at: datetime
-    completed_at: datetime
-
-    @property
-    def tool_calls(self) -> tuple[ToolCall, ...]:
-        """The calls that the model made in this iteration."""
-        return tuple(call for message in self.messages for call in message.tool_calls)
-
-
-class HistoryTurn(Value, frozen=True, kw_only=True):
-    """One turn: its iterations, and the facts stored with it (status, settings, metadata, flags)."""
-
-    unshown = frozenset({"facts"})
-
-    iterations: tuple[HistoryIteration, ...]
-    started_at: datetime
-    facts: Mapping[str, Any]
-
-    @property
-    def messages(self) -> tuple[Message, ...]:
-        """The turn's messages in order."""
-        return tuple(message for iteration in self.iterations for message in iteration.messages)
-
-    @property
-    def metadata(self) -> Mapping[str, str]:
-        """What the caller's `metadata=` said of the turn."""
-        return dict(self.facts.get("metadata", {}))
-
-    @property
-    def citations(self) -> tuple[Citation, ...]:
-        """The sources that the turn's replies named, in order. Their places count in the text of their own
-        reply."""
-        return citations_of_rows(self.facts.get("citations"))
-
-    @property
-    def failure(self) -> tuple[str, str] | None:
-        """Class and code of the error that the turn ended with, such as ``("RateLimitError", "")``; None if
-        it ended well. A turn that was resumed and finished has none."""
-        return journal.failure_in(self.facts)
-
-
-class History(Value, frozen=True, kw_only=True):
-    """A conversation's turns, oldest first; `waiting` are messages that no model has seen."""
-
-    turns: tuple[HistoryTurn, ...]
-    waiting: tuple[Message, ...] = ()
-
-    def all_messages(self) -> tuple[Message, ...]:
-        """Every message, the waiting ones last."""
-        return (*(message for turn in self.turns for message in turn.messages), *self.waiting)
-
-    def iteration(self, number: int) -> HistoryIteration:
-        """The n-th model call of the conversation, counted from 0. IndexError beyond the end."""
-        every = [iteration for turn in self.turns for iteration in turn.iterations]
-        return every[number]
+__all__ = [
+    "History",
+    "HistoryCall",
+    "HistoryIteration",
+    "HistoryMatch",
+    "HistoryTurn",
+    "TurnStatus",
+    "read_history",
+]
 
 
 def read_history(
@@ -96,34 +49,215 @@ def read_history(
     binding: Any = None,
     min_revision: int | None = None,
     dialect: Dialect | None = None,
+    archived: bool = False,
 ) -> History:
-    """Read the whole conversation in neutral words. An unfinished turn is shown as it would close.
+    """Read the whole conversation in neutral words.
 
-    `dialect`: that of a wire which is not built in.
+    An unfinished turn is the last one. Its messages are those that it would have if it were closed now. Its
+    status and its calls are as they stand: a call that waits says so, and has no result.
+
+    Args:
+        blob: The state.
+        codec: How the blob is protected.
+        binding: The owner, for a sealed blob.
+        min_revision: The least revision; see `load_state`.
+        dialect: The dialect of a provider API that is not built in.
+        archived: The whole transcript: also the turns that compactions removed, and those that they changed
+            as they were before, from the archive that ``Compactor(…, retain=True)`` keeps. In the order of
+            their numbers, without the notes that compactions left. What is in no archive is missing.
+
+    Raises:
+        StateError: The blob cannot be read. With `archived` also: a part of the archive is damaged, or a
+            store keeps it and the blob does not have it.
     """
     state = load_state(blob, codec=codec, binding=binding, min_revision=min_revision)
     dialect = dialect_for(state.meta.wire, dialect)
+    opened, newest = state.open, newest_number(state)
     state, _ = checked(journal.close_turn(state, dialect), dialect)
-    turns = tuple(
-        _turn(entries, record, state.meta.created, dialect) for entries, record in closed_turns(state)
-    )
-    waiting = read_entries(dialect, [item.entry for item in state.inbox])
-    return History(turns=turns, waiting=waiting)
+    closed = closed_turns(state)
+    numbers = numbers_of([turn.record for turn in closed])
+    read = [(turn, number, dialect) for turn, number in zip(closed, numbers, strict=True)]
+    if archived:
+        read = _transcript(archive_of(state, codec, binding), read, state.meta.wire, dialect)
+    turns = tuple(_turn(one, state.meta, opened if one[1] == newest else None) for one in read)
+    return History(turns=turns, waiting=inbox_messages(state, dialect))
 
 
-def _turn(entries: Sequence[bytes], record: TurnRecord, created: int, dialect: Dialect) -> HistoryTurn:
-    left = iter(entries)
+_Numbered: TypeAlias = tuple[ClosedTurn, int, Dialect]
+
+
+def _transcript(
+    records: Sequence[Record], live: Sequence[_Numbered], wire: str, dialect: Dialect
+) -> list[_Numbered]:
+    """Each turn once, by number, in its oldest form: that is the original, and later ones are copies.
+
+    What a repair has changed comes last: the original may be unreadable, and counts only if no later form
+    of the turn is left.
+    """
+    dialects = {wire: dialect}
+    kept: list[_Numbered] = []
+    broken: list[_Numbered] = []
+    for record in records:
+        if record.wire not in dialects:
+            dialects[record.wire] = dialect_for(record.wire, None)
+        own = dialects[record.wire]
+        numbers = numbers_of([turn.record for turn in record.turns])
+        turns = [(turn, number, own) for turn, number in zip(record.turns, numbers, strict=True)]
+        if record.by == REPAIRED:
+            broken += [one for one in turns if _is_readable(one)]
+        else:
+            kept += turns
+    found: dict[int, _Numbered] = {}
+    for one in (*kept, *live, *broken):
+        found.setdefault(one[1], one)
+    return [found[number] for number in sorted(found) if number]
+
+
+def _is_readable(one: _Numbered) -> bool:
+    turn, _, dialect = one
+    with suppress(StateInvalidError):
+        for _iteration, entries in turn.by_iteration():
+            read_entries(dialect, entries)
+        return True
+    return False
+
+
+def _turn(one: _Numbered, meta: Meta, opened: OpenTurn | None) -> HistoryTurn:
+    """One turn. `opened`: the unfinished turn, if this is the turn that it would be if it were closed."""
+    turn, number, dialect = one
+    record, created = turn.record, meta.created
+    messages = [
+        _with_speakers(read_entries(dialect, own), iteration.speakers)
+        for iteration, own in turn.by_iteration()
+    ]
     iterations = []
-    for iteration in record.iterations:
-        own = list(islice(left, len(iteration.roles)))
+    for iteration, own, calls in zip(
+        record.iterations, messages, _calls(record, messages, opened), strict=True
+    ):
         started = record.at + iteration.start
+        asked = number and iteration.finish_reason
+        endpoint, model = model_at(meta, iteration.model) if asked else ("", "")
         iterations.append(
             HistoryIteration(
-                messages=read_entries(dialect, own),
+                messages=own,
+                calls=calls,
                 finish_reason=iteration.finish_reason,
                 usage=iteration.usage,
                 started_at=when(created, started),
                 completed_at=when(created, started + iteration.ms),
+                model=model,
+                endpoint=endpoint,
+                wire=dialect.wire,
+                request_id=iteration.request_id,
             )
         )
-    return HistoryTurn(iterations=tuple(iterations), started_at=when(created, record.at), facts=record.facts)
+    return HistoryTurn(
+        iterations=tuple(iterations),
+        started_at=when(created, record.at),
+        facts=_readable(record.facts),
+        number=number,
+        completed_at=None if opened is not None else _completed_at(record, iterations, created),
+        id=turn_ref(meta.id, number) if number else "",
+        status=_status(record, number) if opened is None else _unfinished(meta.status),
+    )
+
+
+def _completed_at(
+    record: TurnRecord, iterations: Sequence[HistoryIteration], created: int
+) -> datetime | None:
+    done = record.facts.get("done")
+    if type(done) is int:
+        return when(created, record.at + done)
+    return iterations[-1].completed_at if ASSISTANT in record.letters else None
+
+
+_ENDS: Final[Mapping[str, TurnStatus]] = {
+    "truncated": "truncated",
+    "refused": "refused",
+    "limited": "limited",
+    "awaiting_tools": "awaiting_tools",
+    "failed": "failed",
+}
+
+
+def _unfinished(status: str) -> TurnStatus:
+    """The status of an unfinished turn: that of its state."""
+    return _ENDS.get(status, "in_progress")
+
+
+def _status(record: TurnRecord, number: int) -> TurnStatus:
+    """How a closed turn ended. It was interrupted if it has no answer, unless an error ended it."""
+    facts = record.facts
+    if journal.failure_in(facts) is not None:
+        return "failed"
+    if (known := _ENDS.get(str(facts.get("status")))) is not None:
+        return known
+    is_answered = record.letters.endswith(ASSISTANT) and "interrupted" not in facts
+    return "complete" if is_answered or not number or not record.letters else "interrupted"
+
+
+# ------------------------------------------------------------------------------------------------ calls
+
+
+def _calls(
+    record: TurnRecord, messages: Sequence[Sequence[Message]], opened: OpenTurn | None
+) -> list[tuple[HistoryCall, ...]]:
+    """The calls of each iteration, each with its result. A result belongs to the oldest call of its id that
+    has none."""
+    flags = record.facts.get("flags", {})
+    found: list[list[HistoryCall]] = [[] for _ in messages]
+    waiting: dict[str, list[tuple[int, int]]] = {}
+    own: list[list[int]] = [[] for _ in messages]
+    for at, said in enumerate(messages):
+        for message in said:
+            for call in message.tool_calls:
+                waiting.setdefault(call.id, []).append((at, len(found[at])))
+                found[at].append(
+                    HistoryCall(**{name: getattr(call, name) for name in call.__struct_fields__})
+                )
+            if message.role != "tool" or not (places := waiting.get(message.tool_call_id or "")):
+                continue
+            asked, place = places.pop(0)
+            if asked != at:  # else the provider ran it
+                own[asked].append(place)
+            flag = flags.get(message.tool_call_id, "ok")
+            found[asked][place] = replace(found[asked][place], parts=message.parts, flag=flag)
+    for at, iteration in enumerate(record.iterations):
+        times = iteration.call_ms
+        if len(times) == len(own[at]):  # else calls were taken out or put in since
+            for place, ms in zip(sorted(own[at]), times, strict=True):
+                found[at][place] = replace(found[at][place], seconds=ms / 1000 if ms else None)
+    if opened is not None and opened.calls:
+        _as_they_stand(found, opened)
+    return [tuple(calls) for calls in found]
+
+
+def _as_they_stand(found: Sequence[list[HistoryCall]], opened: OpenTurn) -> None:
+    """Take away the results that only closing the turn would give, and say which calls wait."""
+    last = next((calls for calls in reversed(found) if calls), [])
+    reasons = {
+        call.id: "in_doubt" if call.state == "started" else call.reason
+        for call in opened.calls
+        if call.state != "done"
+    }
+    for place, call in enumerate(last):
+        if call.id in reasons:
+            last[place] = replace(call, flag=None, parts=(), seconds=None, waits_for=reasons[call.id])
+
+
+def _with_speakers(messages: tuple[Message, ...], speakers: Mapping[int, str]) -> tuple[Message, ...]:
+    """The messages of an iteration, those of the user with their speakers."""
+    if not speakers:
+        return messages
+    found = list(messages)
+    said = [at for at, message in enumerate(messages) if message.role == "user" and not message.is_event]
+    for place, at in enumerate(said):
+        found[at] = replace(messages[at], speaker=speakers.get(place))
+    return tuple(found)
+
+
+def _readable(facts: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The facts, those of a later release as values too."""
+    if facts.keys() <= FACTS:
+        return facts
+    return {name: view(bytes(value)) if isinstance(value, Raw) else value for name, value in facts.items()}

@@ -1,7 +1,7 @@
 """Which dialect reads a state.
 
-Owns: the choice between the wires that are built in and one that a caller brings. Must never know: what
-it is read for.
+Owns: the choice between the dialects that are built in and one that a caller passes. Must never know: why
+the state is read.
 """
 
 from __future__ import annotations
@@ -10,22 +10,27 @@ from ..backends.base import Dialect
 from ..backends.dialects import WIRES, dialect_of
 from ..errors import StateProviderError
 
-__all__ = ["dialect_for"]
+__all__ = ["dialect_for", "known_dialect"]
 
 
 def dialect_for(wire: str, dialect: Dialect | None) -> Dialect:
-    """The dialect of a state's wire; `dialect` is that of a wire which is not built in.
+    """The dialect of a state's provider API. `dialect`: that of a provider API that is not built in.
 
-    Raises `StateProviderError` if there is none.
+    Raises `StateProviderError` if neither `dialect` nor a built-in dialect fits.
     """
     if dialect is not None and dialect.wire == wire:
         return dialect
     if dialect is not None or wire not in WIRES:
         known = dialect.wire if dialect is not None else ", ".join(WIRES)
         raise StateProviderError(
-            f"the state's entries are of the wire {wire[:40]!r}, and what is here reads {known}; pass the "
-            "dialect= that wrote them",
+            f"the state's entries are of the wire {wire[:40]!r}, and the dialects at hand read {known}; pass "
+            "the dialect= that wrote them",
             expected=known,
             found=wire,
         )
     return dialect_of(wire)
+
+
+def known_dialect(wire: str) -> Dialect | None:
+    """The dialect of a built-in provider API; None for another name."""
+    return dialect_of(wire) if wire in WIRES else None

@@ -1,3 +1,4 @@
-"""Where a state meets a framework: one module for each, imported by its user and by nothing else here."""
+"""Columns for states in frameworks: one module for each. Applications import it; nothing in this package
+does."""
 
 __all__: list[str] = []

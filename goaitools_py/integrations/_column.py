@@ -1,4 +1,4 @@
-"""What a column of any object mapper does with a state: it takes bytes only, and does not show them.
+"""The rule of state columns in every object mapper: they take bytes only, and do not show them.
 
 Owns: that one rule. Must never know: an object mapper, a database, or what is in a blob.
 """
@@ -13,7 +13,7 @@ __all__ = ["StateBytes", "column_bytes"]
 
 
 class StateBytes(bytes):
-    """The bytes of a state whose text form is their size: for logs, tracebacks and admin pages."""
+    """The bytes of a state. Their text form is their size: for logs, tracebacks and admin pages."""
 
     __slots__ = ()
 

@@ -7,6 +7,8 @@ or how a turn runs. The stores over the model stand in `goaitools_py.stores.djan
 from __future__ import annotations
 
 from base64 import b64decode
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 from django.db import models, router, transaction
@@ -15,8 +17,9 @@ from django.utils import timezone
 from ..errors import StateError
 from ..history.info import StateInfo, inspect_state
 from ..state.blob import MAGIC
+from ..stores.common import conflict, new_version
 from ..stores.django import AsyncDjangoStore, DjangoStore
-from ..stores.rules import MAX_KEY_BYTES, conflict, new_version
+from ..stores.layout import MAX_KEY_BYTES, MAX_STATUS_CHARACTERS, MAX_TITLE_CHARACTERS
 from ._column import column_bytes
 
 __all__ = ["AbstractConversation", "AsyncDjangoStore", "DjangoStore", "StateField"]
@@ -27,14 +30,14 @@ class StateField(models.BinaryField):
 
     Takes `bytes`, `bytearray`, `memoryview` or None, and gives `bytes` or None. No form edits it, and a
     read-only field of the admin shows its size. Text is refused with an error that names the likely
-    damage; fixtures hold base64, as Django's do.
+    damage. Fixtures hold base64, as for Django's own `BinaryField`.
     """
 
     description = "State of a conversation"
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if kwargs.setdefault("editable", False):
-            raise TypeError("a StateField cannot be editable: nobody can type a state; leave editable= out")
+            raise TypeError("a StateField cannot be editable: a state is not text; leave editable= out")
         super().__init__(*args, **kwargs)
 
     def get_prep_value(self, value: Any) -> Any:
@@ -61,7 +64,7 @@ _COLLATIONS: Final = {"postgresql": "C", "sqlite": "BINARY"}
 
 
 class KeyField(models.CharField):
-    """Text that is equal only if it is the same, also on databases that would overlook case and accents."""
+    """Text that is compared by code points, also on databases that ignore case and accents by default."""
 
     def db_parameters(self, connection: Any) -> Any:
         """The column with the engine's collation by code points."""
@@ -73,19 +76,28 @@ class KeyField(models.CharField):
 
 
 class AbstractConversation(models.Model):
-    """A row for each conversation, with plain columns for the admin beside the state.
+    """A row for each conversation, with plain columns for lists and for the admin beside the state.
 
-    `status` and `total_tokens` are what `inspect_state` says of the state; empty where it cannot be read.
-    `DjangoStore` and the model's own `save` compare `version`: of two savers the second gets a
-    `StateConflictError`. `QuerySet.update` and `bulk_update` do not.
+    A kept conversation fills the plain columns. Without one, `status`, `turns`, `total_tokens` and
+    `cost_nano_dollars` (billionths of a US dollar) are what `inspect_state` says of the state, and empty
+    where it cannot be read. `stop_requested` belongs to the row: a save leaves it as it is. `DjangoStore`
+    and the model's own `save` compare `version`: of two savers the second gets a `StateConflictError`.
+    `QuerySet.update` and `bulk_update` do not compare.
     """
 
     key = KeyField(max_length=MAX_KEY_BYTES, primary_key=True, editable=False)
     blob = StateField()
     version = models.PositiveBigIntegerField(editable=False)
     updated_at = models.DateTimeField(default=timezone.now, editable=False, db_index=True)
-    status = models.CharField(max_length=32, blank=True, default="", editable=False)
+    title = models.CharField(max_length=MAX_TITLE_CHARACTERS, blank=True, default="", editable=False)
+    status = models.CharField(max_length=MAX_STATUS_CHARACTERS, blank=True, default="", editable=False)
+    turns = models.PositiveBigIntegerField(null=True, editable=False)
     total_tokens = models.PositiveBigIntegerField(null=True, editable=False)
+    cost_nano_dollars = models.PositiveBigIntegerField(null=True, editable=False)
+    stop_requested = models.BooleanField(default=False, editable=False)
+
+    described: Mapping[str, Any] = MappingProxyType({})
+    """Values for the plain columns of the next save, where the state itself is not to be asked."""
 
     class Meta:
         abstract = True
@@ -101,23 +113,34 @@ class AbstractConversation(models.Model):
     @classmethod
     def columns(cls, key: str, blob: bytes) -> dict[str, Any]:
         """The plain columns of a state. Override it, with `super()`, to fill columns of your own."""
+        empty = {"title": "", "status": "", "turns": None, "total_tokens": None, "cost_nano_dollars": None}
         try:
             info = cls.inspect(key, blob)
         except StateError:
-            return {"status": "", "total_tokens": None}
-        return {"status": info.status, "total_tokens": info.total_usage.total_tokens}
+            return empty
+        if info.is_sealed:  # no key was given, so nothing is known
+            return empty
+        cost = info.total_cost_usd
+        return {
+            **empty,
+            "status": info.status,
+            "turns": info.turns_processed,
+            "total_tokens": info.total_usage.total_tokens,
+            "cost_nano_dollars": None if cost is None else int(cost.scaleb(9)),
+        }
 
     def save(self, **kwargs: Any) -> None:
-        """Save the row, its plain columns filled anew, if nobody saved a newer state meanwhile.
+        """Save the row and fill its plain columns anew, if the stored version is still the loaded one.
 
         Raises:
-            StateConflictError: Somebody did; nothing is saved.
+            StateConflictError: Another version is stored; nothing is saved.
         """
         fields = kwargs.get("update_fields")
         if fields is not None and "blob" not in fields:
             super().save(**kwargs)
             return
-        own = {**self.columns(self.key, self.blob), "updated_at": timezone.now()}
+        own = {**self.columns(self.key, self.blob), **self.described, "updated_at": timezone.now()}
+        self.described = MappingProxyType({})
         for name, value in own.items():
             setattr(self, name, value)
         if fields is not None:

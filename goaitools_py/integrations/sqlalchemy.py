@@ -1,4 +1,4 @@
-"""A column of one's own for states, with SQLAlchemy.
+"""A column type for states in your own tables, with SQLAlchemy.
 
 Owns: the column type. Must never know: a table, a session, or what is in a blob.
 
@@ -32,10 +32,11 @@ class StateColumnError(StateFormatError, DontWrapMixin):
 class StateType(TypeDecorator[bytes]):
     """A column for states: bytea on PostgreSQL, LONGBLOB on MySQL and MariaDB, BLOB on SQLite.
 
-    Takes `bytes`, `bytearray`, `memoryview` or None, and gives `bytes` or None, whose repr is their size.
-    So they are shown in the engine's log (``echo=True``) and in the texts of errors too, with the drivers
-    psycopg, asyncpg, pymysql, pysqlite and aiosqlite; with another one give the engine
-    ``hide_parameters=True``. Text is refused: a state that once was text is damaged, and the error names how.
+    Takes `bytes`, `bytearray`, `memoryview` or None, and gives `bytes` or None. The repr of these
+    bytes is their size. So they are shown in the engine's log (``echo=True``) and in the texts of errors
+    too, with the drivers psycopg, asyncpg, pymysql, pysqlite and aiosqlite; with another one give the engine
+    ``hide_parameters=True``. Text is refused: a state that once was text is damaged, and the error names
+    how.
     """
 
     impl = LargeBinary

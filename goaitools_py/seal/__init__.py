@@ -1,22 +1,28 @@
-"""Codecs with a key: states that pass through other hands.
+"""Codecs with a key: for states that other parties store or carry.
 
-Owns: keys, the signed and the encrypted suite, what a blob is bound to. Must never know: what is in a body.
+Owns: keys, the signed and the encrypted suite, and the owner of a blob. Must never know: what is in a body.
 
-`Signed` lets nobody change a state who has no key. `Encrypted` also lets nobody read it. Both tie it to a
-*binding*, such as tenant, user and conversation, which is authenticated and not stored: who opens the blob
-must name the same one, so that nobody's blob can be passed off as somebody else's.
+With `Signed`, only the holder of a key can change a state. With `Encrypted`, only the holder of a key can
+read or change it. Both tie a state to its owner: the *binding*, such as tenant, user and conversation. The
+binding is authenticated but not stored. Whoever opens the blob must name the same binding, so a blob of one
+user is refused when it is presented as the blob of another user.
 
 ::
 
-    blob, suite 11   =  header 16 | tag 32 | body
-        tag          =  HMAC-SHA-256(mac key, PAE(domain, header+, name, value, …, body))
+    blob, suite 11   =  header 16 | tag 32 | [directory] | body | parts
+        tag          =  HMAC-SHA-256(mac key, PAE(domain, header+, name, value, …, [directory], body))
 
-    blob, suite 21   =  header 16 | salt 32 | commitment 32 | AES-256-GCM(inner)         tag 16 at its end
+    blob, suite 21   =  header 16 | salt 32 | commitment 32 | [directory] | AES-256-GCM(inner) | parts
+                        tag 16 at the end of what is encrypted
         inner        =  u32 length of the body | body | zeros, fewer than 256
                         without zeros, or up to a multiple of 256 for visible_to="client"
         okm 76       =  HKDF-SHA-256(key, salt, info = domain "/aes-256-gcm" | key id)
                         AES key 32 | nonce 12 | commitment 32, so each blob has a key of its own
-        associated   =  PAE(domain, header+, salt, name, value, …)
+        associated   =  PAE(domain, header+, salt, name, value, …, [directory])
+
+    part, suite 21   =  key id 4 | salt 32 | commitment 32 | AES-256-GCM(inner)
+        inner, okm   =  as of a blob, with the salt and the key id of the part
+        associated   =  PAE(domain "/part", kind, raw_len, entries, name, value, …)      numbers as u32
 
     domain           =  "goaitools/state/v1"
     header+          =  header, and the dictionary's SHA-256 if one is used; key id and all
@@ -25,18 +31,32 @@ must name the same one, so that nobody's blob can be passed off as somebody else
     key id           =  HKDF-SHA-256(key, no salt, info = domain "/kid"), 4 bytes, big-endian in the header
     mac key          =  HKDF-SHA-256(key, no salt, info = domain "/mac"), 32 bytes
 
-The commitment makes a blob open under one key only; it is compared before anything is decrypted. Random
-nonces under one AES-GCM key are safe for 2**32 blobs; a key for each blob has no such end. The salt is a
-keyed hash of random bytes and the whole input, so that a machine whose random numbers repeat (a restored
-snapshot) does not use one key for two contents; who reads need not know.
+The commitment makes sure that a blob opens under one key only. It is compared before anything is decrypted.
+Random nonces under one AES-GCM key are safe for 2**32 blobs; with a key for each blob there is no such limit.
+The salt is a keyed hash of random bytes and the whole input. So a machine that repeats its random numbers,
+such as a restored snapshot, does not use one key for two contents. A reader does not compute the salt.
 
-**Rotation** takes two deployments and no pause. First ``Keyring(old, new)`` everywhere: all can read the
-new key, none writes it yet. Then ``Keyring(new, old)``: each turn moves its blob to the new key, and
-`rewrap` those that see no turn. When none is left, ``Keyring(new)``: what the old key sealed is refused.
+**Rotation** takes two deployments and no pause. First deploy ``Keyring(old, new)`` everywhere: every worker
+can read the new key, and no worker writes it yet. Then deploy ``Keyring(new, old)``: each turn seals its blob
+with the new key, and `rewrap` does so for blobs that see no turn. When no blob of the old key is left, deploy
+``Keyring(new)``: blobs of the old key are refused from then on.
 """
 
+from ..state.codec import PLAIN, UNBOUND, BlobLimits, Codec, Plain
+from ..state.reseal import rewrap
 from .encrypted import Encrypted
 from .keys import Key, Keyring
 from .signed import Signed
 
-__all__ = ["Encrypted", "Key", "Keyring", "Signed"]
+__all__ = [
+    "PLAIN",
+    "UNBOUND",
+    "BlobLimits",
+    "Codec",
+    "Encrypted",
+    "Key",
+    "Keyring",
+    "Plain",
+    "Signed",
+    "rewrap",
+]

@@ -1,4 +1,4 @@
-"""What a keyed codec authenticates beside the body: whom the blob belongs to, and when it was written.
+"""What a keyed codec checks beside the body: the owner of the blob, and when it was written.
 
 Owns: bindings as bytes, PAE, the age of a state. Must never know: a key or an algorithm.
 """
@@ -19,7 +19,7 @@ _LE64: Final = struct.Struct("<Q").pack
 
 
 def pae(*pieces: bytes | memoryview) -> bytes:
-    """Pieces as one value that no other pieces have: PASETO's pre-authentication encoding.
+    """The pieces as one value. Different pieces give different values: PASETO's pre-authentication encoding.
 
     https://github.com/paseto-standard/paseto-spec/blob/master/docs/01-Protocol-Versions/Common.md
     """
@@ -40,9 +40,8 @@ def bound_pieces(binding: Binding) -> tuple[bytes, ...]:
         return ()
     if binding is None:
         raise ValueError(
-            "a sealed state needs a binding, and none was given; pass binding={'user': …}, or give it to the "
-            "Chat or to chat.conversation(…), with what the state belongs to; binding=UNBOUND if it may be "
-            "anybody's"
+            "a sealed state needs a binding, and none was given; name the owner: binding={'user': …} here, "
+            "in the Chat or in chat.conversation(…); pass binding=UNBOUND for a state without an owner"
         )
     if not isinstance(binding, Mapping):
         raise TypeError(f"binding must be a dict of texts, or UNBOUND, not {type(binding).__name__}")

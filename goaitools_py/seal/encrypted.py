@@ -10,15 +10,7 @@ import hmac
 import os
 from typing import Final, Literal
 
-from ..state.codec import (
-    DOMAIN,
-    HEADER_BYTES,
-    SUITE_AES_256_GCM,
-    Binding,
-    BlobLimits,
-    authenticated,
-    refused,
-)
+from ..state.codec import DOMAIN, HEADER_BYTES, SUITE_AES_256_GCM, Binding, BlobLimits, authenticated, refused
 from ..state.frames import corrupt
 from .context import bound_pieces, check_age, check_max_age, pae
 from .keys import Key, Keyring
@@ -27,6 +19,7 @@ from .signed import check_keyring
 __all__ = ["Encrypted"]
 
 _INFO: Final = DOMAIN + b"/aes-256-gcm"
+_PART_DOMAIN: Final = DOMAIN + b"/part"
 _COMMITMENT_AT: Final = HEADER_BYTES + 32
 _SEALED_AT: Final = _COMMITMENT_AT + 32
 _PADDED_TO: Final = 256
@@ -34,10 +27,10 @@ _LENGTH_BYTES: Final = 4
 
 
 class Encrypted:
-    """A codec for states that others may neither read nor change. Needs the extra ``[crypto]``.
+    """A codec for states that other parties may neither read nor change. Needs the extra ``[crypto]``.
 
-    A length tells much of what was compressed: who can add text to a conversation, and sees how long its
-    blob becomes, can guess secrets in it. So say who sees the blob.
+    The length of compressed data tells much about its content. An attacker who can add text to a conversation
+    and sees the length of its blob can guess secrets in it. So say who sees the blob.
 
     Args:
         keyring: The first key encrypts, all of them decrypt.
@@ -125,22 +118,51 @@ class Encrypted:
         """Refuse a state written, in milliseconds since the epoch, too long ago. `StateAuthError`."""
         check_age(written_ms, self._max_age)
 
-    def seal(self, header: bytes, body: bytes, binding: Binding) -> bytes:
+    def seal(self, header: bytes, body: bytes, binding: Binding, directory: bytes = b"", /) -> bytes:
         """The encrypted blob."""
         pieces = bound_pieces(binding)
         key = self._keyring.primary
         header = header[:12] + key.id.to_bytes(4, "big")
         whole = authenticated(header)
-        zeros = b"" if self.compresses else bytes(-(_LENGTH_BYTES + len(body)) % _PADDED_TO)
-        inner = b"".join((len(body).to_bytes(_LENGTH_BYTES, "big"), body, zeros))
+        if directory:
+            pieces = (*pieces, directory)
+        inner = self._inner(body)
         salt = key._salt(pae(os.urandom(32), whole, *pieces, inner))
         aes_key, nonce, commitment = self._derived(key, salt)
         sealed = self._aes(aes_key).encrypt(nonce, inner, pae(DOMAIN, whole, salt, *pieces))
         return b"".join((header, salt, commitment, sealed))
 
-    def open(self, blob: bytes, binding: Binding) -> bytes:
+    def seal_part(self, named: tuple[bytes, ...], packed: bytes, binding: Binding) -> bytes:
+        """The stored bytes of a part. Each has a salt of its own, and so a key of its own."""
+        key = self._keyring.primary
+        associated = pae(_PART_DOMAIN, *named, *bound_pieces(binding))
+        inner = self._inner(packed)
+        salt = key._salt(pae(os.urandom(32), associated, inner))
+        aes_key, nonce, commitment = self._derived(key, salt)
+        sealed = self._aes(aes_key).encrypt(nonce, inner, associated)
+        return b"".join((key.id.to_bytes(4, "big"), salt, commitment, sealed))
+
+    def open_part(self, named: tuple[bytes, ...], stored: bytes, binding: Binding) -> bytes:
+        """The packed bytes of an authentic part. Raises `StateAuthError`."""
+        associated = pae(_PART_DOMAIN, *named, *bound_pieces(binding))
+        salt, commitment, sealed = stored[4:36], stored[36:68], stored[68:]
+        for key in self._keyring.named(int.from_bytes(stored[:4], "big")):
+            aes_key, nonce, expected = self._derived(key, salt)
+            if not hmac.compare_digest(expected, commitment):
+                continue
+            inner = self._decrypted(aes_key, nonce, sealed, associated)
+            if inner is not None:
+                return _content(inner)
+        raise refused()
+
+    def _inner(self, content: bytes) -> bytes:
+        """What is encrypted: length, content, and zeros if clients see how long it is."""
+        zeros = b"" if self.compresses else bytes(-(_LENGTH_BYTES + len(content)) % _PADDED_TO)
+        return b"".join((len(content).to_bytes(_LENGTH_BYTES, "big"), content, zeros))
+
+    def open(self, blob: bytes, binding: Binding, directory: bytes = b"", /) -> bytes:
         """The body of an authentic blob. Raises `StateAuthError`."""
-        pieces = bound_pieces(binding)
+        pieces = (*bound_pieces(binding), directory) if directory else bound_pieces(binding)
         header, salt = blob[:HEADER_BYTES], blob[HEADER_BYTES:_COMMITMENT_AT]
         for key in self._keyring.named(int.from_bytes(header[12:], "big")):
             aes_key, nonce, commitment = self._derived(key, salt)
@@ -166,9 +188,13 @@ class Encrypted:
 
 
 def _body(header: bytes, inner: bytes) -> bytes:
-    """The body of a decrypted blob. What is wrong here was written so by somebody who has the key."""
+    """The body of a decrypted blob. An error here was written by a holder of the key."""
     if header[8:12] != bytes(4):
         raise corrupt("an encrypted blob states a decoded length in its header, expected none")
+    return _content(inner)
+
+
+def _content(inner: bytes) -> bytes:
     end = _LENGTH_BYTES + int.from_bytes(inner[:_LENGTH_BYTES], "big")
     padding = len(inner) - end
     if not 0 <= padding < _PADDED_TO or inner.count(0, end) != padding:

@@ -1,6 +1,7 @@
-"""Keys, and rings of them.
+"""Keys and keyrings.
 
-Owns: what is derived from a key, its text form, which key opens what. Must never know: a blob.
+Owns: what is derived from a key, the text form of a key, and which key opens which blob. Must never know: a
+blob.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def hkdf(secret: bytes, info: bytes, size: int, salt: bytes = b"") -> bytes:
 
 
 class Key:
-    """A secret of 32 random bytes. Its repr shows its id, which also stands in each blob it sealed.
+    """A secret of 32 random bytes. Its repr shows only its id, which each blob of the key also contains.
 
     Args:
         secret: 32 bytes from a source of randomness, such as a key store. A password is not one.
@@ -67,18 +68,18 @@ class Key:
         return mac.digest()
 
     def _salt(self, message: bytes) -> bytes:
-        """32 bytes for a new blob that depend on all of the message. Nobody computes them again, so it is the
-        quickest keyed hash."""
+        """32 bytes for a new blob that depend on the whole message. A reader does not compute them again, so
+        the fastest keyed hash will do."""
         return hashlib.blake2b(message, key=self._hedge, digest_size=32).digest()
 
     @property
     def id(self) -> int:
-        """What names the key in a blob's header; derived from it, and no secret."""
+        """The id of the key in the header of a blob. It is derived from the key, and is not secret."""
         return self._id
 
     @classmethod
     def generate(cls) -> Key:
-        """A new key of the system's randomness."""
+        """A new key from the random numbers of the system."""
         return cls(os.urandom(_KEY_BYTES))
 
     @classmethod
@@ -158,7 +159,7 @@ class Keyring:
         return self._keys[0]
 
     def named(self, id: int) -> tuple[Key, ...]:
-        """The keys with this id: none, one, or by a rare chance more."""
+        """The keys with this id: usually one or none. By a rare chance several keys have one id."""
         return self._by_id.get(id, ())
 
     def __repr__(self) -> str:

@@ -8,15 +8,7 @@ from __future__ import annotations
 import hmac
 from typing import ClassVar, Final
 
-from ..state.codec import (
-    DOMAIN,
-    HEADER_BYTES,
-    SUITE_HMAC_SHA256,
-    Binding,
-    BlobLimits,
-    authenticated,
-    refused,
-)
+from ..state.codec import DOMAIN, HEADER_BYTES, SUITE_HMAC_SHA256, Binding, BlobLimits, authenticated, refused
 from .context import bound_pieces, check_age, check_max_age, pae
 from .keys import Keyring
 
@@ -26,7 +18,7 @@ _BODY_AT: Final = HEADER_BYTES + 32
 
 
 class Signed:
-    """A codec for states that others may read but not change.
+    """A codec for states that other parties may read but not change.
 
     Args:
         keyring: The first key signs, all of them verify.
@@ -74,24 +66,29 @@ class Signed:
         """Refuse a state written, in milliseconds since the epoch, too long ago. `StateAuthError`."""
         check_age(written_ms, self._max_age)
 
-    def seal(self, header: bytes, body: bytes, binding: Binding) -> bytes:
+    def seal(self, header: bytes, body: bytes, binding: Binding, directory: bytes = b"", /) -> bytes:
         """The signed blob."""
         key = self._keyring.primary
         header = header[:12] + key.id.to_bytes(4, "big")
-        message = pae(DOMAIN, authenticated(header), *bound_pieces(binding), body)
+        message = pae(DOMAIN, authenticated(header), *bound_pieces(binding), *_given(directory), body)
         return b"".join((header, key._tag(message), body))
 
-    def open(self, blob: bytes, binding: Binding) -> bytes:
+    def open(self, blob: bytes, binding: Binding, directory: bytes = b"", /) -> bytes:
         """The body of an authentic blob. Raises `StateAuthError`."""
         pieces = bound_pieces(binding)
         header, tag, body = blob[:HEADER_BYTES], blob[HEADER_BYTES:_BODY_AT], blob[_BODY_AT:]
         keys = self._keyring.named(int.from_bytes(header[12:], "big"))
         if keys:
-            message = pae(DOMAIN, authenticated(header), *pieces, body)
+            message = pae(DOMAIN, authenticated(header), *pieces, *_given(directory), body)
             for key in keys:
                 if hmac.compare_digest(tag, key._tag(message)):
                     return body
         raise refused()
+
+
+def _given(directory: bytes) -> tuple[bytes, ...]:
+    """The directory as a piece of its own; without parts there is none. The header tells the two apart."""
+    return (directory,) if directory else ()
 
 
 def check_keyring(keyring: object) -> None:

@@ -1,8 +1,8 @@
-"""An offline provider simulator: a loopback HTTP server that speaks a provider's wire.
+"""An offline provider simulator: a loopback HTTP server with the API of a provider.
 
-Owns: replies of a simulated model, the provider's rules for requests, faults to order. Must never know: how
-this package builds its requests; it is a second opinion on them. Nothing it says comes from a language
-model, and every text that a person may read begins with ``[simulated]``.
+Owns: the replies of a simulated model, the provider's rules for requests, and faults on demand. Must never
+know: how this package builds its requests, because the simulator checks them independently. No text comes
+from a language model, and every text that a person may read begins with ``[simulated]``.
 
 ```python
 with SimServer() as sim:
@@ -12,14 +12,14 @@ with SimServer() as sim:
 ```
 """
 
-from .anthropic_rules import check_anthropic
+from .anthropic.rules import check_anthropic
 from .entry import serve
-from .faults import Fault, Scripted
-from .game_master import GameMaster
-from .prompt import Call, Model, Offer, Prompt, Reply, Said
-from .response import Response
-from .responses_rules import check_openai_responses
-from .rules import check_openai
+from .http.faults import Fault, Scripted
+from .http.response import Response
+from .model.game_master import GameMaster
+from .model.prompt import Call, Model, Offer, Prompt, Reply, Said
+from .openai.chat_rules import check_openai
+from .openai.responses_rules import check_openai_responses
 from .server import Recorded, SimServer
 
 __all__ = [

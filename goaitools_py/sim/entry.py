@@ -1,6 +1,6 @@
 """The simulator as a process of its own.
 
-Owns: the words on the terminal. Must never know: how a request is answered.
+Owns: the text on the terminal, and the wait for Ctrl-C. Must never know: how a request is answered.
 """
 
 from __future__ import annotations
@@ -13,18 +13,33 @@ from .server import SimServer
 
 __all__ = ["serve"]
 
+_LOOK_SECONDS = 0.2
+"""How often the waiting thread checks for a Ctrl-C that did not wake it."""
+
 
 def serve(port: int, *, host: str = "127.0.0.1", seed: int = 0) -> None:
-    """Serve until interrupted (Ctrl-C). Says on standard output that it is a simulator, and where it is.
+    """Serve until Ctrl-C. Print that it is a simulator, and its address.
 
     Args:
         port: 0 takes a free one.
     """
-    with SimServer(host=host, port=port, seed=seed, max_recorded=0) as sim:
+    with SimServer(host=host, port=port, seed=seed, max_recorded=0) as sim, _until_interrupted():
+        # The server answers before the first line is written, so Ctrl-C can come at any line from here on.
         sys.stdout.write(
             f"goaitools simulator (no language model, nothing leaves this machine): {sim.base_url}\n"
             f"for Anthropic's client: {sim.base_url_for('anthropic')}\n"
         )
         sys.stdout.flush()
-        with contextlib.suppress(KeyboardInterrupt):
-            threading.Event().wait()
+        _wait_for_ever()
+
+
+def _until_interrupted() -> contextlib.suppress:
+    return contextlib.suppress(KeyboardInterrupt)
+
+
+def _wait_for_ever() -> None:
+    # One wait without a time limit can miss Ctrl-C: a signal that arrives just before the thread sleeps, or
+    # on another thread, does not wake it. Python sees such a signal when the wait ends, so it ends often.
+    never = threading.Event()
+    while not never.wait(_LOOK_SECONDS):
+        pass

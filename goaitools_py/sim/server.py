@@ -1,7 +1,7 @@
-"""The simulator: an offline model provider on loopback, with a script of faults and a memory of requests.
+"""The simulator: an offline model provider on loopback, with a script of replies and faults.
 
-Owns: what happens to one request, from bytes to response, and the record of it. Must never know: a
-provider's JSON (the wires do), or sockets (`loopback` does).
+Owns: how one request is answered and recorded. Must never know: a provider's JSON (the files of each provider
+know it), or sockets (`loopback` knows them).
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, Self
 
-from .anthropic import AnthropicMessages
-from .body import Body, BodyError, dump, read_body
-from .compacting import REQUEST
-from .faults import Fault, Scripted, damage
-from .game_master import GameMaster
-from .loopback import Loopback
-from .openai_chat import OpenAIChat
-from .openai_responses import OpenAIResponses
-from .prompt import Model, Prompt, Reply, Said
-from .refusals import Refusal
-from .response import JSON, Response
-from .tokens import PrefixCache, Tokens, cut, estimate, reply_tokens
+from .anthropic.messages import AnthropicMessages
+from .http.body import Body, BodyError, dump, read_body
+from .http.faults import Fault, Scripted, damage
+from .http.loopback import Loopback
+from .http.response import JSON, Response
+from .model.compacting import REQUEST
+from .model.game_master import GameMaster
+from .model.prompt import Model, Prompt, Reply, Said
+from .model.tokens import PrefixCache, Tokens, cut, estimate, reply_tokens
+from .openai.chat import OpenAIChat
+from .openai.refusals import Refusal
+from .openai.responses import OpenAIResponses
 from .wire import REQUEST_ID, Exchange, Summary, Wire
 
 __all__ = ["Recorded", "SimServer"]
@@ -35,13 +35,13 @@ _WIRES: tuple[Wire, ...] = (OpenAIChat(), OpenAIResponses(), AnthropicMessages()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """One request that arrived, and how it was answered.
+    """One request, and how it was answered.
 
     Attributes:
-        headers: Names in lower case.
-        parsed: The body's JSON object, None if it was none.
+        headers: The headers, names in lower case.
+        parsed: The body's JSON object; None if it was none.
         problems: Every rule of the provider that the request broke.
-        status: The status answered, 0 for a connection that broke before it.
+        status: The status of the response; 0 if the connection broke before it.
     """
 
     method: str
@@ -54,20 +54,20 @@ class Recorded:
 
 
 class SimServer:
-    """An offline provider: the wires of OpenAI and Anthropic, answered by a simulated model.
+    """An offline provider: the APIs of OpenAI and Anthropic, answered by a simulated model.
 
-    OpenAI's are at ``base_url``; `base_url_for` tells where each wire's own client finds it.
+    OpenAI's APIs are at ``base_url``; `base_url_for` gives the base URL for each provider API.
 
-    Use it as a context manager, or call `start` and `stop`. Requests are checked against the provider's
-    rules before anything else; one that breaks them gets 400 and uses up nothing of the script.
+    Use it as a context manager, or call `start` and `stop`. A request is first checked against the provider's
+    rules. One that breaks them gets 400 and does not use a step of the script.
 
     Args:
-        host: Where to listen.
-        port: 0 takes a free one.
-        seed: Changes the model's moods; the same request and seed get the same reply.
+        host: The address to listen on.
+        port: The port; 0 takes a free one.
+        seed: Changes the replies. The same request and seed give the same reply.
         model: Called with each prompt; None means a `GameMaster`.
-        chunk_bytes: Write bodies in pieces of so many bytes, to find readers that trust in seams.
-        max_recorded: So many requests are kept in `requests`; older ones are forgotten.
+        chunk_bytes: Write bodies in pieces of this size, to find readers that depend on where pieces end.
+        max_recorded: The number of requests in `requests`; older ones are dropped.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class SimServer:
     # ---------------------------------------------------------------------------------------- serving
 
     def start(self) -> Self:
-        """Begin to listen; nothing happens if it listens already."""
+        """Begin to listen, unless it listens already."""
         if self._loopback is None:
             self._loopback = Loopback(
                 self.respond, host=self._host, port=self._port, chunk_bytes=self._chunk_bytes
@@ -119,17 +119,17 @@ class SimServer:
 
     @property
     def base_url(self) -> str:
-        """Where OpenAI's client finds it: ``http://127.0.0.1:40123/v1``. RuntimeError before `start`."""
+        """The base URL for OpenAI's client: ``http://127.0.0.1:40123/v1``. RuntimeError before `start`."""
         return self.base_url_for("openai")
 
     def base_url_for(self, wire: str) -> str:
-        """Where a wire's own client finds it; Anthropic's wants the address without ``/v1``.
+        """The base URL for the client of a provider API. Anthropic's client takes it without ``/v1``.
 
         Args:
             wire: "openai", "openai-responses" or "anthropic".
 
         Raises:
-            ValueError: There is no such wire.
+            ValueError: The provider API is unknown.
             RuntimeError: Before `start`.
         """
         roots = {known.name: known.root for known in _WIRES}
@@ -143,24 +143,24 @@ class SimServer:
     # ------------------------------------------------------------------------------ script and record
 
     def push(self, *scripted: Scripted) -> None:
-        """Queue replies and faults; each answers one request, before the model is asked again."""
+        """Queue replies and faults. Each answers one request; then the model answers again."""
         with self._lock:
             self._script.extend(scripted)
 
     @property
     def requests(self) -> list[Recorded]:
-        """What has arrived so far, oldest first: a copy."""
+        """A copy of all recorded requests, oldest first."""
         with self._lock:
             return list(self._requests)
 
     @property
     def problems(self) -> list[str]:
-        """All rule violations of all requests so far: a copy."""
+        """A copy of all rule violations of all requests."""
         with self._lock:
             return list(self._problems)
 
     def clear(self) -> None:
-        """Forget the script, the requests, their problems and the prompt cache."""
+        """Drop the script, the requests, their problems and the prompt cache."""
         with self._lock:
             self._script.clear()
             self._requests.clear()
@@ -195,7 +195,7 @@ class SimServer:
             if refusals or asked is None:
                 response = wire.error(400, refusals[0])
             elif counts:
-                # As this server's usage: four bytes to the token, whatever a provider would count.
+                # As in this server's usage: four bytes are one token.
                 response = wire.count(estimate(wire.prompt(asked).content))
             elif endpoint == wire.compact_path or wire.compacts(asked):
                 response = self._compacted(wire, asked)
@@ -234,7 +234,7 @@ class SimServer:
         return damage(scripted, wire, prompt, answer) if isinstance(scripted, Fault) else answer()
 
     def _compacted(self, wire: Wire, body: Body) -> Response:
-        """A scripted answer, if there is one: that is how a compaction is made to fail."""
+        """The scripted answer, if there is one. A test lets a compaction fail with it."""
         with self._lock:
             scripted = self._script.popleft() if self._script else None
         if isinstance(scripted, Response):
@@ -264,8 +264,8 @@ class SimServer:
         )
 
     def _answered(self, wire: Wire, prompt: Prompt, reply: Reply | None) -> Response:
-        """The answer; before or behind it the provider may compact, if it was asked to. A reply of the
-        script is said whatever the model would have seen."""
+        """The answer. The provider may compact before or after it, if the request asks for that. A scripted
+        reply is given whatever the model would have seen."""
         seen, summary = prompt, None
         if prompt.shortened is not None:
             summary = self._summary(prompt)
@@ -294,7 +294,7 @@ def _call_id(key: str, index: int) -> str:
 
 
 def _by_headers(headers: Mapping[str, str]) -> Wire:
-    """Whose client asks for a path that no wire has: only Anthropic's names a version."""
+    """The provider whose client asks for an unknown path. Only Anthropic's client names a version."""
     return AnthropicMessages() if "anthropic-version" in headers else OpenAIChat()
 
 

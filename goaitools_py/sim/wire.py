@@ -1,6 +1,6 @@
-"""What a provider wire is to the simulator; a new wire is one more file that has this shape.
+"""The protocol of a provider API in the simulator. A new provider API is one more file with this shape.
 
-Owns: the protocol between the server and a wire. Must never know: a particular provider.
+Owns: the protocol between the server and a provider API. Must never know: a particular provider.
 """
 
 from __future__ import annotations
@@ -9,21 +9,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from .body import Body
-from .prompt import Call, Prompt, Reply
-from .refusals import Refusal
-from .response import Headers, Response
-from .tokens import Tokens
+from .http.body import Body
+from .http.response import Headers, Response
+from .model.prompt import Call, Prompt, Reply
+from .model.tokens import Tokens
+from .openai.refusals import Refusal
 
 __all__ = ["REQUEST_ID", "Exchange", "Summary", "Wire"]
 
 REQUEST_ID = b"req_sim_------"
-"""A wire writes this where its body names the request; the server puts the request's id in its place."""
+"""A body holds this where it names the request. The server replaces it by the request's id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """What a compaction inside a reply made of the history, and what it took."""
+    """A compaction inside a reply: the summary of the history, and the tokens that it took."""
 
     text: str = field(repr=False)
     tokens: Tokens
@@ -31,9 +31,9 @@ class Summary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
-    """A prompt and its reply, ready to be written: `calls` have ids, `key` names the exchange (hex).
+    """A prompt and its reply, ready to be written. `calls` have ids; `key` names the exchange (hex).
 
-    `summary`: what the provider compacted the history to by itself, if it did.
+    `summary`: the provider's compaction of the history, if it made one.
     """
 
     prompt: Prompt
@@ -49,21 +49,21 @@ class Wire(Protocol):
 
     @property
     def name(self) -> str:
-        """What `SimServer.base_url_for` calls it, such as "openai"."""
+        """Its name for `SimServer.base_url_for`, such as "openai"."""
         ...
 
     @property
     def path(self) -> str:
-        """Where requests are posted, such as "/v1/chat/completions"."""
+        """The path of requests, such as "/v1/chat/completions"."""
         ...
 
     @property
     def count_path(self) -> str:
-        """Where a count of input tokens is asked for; "" if the provider does not count."""
+        """The path for a count of input tokens; "" if the provider does not count."""
         ...
 
     def count_body(self, body: Body) -> Body:
-        """A request for a count as the request that is to be counted."""
+        """Turn a request for a count into the request that is counted."""
         ...
 
     def count(self, tokens: int) -> Response:
@@ -72,11 +72,11 @@ class Wire(Protocol):
 
     @property
     def compact_path(self) -> str:
-        """Where a compaction of the history is asked for; "" if the provider has no place for that."""
+        """The path for a compaction of the history; "" if the provider has none."""
         ...
 
     def compacts(self, body: Body) -> bool:
-        """Whether a request to `path` asks for a compaction instead of a reply."""
+        """True if a request to `path` asks for a compaction instead of a reply."""
         ...
 
     def compaction(self, body: Body, summary: str, tokens: Tokens) -> Response:
@@ -95,33 +95,33 @@ class Wire(Protocol):
 
     @property
     def not_json(self) -> Refusal:
-        """What the provider says to a body that is not a JSON object."""
+        """The provider's error for a body that is not a JSON object."""
         ...
 
     def not_found(self, method: str, path: str) -> Refusal:
-        """What the provider says to a method or path that it does not have; sent with 404."""
+        """The provider's error for an unknown method or path; sent with 404."""
         ...
 
     def refusals(self, body: Body) -> list[Refusal]:
-        """Every rule that the request breaks; the first is what the provider answers. [] if it is fine."""
+        """Every rule that the request breaks; the provider answers with the first. [] for a valid request."""
         ...
 
     def prompt(self, body: Body) -> Prompt:
-        """What the model sees of a request that breaks no rule."""
+        """The prompt that the model gets from a valid request."""
         ...
 
     def answer(self, exchange: Exchange) -> Response:
-        """The reply as JSON, or as events, one per piece."""
+        """The reply as JSON, or as events, one for each piece."""
         ...
 
     def hollow(self, prompt: Prompt, *, null: bool) -> Response:
-        """A 200 whose list of answers is empty, or null."""
+        """A 200 response whose list of choices is empty or null."""
         ...
 
     def error(self, status: int, refusal: Refusal, headers: Headers = ()) -> Response:
-        """An error answer."""
+        """An error response."""
         ...
 
     def error_event(self, refusal: Refusal) -> bytes:
-        """An error as an event in mid-stream."""
+        """An error as an event in the middle of a stream."""
         ...

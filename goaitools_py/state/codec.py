@@ -1,6 +1,6 @@
-"""How the body of a blob is protected: what a codec is, and the plain one.
+"""How the body of a blob is protected: the protocol of codecs, and the plain codec.
 
-Owns: suites, bindings, limits, the plain digest. Must never know: a segment, or what a body holds.
+Owns: suites, bindings, limits, the plain digest. Must never know: a segment, or the content of a body.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ import enum
 import hashlib
 import hmac
 from collections.abc import Mapping
-from typing import ClassVar, Final, Protocol, TypeAlias
+from typing import ClassVar, Final, Protocol, TypeAlias, runtime_checkable
 
-from ..errors import StateAuthError, StateCorruptError
+from ..errors import StateAuthError, StateCorruptError, StateTooLargeError
 from ..values import Value
 from . import dictionary, frames
 
@@ -20,6 +20,7 @@ __all__ = [
     "HEADER_BYTES",
     "LIMITS",
     "PLAIN",
+    "SEAL_BYTES",
     "SUITES",
     "SUITE_AES_256_GCM",
     "SUITE_HMAC_SHA256",
@@ -28,9 +29,11 @@ __all__ = [
     "Binding",
     "BlobLimits",
     "Codec",
+    "PartCodec",
     "Plain",
     "Unbound",
     "authenticated",
+    "check_limit",
     "refused",
 ]
 
@@ -43,20 +46,22 @@ SUITE_HMAC_SHA256: Final = 0x11
 SUITE_AES_256_GCM: Final = 0x21
 SUITES: Final = {SUITE_PLAIN: "plain", SUITE_HMAC_SHA256: "signed", SUITE_AES_256_GCM: "encrypted"}
 _DIGEST_BYTES: Final = 16
+SEAL_BYTES: Final = {SUITE_PLAIN: _DIGEST_BYTES, SUITE_HMAC_SHA256: 32, SUITE_AES_256_GCM: 64}
+"""The bytes between the header and what follows the seal: the directory if there is one, else the body."""
 
 
 class BlobLimits(Value, frozen=True, kw_only=True):
-    """How large a state may be. Enforced when writing and, before anything is allocated, when reading.
+    """How large a state may be. Writing checks it, and reading checks it before anything is allocated.
 
-    What is paid for may take a state up to twice these limits, and is read again; see `hard_limits`.
+    A paid reply may make a state up to twice as large. Such a state can be read; see `hard_limits`.
 
     Raises:
-        TypeError: A limit is no whole number.
-        ValueError: A limit is too small for a short exchange and what a state records beside it.
+        TypeError: A limit is not a whole number.
+        ValueError: A limit is too small for one short exchange and its records.
     """
 
     max_blob_bytes: int = 4 * 2**20
-    """The blob as stored."""
+    """The blob as stored, with the parts that are in it."""
     max_decoded_bytes: int = 16 * 2**20
     """All segments together, inflated."""
     max_entries: int = 10_000
@@ -65,6 +70,10 @@ class BlobLimits(Value, frozen=True, kw_only=True):
     """Four times what 16 MiB fill when segments are sealed at 64 KiB."""
     max_meta_bytes: int = 256 * 2**10
     """The meta, inflated. It is read on every turn and does not grow with the history."""
+    max_archive_bytes: int = 256 * 2**20
+    """All parts of the archive as stored, in the blob and elsewhere."""
+    max_media_bytes: int = 256 * 2**20
+    """All parts with media as stored, in the blob and elsewhere."""
 
     def __post_init__(self) -> None:
         for name, least in _LEAST.items():
@@ -83,11 +92,24 @@ _LEAST: Final[Mapping[str, int]] = {
     "max_entries": 16,
     "max_segments": 8,
     "max_meta_bytes": 8 * 2**10,
+    "max_archive_bytes": 0,
+    "max_media_bytes": 0,
 }
-"""The meta alone, with 64 turn ids, 64 event ids and 16 cuts in it, has up to 7 KiB inflated; of these a cut
-keeps fewer where the blob is smaller."""
+"""The meta data alone have up to 7 KiB inflated, with 64 turn ids, 64 event ids and 16 cuts. Under smaller
+limits a cut keeps fewer of them."""
 
 LIMITS: Final = BlobLimits()
+
+
+def check_limit(name: str, limit: int, found: int) -> None:
+    """Raise `StateTooLargeError` if `found` is beyond the limit."""
+    if found > limit:
+        raise StateTooLargeError(
+            f"state is too large: found {found}, expected at most {name}={limit}; "
+            f"compact the conversation, or give its codec limits=BlobLimits({name}=…)",
+            limit_name=name,
+            limit=limit,
+        )
 
 
 class Unbound(enum.Enum):
@@ -100,15 +122,15 @@ class Unbound(enum.Enum):
 
 
 UNBOUND: Final = Unbound.UNBOUND
-"""Says on purpose that a sealed blob belongs to nobody in particular."""
+"""Says explicitly that a sealed blob has no owner."""
 
 Binding: TypeAlias = Mapping[str, str] | Unbound | None
 
 
 class Codec(Protocol):
-    """How a body is protected. The suite byte fixes every algorithm; nothing is negotiated.
+    """Protects the body of a blob. The suite byte fixes every algorithm; nothing is negotiated.
 
-    Errors need not carry the blob: `decode` puts it there.
+    A codec raises its errors without `blob`: `decode` adds it.
     """
 
     @property
@@ -118,52 +140,68 @@ class Codec(Protocol):
 
     @property
     def compresses(self) -> bool:
-        """False where the length of a blob must not tell how well its content compresses."""
+        """False if the length of a blob must not show how well its content compresses."""
         ...
 
     @property
     def key_id(self) -> int:
-        """The key id in the header of what this codec seals; 0 without a key."""
+        """The key id in the header of new blobs; 0 without a key."""
         ...
 
     def check(self, binding: Binding) -> None:
-        """Refuse a binding that this codec cannot use, before anything is done.
+        """Refuse a binding that this codec cannot use. A turn calls it before any other work.
 
-        Raises ValueError or TypeError. `None` says that the caller named none.
+        Raises ValueError or TypeError. `None` means that the caller gave no binding.
         """
         ...
 
     def check_age(self, written_ms: int) -> None:
-        """Refuse a state that was written too long ago, in milliseconds since the epoch.
+        """Refuse a state that is too old. `written_ms`: when it was written, in milliseconds since the epoch.
 
-        Raises `StateAuthError`. Asked once the time is known, so after `open`.
+        Raises `StateAuthError`. It is called after `open`: the time stands in the body.
         """
         ...
 
-    def seal(self, header: bytes, body: bytes, binding: Binding) -> bytes:
-        """The finished blob. `header` has key id 0, which a keyed codec replaces by its own."""
+    def seal(self, header: bytes, body: bytes, binding: Binding, directory: bytes = b"", /) -> bytes:
+        """Give header, seal and body. `header` has key id 0, which a keyed codec replaces by its own.
+
+        `directory` is authenticated, and is not in the result. It is passed only if there are parts.
+        """
         ...
 
-    def open(self, blob: bytes, binding: Binding) -> bytes:
-        """The body of a blob whose header is known to be sound.
+    def open(self, blob: bytes, binding: Binding, directory: bytes = b"", /) -> bytes:
+        """Check the seal and give the body. The header is known to be valid. `blob` is header, seal and body.
 
-        Raises `StateCorruptError` (plain) or `StateAuthError` (keyed) if any byte differs from what
-        `seal` made, including those of ``authenticated(header)``.
+        Raises `StateCorruptError` (plain) or `StateAuthError` (keyed) if any byte has changed since `seal`,
+        also in ``authenticated(header)`` and in the directory.
         """
+        ...
+
+
+@runtime_checkable
+class PartCodec(Protocol):
+    """Additional methods of a codec of suite 21. It encrypts each part once, and turns carry it unchanged."""
+
+    def seal_part(self, named: tuple[bytes, ...], packed: bytes, binding: Binding) -> bytes:
+        """Encrypt a part. `named` is authenticated with it: kind, raw length and entries."""
+        ...
+
+    def open_part(self, named: tuple[bytes, ...], stored: bytes, binding: Binding) -> bytes:
+        """Decrypt a part: give its packed bytes. Raises `StateAuthError`."""
         ...
 
 
 def authenticated(header: bytes) -> bytes:
-    """What every codec must authenticate beside the body: the header and the dictionary's hash, if any.
+    """Give the bytes that every codec must authenticate beside the body: the header, and a dictionary's hash.
 
-    With the hash in it, a body can never be inflated with another dictionary than its writer's.
+    The hash is there if the compression uses a dictionary. It ensures that the reader uses the same one.
     """
     number = frames.DICTIONARIES[header[6]]
     return header if number is None else header + dictionary.sha256(number)
 
 
 def refused() -> StateAuthError:
-    """What every failed authentication says: whoever tries blobs learns nothing from the answers."""
+    """Make the error of a failed authentication. It is always the same, and tells an attacker nothing."""
     return StateAuthError(
         "state was refused: it is not authentic under the codec's keys and this binding, or older than "
         "allowed; check the keyring, binding=, max_age= and min_revision=, and if they are as they should "
@@ -172,10 +210,10 @@ def refused() -> StateAuthError:
 
 
 class Plain(Value, frozen=True, kw_only=True):
-    """A digest against accidents, for storage that is trusted; `PLAIN` is one with the usual limits.
+    """A digest that finds accidental damage, for trusted storage. `PLAIN` is this codec with default limits.
 
-    ``Chat(backend, codec=Plain(limits=BlobLimits(max_decoded_bytes=64 * 2**20)))``. What is larger than usual
-    is read only where the same limits are given.
+    ``Chat(backend, codec=Plain(limits=BlobLimits(max_decoded_bytes=64 * 2**20)))``. Give the same limits
+    wherever such a state is read.
     """
 
     suite: ClassVar[int] = SUITE_PLAIN
@@ -183,25 +221,25 @@ class Plain(Value, frozen=True, kw_only=True):
     key_id: ClassVar[int] = 0
 
     limits: BlobLimits | None = None
-    """How large a state may be; None for the usual limits."""
+    """How large a state may be; None for the default limits."""
 
     def __repr__(self) -> str:
         return "PLAIN" if self.limits is None else f"Plain(limits={self.limits!r})"
 
-    def seal(self, header: bytes, body: bytes, binding: Binding) -> bytes:
-        """Header, digest, body."""
+    def seal(self, header: bytes, body: bytes, binding: Binding, directory: bytes = b"", /) -> bytes:
+        """Give header, digest and body."""
         self.check(binding)
-        return b"".join((header, self._digest(header, body), body))
+        return b"".join((header, self._digest(header, directory, body), body))
 
-    def open(self, blob: bytes, binding: Binding) -> bytes:
-        """The body, if the digest is its own; else `StateCorruptError`."""
+    def open(self, blob: bytes, binding: Binding, directory: bytes = b"", /) -> bytes:
+        """Give the body. Raises `StateCorruptError` if the digest does not match."""
         self.check(binding)
         header, found, body = (
             blob[:HEADER_BYTES],
             blob[HEADER_BYTES : HEADER_BYTES + _DIGEST_BYTES],
             blob[HEADER_BYTES + _DIGEST_BYTES :],
         )
-        if not hmac.compare_digest(found, self._digest(header, body)):
+        if not hmac.compare_digest(found, self._digest(header, directory, body)):
             raise StateCorruptError(
                 f"state is damaged: the digest does not match, so some of its {len(blob)} bytes were changed "
                 f"or others are missing; {frames.RESTORE}"
@@ -213,22 +251,22 @@ class Plain(Value, frozen=True, kw_only=True):
         return body
 
     @staticmethod
-    def _digest(header: bytes, body: bytes) -> bytes:
-        digest = hashlib.sha256(DOMAIN + authenticated(header))
+    def _digest(header: bytes, directory: bytes, body: bytes) -> bytes:
+        digest = hashlib.sha256(DOMAIN + authenticated(header) + directory)
         digest.update(body)
         return digest.digest()[:_DIGEST_BYTES]
 
     def check(self, binding: Binding) -> None:
-        """ValueError for a binding: nothing would authenticate it."""
+        """Raise ValueError for a binding: a plain blob authenticates nothing."""
         if binding is not None and binding is not UNBOUND:
             raise ValueError(
-                "a plain blob authenticates nothing, so it cannot be bound to anybody; "
+                "a plain blob authenticates nothing, so it cannot be bound to an owner; "
                 "expected binding=None, or a signed or encrypted codec"
             )
 
     def check_age(self, written_ms: int) -> None:
-        """A plain state has no end."""
+        """A plain state never expires."""
 
 
 PLAIN: Final[Codec] = Plain()
-"""The codec for storage that you trust: finds accidents, hides nothing, stops nobody."""
+"""The codec for trusted storage. It finds accidental damage. It hides nothing and stops no attacker."""

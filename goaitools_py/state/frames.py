@@ -12,7 +12,7 @@ from typing import Final
 
 import zstandard
 
-from ..errors import StateCorruptError
+from ..errors import StateCorruptError, StateVersionError
 from ..values import Value
 from . import dictionary
 
@@ -28,6 +28,7 @@ __all__ = [
     "compress",
     "corrupt",
     "inflate",
+    "newer",
 ]
 
 NONE: Final = 0x00
@@ -42,15 +43,27 @@ MAX_WINDOW_BYTES: Final = 8 * 2**20
 RESTORE: Final = "restore it from a backup, or pass state=None to start afresh"
 
 
+_UPGRADE: Final = "read it with the release that wrote it, or upgrade goaitools-py"
+
+
+def newer(found: str, expected: str) -> StateVersionError:
+    """The error for a state that a later release wrote, and that this one cannot understand."""
+    return StateVersionError(
+        f"state was written by a newer release: found {found}, expected {expected}; {_UPGRADE}"
+    )
+
+
 def corrupt(found: str) -> StateCorruptError:
+    """The error for a state of which bytes were changed or lost."""
     return StateCorruptError(f"state is damaged: {found}; {RESTORE}")
 
 
 class Effort(Value, frozen=True):
     """How hard to compress.
 
-    A frame may do without the dictionary, and is read with it just the same: its entropy tables are its own,
-    and dictionary 1 begins with the repeated offsets that zstd begins with anyway (RFC 8878, 3.1.1.5).
+    A frame may be compressed without the dictionary; a reader uses the dictionary all the same. This works
+    because the frame has its own entropy tables, and because dictionary 1 starts with the repeated offsets
+    that zstd starts with by default (RFC 8878, 3.1.1.5).
     """
 
     level: int
@@ -112,7 +125,7 @@ def _new_compressor(effort: Effort) -> zstandard.ZstdCompressor:
 
 
 _USUAL_BYTES: Final = 64 * 1024
-"""What zstd is told to expect; it makes do with less or more."""
+"""The size that zstd is told to expect. Smaller and larger inputs work too."""
 
 
 def _decompressor(compression: int) -> zstandard.ZstdDecompressor:
@@ -126,12 +139,12 @@ def _decompressor(compression: int) -> zstandard.ZstdDecompressor:
 
 
 def compress(raw: bytes, effort: Effort) -> bytes:
-    """A frame of `raw` to be read with dictionary 1; its header states the size, and nothing else."""
+    """A frame of `raw` for a reader with dictionary 1. Its header has the content size, and nothing else."""
     return _compressor(effort).compress(raw)
 
 
 def check_frame(stored: bytes, raw_len: int) -> None:
-    """Refuse a frame whose header does not promise exactly what the segment's head says.
+    """Refuse a frame if its header and the segment's head state different sizes.
 
     This is what bounds memory. python-zstandard ignores `max_output_size` once a frame states its size
     (8 KB became 256 MB, and 13 bytes a MemoryError), and takes a skippable frame for an empty one.

@@ -1,7 +1,7 @@
-"""What a state records beside the entries: meta data, turns, the inbox, the open turn's journal.
+"""The records of a state beside its closed turns: meta data, the inbox, the open turn's journal.
 
-Owns: these values, and the bounds that a stored one keeps. Must never know: how they are written to bytes,
-or what an entry says.
+Owns: these values, and what the meta data say of models, cuts and cost. Must never know: how they are written
+to bytes, or what an entry says.
 """
 
 from __future__ import annotations
@@ -11,34 +11,39 @@ import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
 from ..messages import CallKind, Part, ResultFlag, Usage
 from ..values import Value, field
+from .bounds import MAX_LABEL, MAX_NAME, Count, Label, Name, bounded, bounded_row
+from .closed_turns import ClosedTurn, Iteration, TurnRecord
+from .letters import ASSISTANT
+from .row_ends import NO_MORE, cut_end, inbox_end, iteration_facts
 
 __all__ = [
     "IDS_KEPT",
-    "MAX_COUNT",
-    "MAX_LABEL",
-    "MAX_NAME",
+    "MAX_MEDIA",
+    "MAX_MODELS",
     "RULES_VERSION",
-    "Amount",
-    "Count",
+    "UNKNOWN_MARK",
+    "CutFacts",
+    "CutRow",
     "InboxItem",
-    "Iteration",
     "JournalCall",
-    "Label",
+    "MediaRow",
     "Meta",
-    "Name",
     "OpenTurn",
-    "TurnRecord",
-    "bounded",
-    "bounded_row",
+    "RingRow",
+    "TurnIdRow",
+    "cut_facts",
     "digest8",
     "dollars_of",
     "fresh_id",
+    "model_at",
+    "model_index",
+    "models_with",
     "turn_ref",
     "usage_of",
     "usage_row",
@@ -48,82 +53,117 @@ __all__ = [
 ]
 
 
-MAX_COUNT: Final = 2**53
-"""The largest stored number: all that every JSON reader takes for a whole one."""
-
-MAX_LABEL: Final = 64
-MAX_NAME: Final = 256
-
 RULES_VERSION: Final = 1
-"""Goes up when the rules for histories become stricter, or a writer's mistake is found: states that an
-earlier one wrote are then checked, and repaired, once."""
-
-# Bounds that msgspec enforces when a state is read, and that writing keeps by itself.
-Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)]
-Amount: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=MAX_COUNT)]
-Label: TypeAlias = Annotated[str, msgspec.Meta(max_length=MAX_LABEL)]
-Name: TypeAlias = Annotated[str, msgspec.Meta(max_length=MAX_NAME)]
+"""Raise it when the rules for histories become stricter, or when a mistake of a writer is found. A state with
+an earlier version is then checked, and repaired, once."""
 
 
-def bounded(count: int) -> int:
-    """The count within what a state may hold: a provider, or a clock set back, may report anything."""
-    return count if 0 <= count <= MAX_COUNT else min(max(count, 0), MAX_COUNT)
-
-
-def bounded_row(counts: tuple[int, ...]) -> tuple[int, ...]:
-    """At least one count, each as `bounded`."""
-    if min(counts) >= 0 and max(counts) <= MAX_COUNT:
-        return counts
-    return tuple(map(bounded, counts))
+UNKNOWN_MARK: Final = "?"
+"""In `Meta.preamble` and `Meta.tools`, in place of a digest, after a conversion: another provider API writes
+the same preamble and tools in another way, so the next turn cannot compare them."""
 
 
 def turn_ref(conversation: str, number: int) -> str:
-    """What names a turn in events and logs: numbers are counted from 1, and none is given twice."""
+    """Name a turn for events and logs. Turns are counted from 1, and no number is given twice."""
     return f"{conversation}-{number}"
 
 
 def digest8(data: bytes | str) -> str:
-    """The first 8 bytes of SHA-256 as 11 characters of base64url: a fingerprint, not a secret.
+    """Give the first 8 bytes of SHA-256 as 11 characters of base64url: a fingerprint, not a secret.
 
-    Of text it is exact: half a surrogate pair, which UTF-8 cannot hold, counts as what it is.
+    Different texts have different fingerprints, also where they differ only in half a surrogate pair, which
+    UTF-8 cannot hold.
     """
     data = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
     return base64.urlsafe_b64encode(hashlib.sha256(data).digest()[:8])[:11].decode("ascii")
 
 
 def fresh_id() -> str:
-    """A random id for a conversation that begins: 16 hexadecimal digits."""
+    """Make a random id for a new conversation: 16 hexadecimal digits."""
     return os.urandom(8).hex()
 
 
+MAX_MODELS: Final = 16
+"""How many different models a state tells apart."""
 _Row: TypeAlias = Annotated[tuple[Count, ...], msgspec.Meta(max_length=16)]
 
 
-class Meta(Value, frozen=True, kw_only=True, omit_defaults=True):
-    """What can be said of a conversation without reading it; constant size. Unknown keys survive.
+class CutRow(NamedTuple):
+    """One cut: when (milliseconds after the conversation began), by which strategy, how much it removed."""
 
-    `created` is in milliseconds since the epoch, `updated` in milliseconds after that. `messages` and
-    `turns` count the closed history; `processed` counts every turn ever closed. `total` and `usage` are
-    [input, cached, cache write, output, reasoning, requests]; `aside` is the part of `total` that summaries
-    and the like consumed. `tokens` is what the next request holds before anything new is said; `gauge`:
-    [that number as the last usage had it, reasoning in it that leaves with the turn, tokens estimated for
-    the newest messages, what they really were, tokens around the history]. `cost`: [billionths of a US
-    dollar that the calls of known price cost, calls of unknown price]. `warned`: how many marks were
-    told of, four bits each for the context window, the blob's bytes, those inflated, and entries.
-    `turn`: digests of ids and messages of the unfinished turn; `ring`: of finished turns id, messages, status
-    and, once it has left the history, the reply's text. `systems`: there are, or were, system messages in
-    the history. `signed`: there are blocks that the provider signed over what stands before them;
-    `unbound`: some of these do not fit what stands before them now. `carry`: what goes along with each
-    request, by name, and until when it is good (milliseconds since the epoch, 0 for ever).
-    `info`: the metadata of turns that have left the history, up to 4 KiB; `said`: that of the messages that
-    wait in the inbox.
-    `rules`: the version of the rules under which the closed history was last known to be valid, 0 for none.
-    `failed`: class and code of the error of a turn that failed before a model accepted anything of it; of
-    others they are the turn's fact "failed".
-    `ask_failed`: how long the conversation was when a compactor last asked a model in vain, see `questions`.
+    at: Count
+    by: Label
+    turns: Count
+    messages: Count
+    more: msgspec.Raw = NO_MORE
+
+
+class TurnIdRow(NamedTuple):
+    """The digests of a turn's id and of its messages, while the turn is not finished."""
+
+    id: Label
+    said: Label
+    more: msgspec.Raw = NO_MORE
+
+
+class RingRow(NamedTuple):
+    """A finished turn: the digests of its id and of its messages, its status, and the text of its reply. The
+    text is "" while the reply is in the history."""
+
+    id: Label
+    said: Label
+    status: Label
+    text: Annotated[str, msgspec.Meta(max_length=32_768)]
+    more: msgspec.Raw = NO_MORE
+
+
+class MediaRow(NamedTuple):
+    """One medium: the digest of its bytes, and the number of the newest cut whose record in the archive has
+    it; 0 if none has. Its part has the same place among the parts with media."""
+
+    digest: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_-]{43}\Z")]
+    archived: Count
+    more: msgspec.Raw = NO_MORE
+
+
+MAX_MEDIA: Final = 256
+"""How many different media a state stores once. Those beyond stay in their entries."""
+
+
+class Meta(Value, frozen=True, kw_only=True, omit_defaults=True):
+    """Facts of a conversation that can be read without its entries. Their size is bounded; unknown keys stay.
+
+    `created`: milliseconds since the epoch; `updated`: milliseconds after `created`.
+    `messages`, `turns`: counts of the closed history; `processed`: every turn that was ever closed.
+    `total`: [input, cached, cache write, output, reasoning, requests] of the whole life; `usage`: the same of
+    the last model call; `aside`: the part of `total` that went into summaries and the like.
+    `tokens`: the size of the next request before anything new is said. `gauge`: [that number by the last
+    usage, reasoning in it that leaves with the turn, tokens estimated for the newest messages, their real
+    number, tokens around the history].
+    `cost`: [billionths of a US dollar for the calls of known price, number of calls of unknown price].
+    `warned`: how many marks were reported, four bits each for the context window, the blob's bytes, those
+    inflated, and entries.
+    `turn`: ids and messages of the unfinished turn as digests; `ring`: the rows of finished turns.
+    `systems`: there are, or were, system messages in the history.
+    `signed`: there are blocks with a provider's signature over everything before them; `unbound`: the
+    history before some of them has changed.
+    `carry`: values that go along with each request, by name, each with the end of its validity (milliseconds
+    since the epoch; 0: no end).
+    `info`: the metadata of turns that have left the history, up to 4 KiB; `said`: the metadata of the
+    messages that wait in the inbox.
+    `rules`: the version of the rules by which the closed history was last found valid; 0 for none.
+    `failed`: class and code of the error of a turn that failed before a model accepted any of it. Other
+    turns have them as their fact "failed".
+    `ask_failed`: the length of the conversation when a compactor last asked a model in vain; see `questions`.
+    `title`, `about`: what the application says of the conversation; a model never sees it.
+    `models`: pairs (endpoint family, model); empty while all iterations have `family` and `model`.
+    `output`: the digest of the format that the last request asked its answer in; "" for text.
+    `gap`: the newest closed turn is not number `processed`. Then the next turn has its number as a fact.
+    `media`: a row for each medium that is stored once. While a state is in memory, these are the rows that
+    were loaded, and those of the archive; the rows of new media are added when the state is written.
     """
 
-    unshown = frozenset({"info", "said"})
+    _unshown = frozenset({"about", "info", "said", "title"})
 
     wire: Label
     family: Label = ""
@@ -145,12 +185,9 @@ class Meta(Value, frozen=True, kw_only=True, omit_defaults=True):
     context: Label = ""
     events: Annotated[tuple[Label, ...], msgspec.Meta(max_length=64)] = ()
     sticky: dict[str, Any] = field(default_factory=dict)
-    cuts: Annotated[tuple[tuple[Count, Label, Count, Count], ...], msgspec.Meta(max_length=64)] = ()
-    turn: Annotated[tuple[tuple[Label, Label], ...], msgspec.Meta(max_length=64)] = ()
-    ring: Annotated[
-        tuple[tuple[Label, Label, Label, Annotated[str, msgspec.Meta(max_length=32_768)]], ...],
-        msgspec.Meta(max_length=64),
-    ] = ()
+    cuts: Annotated[tuple[CutRow, ...], msgspec.Meta(max_length=64)] = ()
+    turn: Annotated[tuple[TurnIdRow, ...], msgspec.Meta(max_length=64)] = ()
+    ring: Annotated[tuple[RingRow, ...], msgspec.Meta(max_length=64)] = ()
     systems: bool = False
     signed: bool = False
     unbound: bool = False
@@ -166,33 +203,87 @@ class Meta(Value, frozen=True, kw_only=True, omit_defaults=True):
     said: dict[str, str] = field(default_factory=dict)
     failed: Annotated[tuple[Label, ...], msgspec.Meta(max_length=2)] = ()
     ask_failed: _Row = ()
+    title: Name = ""
+    about: dict[str, str] = field(default_factory=dict)
+    models: Annotated[tuple[tuple[Label, Name], ...], msgspec.Meta(max_length=MAX_MODELS)] = ()
+    gap: bool = False
+    media: Annotated[tuple[MediaRow, ...], msgspec.Meta(max_length=4 * MAX_MEDIA)] = ()
+    output: Label = ""
 
 
 IDS_KEPT: Final = 64
 """How many turn ids, and how many event ids, a state remembers."""
-
 _CUTS_KEPT: Final = 16
 
 
+class CutFacts(Value, frozen=True, kw_only=True):
+    """The object at the end of a cut's row: how many turns had ever been closed before the cut, and the size
+    in bytes and a digest of the entries that the cut took out of the history. `record`: the digest of the
+    cut's record in the archive; "" if there is none."""
+
+    number: int
+    size: int
+    digest: str
+    record: str = ""
+
+
 def with_cut(
-    meta: Meta, at: int, by: str, turns: int, messages: int
-) -> tuple[tuple[int, str, int, int], ...]:
-    """The journal of cuts with one more row; the oldest go, but never the newest that took something away:
-    a rewind must not go back beyond that."""
-    rows = (*meta.cuts, (at, by[:64], turns, messages))
+    meta: Meta, at: int, by: str, turns: int, messages: int, *, removed: Sequence[ClosedTurn] = ()
+) -> tuple[CutRow, ...]:
+    """Add a row to the journal of cuts. The oldest rows go, but never the newest one that removed something:
+    a rewind must not go back beyond it."""
+    entries = [entry for turn in removed for entry in turn.entries]
+    facts: dict[str, Any] = {"n": bounded(meta.processed)}
+    if entries:
+        facts |= {"size": sum(map(len, entries)), "sum": digest8(b"\n".join(entries))}
+    rows = (*meta.cuts, CutRow(at, by[:64], turns, messages, msgspec.Raw(msgspec.json.encode(facts))))
     kept = rows[-_CUTS_KEPT:]
-    if any(row[2] or row[3] for row in kept):
+    if any(row.turns or row.messages for row in kept):
         return kept
-    newest = [row for row in rows if row[2] or row[3]][-1:]
+    newest = [row for row in rows if row.turns or row.messages][-1:]
     return (*newest, *kept[len(newest) :])
+
+
+def cut_facts(row: CutRow) -> CutFacts | None:
+    """Read the object at the end of a cut's row; None if another writer left it out."""
+    end = cut_end(row.more)
+    if end.n is None:
+        return None
+    return CutFacts(number=end.n, size=end.size, digest=end.sum, record=end.record)
+
+
+def models_with(meta: Meta, family: str, model: str) -> tuple[tuple[str, str], ...]:
+    """Give the pairs of `meta.models` with this model among them; () while all requests went to one model.
+
+    There are at most `MAX_MODELS` pairs. The model of an iteration with another pair is recorded as unknown.
+    """
+    pair = (family[:MAX_LABEL], model[:MAX_NAME])
+    known = meta.models or (((meta.family, meta.model),) if meta.model else ())
+    if pair in known:
+        return meta.models
+    return (*known, pair)[:MAX_MODELS] if known else ()
+
+
+def model_index(meta: Meta) -> int:
+    """Give the place of the present model among `meta.models`; `MAX_MODELS` if it is not among them."""
+    if not meta.models:
+        return 0
+    pair = (meta.family, meta.model[:MAX_NAME])
+    return meta.models.index(pair) if pair in meta.models else MAX_MODELS
+
+
+def model_at(meta: Meta, index: int) -> tuple[str, str]:
+    """Give endpoint family and model of an iteration; both are "" if they are not known."""
+    known = meta.models or ((meta.family, meta.model),)
+    return known[index] if 0 <= index < len(known) else ("", "")
 
 
 _MAX_INFO_BYTES: Final = 4096
 
 
 def with_info(meta: Meta, removed: Sequence[TurnRecord]) -> dict[str, str]:
-    """What the meta keeps of the metadata of turns, with that of turns that leave the history now. A later
-    value replaces an earlier one; what does not fit into 4 KiB with newer ones goes."""
+    """Add the metadata of turns that leave the history to `meta.info`. A later value replaces an earlier one.
+    Newer names come first; a name that does not fit into 4 KiB with them goes."""
     known = dict(meta.info)
     for record in removed:
         for name, value in record.facts.get("metadata", {}).items():
@@ -209,23 +300,23 @@ def with_info(meta: Meta, removed: Sequence[TurnRecord]) -> dict[str, str]:
 
 
 def with_cost(meta: Meta, nano: int | None) -> Meta:
-    """The meta with the cost of one more model call, in billionths of a dollar; None if it is unknown."""
+    """Add the cost of one more model call, in billionths of a US dollar; None if it is unknown."""
     known, unknown = (*meta.cost, 0, 0)[:2]
     if not meta.cost and meta.total:
-        unknown = 1  # calls of before anybody kept costs
+        unknown = 1  # the costs of the earlier calls were not recorded
     known, unknown = (known, unknown + 1) if nano is None else (known + nano, unknown)
     return msgspec.structs.replace(meta, cost=bounded_row((known, unknown)))
 
 
 def dollars_of(meta: Meta) -> Decimal | None:
-    """What the conversation cost in its life, in US dollars; None if a part is unknown."""
+    """Give the cost of the conversation's whole life in US dollars; None if a part is unknown."""
     if not meta.cost:
         return None if meta.total else Decimal(0)
     return Decimal(meta.cost[0]).scaleb(-9) if not meta.cost[1] else None
 
 
 def usage_row(usage: Usage) -> tuple[int, ...]:
-    """A usage as the tuple that is stored; () for none."""
+    """Give a usage as the tuple that is stored; () if all its counts are 0."""
     row = (
         usage.input_tokens,
         usage.cached_input_tokens,
@@ -238,7 +329,7 @@ def usage_row(usage: Usage) -> tuple[int, ...]:
 
 
 def usage_of(row: Sequence[int]) -> Usage:
-    """The usage that `usage_row` stored."""
+    """Read the usage that `usage_row` made."""
     if not row:
         return Usage()
     padded = (*row, 0, 0, 0, 0, 0, 0)
@@ -252,48 +343,34 @@ def usage_of(row: Sequence[int]) -> Usage:
     )
 
 
-class Iteration(Value, frozen=True, kw_only=True):
-    """One model call of a turn: the entries that went with it and came back, as role letters."""
-
-    roles: str
-    finish_reason: str = ""
-    usage: Usage = Usage()
-    start: int = 0
-    ms: int = 0
-
-
-class TurnRecord(Value, frozen=True, kw_only=True):
-    """A closed turn's facts: when it began (ms after the conversation), how many entries, which calls."""
-
-    unshown = frozenset({"facts"})
-
-    at: int
-    messages: int
-    iterations: tuple[Iteration, ...]
-    facts: Mapping[str, Any] = {}
-
-    @property
-    def entries(self) -> int:
-        """How many stored entries the turn has."""
-        return sum(len(iteration.roles) for iteration in self.iterations)
-
-
 class InboxItem(Value, frozen=True, kw_only=True):
-    """A message that no model has seen: its entry, its role letter and, for events, topic and id digest."""
+    """A message that no model has seen: its entry, its role letter and, for events, topic and id digest.
 
-    unshown = frozenset({"entry"})
+    `more`: the JSON object at the end of its row, as in `Iteration`.
+    """
+
+    _unshown = frozenset({"entry", "more"})
 
     entry: bytes
     letter: str
     topic: str = ""
     event: str = ""
+    more: bytes = b""
+
+    @property
+    def speaker(self) -> str | None:
+        """Who said it, if that was told."""
+        return inbox_end(self.more).who if self.more else None
 
 
 class JournalCall(Value, frozen=True, kw_only=True):
-    """One call of the open reply. `state` is "new", "waiting" (for what `reason` says), "started" or "done";
-    a done one has its result."""
+    """One call of the open reply.
 
-    unshown = frozenset({"arguments", "parts"})
+    `state`: "new", "waiting" (`reason` says for what), "started", or "done": then `flag` and `parts` are its
+    result. `extras`: the keys of a later release.
+    """
+
+    _unshown = frozenset({"arguments", "parts", "extras"})
 
     id: str
     name: str
@@ -305,17 +382,20 @@ class JournalCall(Value, frozen=True, kw_only=True):
     parts: tuple[Part, ...] = ()
     started: float = 0.0
     seconds: float = 0.0
+    extras: Mapping[str, msgspec.Raw] = {}
 
 
 class OpenTurn(Value, frozen=True, kw_only=True):
-    """The unfinished turn: what a model has accepted so far, and the journal of its last reply's calls.
+    """The unfinished turn: the entries that a model has accepted, and the journal of its last reply's calls.
 
-    `entries` ends with the raw reply while `calls` are open. `letters` and `messages` describe the
-    entries that belong to no iteration yet. `partial` is text of a reply that broke off: kept, flagged,
-    never sent.
+    `entries`: they end with the raw reply while `calls` are open.
+    `letters`: the role letters of the entries that belong to no iteration yet.
+    `messages`: how many messages the turn has.
+    `partial`: the text of a reply that broke off. It is kept and flagged, and never sent.
+    `extras`: the keys of a later release; they go when the turn is closed.
     """
 
-    unshown = frozenset({"partial", "facts", "entries"})
+    _unshown = frozenset({"partial", "facts", "entries", "extras"})
 
     at: int
     entries: tuple[bytes, ...] = ()
@@ -325,3 +405,38 @@ class OpenTurn(Value, frozen=True, kw_only=True):
     calls: tuple[JournalCall, ...] = ()
     partial: str = ""
     facts: Mapping[str, Any] = {}
+    extras: Mapping[str, msgspec.Raw] = {}
+
+    @property
+    def roles(self) -> str:
+        """The role letters of all entries."""
+        return "".join([*[iteration.roles for iteration in self.iterations], self.letters])
+
+    @property
+    def unanswered(self) -> tuple[bytes, ...]:
+        """The entries that no reply follows yet."""
+        return self.entries[len(self.entries) - len(self.letters) :]
+
+    @property
+    def last_reply(self) -> tuple[bytes, ...]:
+        """The entries of the last model call's reply; () if it had none."""
+        roles = self.iterations[-1].roles if self.iterations else ""
+        end = len(self.entries) - len(self.letters)
+        return self.entries[end - (len(roles) - len(roles.rstrip(ASSISTANT))) : end]
+
+    def closed(self) -> ClosedTurn:
+        """Close the turn. Entries without a reply become an iteration of their own."""
+        facts = self.facts
+        who = facts.get("who")
+        if who is not None:
+            facts = {name: value for name, value in facts.items() if name != "who"}
+        rest = (Iteration(roles=self.letters, more=iteration_facts(0, who)),) if self.letters else ()
+        return ClosedTurn(
+            self.entries,
+            TurnRecord(
+                at=self.at,
+                messages=self.messages,
+                iterations=(*self.iterations, *rest),
+                facts=facts,
+            ),
+        )

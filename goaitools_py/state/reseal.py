@@ -1,12 +1,17 @@
-"""Sealing a blob anew: under the primary key, by another codec, for another binding.
+"""Sealing a blob again: with the primary key, with another codec, or for another owner.
 
 Owns: one pure step from blob to blob. Must never know: a key, or what is in a segment.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from ..values import replace
 from . import blob as blobs
-from .codec import Binding, Codec
+from .codec import SUITE_AES_256_GCM, Binding, Codec
+from .formats import written
+from .parts import ELSEWHERE, Part, key_id_of, opened_part
 from .state import hard_limits
 
 __all__ = ["rewrap"]
@@ -20,18 +25,18 @@ def rewrap(
     to: Codec | None = None,
     to_binding: Binding = None,
 ) -> bytes:
-    """Seal a state anew; what is in it does not change, nor do its revision and its times.
+    """Seal a state again. Its content, its revision and its times do not change.
 
-    With the codec alone: under the keyring's first key. A blob that is sealed with it already is verified
-    and comes back as it is, so a loop over all rows writes only those that an old key sealed.
+    With the codec alone, the first key of the keyring seals it, in the newest version of the format. A blob
+    that is so already is verified and returned as it is, so a loop over all rows writes only the others.
 
     Args:
         blob: The stored value.
         codec: The one that opens it.
-        binding: What it is bound to.
-        to: The codec to seal with, if it is another one. From `PLAIN` to a sealed codec, this vouches for
-            bytes that nobody had vouched for.
-        to_binding: What it shall be bound to, if that is something else.
+        binding: The owner of the blob.
+        to: The codec to seal with, if it is another one. From `PLAIN` to a sealed codec, you vouch for bytes
+            that were not authenticated before.
+        to_binding: The new owner, if it is another one.
 
     Returns:
         The blob to store.
@@ -43,11 +48,30 @@ def rewrap(
     target = codec if to is None else to
     target_binding = binding if to_binding is None else to_binding
     target.check(target_binding)
-    segments = blobs.decode(blob, codec=codec, binding=binding, limits=hard_limits(codec))
-    if to is None and to_binding is None and _is_current(blobs.peek(blob), codec):
+    segments, parts = blobs.decode_whole(blob, codec=codec, binding=binding, limits=hard_limits(codec))
+    version, _ = written(target, segments, parts)
+    header = blobs.peek(blob)
+    is_same = to is None and to_binding is None and header.version == version
+    if is_same and _is_current(header, parts, codec):
         return bytes(blob)
-    return blobs.encode(segments, codec=target, binding=target_binding, limits=hard_limits(target))
+    if to is not None or to_binding is not None:
+        parts = tuple(_bare(part, codec, binding, target) for part in parts)
+    return blobs.encode(segments, parts, codec=target, binding=target_binding, limits=hard_limits(target))
 
 
-def _is_current(header: blobs.Header, codec: Codec) -> bool:
-    return (header.key_id, header.compression) == (codec.key_id, blobs.compression_of(codec))
+def _is_current(header: blobs.Header, parts: Sequence[Part], codec: Codec) -> bool:
+    compression = blobs.compression_of(codec)
+    if (header.key_id, header.compression) != (codec.key_id, compression):
+        return False
+    if codec.suite != SUITE_AES_256_GCM:
+        return True
+    return all(part.place == ELSEWHERE or key_id_of(part) == codec.key_id for part in parts)
+
+
+def _bare(part: Part, codec: Codec, binding: Binding, target: Codec) -> Part:
+    """The part without the protection that ties it to the old codec and owner; a plain one is carried."""
+    if SUITE_AES_256_GCM not in (codec.suite, target.suite) and codec.compresses == target.compresses:
+        return replace(part, suite=target.suite)
+    if part.place == ELSEWHERE:
+        raise ValueError("a part of the state is elsewhere and cannot be sealed anew; attach it first")
+    return opened_part(part, codec, binding)

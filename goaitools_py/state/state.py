@@ -1,7 +1,7 @@
 """A conversation as a value, and its way to a blob and back.
 
-Owns: `ConversationState` and how it grows by a turn. Must never know: what an entry says (that is the
-dialect's), how a segment's lines are written (`segments`), or how bytes are sealed (`blob`).
+Owns: `ConversationState`, and how it grows by a turn. Must never know: what an entry says (a dialect knows),
+how a segment's lines are written (`segments` knows), or how bytes are sealed (`blob` knows).
 
 History is spliced, never parsed: a normal turn reads the meta and copies bytes.
 """
@@ -18,11 +18,14 @@ from ..errors import StateAuthError, StateProviderError
 from ..values import Value, field, replace
 from . import blob as blobs
 from .blob import Kind, Segment
-from .codec import LIMITS, PLAIN, BlobLimits, Codec, refused
-from .records import RULES_VERSION, InboxItem, Meta, OpenTurn, TurnRecord
+from .closed_turns import ClosedTurn, with_few_numbers
+from .codec import LIMITS, PLAIN, BlobLimits, Codec, check_limit, refused
+from .media import Media, Medium, cut_out
+from .media_rows import Written, media_of, resolved, with_rows
+from .parts import MEDIA, SEALED_HISTORY, Part
+from .records import RULES_VERSION, InboxItem, Meta, OpenTurn
 from .segments import (
     JOIN,
-    columns_of,
     entries_of,
     history_segment,
     inbox_items,
@@ -32,13 +35,16 @@ from .segments import (
     open_segment,
     open_turn,
     spliceable,
+    stored_segment,
     turn_columns,
     turn_records,
+    with_media,
 )
 
 __all__ = [
     "ConversationState",
     "check_revision",
+    "closed_entries",
     "closed_turns",
     "dump_state",
     "hard_limits",
@@ -46,29 +52,33 @@ __all__ = [
     "new_state",
     "newest_number",
     "rebuild",
-    "segments_of",
     "soft_limits",
     "with_turn",
+    "written",
 ]
 
 SEAL_BYTES = 32 * 1024
-"""A hot segment this large is sealed: later turns do not compress it again."""
+"""A hot segment of this size or more is sealed: later turns do not compress it again."""
 FULL_BYTES = 64 * 1024
-"""A sealed segment smaller than this takes in the next one that is sealed."""
+"""A sealed segment smaller than this is joined with the next segment that is sealed."""
 
 
 class ConversationState(Value, frozen=True, kw_only=True):
     """A conversation between two turns, or in the middle of one."""
 
-    unshown = frozenset({"extras", "hot", "sealed"})
+    _unshown = frozenset({"extras", "hot", "later", "parts", "sealed"})
 
     meta: Meta
     extras: Mapping[str, msgspec.Raw] = field(default_factory=dict)
-    """Meta keys that a later release wrote; kept as they are."""
+    """Meta keys that a later release wrote, kept byte for byte."""
     sealed: tuple[Segment, ...] = ()
     hot: Segment | None = None
     inbox: tuple[InboxItem, ...] = ()
     open: OpenTurn | None = None
+    later: tuple[Segment, ...] = ()
+    """Segments of a later release that this one may ignore, kept byte for byte."""
+    parts: tuple[Part, ...] = ()
+    """Archive, media, and parts that a later release added, in the blob or elsewhere; carried unopened."""
 
     @property
     def segments(self) -> tuple[Segment, ...]:
@@ -76,72 +86,72 @@ class ConversationState(Value, frozen=True, kw_only=True):
         return self.sealed if self.hot is None else (*self.sealed, self.hot)
 
     def history(self) -> list[bytes | memoryview]:
-        """The closed history as pieces of a request body, entries joined by ``,\\n``."""
+        """Give the closed history as pieces of a request body, entries joined by ``,\\n``."""
         return [spliceable(segment) for segment in self.segments]
 
     def history_bytes(self) -> int:
-        """How many bytes the closed history has."""
-        return sum(segment.raw_len for segment in self.segments)
+        """Count the bytes of the closed history, with all media in their entries."""
+        return sum([segment.raw_len + segment.added for segment in self.segments])
 
 
 def new_state(wire: str, *, id: str, created: int) -> ConversationState:
-    """An empty conversation. `created` is in milliseconds since the epoch."""
+    """Make an empty conversation. `created` is in milliseconds since the epoch."""
     return ConversationState(meta=Meta(wire=wire, id=id, created=created, rules=RULES_VERSION))
 
 
 def newest_number(state: ConversationState) -> int:
-    """The number of the newest turn, the unfinished one if there is one; 0 before the first."""
+    """Give the number of the newest turn, counting an unfinished one; 0 before the first turn."""
     return state.meta.processed + (state.open is not None)
 
 
-def with_turn(state: ConversationState, entries: Sequence[bytes], record: TurnRecord) -> ConversationState:
-    """The state with one more closed turn at its end. Meta is the caller's to update."""
-    if not entries:
+def with_turn(state: ConversationState, turn: ClosedTurn) -> ConversationState:
+    """Add a closed turn at the end. The caller updates the meta data."""
+    if not turn.entries:
         return state
     sealed, hot = state.sealed, state.hot
-    pieces: Sequence[bytes | memoryview] = entries
-    column, count = turn_columns([record]), len(entries)
     if hot is not None and hot.raw_len >= SEAL_BYTES:
         sealed, hot = _with_sealed(sealed, hot), None
-    if hot is not None:
-        pieces = (spliceable(hot), *entries)
-        column, count = columns_of(hot) + b"," + column, hot.entries + count
-    grown = history_segment(Kind.HOT, pieces, column, count, is_minor=bool(sealed))
+    behind = () if hot is None else (hot,)
+    column = turn_columns([turn.record])
+    grown = history_segment(Kind.HOT, turn.entries, column, behind=behind, is_minor=bool(sealed))
     return replace(state, sealed=sealed, hot=grown)
 
 
 def _with_sealed(sealed: tuple[Segment, ...], hot: Segment) -> tuple[Segment, ...]:
     if not sealed or sealed[-1].raw_len >= FULL_BYTES:
-        return (*sealed, blobs.segment(Kind.SEALED, hot.raw(), hot.entries))
-    last = sealed[-1]
-    columns = columns_of(last) + b"," + columns_of(hot)
-    pieces = (spliceable(last), spliceable(hot))
-    return (*sealed[:-1], history_segment(Kind.SEALED, pieces, columns, last.entries + hot.entries))
+        whole = blobs.segment(Kind.SEALED, hot.raw(), hot.entries)
+        return (*sealed, with_media(whole, hot.media) if hot.media else whole)
+    return (*sealed[:-1], history_segment(Kind.SEALED, (), b"", behind=(sealed[-1], hot)))
 
 
-def closed_turns(state: ConversationState) -> list[tuple[tuple[bytes, ...], TurnRecord]]:
-    """The closed turns with their entries, oldest first."""
-    turns: list[tuple[tuple[bytes, ...], TurnRecord]] = []
+def closed_turns(state: ConversationState) -> list[ClosedTurn]:
+    """Give the closed turns, oldest first."""
+    turns: list[ClosedTurn] = []
     for segment in state.segments:
         entries = entries_of(segment)
         at = 0
         for record in turn_records(segment):
-            turns.append((tuple(entries[at : at + record.entries]), record))
-            at += record.entries
+            end = at + record.entries
+            turns.append(ClosedTurn(tuple(entries[at:end]), record))
+            at = end
     return turns
 
 
-def rebuild(
-    state: ConversationState, turns: Sequence[tuple[Sequence[bytes], TurnRecord]]
-) -> ConversationState:
-    """The state with its closed history replaced by `turns`, in segments as if it had grown by them."""
+def closed_entries(state: ConversationState) -> list[bytes]:
+    """Give the entries of all closed turns, oldest first."""
+    return [entry for turn in closed_turns(state) for entry in turn.entries]
+
+
+def rebuild(state: ConversationState, turns: Sequence[ClosedTurn]) -> ConversationState:
+    """Replace the closed history by `turns`, in the segments that it would have if it had grown by them."""
     piles: list[_Pile] = []
-    for entries, record in turns:
+    for turn in with_few_numbers(turns):
         if not piles or piles[-1].raw_len >= SEAL_BYTES:
             if len(piles) > 1 and piles[-2].raw_len < FULL_BYTES:
                 piles[-2].take(piles.pop())
             piles.append(_Pile())
-        piles[-1].add(entries, [turn_columns([record])])
+        stored, media = cut_out(turn.entries)
+        piles[-1].add(stored, [turn_columns([turn.record])], media)
     segments = [pile.segment(Kind.SEALED) for pile in piles[:-1]]
     hot = piles[-1].segment(Kind.HOT, is_minor=bool(segments)) if piles else None
     return replace(state, sealed=tuple(segments), hot=hot)
@@ -153,36 +163,39 @@ class _Pile:
     def __init__(self) -> None:
         self._entries: list[bytes] = []
         self._columns: list[bytes] = []
-        self.raw_len = -len(JOIN)  # no joint at the end; the newline counts as a comma
+        self._media: dict[bytes, Medium] = {}
+        self.raw_len = -len(JOIN)  # the last entry has no JOIN; the newline stands for the last comma
 
-    def add(self, entries: Sequence[bytes], columns: Sequence[bytes]) -> None:
+    def add(self, entries: Sequence[bytes], columns: Sequence[bytes], media: Media | None) -> None:
         self._entries += entries
         self._columns += columns
+        if media:
+            self._media.update(media)
         self.raw_len += sum(len(entry) + len(JOIN) for entry in entries)
         self.raw_len += sum(len(column) + 1 for column in columns)
 
     def take(self, other: _Pile) -> None:
-        self.add(other._entries, other._columns)
+        self.add(other._entries, other._columns, other._media)
 
     def segment(self, kind: Kind, *, is_minor: bool = False) -> Segment:
         columns = b",".join(self._columns)
-        return history_segment(kind, self._entries, columns, len(self._entries), is_minor=is_minor)
+        return stored_segment(kind, self._entries, columns, self._media, is_minor=is_minor)
 
 
 # -------------------------------------------------------------------------------- bytes <-> state
 
 
 def soft_limits(codec: Codec) -> BlobLimits:
-    """The limits that a codec was made with, else the defaults: what a turn may write."""
+    """Give the limits that a turn must keep when it writes: those of the codec, else the defaults."""
     return getattr(codec, "limits", None) or LIMITS
 
 
 def hard_limits(codec: Codec) -> BlobLimits:
-    """Twice the soft limits: what is paid for is written, and read again, all the same."""
+    """Give twice the soft limits. Up to these a paid reply is stored, and its state can be read again."""
     return _twice(soft_limits(codec))
 
 
-@lru_cache(maxsize=16)  # every turn asks, and few limits are in use
+@lru_cache(maxsize=16)  # every turn needs it, and a program uses few different limits
 def _twice(soft: BlobLimits) -> BlobLimits:
     return BlobLimits(**{name: 2 * getattr(soft, name) for name in BlobLimits.__struct_fields__})
 
@@ -193,20 +206,38 @@ def dump_state(
     codec: Codec = PLAIN,
     binding: Any = None,
     limits: BlobLimits | None = None,
+    seen: dict[bytes, Part] | None = None,
 ) -> bytes:
-    """Encode a state as a blob. Raises `StateTooLargeError` beyond `limits`."""
-    segments = segments_of(state)
-    return blobs.encode(segments, codec=codec, binding=binding, limits=limits or soft_limits(codec))
+    """Encode a state as a blob. Raises `StateTooLargeError` beyond `limits`.
+
+    `seen`: the parts of new media by their digests. Give the same dict with each state of a turn: then a
+    medium is encrypted once, and a store of parts saves it once.
+    """
+    limits = limits or soft_limits(codec)
+    segments, parts, added = written(state, soft_limits(codec), seen)
+    if added:
+        size = added + sum([segment.raw_len for segment in segments])
+        check_limit("max_decoded_bytes", limits.max_decoded_bytes, size)
+    return blobs.encode(segments, parts, codec=codec, binding=binding, limits=limits)
 
 
-def segments_of(state: ConversationState) -> list[Segment]:
-    """The segments of a state's blob, in order."""
-    segments = [meta_segment(state.meta, state.extras), *state.segments]
+def written(state: ConversationState, soft: BlobLimits, seen: dict[bytes, Part] | None = None) -> Written:
+    """Give the segments and the parts of a state's blob, in order.
+
+    `soft`: the soft limits of its codec. `seen`: see `dump_state`.
+    """
+    segments = [*state.segments]
     if state.inbox:
         segments.append(inbox_segment(state.inbox))
     if state.open is not None:
         segments.append(open_segment(state.open))
-    return segments
+    meta, parts, added = state.meta, state.parts, 0
+    has_media = bool(meta.media)
+    for segment in segments:
+        has_media = has_media or segment.media is not None
+    if has_media:
+        meta, (segments, parts, added) = with_rows(meta, parts, segments, soft, seen)
+    return Written([meta_segment(meta, state.extras), *segments, *state.later], parts, added)
 
 
 def load_state(
@@ -218,13 +249,23 @@ def load_state(
     min_revision: int | None = None,
     limits: BlobLimits | None = None,
 ) -> ConversationState:
-    """Decode a blob, up to the hard limits unless others are given.
+    """Decode a blob. The closed history stays compressed until it is sent; inbox and open turn are read now.
 
-    With `wire`, a state of another wire raises `StateProviderError`. A state that the codec finds too old,
-    or whose revision is below `min_revision`, raises `StateAuthError`.
-    The closed history stays compressed until it is sent; the inbox and the open turn are read.
+    Args:
+        blob: The stored value.
+        wire: The provider API that the state must have; None for any.
+        codec: The codec that wrote it.
+        binding: For keyed codecs: the owner of the blob.
+        min_revision: The lowest revision that it may have.
+        limits: The largest sizes that it may have; None for the hard limits of the codec.
+
+    Raises:
+        StateProviderError: It is a state of another provider API than `wire`.
+        StateAuthError: The codec refuses it or finds it too old, or its revision is below `min_revision`.
+        StateError: It cannot be read; see `blob.decode`.
     """
-    segments = blobs.decode(blob, codec=codec, binding=binding, limits=limits or hard_limits(codec))
+    limits = limits or hard_limits(codec)
+    segments, parts = blobs.decode_whole(blob, codec=codec, binding=binding, limits=limits)
     meta, extras = meta_of(segments[0])
     try:
         codec.check_age(meta.created + meta.updated)
@@ -235,33 +276,69 @@ def load_state(
     if wire is not None and meta.wire != wire:
         writer = f"{meta.wire!r} (model {meta.model!r})" if meta.model else repr(meta.wire)
         raise StateProviderError(
-            f"state was written by {writer}, this chat uses {wire!r}; go on with a chat on {meta.wire!r}, or "
-            "begin a new conversation: pass state=None, or on_foreign_state='fresh' to a turn. Its messages "
-            "are in state_messages(state)",
+            f"state was written by {writer}, this chat uses {wire!r}; go on with a chat on {meta.wire!r}, "
+            "convert it with on_foreign_state='convert', or begin a new conversation: pass state=None, or "
+            "on_foreign_state='fresh' to a turn",
             blob=bytes(blob),
             expected=wire,
             found=meta.wire,
         )
     sealed: list[Segment] = []
+    if parts and parts[0].kind == SEALED_HISTORY:
+        sealed = [_sealed_history(part, codec, binding) for part in parts if part.kind == SEALED_HISTORY]
+        parts = parts[len(sealed) :]
+    own: Sequence[Segment] = segments[1:]
+    if meta.media or (parts and any(part.kind == MEDIA for part in parts)):
+        sealed, own = _resolved(meta, parts, sealed, own, codec, binding, limits)
     hot: Segment | None = None
     inbox: tuple[InboxItem, ...] = ()
     opened: OpenTurn | None = None
-    for segment in segments[1:]:
+    later: list[Segment] = []
+    for segment in own:
         if segment.kind == Kind.SEALED:
             sealed.append(segment)
         elif segment.kind == Kind.HOT:
             hot = segment
         elif segment.kind == Kind.INBOX:
             inbox = inbox_items(segment)
-        else:
+        elif segment.kind == Kind.OPEN:
             opened = open_turn(segment)
+        else:
+            later.append(segment)
     return ConversationState(
-        meta=meta, extras=extras, sealed=tuple(sealed), hot=hot, inbox=inbox, open=opened
+        meta=meta,
+        extras=extras,
+        sealed=tuple(sealed),
+        hot=hot,
+        inbox=inbox,
+        open=opened,
+        later=tuple(later),
+        parts=parts,
     )
 
 
+def _resolved(
+    meta: Meta,
+    parts: Sequence[Part],
+    sealed: list[Segment],
+    own: Sequence[Segment],
+    codec: Codec,
+    binding: Any,
+    limits: BlobLimits,
+) -> tuple[list[Segment], list[Segment]]:
+    """Give the segments with the media that their entries name."""
+    read = [segment for segment in own if segment.kind not in blobs.IGNORABLE]
+    found = resolved([*sealed, *read], media_of(meta, parts, codec, binding), limits)
+    return found[: len(sealed)], [*found[len(sealed) :], *own[len(read) :]]
+
+
+def _sealed_history(part: Part, codec: Codec, binding: Any) -> Segment:
+    """Read a part with sealed history as a segment. The next blob has it in the body."""
+    return blobs.segment(Kind.SEALED, part.raw(codec, binding), part.entries)
+
+
 def check_revision(state: ConversationState, min_revision: int | None) -> None:
-    """Refuse a state that is older than one that is known to exist; a new one has revision 0.
+    """Refuse a state with a lower revision than `min_revision`: a newer one is known. A new state has 0.
 
     Raises `StateAuthError`.
     """

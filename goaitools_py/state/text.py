@@ -29,7 +29,7 @@ def state_to_text(state: bytes | bytearray | memoryview) -> str:
 
 
 def state_from_text(text: str) -> bytes:
-    """The state that `state_to_text` wrote. It is not verified here; whatever reads it does that.
+    """The state that `state_to_text` wrote. It is not verified here, but when something reads the state.
 
     Raises:
         StateFormatError: Not such a text, or changed on the way.

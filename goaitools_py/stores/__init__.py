@@ -7,20 +7,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..errors import LeaseHeldError, TurnStoppedError
 from .base import (
     AsyncDeleting,
+    AsyncDescribing,
     AsyncLease,
     AsyncLeasing,
     AsyncListing,
+    AsyncParted,
+    AsyncStopping,
     AsyncStore,
     Deleting,
+    Describing,
     Lease,
     Leasing,
     Listing,
+    Parted,
+    RowFacts,
+    Stopping,
     Store,
     Stored,
+    StoredHead,
     StoredKey,
     StoredPage,
+    StoredPart,
 )
 
 if TYPE_CHECKING:
@@ -34,29 +44,40 @@ if TYPE_CHECKING:
 __all__ = [
     "AsyncCallableStore",
     "AsyncDeleting",
+    "AsyncDescribing",
     "AsyncDjangoStore",
     "AsyncLease",
     "AsyncLeasing",
     "AsyncListing",
     "AsyncMemoryStore",
+    "AsyncParted",
     "AsyncRedisStore",
     "AsyncSQLAlchemyStore",
     "AsyncSQLiteStore",
+    "AsyncStopping",
     "AsyncStore",
     "CallableStore",
     "Deleting",
+    "Describing",
     "DjangoStore",
     "Lease",
+    "LeaseHeldError",
     "Leasing",
     "Listing",
     "MemoryStore",
+    "Parted",
     "RedisStore",
+    "RowFacts",
     "SQLAlchemyStore",
     "SQLiteStore",
+    "Stopping",
     "Store",
     "Stored",
+    "StoredHead",
     "StoredKey",
     "StoredPage",
+    "StoredPart",
+    "TurnStoppedError",
 ]
 
 

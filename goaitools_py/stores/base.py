@@ -3,31 +3,44 @@
 Owns: the protocols and their values. Must never know: an engine, or what is in a blob.
 
 A store can `load` and `save`. What else it can do is seen by its shape: a store with a `delete` is a
-`Deleting`, one with a `list` a `Listing`, one with a `lease` a `Leasing`; ``isinstance`` tells. The
-protocols for async code have the same methods, awaited.
+`Deleting`, one with a `list` a `Listing`, one with a `lease` a `Leasing`, one with a `set_stop` a `Stopping`,
+one with a `save_parts` a `Parted`; ``isinstance`` tells. A store whose `save` has a parameter ``facts`` is a
+`Describing`. The protocols for async code have the same methods, awaited.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol, runtime_checkable
 
+from .layout import RowFacts, StoredPart
+
 __all__ = [
     "AsyncDeleting",
+    "AsyncDescribing",
     "AsyncLease",
     "AsyncLeasing",
     "AsyncListing",
+    "AsyncParted",
+    "AsyncStopping",
     "AsyncStore",
     "Deleting",
+    "Describing",
     "Lease",
     "Leasing",
     "Listing",
+    "Parted",
+    "RowFacts",
+    "Stopping",
     "Store",
     "Stored",
+    "StoredHead",
     "StoredKey",
     "StoredPage",
+    "StoredPart",
 ]
 
 
@@ -48,12 +61,28 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StoredHead(Stored):
+    """A blob together with parts of it that are kept beside it, all of one moment.
+
+    Attributes:
+        parts: Those that were asked for, in no order.
+    """
+
+    parts: tuple[StoredPart, ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StoredKey:
-    """What a listing tells of a key: what `load` would give, without the blob."""
+    """What a listing tells of a key: what `load` would give, without the blob.
+
+    Attributes:
+        facts: What the last save said of the blob; None if it said nothing, or the store keeps no facts.
+    """
 
     key: str = field(repr=False)
     version: int
     updated_at: datetime
+    facts: RowFacts | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,16 +111,87 @@ class Store(Protocol):
     def save(self, key: str, blob: bytes, *, expected: int | None) -> int:
         """Save if the stored version is still `expected` (None: nothing is stored yet).
 
-        Returns the new version. Raises `StateConflictError` if somebody else was first; then nothing is
+        Returns the new version. Raises `StateConflictError` if another worker was first; then nothing is
         saved. Raises `StoreUnavailableError` if the store did not say that it saved: it may have, so load
         before you save again.
         """
         ...
 
 
+class Describing(Protocol):
+    """A store that keeps facts about a blob in plain columns beside it, and gives them with `Listing.list`.
+
+    A save without facts empties the columns: they never describe an older blob.
+    """
+
+    def save(self, key: str, blob: bytes, *, expected: int | None, facts: RowFacts | None = None) -> int:
+        """As `Store.save`; the facts are saved with the blob, in the same atomic step."""
+        ...
+
+
+@runtime_checkable
+class Stopping(Protocol):
+    """A store with a flag beside each blob that asks the worker of a conversation to stop.
+
+    The flag belongs to the key, not to the blob: it changes no version, a save leaves it as it is, and it
+    goes when the key is deleted. What a turn does about it is not the store's concern.
+    """
+
+    def set_stop(self, key: str, is_wanted: bool = True) -> bool:
+        """Set the flag, or clear it. False if nothing is stored under `key`; then nothing is set."""
+        ...
+
+    def stop_requested(self, key: str) -> bool:
+        """The flag; False if nothing is stored under `key`."""
+        ...
+
+
+@runtime_checkable
+class Parted(Protocol):
+    """A store that keeps parts of a conversation beside its blob, which is then called its head.
+
+    Head and parts change in one atomic step: a reader sees all of a save or nothing of it, and a process that
+    dies half way leaves the old state or the new one. `Listing.list` shows no parts. `Deleting.delete`
+    takes them with the key. `Store.load` gives the head alone, and `Store.save` leaves the parts as they are.
+    """
+
+    def save_parts(
+        self,
+        key: str,
+        head: bytes,
+        new: Collection[StoredPart],
+        gone: Collection[bytes],
+        *,
+        expected: int | None,
+        facts: RowFacts | None = None,
+    ) -> int:
+        """As `Describing.save` for the head; in the same step add the parts `new`, and drop the named ones.
+
+        Args:
+            key: As for `Store.save`.
+            head: The blob.
+            new: Parts to add. One that is there already stays.
+            gone: Names of parts to drop. A name that is not there, or is among the new ones, is ignored.
+            expected: As for `Store.save`; if the save is refused, no part changes either.
+            facts: As for `Describing.save`.
+        """
+        ...
+
+    def load_head(self, key: str, *, kinds: Collection[int] | None = None) -> StoredHead | None:
+        """The head and its parts of these kinds, all of one moment. `kinds`: None for all, () for none."""
+        ...
+
+    def load_parts(self, key: str, names: Collection[bytes]) -> tuple[StoredPart, ...]:
+        """The named parts that are there, in no order.
+
+        A save may have dropped some since the head was loaded: if one is missing, load the head again.
+        """
+        ...
+
+
 @runtime_checkable
 class Deleting(Protocol):
-    """A store that can forget."""
+    """A store that can delete."""
 
     def delete(self, key: str, *, expected: int | None = None) -> bool:
         """Forget what is stored under `key`; False if nothing was.
@@ -103,7 +203,7 @@ class Deleting(Protocol):
 
 @runtime_checkable
 class Listing(Protocol):
-    """A store that knows its keys."""
+    """A store that can list its keys."""
 
     def list(self, prefix: str = "", *, cursor: str | None = None, limit: int = 100) -> StoredPage:
         """A page of the keys that begin with `prefix`.
@@ -117,28 +217,28 @@ class Listing(Protocol):
 
 
 class Lease(Protocol):
-    """A lease that is held.
+    """A lease that was taken.
 
-    It may also have a method ``release()``, which ends it before its ``with`` block does. Unlike the block's
-    end it raises `StoreUnavailableError` if the store could not do that; then it is called again.
+    It may also have a method ``release()``, which ends the lease before its ``with`` block does. Unlike the
+    end of the block, it raises `StoreUnavailableError` if the store could not do that; then call it again.
     """
 
     def renew(self) -> bool:
-        """Begin the `ttl` anew. False if it ran out meanwhile: somebody else may hold it now."""
+        """Begin the `ttl` anew. False if it ran out meanwhile: another holder may have it now."""
         ...
 
 
 @runtime_checkable
 class Leasing(Protocol):
-    """A store that can keep others away from a key for a while."""
+    """A store that can reserve a key for one holder for a limited time."""
 
     def lease(self, key: str, ttl: float) -> AbstractContextManager[Lease]:
         """Hold the lease of `key` inside a ``with`` block, for at most `ttl` seconds, then renew it.
 
-        It does not wait: `LeaseHeldError` if somebody holds it. A holder that died keeps it for `ttl`
+        It does not wait: `LeaseHeldError` if another holder has it. A holder that died keeps it for `ttl`
         seconds at most. It spares two workers from paying for the same turn. It is not a lock: a holder
-        may be paused beyond its `ttl`, and whoever does not ask for the lease is not kept out. That no turn
-        is lost or doubled rests on the compare-and-swap of `save` alone.
+        may be paused beyond its `ttl`, and a worker that does not ask for the lease is not kept out. Only the
+        compare-and-swap of `save` ensures that no turn is lost or doubled.
         """
         ...
 
@@ -155,6 +255,55 @@ class AsyncStore(Protocol):
 
     async def save(self, key: str, blob: bytes, *, expected: int | None) -> int:
         """As `Store.save`. If it is cancelled, the blob may have been saved: load before saving again."""
+        ...
+
+
+class AsyncDescribing(Protocol):
+    """`Describing` for async code."""
+
+    async def save(
+        self, key: str, blob: bytes, *, expected: int | None, facts: RowFacts | None = None
+    ) -> int:
+        """As `Describing.save`."""
+        ...
+
+
+@runtime_checkable
+class AsyncStopping(Protocol):
+    """`Stopping` for async code."""
+
+    async def set_stop(self, key: str, is_wanted: bool = True) -> bool:
+        """As `Stopping.set_stop`."""
+        ...
+
+    async def stop_requested(self, key: str) -> bool:
+        """As `Stopping.stop_requested`."""
+        ...
+
+
+@runtime_checkable
+class AsyncParted(Protocol):
+    """`Parted` for async code."""
+
+    async def save_parts(
+        self,
+        key: str,
+        head: bytes,
+        new: Collection[StoredPart],
+        gone: Collection[bytes],
+        *,
+        expected: int | None,
+        facts: RowFacts | None = None,
+    ) -> int:
+        """As `Parted.save_parts`."""
+        ...
+
+    async def load_head(self, key: str, *, kinds: Collection[int] | None = None) -> StoredHead | None:
+        """As `Parted.load_head`."""
+        ...
+
+    async def load_parts(self, key: str, names: Collection[bytes]) -> tuple[StoredPart, ...]:
+        """As `Parted.load_parts`."""
         ...
 
 

@@ -30,7 +30,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
 from ..errors import StoreError, StoreUnavailableError
-from . import rules
+from . import common
 from .base import Stored
 
 __all__ = ["AsyncCallableStore", "CallableStore"]
@@ -59,14 +59,14 @@ class CallableStore:
 
     def load(self, key: str) -> Stored | None:
         """What the load function gives for `key`."""
-        rules.check_key(key)
+        common.check_key(key)
         with _errors("load"):
             found = self._load(key)
         return _stored(found)
 
     def save(self, key: str, blob: bytes, *, expected: int | None) -> int:
         """Save with the save function."""
-        rules.check_key(key)
+        common.check_key(key)
         try:
             with _errors("save"):
                 version = self._save(key, blob, expected)
@@ -88,14 +88,14 @@ class AsyncCallableStore:
 
     async def load(self, key: str) -> Stored | None:
         """What the load function gives for `key`."""
-        rules.check_key(key)
+        common.check_key(key)
         with _errors("load"):
             found = await self._load(key)
         return _stored(found)
 
     async def save(self, key: str, blob: bytes, *, expected: int | None) -> int:
         """Save with the save function."""
-        rules.check_key(key)
+        common.check_key(key)
         try:
             with _errors("save"):
                 version = await self._save(key, blob, expected)
@@ -112,7 +112,7 @@ def _errors(name: str) -> Iterator[None]:
     except StoreError:
         raise
     except Exception as exc:
-        failed = rules.unavailable(f"the {name} function", exc)
+        failed = common.unavailable(f"the {name} function", exc)
         raise failed from failed.__cause__
 
 
@@ -128,7 +128,7 @@ def _stored(found: Stored | None) -> Stored | None:
 
 def _version(version: int | None, expected: int | None) -> int:
     if version is None:
-        raise rules.conflict(expected)
+        raise common.conflict(expected)
     if not isinstance(version, int) or isinstance(version, bool):
         raise TypeError(
             f"the save function gave {type(version).__name__}; it gives the new version, None for a conflict"

@@ -9,7 +9,7 @@ call out of yours: under ``ATOMIC_REQUESTS`` a view needs ``transaction.non_atom
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, Protocol
@@ -19,20 +19,32 @@ from django.db import Error, IntegrityError, connections, router, transaction
 from django.utils import timezone
 
 from ..errors import StateConflictError
-from .base import Stored, StoredKey, StoredPage
-from .rules import after_prefix, check_key, check_page, conflict, is_listed, new_version, unavailable
+from .base import RowFacts, Stored, StoredKey, StoredPage
+from .common import after_prefix, check_key, check_page, conflict, is_listed, new_version, unavailable
+from .layout import PLAIN_COLUMNS, facts_of, plain_values
 
 __all__ = ["AsyncDjangoStore", "DjangoStore"]
 
 
+_PLAIN = [column.name for column in PLAIN_COLUMNS]
+
+
 class ConversationModel(Protocol):
-    """The shape of the model: the fields `key`, `blob`, `version`, `updated_at`, and what fills its others.
+    """The shape of the model: the columns of `layout` as fields, and what fills fields of its own.
 
     Its `save` gives a new row its version, and is atomic, so that a refused row does not spoil the caller's
-    transaction.
+    transaction. It fills the plain columns with `described` where that is not empty.
     """
 
     _base_manager: Any
+    version: int
+    described: Mapping[str, Any]
+
+    def __init__(self, *, key: str, blob: bytes) -> None: ...
+
+    def save(self, *, using: str, force_insert: bool) -> None:
+        """Insert the row."""
+        ...
 
     @classmethod
     def columns(cls, key: str, blob: bytes) -> dict[str, Any]:
@@ -43,9 +55,9 @@ class ConversationModel(Protocol):
 class DjangoStore:
     """A store in a model's table.
 
-    It has no leases: a row that is part of the caller's transaction is seen by nobody before its end. Of two
-    turns at the same time the slower one is a `StateConflictError`, unless the leases of another store are
-    given to it, ``class LeasingStore(DjangoStore): lease = RedisStore(client).lease``.
+    It has no leases: others do not see a row of the caller's transaction before that ends. Of two turns at
+    the same time the slower one gets `StateConflictError`. To avoid that, give it the leases of another
+    store: ``class LeasingStore(DjangoStore): lease = RedisStore(client).lease``. It keeps no parts.
 
     Args:
         model: A subclass of `goaitools_py.integrations.django.AbstractConversation`.
@@ -67,23 +79,31 @@ class DjangoStore:
         blob, version, at = row
         return Stored(blob=bytes(blob), version=version, updated_at=_in_utc(at))
 
-    def save(self, key: str, blob: bytes, *, expected: int | None) -> int:
-        """Save if the stored version is still `expected`; None: only if nothing is stored yet."""
+    def save(self, key: str, blob: bytes, *, expected: int | None, facts: RowFacts | None = None) -> int:
+        """Save if the stored version is still `expected`; None: only if nothing is stored yet.
+
+        Without facts the model's `columns` fills the plain columns from the blob.
+        """
         check_key(key)
+        described: Mapping[str, Any] = {} if facts is None else _as_fields(facts)
         with self._rows() as rows:
             if expected is None:
-                return self._insert(rows, key, blob)
+                return self._insert(rows, key, blob, described)
             version = new_version(expected)
+            columns = {**self._model.columns(key, blob), **described}
             changed = rows.filter(key=key, version=expected).update(
-                blob=blob, version=version, updated_at=timezone.now(), **self._model.columns(key, blob)
+                blob=blob, version=version, updated_at=timezone.now(), **columns
             )
             if changed != 1:
                 raise conflict(expected)
             return version
 
-    def _insert(self, rows: Any, key: str, blob: bytes) -> int:
+    def _insert(self, rows: Any, key: str, blob: bytes, described: Mapping[str, Any]) -> int:
+        row = self._model(key=key, blob=blob)
+        row.described = described
         try:
-            version: int = rows.create(key=key, blob=blob).version
+            row.save(using=rows.db, force_insert=True)
+            version: int = row.version
         except IntegrityError as exc:
             if rows.filter(key=key).exists():
                 found = conflict(None).because_of(exc)
@@ -91,8 +111,20 @@ class DjangoStore:
             raise
         return version
 
+    def set_stop(self, key: str, is_wanted: bool = True) -> bool:
+        """Set the stop flag of a key, or clear it. False if nothing is stored there."""
+        check_key(key)
+        with self._rows() as rows:
+            return bool(rows.filter(key=key).update(stop_requested=is_wanted))
+
+    def stop_requested(self, key: str) -> bool:
+        """The stop flag of a key."""
+        check_key(key)
+        with self._rows() as rows:
+            return bool(rows.filter(key=key, stop_requested=True).exists())
+
     def delete(self, key: str, *, expected: int | None = None) -> bool:
-        """Forget what is stored under `key`, and the rows that hang on it; False if nothing was."""
+        """Forget what is stored under `key`, and the rows that refer to it; False if nothing was."""
         check_key(key)
         with self._rows() as rows, transaction.atomic(using=rows.db):
             row = rows.filter(key=key)
@@ -113,10 +145,11 @@ class DjangoStore:
             wanted = rows.filter(key__gte=prefix) if cursor is None else rows.filter(key__gt=cursor)
             if end is not None:
                 wanted = wanted.filter(key__lt=end)
-            found = list(wanted.order_by("key").values_list("key", "version", "updated_at")[: limit + 1])
+            told = wanted.order_by("key").values_list("key", "version", "updated_at", *_PLAIN)
+            found = list(told[: limit + 1])
         keys = tuple(
-            StoredKey(key=k, version=v, updated_at=_in_utc(at))
-            for k, v, at in found[:limit]
+            StoredKey(key=k, version=v, updated_at=_in_utc(at), facts=facts_of(plain))
+            for k, v, at, *plain in found[:limit]
             if is_listed(k, prefix)
         )
         return StoredPage(keys=keys, cursor=found[limit - 1][0] if len(found) > limit else None)
@@ -147,17 +180,35 @@ class AsyncDjangoStore:
         """The blob under `key`, or None."""
         return await sync_to_async(self._store.load)(key)
 
-    async def save(self, key: str, blob: bytes, *, expected: int | None) -> int:
+    async def save(
+        self, key: str, blob: bytes, *, expected: int | None, facts: RowFacts | None = None
+    ) -> int:
         """Save if the stored version is still `expected`; None: only if nothing is stored yet."""
-        return await sync_to_async(self._store.save)(key, blob, expected=expected)
+        return await sync_to_async(self._store.save)(key, blob, expected=expected, facts=facts)
+
+    async def set_stop(self, key: str, is_wanted: bool = True) -> bool:
+        """Set the stop flag of a key, or clear it. False if nothing is stored there."""
+        return await sync_to_async(self._store.set_stop)(key, is_wanted)
+
+    async def stop_requested(self, key: str) -> bool:
+        """The stop flag of a key."""
+        return await sync_to_async(self._store.stop_requested)(key)
 
     async def delete(self, key: str, *, expected: int | None = None) -> bool:
-        """Forget what is stored under `key`, and the rows that hang on it; False if nothing was."""
+        """Forget what is stored under `key`, and the rows that refer to it; False if nothing was."""
         return await sync_to_async(self._store.delete)(key, expected=expected)
 
     async def list(self, prefix: str = "", *, cursor: str | None = None, limit: int = 100) -> StoredPage:
         """A page of the keys that begin with `prefix`, in code point order."""
         return await sync_to_async(self._store.list)(prefix, cursor=cursor, limit=limit)
+
+
+def _as_fields(facts: RowFacts) -> dict[str, Any]:
+    """The plain columns as a model's fields: there, texts are never NULL."""
+    texts = {column.name for column in PLAIN_COLUMNS if column.kind == "text"}
+    return {
+        name: "" if value is None and name in texts else value for name, value in plain_values(facts).items()
+    }
 
 
 def _in_utc(at: datetime) -> datetime:

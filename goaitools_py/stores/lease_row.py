@@ -1,11 +1,11 @@
-"""A lease as a row of SQLite, whose own locks are for writing and would keep everybody out.
+"""A lease as a row of SQLite. SQLite's own locks would block all other writers while a model is called.
 
-Owns: the table and its statements. Must never know: a connection, or whose lease it is.
+Owns: the statements on that row. Must never know: a connection, or who holds the lease.
 
-All writers are on one machine, so that a clock of the machine tells when a lease has run out: the one that
-counts from its start. All processes read the same time on it, and nobody sets it. After a restart it begins
-anew, and what was leased before has no holder any more: such a lease ends further ahead than any that was
-taken since then could, and so it is over. At worst it holds for its length once more.
+All writers are on one machine, so a clock of the machine says when a lease has ended: the clock that counts
+from the machine's start. All processes read the same time on it, and no one can set it. After a restart it
+begins again at 0, and the holder of an older lease is gone. Such a lease ends further ahead than a new one
+could, so it counts as ended. In the worst case it holds for its length once more.
 """
 
 from __future__ import annotations
@@ -13,22 +13,13 @@ from __future__ import annotations
 import secrets
 import time
 
-from . import rules
+from . import common
 
-__all__ = ["TABLE", "LeaseRow", "now_ms"]
-
-TABLE = """
-CREATE TABLE IF NOT EXISTS goaitools_state_lease (
-    key TEXT PRIMARY KEY,
-    token TEXT NOT NULL,
-    ends_at INTEGER NOT NULL,
-    ttl_ms INTEGER NOT NULL
-) WITHOUT ROWID
-"""
+__all__ = ["LeaseRow", "now_ms"]
 
 _IS_OVER = "(ends_at <= ? OR ends_at > ? + 2 * ttl_ms)"
 _TAKE = f"""
-INSERT INTO goaitools_state_lease AS held VALUES (?, ?, ?, ?)
+INSERT INTO goaitools_state_lease AS held (key, token, ends_at, ttl_ms) VALUES (?, ?, ?, ?)
 ON CONFLICT (key) DO UPDATE
 SET token = excluded.token, ends_at = excluded.ends_at, ttl_ms = excluded.ttl_ms
 WHERE {_IS_OVER.replace("ends_at", "held.ends_at").replace("ttl_ms", "held.ttl_ms")}
@@ -44,7 +35,7 @@ class LeaseRow:
 
     def __init__(self, key: str, ttl: float) -> None:
         self._key = key
-        self._ttl_ms = max(1, round(rules.check_ttl(ttl) * 1000))
+        self._ttl_ms = max(1, round(common.check_ttl(ttl) * 1000))
         self._token = secrets.token_hex(16)
 
     def take(self) -> Statement:
@@ -58,7 +49,7 @@ class LeaseRow:
         return _RENEW, (now + self._ttl_ms, self._key, self._token, now, now)
 
     def release(self) -> Statement:
-        """End it, and sweep out what others left behind."""
+        """End it, and delete the rows of all leases that have ended."""
         now = now_ms()
         return _RELEASE, (self._key, self._token, now, now)
 

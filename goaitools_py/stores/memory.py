@@ -8,13 +8,14 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Collection, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime
 
 from ..process import this_process
-from . import rules
-from .base import Stored, StoredKey, StoredPage
+from . import common
+from .base import RowFacts, Stored, StoredHead, StoredKey, StoredPage, StoredPart
+from .layout import facts_of, plain_values
 
 __all__ = ["AsyncMemoryStore", "MemoryStore"]
 
@@ -28,59 +29,123 @@ class MemoryStore:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._kept: dict[str, Stored] = {}
+        self._facts: dict[str, RowFacts | None] = {}
+        self._stops: set[str] = set()
+        self._parts: dict[str, dict[bytes, StoredPart]] = {}
         self._leases: dict[str, tuple[str, float]] = {}
         self._process = this_process()
         self._guards = {self._process: (self._lock, self._leases)}
 
     def load(self, key: str) -> Stored | None:
         """The blob under `key`, or None."""
-        return self._kept.get(rules.check_key(key))
+        return self._kept.get(common.check_key(key))
 
-    def save(self, key: str, blob: bytes, *, expected: int | None) -> int:
+    def save(self, key: str, blob: bytes, *, expected: int | None, facts: RowFacts | None = None) -> int:
         """Save if the stored version is still `expected`; None: only if nothing is stored yet."""
-        rules.check_key(key)
-        new = Stored(blob=bytes(blob), version=rules.new_version(expected), updated_at=datetime.now(UTC))
+        return self._save(key, blob, expected, facts)
+
+    def save_parts(
+        self,
+        key: str,
+        head: bytes,
+        new: Collection[StoredPart],
+        gone: Collection[bytes],
+        *,
+        expected: int | None,
+        facts: RowFacts | None = None,
+    ) -> int:
+        """As `save`; in the same step add parts and drop parts. See `Parted.save_parts`."""
+        return self._save(key, head, expected, facts, new, gone)
+
+    def _save(
+        self,
+        key: str,
+        blob: bytes,
+        expected: int | None,
+        facts: RowFacts | None,
+        new: Collection[StoredPart] = (),
+        gone: Collection[bytes] = (),
+    ) -> int:
+        common.check_key(key)
+        now = datetime.now(UTC)
+        row = Stored(blob=bytes(blob), version=common.new_version(expected), updated_at=now)
         with self._own_lock():
             old = self._kept.get(key)
             if (old.version if old else None) != expected:
-                raise rules.conflict(expected)
-            self._kept[key] = new
-        return new.version
+                raise common.conflict(expected)
+            self._kept[key] = row
+            self._facts[key] = facts_of(plain_values(facts).values())
+            if new or gone:
+                # A new dictionary: a reader that holds the old one without the lock is not disturbed.
+                kept = {name: part for name, part in self._parts.get(key, {}).items() if name not in gone}
+                self._parts[key] = {part.name: part for part in new} | kept
+        return row.version
+
+    def load_head(self, key: str, *, kinds: Collection[int] | None = None) -> StoredHead | None:
+        """The head and its parts of these kinds (None: of all), as one save left them."""
+        common.check_key(key)
+        with self._own_lock():
+            row, parts = self._kept.get(key), self._parts.get(key, {})
+        if row is None:
+            return None
+        wanted = tuple(part for part in parts.values() if kinds is None or part.kind in kinds)
+        return StoredHead(blob=row.blob, version=row.version, updated_at=row.updated_at, parts=wanted)
+
+    def load_parts(self, key: str, names: Collection[bytes]) -> tuple[StoredPart, ...]:
+        """The named parts that are there."""
+        parts = self._parts.get(common.check_key(key), {})
+        return tuple(parts[name] for name in dict.fromkeys(names) if name in parts)
+
+    def set_stop(self, key: str, is_wanted: bool = True) -> bool:
+        """Set the stop flag of a key, or clear it. False if nothing is stored there."""
+        common.check_key(key)
+        with self._own_lock():
+            if key not in self._kept:
+                return False
+            (self._stops.add if is_wanted else self._stops.discard)(key)
+        return True
+
+    def stop_requested(self, key: str) -> bool:
+        """The stop flag of a key."""
+        return common.check_key(key) in self._stops
 
     def delete(self, key: str, *, expected: int | None = None) -> bool:
         """Forget what is stored under `key`, with `expected` only that version; False if nothing was."""
-        rules.check_key(key)
+        common.check_key(key)
         with self._own_lock():
             old = self._kept.get(key)
             if old is None:
                 return False
             if expected is not None and old.version != expected:
-                raise rules.conflict(expected)
+                raise common.conflict(expected)
             del self._kept[key]
+            self._facts.pop(key, None)
+            self._stops.discard(key)
+            self._parts.pop(key, None)
         return True
 
     def list(self, prefix: str = "", *, cursor: str | None = None, limit: int = 100) -> StoredPage:
         """A page of the keys that begin with `prefix`, in code point order."""
-        rules.check_page(prefix, limit)
+        common.check_page(prefix, limit)
         with self._own_lock():
             found = sorted(
-                (key, stored)
-                for key, stored in self._kept.items()
+                key
+                for key in self._kept
                 if key.startswith(prefix)
                 and (cursor is None or key > cursor)
-                and rules.is_listed(key, prefix)
+                and common.is_listed(key, prefix)
             )
-        keys = tuple(
-            StoredKey(key=key, version=stored.version, updated_at=stored.updated_at)
-            for key, stored in found[:limit]
-        )
+            keys = tuple(
+                StoredKey(key=key, version=row.version, updated_at=row.updated_at, facts=self._facts.get(key))
+                for key, row in ((key, self._kept[key]) for key in found[:limit])
+            )
         return StoredPage(keys=keys, cursor=keys[-1].key if len(found) > limit else None)
 
     @contextmanager
     def lease(self, key: str, ttl: float) -> Iterator[MemoryLease]:
         """Hold the lease of `key` for at most `ttl` seconds, then renew it. `LeaseHeldError`: it is taken."""
-        rules.check_key(key)
-        lease = MemoryLease(self._own_lock(), self._leases, key, rules.check_ttl(ttl))
+        common.check_key(key)
+        lease = MemoryLease(self._own_lock(), self._leases, key, common.check_ttl(ttl))
         lease.take()
         try:
             yield lease
@@ -114,7 +179,7 @@ class MemoryLease:
         with self._lock:
             other = self._leases.get(self._key)
             if other is not None and other[1] > time.monotonic():
-                raise rules.held()
+                raise common.held()
             self._leases[self._key] = (self._token, time.monotonic() + self._ttl)
 
     def renew(self) -> bool:
@@ -143,9 +208,40 @@ class AsyncMemoryStore:
         """The blob under `key`, or None."""
         return self._store.load(key)
 
-    async def save(self, key: str, blob: bytes, *, expected: int | None) -> int:
+    async def save(
+        self, key: str, blob: bytes, *, expected: int | None, facts: RowFacts | None = None
+    ) -> int:
         """Save if the stored version is still `expected`; None: only if nothing is stored yet."""
-        return self._store.save(key, blob, expected=expected)
+        return self._store.save(key, blob, expected=expected, facts=facts)
+
+    async def save_parts(
+        self,
+        key: str,
+        head: bytes,
+        new: Collection[StoredPart],
+        gone: Collection[bytes],
+        *,
+        expected: int | None,
+        facts: RowFacts | None = None,
+    ) -> int:
+        """As `MemoryStore.save_parts`."""
+        return self._store.save_parts(key, head, new, gone, expected=expected, facts=facts)
+
+    async def load_head(self, key: str, *, kinds: Collection[int] | None = None) -> StoredHead | None:
+        """As `MemoryStore.load_head`."""
+        return self._store.load_head(key, kinds=kinds)
+
+    async def load_parts(self, key: str, names: Collection[bytes]) -> tuple[StoredPart, ...]:
+        """As `MemoryStore.load_parts`."""
+        return self._store.load_parts(key, names)
+
+    async def set_stop(self, key: str, is_wanted: bool = True) -> bool:
+        """As `MemoryStore.set_stop`."""
+        return self._store.set_stop(key, is_wanted)
+
+    async def stop_requested(self, key: str) -> bool:
+        """As `MemoryStore.stop_requested`."""
+        return self._store.stop_requested(key)
 
     async def delete(self, key: str, *, expected: int | None = None) -> bool:
         """Forget what is stored under `key`, with `expected` only that version; False if nothing was."""
@@ -171,3 +267,7 @@ class AsyncMemoryLease:
     async def renew(self) -> bool:
         """Begin the `ttl` anew. False if it ran out meanwhile."""
         return self._lease.renew()
+
+    async def release(self) -> None:
+        """End it, if it is still this one."""
+        self._lease.release()

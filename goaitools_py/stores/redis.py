@@ -11,15 +11,15 @@ keys are not evicted.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from ..errors import StoreUnavailableError
 from ..process import Process, this_process
-from . import rules
-from .base import Stored, StoredPage
-from .redis_keys import Command, KeySpace, LeaseKey, stored_keys
+from . import common
+from .base import RowFacts, Stored, StoredHead, StoredPage, StoredPart
+from .redis_keys import Command, KeySpace, LeaseKey, SaveCommand, stored_keys
 
 if TYPE_CHECKING:
     from redis import Redis, RedisCluster
@@ -52,18 +52,49 @@ class RedisStore:
         """The blob under `key`, or None."""
         return self._keys.loaded(self._send(self._keys.load(key)))
 
-    def save(self, key: str, blob: bytes, *, expected: int | None) -> int:
+    def save(self, key: str, blob: bytes, *, expected: int | None, facts: RowFacts | None = None) -> int:
         """Save if the stored version is still `expected`; None: only if nothing is stored yet.
 
         If the connection breaks after the write was sent, Redis is asked once whether it was done.
         """
-        save = self._keys.save(key, blob, expected)
+        return self._written(self._keys.save(key, blob, expected, facts))
+
+    def save_parts(
+        self,
+        key: str,
+        head: bytes,
+        new: Collection[StoredPart],
+        gone: Collection[bytes],
+        *,
+        expected: int | None,
+        facts: RowFacts | None = None,
+    ) -> int:
+        """As `save`; in the same script add parts and drop parts. See `Parted.save_parts`."""
+        return self._written(self._keys.save(key, head, expected, facts, new, gone))
+
+    def _written(self, save: SaveCommand) -> int:
         try:
             return save.written(self._send(save.write()))
         except StoreUnavailableError:
             if not save.is_stored(self._send(save.look())):
                 raise
         return save.version
+
+    def load_head(self, key: str, *, kinds: Collection[int] | None = None) -> StoredHead | None:
+        """The head and its parts of these kinds (None: of all), read in one script."""
+        return self._keys.loaded_head(self._send(self._keys.load_head(key, kinds)))
+
+    def load_parts(self, key: str, names: Collection[bytes]) -> tuple[StoredPart, ...]:
+        """The named parts that are there."""
+        return self._keys.loaded_parts(self._send(self._keys.load_parts(key, names)))
+
+    def set_stop(self, key: str, is_wanted: bool = True) -> bool:
+        """Set the stop flag of a key, or clear it. False if nothing is stored there."""
+        return bool(self._send(self._keys.set_stop(key, is_wanted)))
+
+    def stop_requested(self, key: str) -> bool:
+        """The stop flag of a key."""
+        return self._send(self._keys.stop_requested(key)) is not None
 
     def delete(self, key: str, *, expected: int | None = None) -> bool:
         """Forget what is stored under `key`, with `expected` only that version; False if nothing was."""
@@ -92,7 +123,7 @@ class RedisStore:
         """Hold the lease of `key` for at most `ttl` seconds, then renew it. `LeaseHeldError`: it is taken."""
         name = self._keys.lease(key, ttl)
         if not self._send(name.take()):
-            raise rules.held()
+            raise common.held()
         lease = RedisLease(name, self._send)
         try:
             yield lease
@@ -145,18 +176,51 @@ class AsyncRedisStore:
         """The blob under `key`, or None."""
         return self._keys.loaded(await self._send(self._keys.load(key)))
 
-    async def save(self, key: str, blob: bytes, *, expected: int | None) -> int:
+    async def save(
+        self, key: str, blob: bytes, *, expected: int | None, facts: RowFacts | None = None
+    ) -> int:
         """Save if the stored version is still `expected`; None: only if nothing is stored yet.
 
         If the connection breaks after the write was sent, Redis is asked once whether it was done.
         """
-        save = self._keys.save(key, blob, expected)
+        return await self._written(self._keys.save(key, blob, expected, facts))
+
+    async def save_parts(
+        self,
+        key: str,
+        head: bytes,
+        new: Collection[StoredPart],
+        gone: Collection[bytes],
+        *,
+        expected: int | None,
+        facts: RowFacts | None = None,
+    ) -> int:
+        """As `save`; in the same script add parts and drop parts. See `Parted.save_parts`."""
+        return await self._written(self._keys.save(key, head, expected, facts, new, gone))
+
+    async def _written(self, save: SaveCommand) -> int:
         try:
             return save.written(await self._send(save.write()))
         except StoreUnavailableError:
             if not save.is_stored(await self._send(save.look())):
                 raise
         return save.version
+
+    async def load_head(self, key: str, *, kinds: Collection[int] | None = None) -> StoredHead | None:
+        """The head and its parts of these kinds (None: of all), read in one script."""
+        return self._keys.loaded_head(await self._send(self._keys.load_head(key, kinds)))
+
+    async def load_parts(self, key: str, names: Collection[bytes]) -> tuple[StoredPart, ...]:
+        """The named parts that are there."""
+        return self._keys.loaded_parts(await self._send(self._keys.load_parts(key, names)))
+
+    async def set_stop(self, key: str, is_wanted: bool = True) -> bool:
+        """Set the stop flag of a key, or clear it. False if nothing is stored there."""
+        return bool(await self._send(self._keys.set_stop(key, is_wanted)))
+
+    async def stop_requested(self, key: str) -> bool:
+        """The stop flag of a key."""
+        return await self._send(self._keys.stop_requested(key)) is not None
 
     async def delete(self, key: str, *, expected: int | None = None) -> bool:
         """Forget what is stored under `key`, with `expected` only that version; False if nothing was."""
@@ -184,7 +248,7 @@ class AsyncRedisStore:
         """Hold the lease of `key` for at most `ttl` seconds, then renew it. `LeaseHeldError`: it is taken."""
         name = self._keys.lease(key, ttl)
         if not await self._send(name.take()):
-            raise rules.held()
+            raise common.held()
         lease = AsyncRedisLease(name, self._send)
         try:
             yield lease
@@ -240,5 +304,5 @@ def _errors() -> Iterator[None]:
     try:
         yield
     except (RedisError, OSError) as exc:
-        failed = rules.unavailable("Redis", exc)
+        failed = common.unavailable("Redis", exc)
         raise failed from failed.__cause__

@@ -2,12 +2,14 @@
 
 Owns: key names, scripts, commands as tuples. Must never know: a client, or what is in a blob.
 
-A conversation is a hash with the fields ``blob``, ``version``, ``updated_at`` and ``save``, a token of the
-save that wrote it. Clients send a command again when a connection breaks. The token lets the script tell
-that from somebody else's save, so that a save is done once and neither lost nor refused.
+A conversation is a hash with the columns of `layout` as its fields, and a field ``save``: a token of the save
+that wrote it. Clients send a command again when a connection breaks. The token tells the script whether the
+stored version comes from this save or from another client's. So a save is done once, and is neither lost nor
+refused. An empty column has no field.
 
-Every command names one key, so that a cluster can take it. The braces are Redis's hash tag: what belongs
-to a conversation lies on the same node.
+The parts of a conversation are another hash: a field for each part, called ``<kind>:<name>``. Its name has
+the same hash tag (the braces), so both hashes lie on the same node of a cluster, and one script changes
+both.
 """
 
 from __future__ import annotations
@@ -15,14 +17,15 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from . import rules
-from .base import Stored, StoredKey
+from . import common
+from .base import RowFacts, Stored, StoredHead, StoredKey, StoredPart
+from .layout import PLAIN_COLUMNS, facts_of, plain_values
 
-__all__ = ["Command", "KeySpace", "KeyWalk", "LeaseKey", "Save", "stored_keys"]
+__all__ = ["Command", "KeySpace", "KeyWalk", "LeaseKey", "SaveCommand", "stored_keys"]
 
 Command = tuple[str | bytes | int, ...]
 
@@ -31,14 +34,65 @@ local found = redis.call('HMGET', KEYS[1], 'version', 'save')
 if found[2] == ARGV[4] then return 1 end
 if (found[1] or '') ~= ARGV[1] then return 0 end
 redis.call('HSET', KEYS[1], 'blob', ARGV[2], 'version', ARGV[3], 'save', ARGV[4], 'updated_at', ARGV[5])
-if ARGV[6] == '' then redis.call('PERSIST', KEYS[1]) else redis.call('PEXPIRE', KEYS[1], ARGV[6]) end
+local at = 8
+for _ = 1, tonumber(ARGV[7]) do
+    if ARGV[at + 1] == '' then redis.call('HDEL', KEYS[1], ARGV[at])
+    else redis.call('HSET', KEYS[1], ARGV[at], ARGV[at + 1]) end
+    at = at + 2
+end
+local gone, drops = {}, tonumber(ARGV[at])
+for i = at + 1, at + drops do gone[ARGV[i]] = true end
+if drops > 0 then
+    for _, field in ipairs(redis.call('HKEYS', KEYS[2])) do
+        if gone[string.sub(field, string.find(field, ':', 1, true) + 1)] then
+            redis.call('HDEL', KEYS[2], field)
+        end
+    end
+end
+for i = at + drops + 1, #ARGV, 2 do redis.call('HSET', KEYS[2], ARGV[i], ARGV[i + 1]) end
+for _, name in ipairs(KEYS) do
+    if ARGV[6] == '' then redis.call('PERSIST', name) else redis.call('PEXPIRE', name, ARGV[6]) end
+end
 return 1
+"""
+_HEAD = b"""
+local found = redis.call('HMGET', KEYS[1], 'blob', 'version', 'updated_at')
+if not found[2] then return found end
+for _, name in ipairs(redis.call('HKEYS', KEYS[2])) do
+    local wanted = #ARGV == 0
+    for _, kind in ipairs(ARGV) do
+        if string.sub(name, 1, #kind + 1) == kind .. ':' then wanted = true end
+    end
+    if wanted then
+        found[#found + 1] = name
+        found[#found + 1] = redis.call('HGET', KEYS[2], name)
+    end
+end
+return found
+"""
+_PARTS = b"""
+local found, wanted = {}, {}
+for _, name in ipairs(ARGV) do wanted[name] = true end
+for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
+    if wanted[string.sub(field, string.find(field, ':', 1, true) + 1)] then
+        found[#found + 1] = field
+        found[#found + 1] = redis.call('HGET', KEYS[1], field)
+    end
+end
+return found
 """
 _DELETE = b"""
 local version = redis.call('HGET', KEYS[1], 'version')
 if not version then return 0 end
 if ARGV[1] ~= '' and ARGV[1] ~= version then return -1 end
+redis.call('DEL', KEYS[2])
 return redis.call('DEL', KEYS[1])
+"""
+_STOP = b"""
+if redis.call('EXISTS', KEYS[1]) == 0 then return 0 end
+if ARGV[1] == '1' then redis.call('HSET', KEYS[1], 'stop_requested', 1)
+else redis.call('HDEL', KEYS[1], 'stop_requested') end
+return 1
 """
 _TAKE = b"""
 if redis.call('GET', KEYS[1]) == ARGV[1] then return 1 end
@@ -54,6 +108,7 @@ return redis.call('DEL', KEYS[1])
 """
 
 
+_PLAIN = [column.name for column in PLAIN_COLUMNS]
 _GLOB = re.compile(rb"[*?\[\]\\]")
 _SCANNED_AT_ONCE = 256
 _SCANS_PER_PAGE = 64
@@ -64,12 +119,17 @@ class KeySpace:
 
     def __init__(self, prefix: str, ttl: float | None) -> None:
         self._state = f"{prefix}:state:".encode()
+        self._parts = f"{prefix}:parts:".encode()
         self._lease = f"{prefix}:lease:".encode()
         self._ttl_ms = b"" if ttl is None else b"%d" % max(1, round(ttl * 1000))
 
     def state(self, key: str) -> bytes:
         """The name of the hash of a conversation."""
-        return self._state + b"{%b}" % rules.check_key(key).encode()
+        return self._state + b"{%b}" % common.check_key(key).encode()
+
+    def parts(self, key: str) -> bytes:
+        """The name of the hash of its parts."""
+        return self._parts + b"{%b}" % key.encode()
 
     def load(self, key: str) -> Command:
         """Ask for a conversation."""
@@ -80,35 +140,81 @@ class KeySpace:
         blob, version, at = answer
         if blob is None or version is None or at is None:
             return None
-        return Stored(blob=blob, version=int(version), updated_at=rules.as_time(int(at)))
+        return Stored(blob=blob, version=int(version), updated_at=common.as_time(int(at)))
 
-    def save(self, key: str, blob: bytes, expected: int | None) -> Save:
-        """A save of a conversation."""
-        return Save(self.state(key), bytes(blob), expected, self._ttl_ms)
+    def save(
+        self,
+        key: str,
+        blob: bytes,
+        expected: int | None,
+        facts: RowFacts | None = None,
+        new: Collection[StoredPart] = (),
+        gone: Collection[bytes] = (),
+    ) -> SaveCommand:
+        """A save of a conversation, and of changes of its parts."""
+        names = (self.state(key), self.parts(key))
+        return SaveCommand(names, bytes(blob), expected, self._ttl_ms, facts, new, gone)
+
+    def load_head(self, key: str, kinds: Collection[int] | None) -> Command:
+        """Ask for a conversation and its parts of some kinds; None: of all."""
+        if kinds is not None and not kinds:
+            return self.load(key)
+        asked = () if kinds is None else tuple(b"%d" % kind for kind in kinds)
+        return "EVAL", _HEAD, 2, self.state(key), self.parts(key), *asked
+
+    def loaded_head(self, answer: list[bytes | None]) -> StoredHead | None:
+        """What the answer to `load_head` holds."""
+        row = self.loaded(answer[:3])
+        if row is None:
+            return None
+        parts = self.loaded_parts(answer[3:])
+        return StoredHead(blob=row.blob, version=row.version, updated_at=row.updated_at, parts=parts)
+
+    def load_parts(self, key: str, names: Collection[bytes]) -> Command:
+        """Ask for parts by their names."""
+        common.check_key(key)
+        return "EVAL", _PARTS, 1, self.parts(key), *names
+
+    def loaded_parts(self, answer: list[bytes | None]) -> tuple[StoredPart, ...]:
+        """What the answer to `load_parts` holds."""
+        return tuple(
+            _part(field, data)
+            for field, data in zip(answer[::2], answer[1::2], strict=True)
+            if field is not None and data is not None
+        )
+
+    def set_stop(self, key: str, is_wanted: bool) -> Command:
+        """Set or clear the stop flag. Answers 1, or 0 if nothing is stored."""
+        return "EVAL", _STOP, 1, self.state(key), b"1" if is_wanted else b"0"
+
+    def stop_requested(self, key: str) -> Command:
+        """Ask for the stop flag."""
+        return "HGET", self.state(key), "stop_requested"
 
     def delete(self, key: str, expected: int | None) -> Command:
         """Forget a conversation. Answers 1 if it did, 0 if nothing was there, -1 for another version."""
-        return "EVAL", _DELETE, 1, self.state(key), b"" if expected is None else b"%d" % expected
+        wanted = b"" if expected is None else b"%d" % expected
+        return "EVAL", _DELETE, 2, self.state(key), self.parts(key), wanted
 
     def deleted(self, answer: int, expected: int | None) -> bool:
         """What the answer to `delete` means."""
         if answer < 0:
-            raise rules.conflict(expected)
+            raise common.conflict(expected)
         return answer == 1
 
     def lease(self, key: str, ttl: float) -> LeaseKey:
         """The lease of a conversation."""
-        name = self._lease + b"{%b}" % rules.check_key(key).encode()
-        return LeaseKey(name, max(1, round(rules.check_ttl(ttl) * 1000)))
+        name = self._lease + b"{%b}" % common.check_key(key).encode()
+        return LeaseKey(name, max(1, round(common.check_ttl(ttl) * 1000)))
 
     def walk(self, nodes: Sequence[str], prefix: str, cursor: str | None, limit: int) -> KeyWalk:
         """A walk over the keys of some servers, for one page of a listing."""
-        rules.check_page(prefix, limit)
+        common.check_page(prefix, limit)
         return KeyWalk(self._state + b"{", nodes, prefix, cursor, limit)
 
     def listed(self, key: str) -> Command:
         """Ask for what a listing tells of a key."""
-        return "HMGET", self.state(key), "version", "updated_at"
+        return "HMGET", self.state(key), "version", "updated_at", *_PLAIN
 
 
 class KeyWalk:
@@ -143,7 +249,7 @@ class KeyWalk:
         self._at = next(iter(at.values())) if isinstance(at, dict) else at
         for name in names:
             key = name[len(self._begin) : -1].decode()
-            if key not in self._found and rules.is_listed(key, self._prefix):
+            if key not in self._found and common.is_listed(key, self._prefix):
                 self._found.append(key)
         if not self._at:
             self._node = next((other for other in self._nodes if other > str(self._node)), None)
@@ -163,39 +269,57 @@ class KeyWalk:
 def stored_keys(keys: list[str], answers: list[list[bytes | None]]) -> tuple[StoredKey, ...]:
     """What the answers to `KeySpace.listed` say; keys that have gone meanwhile are left out."""
     return tuple(
-        StoredKey(key=key, version=int(version), updated_at=rules.as_time(int(at)))
-        for key, (version, at) in zip(keys, answers, strict=True)
+        StoredKey(key=key, version=int(version), updated_at=common.as_time(int(at)), facts=_facts(plain))
+        for key, (version, at, *plain) in zip(keys, answers, strict=True)
         if version is not None and at is not None
     )
 
 
-class Save:
+class SaveCommand:
     """One save. However often its command is sent, it is done once, and answered alike."""
 
-    def __init__(self, name: bytes, blob: bytes, expected: int | None, ttl_ms: bytes) -> None:
-        self._name = name
+    def __init__(
+        self,
+        names: tuple[bytes, bytes],
+        blob: bytes,
+        expected: int | None,
+        ttl_ms: bytes,
+        facts: RowFacts | None,
+        new: Collection[StoredPart],
+        gone: Collection[bytes],
+    ) -> None:
+        self._names = names
         self._blob = blob
         self._expected = expected
         self._ttl_ms = ttl_ms
+        self._facts = facts
+        self._new = {_field(part.kind, part.name): part.data for part in new}
+        self._gone = frozenset(gone) - {part.name for part in new}
         self._token = secrets.token_bytes(12)
-        self.version = rules.new_version(expected)
+        self.version = common.new_version(expected)
 
     def write(self) -> Command:
         """Compare and save. Answers 1 if it did, 0 if another version is stored."""
         expected = b"" if self._expected is None else b"%d" % self._expected
-        now = b"%d" % rules.as_ms(datetime.now(UTC))
-        version = b"%d" % self.version
-        return "EVAL", _SAVE, 1, self._name, expected, self._blob, version, self._token, now, self._ttl_ms
+        now = b"%d" % common.as_ms(datetime.now(UTC))
+        plain = plain_values(self._facts)
+        return (
+            "EVAL", _SAVE, 2, *self._names,
+            expected, self._blob, b"%d" % self.version, self._token, now, self._ttl_ms,
+            len(plain), *(text for name, value in plain.items() for text in (name, _text(value))),
+            len(self._gone), *self._gone,
+            *(text for field, data in self._new.items() for text in (field, data)),
+        )  # fmt: skip
 
     def written(self, answer: int) -> int:
         """What the answer to `write` means: the new version, or a conflict."""
         if not answer:
-            raise rules.conflict(self._expected)
+            raise common.conflict(self._expected)
         return self.version
 
     def look(self) -> Command:
         """Ask which save wrote what is stored."""
-        return "HGET", self._name, "save"
+        return "HGET", self._names[0], "save"
 
     def is_stored(self, answer: bytes | None) -> bool:
         """Whether the answer to `look` names this save."""
@@ -211,7 +335,7 @@ class LeaseKey:
         self._token = secrets.token_bytes(12)
 
     def take(self) -> Command:
-        """Begin it, unless somebody holds one."""
+        """Begin it, unless another holder has one."""
         return "EVAL", _TAKE, 1, self._name, self._token, self._ttl_ms
 
     def renew(self) -> Command:
@@ -221,6 +345,25 @@ class LeaseKey:
     def release(self) -> Command:
         """End it, if it is still this one."""
         return "EVAL", _RELEASE, 1, self._name, self._token
+
+
+def _field(kind: int, name: bytes) -> bytes:
+    return b"%d:%b" % (kind, name)
+
+
+def _part(field: bytes, data: bytes) -> StoredPart:
+    kind, _, name = field.partition(b":")
+    return StoredPart(name=name, kind=int(kind), data=data)
+
+
+def _text(value: str | int | None) -> bytes:
+    return b"" if value is None else str(value).encode()
+
+
+def _facts(plain: Sequence[bytes | None]) -> RowFacts | None:
+    title, status, *numbers = plain
+    texts = [None if text is None else text.decode() for text in (title, status)]
+    return facts_of((*texts, *(None if number is None else int(number) for number in numbers)))
 
 
 def _position(cursor: str | None, nodes: list[str]) -> tuple[str | None, Any, list[str]]:

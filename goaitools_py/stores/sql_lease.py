@@ -1,16 +1,18 @@
-"""Leases in PostgreSQL, MySQL, MariaDB and SQLite: a row with a time for each lease that is held.
+"""Leases in PostgreSQL, MySQL, MariaDB and SQLite: one row with an end time for each lease that is held.
 
 Owns: the table of leases, and the steps that take, renew and release one. Must never know: an engine, a turn.
 
-A row costs a write of a few bytes and keeps nothing open: no connection and no transaction is held while a
-model is called, and any pooler may stand between.
+A lease costs a write of a few bytes. No connection and no transaction stays open while a model is called, so
+any connection pooler may stand between.
 
-The server's clock tells when a lease has run out; on SQLite it is the machine's clock since it was started
-(`lease_row.now_ms`), which nobody sets. A server's clock can be set. Forward, leases end early. Back, a lease
-would last for as long as that: so one that ends more than twice its length ahead is over. A holder that is
-alive renews it three times in its length, so that mostly a dead one's is taken.
-The first lease makes the table. Those who migrate their database themselves make it before, with
-`lease_table` in their own metadata, or with ::
+The server's clock says when a lease has ended. On SQLite it is the machine's clock since its start
+(`lease_row.now_ms`), which no one can set. A server's clock can be set. If it is set forward, leases end
+early. If it is set back, a lease would last as much longer. So a lease that ends more than twice its length
+ahead counts as ended. A living holder renews its lease three times in its length, so in most cases only the
+lease of a dead holder is taken over.
+
+The first lease makes the table. To make it yourself, run ``goaitools store init URL``, or add `lease_table`
+to your own metadata, or run ::
 
     -- PostgreSQL
     CREATE UNLOGGED TABLE goaitools_state_lease (
@@ -22,7 +24,7 @@ The first lease makes the table. Those who migrate their database themselves mak
     -- MySQL, MariaDB
     CREATE TABLE goaitools_state_lease (
         `key` VARBINARY(512) NOT NULL PRIMARY KEY,
-        token VARCHAR(32) NOT NULL,
+        token VARCHAR(32) CHARACTER SET utf8mb4 NOT NULL,
         ends_at BIGINT NOT NULL,
         ttl_ms BIGINT NOT NULL
     ) ENGINE=InnoDB;
@@ -34,8 +36,8 @@ The first lease makes the table. Those who migrate their database themselves mak
         ttl_ms BIGINT NOT NULL
     ) WITHOUT ROWID;
 
-``ends_at`` is in milliseconds of that clock, ``ttl_ms`` how long the lease lasts. Unlogged, because nobody
-waits for a disk then, and what a crash of the server may lose is only who was about to have a turn.
+``ends_at`` is in milliseconds of that clock, ``ttl_ms`` is the length of the lease. The table is unlogged, so
+that a lease does not wait for the disk. A crash of the server may lose it, and then a lease ends early.
 """
 
 from __future__ import annotations
@@ -45,12 +47,10 @@ from typing import Final
 
 from sqlalchemy import (
     BigInteger,
-    Column,
     ColumnElement,
     Connection,
     Insert,
     MetaData,
-    String,
     Table,
     Update,
     bindparam,
@@ -64,9 +64,10 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
-from . import rules
+from . import common
+from .layout import LEASE_COLUMNS, lease_table_name
 from .lease_row import now_ms
-from .sql_table import KeyText, Rows, lost_a_race
+from .sql_table import Rows, lost_a_race, made
 
 __all__ = ["LeaseRows", "SQLLease", "lease_table"]
 
@@ -87,7 +88,8 @@ def lease_table(
     *,
     unlogged: bool = False,
 ) -> Table:
-    """The table of leases of a store, for the metadata of whoever migrates the database themselves.
+    """The table of leases of a store, for the metadata of applications that migrate their database
+    themselves.
 
     Args:
         metadata: Where it is added.
@@ -95,19 +97,7 @@ def lease_table(
         schema: That of the store's table.
         unlogged: PostgreSQL only, and recommended there.
     """
-    return Table(
-        name,
-        metadata,
-        Column("key", KeyText(), primary_key=True),
-        Column("token", String(32), nullable=False),
-        Column("ends_at", BigInteger(), nullable=False),
-        Column("ttl_ms", BigInteger(), nullable=False),
-        schema=schema,
-        prefixes=["UNLOGGED"] if unlogged else [],
-        sqlite_with_rowid=False,
-        mysql_engine="InnoDB",
-        mariadb_engine="InnoDB",
-    )
+    return made(metadata, name, schema, LEASE_COLUMNS, prefixes=["UNLOGGED"] if unlogged else [])
 
 
 class LeaseRows(Rows):
@@ -115,7 +105,7 @@ class LeaseRows(Rows):
 
     def __init__(self, dialect: str, name: str, schema: str | None) -> None:
         unlogged = dialect == "postgresql"
-        super().__init__(lease_table(MetaData(), f"{name}_lease", schema, unlogged=unlogged))
+        super().__init__(lease_table(MetaData(), lease_table_name(name), schema, unlogged=unlogged))
         table, columns = self.table, self.table.c
         self._has_clock = dialect in _NOW
         now: ColumnElement[int] = (
@@ -129,7 +119,7 @@ class LeaseRows(Rows):
         its_key = columns.key == bindparam("its_key")
         its_own = columns.token == bindparam("its_token")
         add = insert(table)
-        if dialect == "postgresql":  # which would write each error about a key that is there into its log
+        if dialect == "postgresql":  # it writes each duplicate key error into its log
             add = postgresql.insert(table).on_conflict_do_nothing()
         self.add = add.values(key=bindparam("its_key"), **row).execution_options(preserve_rowcount=True)
         self.take_over = update(table).where(its_key, is_over).values(row)
@@ -146,15 +136,15 @@ class SQLLease:
 
     def __init__(self, rows: LeaseRows, key: str, ttl: float) -> None:
         self._rows = rows
-        self._named = {"its_key": rules.check_key(key), "its_token": secrets.token_hex(16)}
-        self._timed = {**self._named, "its_ttl": max(1, round(rules.check_ttl(ttl) * 1000))}
+        self._named = {"its_key": common.check_key(key), "its_token": secrets.token_hex(16)}
+        self._timed = {**self._named, "its_ttl": max(1, round(common.check_ttl(ttl) * 1000))}
 
     def take(self, connection: Connection) -> None:
         """Begin it, or raise `LeaseHeldError`."""
         self._rows.make(connection)
         rows = self._rows
         if not (self._wins(connection, rows.add) or self._wins(connection, rows.take_over)):
-            raise rules.held()
+            raise common.held()
 
     def _wins(self, connection: Connection, statement: Insert | Update) -> bool:
         try:

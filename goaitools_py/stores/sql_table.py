@@ -1,39 +1,59 @@
-"""The table of blobs in PostgreSQL, MySQL, MariaDB and SQLite, and each step that a store takes on it.
+"""The table of conversations in PostgreSQL, MySQL, MariaDB and SQLite, and each step on it.
 
-Owns: columns, statements, what a driver's error means. Must never know: an engine, or what is in a blob.
+Owns: the table of `layout` in SQL, the statements, what a driver's error means. Must never know: an engine,
+    or what is in a blob.
 
-Each step takes a connection in autocommit mode, so that a statement is a transaction and none stays open.
-The first save makes the table. Those who migrate their database themselves make it before, with
-`state_table` in their own metadata, or with ::
+Each step takes a connection in autocommit mode: each statement is a transaction of its own, and no
+transaction stays open. The first save makes the table. To make it yourself, run ``goaitools store init
+URL``, or add `state_table` to your own metadata, or run ::
 
     -- PostgreSQL
     CREATE TABLE goaitools_state (
         key VARCHAR(512) COLLATE "C" NOT NULL PRIMARY KEY,
         version BIGINT NOT NULL,
         updated_at BIGINT NOT NULL,
-        blob BYTEA NOT NULL
+        blob BYTEA NOT NULL,
+        title VARCHAR(200),
+        status VARCHAR(32),
+        turns BIGINT,
+        total_tokens BIGINT,
+        cost_nano_dollars BIGINT,
+        stop_requested SMALLINT DEFAULT '0' NOT NULL
     );
     -- MySQL, MariaDB
     CREATE TABLE goaitools_state (
         `key` VARBINARY(512) NOT NULL PRIMARY KEY,
         version BIGINT NOT NULL,
         updated_at BIGINT NOT NULL,
-        `blob` LONGBLOB NOT NULL
+        `blob` LONGBLOB NOT NULL,
+        title VARCHAR(200) CHARACTER SET utf8mb4,
+        status VARCHAR(32) CHARACTER SET utf8mb4,
+        turns BIGINT,
+        total_tokens BIGINT,
+        cost_nano_dollars BIGINT,
+        stop_requested SMALLINT NOT NULL DEFAULT '0'
     ) ENGINE=InnoDB;
     -- SQLite
     CREATE TABLE goaitools_state (
         key TEXT NOT NULL PRIMARY KEY,
         version BIGINT NOT NULL,
         updated_at BIGINT NOT NULL,
-        blob BLOB NOT NULL
+        blob BLOB NOT NULL,
+        title VARCHAR(200),
+        status VARCHAR(32),
+        turns BIGINT,
+        total_tokens BIGINT,
+        cost_nano_dollars BIGINT,
+        stop_requested SMALLINT DEFAULT '0' NOT NULL
     ) WITHOUT ROWID;
 
-``updated_at`` is in milliseconds since 1970. Keys are bytes on MySQL, where each text collation takes some
-different keys for equal: upper and lower case, accents, spaces at the end.
+``updated_at`` is in milliseconds since 1970. Keys are bytes on MySQL and MariaDB: each of their text
+collations takes some different keys for equal, by case, accents, or spaces at the end.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -42,27 +62,30 @@ from sqlalchemy import (
     Column,
     Connection,
     Dialect,
+    Insert,
     LargeBinary,
     MetaData,
+    SmallInteger,
     String,
     Table,
     Text,
+    Update,
     delete,
     insert,
     inspect,
     select,
     update,
 )
-from sqlalchemy.dialects.mysql import LONGBLOB, VARBINARY
+from sqlalchemy.dialects.mysql import LONGBLOB, VARBINARY, VARCHAR
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.schema import CreateTable
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from ..errors import StateConflictError, StoreUnavailableError
-from . import rules
-from .base import Stored, StoredKey, StoredPage
+from . import common, layout
+from .base import RowFacts, Stored, StoredKey, StoredPage
 
-__all__ = ["KeyText", "Rows", "Save", "StateRows", "lost_a_race", "state_table"]
+__all__ = ["KeyText", "RowSave", "Rows", "StateRows", "lacks_a_column", "lost_a_race", "made", "state_table"]
 
 _MYSQL = ("mysql", "mariadb")
 
@@ -75,9 +98,9 @@ class KeyText(TypeDecorator[str]):
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
         if dialect.name in _MYSQL:
-            return dialect.type_descriptor(VARBINARY(rules.MAX_KEY_BYTES))
+            return dialect.type_descriptor(VARBINARY(common.MAX_KEY_BYTES))
         if dialect.name == "postgresql":
-            return dialect.type_descriptor(String(rules.MAX_KEY_BYTES, collation="C"))
+            return dialect.type_descriptor(String(common.MAX_KEY_BYTES, collation="C"))
         return dialect.type_descriptor(Text())
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> Any:
@@ -88,27 +111,77 @@ class KeyText(TypeDecorator[str]):
 
 
 def state_table(metadata: MetaData, name: str = "goaitools_state", schema: str | None = None) -> Table:
-    """The table of a store, for the metadata of whoever migrates the database themselves."""
+    """The table of a store, for the metadata of applications that migrate their database themselves."""
+    return made(metadata, name, schema, layout.STATE_COLUMNS)
+
+
+def made(
+    metadata: MetaData,
+    name: str,
+    schema: str | None,
+    columns: Sequence[layout.Column],
+    *more: Any,
+    primary: Sequence[str] = ("key",),
+    **options: Any,
+) -> Table:
+    """A table of the layout, as SQLAlchemy describes it.
+
+    Args:
+        metadata: Where it is added.
+        name: The table's name.
+        schema: The table's schema.
+        columns: Its columns.
+        more: Constraints.
+        primary: The columns of the primary key.
+        options: As for `Table`.
+    """
     return Table(
         name,
         metadata,
-        Column("key", KeyText(), primary_key=True),
-        Column("version", BigInteger(), nullable=False),
-        Column("updated_at", BigInteger(), nullable=False),
-        Column("blob", LargeBinary().with_variant(LONGBLOB(), *_MYSQL), nullable=False),
+        *(_column(column, is_primary=column.name in primary) for column in columns),
+        *more,
         schema=schema,
-        sqlite_with_rowid=False,
-        mysql_engine="InnoDB",
-        mariadb_engine="InnoDB",
+        **{"sqlite_with_rowid": False, "mysql_engine": "InnoDB", "mariadb_engine": "InnoDB", **options},
     )
 
 
+def _column(column: layout.Column, *, is_primary: bool) -> Column[Any]:
+    return Column(
+        column.name,
+        _type(column),
+        primary_key=is_primary,
+        nullable=not column.is_required,
+        server_default=None if column.default is None else str(column.default),
+    )
+
+
+def _type(column: layout.Column) -> TypeEngine[Any]:
+    match column.kind:
+        case "key":
+            return KeyText()
+        case "text":  # the default character set of a database may not hold every title
+            return String(column.size).with_variant(VARCHAR(column.size, charset="utf8mb4"), *_MYSQL)
+        case "integer":
+            return BigInteger()
+        case "flag":
+            return SmallInteger()
+        case "digest":
+            return LargeBinary().with_variant(VARBINARY(column.size), *_MYSQL)
+        case _:
+            return LargeBinary().with_variant(LONGBLOB(), *_MYSQL)
+
+
 class Rows:
-    """A table that is made when it is first written to."""
+    """A table that is made by the first step that writes to it."""
 
     def __init__(self, table: Table) -> None:
         self.table = table
         self._is_there = False
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the table was seen, or made."""
+        return self._is_there
 
     def is_there(self, connection: Connection) -> bool:
         """Whether the table has been made. It is asked until it has."""
@@ -129,7 +202,7 @@ class Rows:
 
 
 class StateRows(Rows):
-    """The rows of one table of blobs. Its methods are the steps; each takes a connection first."""
+    """The rows of one table of conversations. Its methods are the steps; each takes a connection first."""
 
     def __init__(self, name: str, schema: str | None) -> None:
         super().__init__(state_table(MetaData(), name, schema))
@@ -139,12 +212,15 @@ class StateRows(Rows):
         if not self.is_there(connection):
             return None
         columns = self.table.c
+        # The stop flag is named so that a table of an older layout is found here, before a turn is paid for.
         row = connection.execute(
-            select(columns.blob, columns.version, columns.updated_at).where(columns.key == key)
+            select(columns.blob, columns.version, columns.updated_at, columns.stop_requested).where(
+                columns.key == key
+            )
         ).first()
         if row is None:
             return None
-        return Stored(blob=bytes(row[0]), version=row[1], updated_at=rules.as_time(row[2]))
+        return Stored(blob=bytes(row[0]), version=row[1], updated_at=common.as_time(row[2]))
 
     def delete(self, connection: Connection, key: str, expected: int | None) -> bool:
         """Forget a key, with `expected` only that version."""
@@ -157,7 +233,7 @@ class StateRows(Rows):
         if connection.execute(wanted.where(columns.version == expected)).rowcount == 1:
             return True
         if self.load(connection, key) is not None:
-            raise rules.conflict(expected)
+            raise common.conflict(expected)
         return False
 
     def list(self, connection: Connection, prefix: str, cursor: str | None, limit: int) -> StoredPage:
@@ -165,63 +241,84 @@ class StateRows(Rows):
         if not self.is_there(connection):
             return StoredPage(keys=(), cursor=None)
         columns = self.table.c
-        wanted = select(columns.key, columns.version, columns.updated_at).where(columns.key >= prefix)
-        if (end := rules.after_prefix(prefix)) is not None:
+        plain = [columns[column.name] for column in layout.PLAIN_COLUMNS]
+        wanted = select(columns.key, columns.version, columns.updated_at, *plain)
+        wanted = wanted.where(columns.key >= prefix)
+        if (end := common.after_prefix(prefix)) is not None:
             wanted = wanted.where(columns.key < end)
         if cursor is not None:
             wanted = wanted.where(columns.key > cursor)
         rows = connection.execute(wanted.order_by(columns.key).limit(limit + 1)).all()
         keys = tuple(
-            StoredKey(key=key, version=version, updated_at=rules.as_time(at))
-            for key, version, at in rows[:limit]
-            if rules.is_listed(key, prefix)
+            StoredKey(key=key, version=version, updated_at=common.as_time(at), facts=layout.facts_of(told))
+            for key, version, at, *told in rows[:limit]
+            if common.is_listed(key, prefix)
         )
         return StoredPage(keys=keys, cursor=rows[limit - 1][0] if len(rows) > limit else None)
 
+    def set_stop(self, connection: Connection, key: str, is_wanted: bool) -> bool:
+        """Set the stop flag of a key, or clear it."""
+        if not self.is_there(connection):
+            return False
+        changed = update(self.table).where(self.table.c.key == key).values(stop_requested=int(is_wanted))
+        return connection.execute(changed).rowcount == 1
 
-class Save:
+    def stop_requested(self, connection: Connection, key: str) -> bool:
+        """The stop flag of a key."""
+        if not self.is_there(connection):
+            return False
+        flag = select(self.table.c.stop_requested).where(self.table.c.key == key)
+        return bool(connection.execute(flag).scalar())
+
+
+class RowSave:
     """One save: the step that writes, and the step that looks whether it was written.
 
     Attributes:
         version: What the row will have.
-        was_sent: Whether the write may have reached the server. If an error comes then, only a look tells.
+        was_sent: Whether the write may have reached the server. After an error only a look tells whether it
+            was done.
     """
 
-    def __init__(self, rows: StateRows, key: str, blob: bytes, expected: int | None) -> None:
+    def __init__(
+        self, rows: StateRows, key: str, blob: bytes, expected: int | None, facts: RowFacts | None = None
+    ) -> None:
         self._rows = rows
-        self._key = rules.check_key(key)
+        self._key = common.check_key(key)
         self._blob = bytes(blob)
         self._expected = expected
-        self.version = rules.new_version(expected)
+        self._facts = facts
+        self.version = common.new_version(expected)
         self.was_sent = False
 
     def write(self, connection: Connection) -> None:
         """Write, if the stored version is still the expected one."""
         self._rows.make(connection)
-        columns = self._rows.table.c
-        row = {
-            "blob": self._blob,
-            "version": self.version,
-            "updated_at": rules.as_ms(datetime.now(UTC)),
-        }
         self.was_sent = True
         try:
-            if self._expected is None:
-                connection.execute(insert(self._rows.table).values(key=self._key, **row))
-                return
-            changed = connection.execute(
-                update(self._rows.table)
-                .where(columns.key == self._key, columns.version == self._expected)
-                .values(**row)
-            ).rowcount
+            done = connection.execute(self.statement())
+            changed = 1 if self._expected is None else done.rowcount  # a refused insert raises
         except IntegrityError:
-            changed = 0  # its words quote the row, so that it is nobody's cause
+            changed = 0  # not chained to what is raised instead: its text quotes the row
         except DBAPIError as exc:
             if not lost_a_race(exc):
                 raise
             changed = 0
         if changed != 1:
             raise self._refused(connection)
+
+    def statement(self) -> Insert | Update:
+        """The statement that compares and saves; it changes one row, or none."""
+        table = self._rows.table
+        row: dict[str, Any] = {
+            "blob": self._blob,
+            "version": self.version,
+            "updated_at": common.as_ms(datetime.now(UTC)),
+            **layout.plain_values(self._facts),
+        }
+        if self._expected is None:
+            return insert(table).values(key=self._key, **row)
+        return update(table).where(table.c.key == self._key, table.c.version == self._expected).values(**row)
 
     def is_stored(self, connection: Connection) -> bool:
         """Whether the row is there as this save would have left it."""
@@ -234,7 +331,7 @@ class Save:
                 "the database refused the row, and not because the key is taken: look at the table's "
                 "constraints and triggers"
             )
-        return rules.conflict(self._expected)
+        return common.conflict(self._expected)
 
 
 def lost_a_race(error: DBAPIError) -> bool:
@@ -242,3 +339,10 @@ def lost_a_race(error: DBAPIError) -> bool:
     code = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None)
     number = error.orig.args[0] if error.orig is not None and error.orig.args else None
     return code in ("40001", "40P01") or number in (1213, 1020)
+
+
+def lacks_a_column(error: DBAPIError) -> bool:
+    """Whether the server says that a statement names a column which the table does not have."""
+    code = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None)
+    first = error.orig.args[0] if error.orig is not None and error.orig.args else None
+    return code == "42703" or first == 1054 or (isinstance(first, str) and "column" in first)

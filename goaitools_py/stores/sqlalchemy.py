@@ -3,24 +3,25 @@
 Owns: connections, and the errors made of the engine's. Must never know: SQL, or what is in a blob.
 
 Needs the extra: ``pip install 'goaitools-py[sqlalchemy]'``, and a driver. Make the engine with
-``pool_pre_ping=True``: otherwise the first call after the server was away finds a dead connection.
+``pool_pre_ping=True``: otherwise the first call after a restart of the server finds a dead connection.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from sqlalchemy import Connection, Engine
-from sqlalchemy.exc import StatementError
+from sqlalchemy.exc import DBAPIError, StatementError
 
 from ..errors import StoreError, StoreUnavailableError
-from . import rules
-from .base import Stored, StoredPage
+from . import common
+from .base import RowFacts, Stored, StoredHead, StoredPage, StoredPart
 from .sql_forks import forks_of
 from .sql_lease import LeaseRows, SQLLease
-from .sql_table import Save, StateRows
+from .sql_parts import PartRows, SaveParts
+from .sql_table import RowSave, StateRows, lacks_a_column
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine
@@ -31,19 +32,31 @@ T = TypeVar("T")
 
 _KNOWN = ("postgresql", "mysql", "mariadb", "sqlite")
 
+# The isolation level of the transactions that save parts. It is always named: an engine of the application's
+# may be in autocommit mode, and then there would be no transaction. PostgreSQL needs none: one statement
+# does it.
+_ATOMIC = {
+    "postgresql": "AUTOCOMMIT",
+    "mysql": "REPEATABLE READ",
+    "mariadb": "REPEATABLE READ",
+    "sqlite": "SERIALIZABLE",
+}
+
 
 class SQLAlchemyStore:
     """A store in a table of a database, for any number of threads, processes and machines.
 
     Each call takes a connection out of the pool, sends one statement that is a transaction of its own, and
-    gives the connection back: none is held while a model is called, under a lease neither. On SQLite the
-    engine's own settings hold; `SQLiteStore` uses the same tables, and sets WAL and when to sync.
+    gives the connection back. No connection is held while a model is called, not even under a lease. Where
+    parts are saved, MySQL, MariaDB and SQLite need one short transaction. On SQLite the engine's own settings
+    hold; `SQLiteStore` uses the same tables, and sets WAL and when to sync.
 
     Args:
         engine: It stays yours: dispose of it when you are done. In a child of a fork its pool begins anew;
             one over a SQLite file must be made there, or have ``poolclass=NullPool``.
-        table: The table's name. The first save makes it, and the first lease one called ``<table>_lease``;
-            `goaitools_py.stores.sql_table` and `sql_lease` show their DDL.
+        table: The table's name. The first save makes it, the first lease ``<table>_lease``, the first save of
+            parts ``<table>_part``; `goaitools store init` makes all three, and
+            `goaitools_py.stores.sql_table`, `sql_lease` and `sql_parts` show their DDL.
         schema: The table's schema; by default the connection's.
     """
 
@@ -51,20 +64,22 @@ class SQLAlchemyStore:
         self._dialect = _known(engine)
         self._forks = forks_of(engine)
         self._engine = engine.execution_options(isolation_level="AUTOCOMMIT")
+        self._atomic = engine.execution_options(isolation_level=_ATOMIC[self._dialect])
         self._rows = StateRows(table, schema)
+        self._parts = PartRows(self._rows)
         self._leases = LeaseRows(self._dialect, table, schema)
 
     def load(self, key: str) -> Stored | None:
         """The blob under `key`, or None."""
-        rules.check_key(key)
+        common.check_key(key)
         return self._run(lambda connection: self._rows.load(connection, key))
 
-    def save(self, key: str, blob: bytes, *, expected: int | None) -> int:
+    def save(self, key: str, blob: bytes, *, expected: int | None, facts: RowFacts | None = None) -> int:
         """Save if the stored version is still `expected`; None: only if nothing is stored yet.
 
         If the connection breaks after the write was sent, the row is read once to see whether it was done.
         """
-        save = Save(self._rows, key, blob, expected)
+        save = RowSave(self._rows, key, blob, expected, facts)
         try:
             self._run(save.write)
         except StoreUnavailableError:
@@ -72,14 +87,55 @@ class SQLAlchemyStore:
                 raise
         return save.version
 
+    def save_parts(
+        self,
+        key: str,
+        head: bytes,
+        new: Collection[StoredPart],
+        gone: Collection[bytes],
+        *,
+        expected: int | None,
+        facts: RowFacts | None = None,
+    ) -> int:
+        """As `save`; in the same atomic step add parts and drop parts. See `Parted.save_parts`."""
+        save = SaveParts(self._parts, key, head, new, gone, expected, facts)
+        if not save.is_ready:
+            self._run(save.make_tables)
+        try:
+            self._run_atomic(save.write)
+        except StoreUnavailableError:
+            if not (save.was_sent and self._run(save.is_stored)):
+                raise
+        return save.version
+
+    def load_head(self, key: str, *, kinds: Collection[int] | None = None) -> StoredHead | None:
+        """The head and its parts of these kinds (None: of all), read in one statement."""
+        common.check_key(key)
+        return self._run(lambda connection: self._parts.load_head(connection, key, kinds))
+
+    def load_parts(self, key: str, names: Collection[bytes]) -> tuple[StoredPart, ...]:
+        """The named parts that are there."""
+        common.check_key(key)
+        return self._run(lambda connection: self._parts.load_parts(connection, key, names))
+
+    def set_stop(self, key: str, is_wanted: bool = True) -> bool:
+        """Set the stop flag of a key, or clear it. False if nothing is stored there."""
+        common.check_key(key)
+        return self._run(lambda connection: self._rows.set_stop(connection, key, is_wanted))
+
+    def stop_requested(self, key: str) -> bool:
+        """The stop flag of a key."""
+        common.check_key(key)
+        return self._run(lambda connection: self._rows.stop_requested(connection, key))
+
     def delete(self, key: str, *, expected: int | None = None) -> bool:
         """Forget what is stored under `key`, with `expected` only that version; False if nothing was."""
-        rules.check_key(key)
+        common.check_key(key)
         return self._run(lambda connection: self._rows.delete(connection, key, expected))
 
     def list(self, prefix: str = "", *, cursor: str | None = None, limit: int = 100) -> StoredPage:
         """A page of the keys that begin with `prefix`, in code point order."""
-        rules.check_page(prefix, limit)
+        common.check_page(prefix, limit)
         return self._run(lambda connection: self._rows.list(connection, prefix, cursor, limit))
 
     @contextmanager
@@ -99,6 +155,10 @@ class SQLAlchemyStore:
 
     def _run(self, step: Callable[[Connection], T]) -> T:
         with _errors(self._dialect), self._forks.step(), self._engine.connect() as connection:
+            return step(connection)
+
+    def _run_atomic(self, step: Callable[[Connection], T]) -> T:
+        with _errors(self._dialect), self._forks.step(), self._atomic.begin() as connection:
             return step(connection)
 
 
@@ -127,8 +187,9 @@ class AsyncSQLAlchemyStore:
     Args:
         engine: It stays yours: dispose of it when you are done. It belongs to one event loop, and so does
             the store.
-        table: The table's name. The first save makes it, and the first lease one called ``<table>_lease``;
-            `goaitools_py.stores.sql_table` and `sql_lease` show their DDL.
+        table: The table's name. The first save makes it, the first lease ``<table>_lease``, the first save of
+            parts ``<table>_part``; `goaitools store init` makes all three, and
+            `goaitools_py.stores.sql_table`, `sql_lease` and `sql_parts` show their DDL.
         schema: The table's schema; by default the connection's.
     """
 
@@ -138,20 +199,24 @@ class AsyncSQLAlchemyStore:
         self._dialect = _known(engine)
         self._forks = forks_of(engine.sync_engine, is_async=True)
         self._engine = engine.execution_options(isolation_level="AUTOCOMMIT")
+        self._atomic = engine.execution_options(isolation_level=_ATOMIC[self._dialect])
         self._rows = StateRows(table, schema)
+        self._parts = PartRows(self._rows)
         self._leases = LeaseRows(self._dialect, table, schema)
 
     async def load(self, key: str) -> Stored | None:
         """The blob under `key`, or None."""
-        rules.check_key(key)
+        common.check_key(key)
         return await self._run(lambda connection: self._rows.load(connection, key))
 
-    async def save(self, key: str, blob: bytes, *, expected: int | None) -> int:
+    async def save(
+        self, key: str, blob: bytes, *, expected: int | None, facts: RowFacts | None = None
+    ) -> int:
         """Save if the stored version is still `expected`; None: only if nothing is stored yet.
 
         If the connection breaks after the write was sent, the row is read once to see whether it was done.
         """
-        save = Save(self._rows, key, blob, expected)
+        save = RowSave(self._rows, key, blob, expected, facts)
         try:
             await self._run(save.write)
         except StoreUnavailableError:
@@ -159,14 +224,55 @@ class AsyncSQLAlchemyStore:
                 raise
         return save.version
 
+    async def save_parts(
+        self,
+        key: str,
+        head: bytes,
+        new: Collection[StoredPart],
+        gone: Collection[bytes],
+        *,
+        expected: int | None,
+        facts: RowFacts | None = None,
+    ) -> int:
+        """As `save`; in the same atomic step add parts and drop parts. See `Parted.save_parts`."""
+        save = SaveParts(self._parts, key, head, new, gone, expected, facts)
+        if not save.is_ready:
+            await self._run(save.make_tables)
+        try:
+            await self._run_atomic(save.write)
+        except StoreUnavailableError:
+            if not (save.was_sent and await self._run(save.is_stored)):
+                raise
+        return save.version
+
+    async def load_head(self, key: str, *, kinds: Collection[int] | None = None) -> StoredHead | None:
+        """The head and its parts of these kinds (None: of all), read in one statement."""
+        common.check_key(key)
+        return await self._run(lambda connection: self._parts.load_head(connection, key, kinds))
+
+    async def load_parts(self, key: str, names: Collection[bytes]) -> tuple[StoredPart, ...]:
+        """The named parts that are there."""
+        common.check_key(key)
+        return await self._run(lambda connection: self._parts.load_parts(connection, key, names))
+
+    async def set_stop(self, key: str, is_wanted: bool = True) -> bool:
+        """Set the stop flag of a key, or clear it. False if nothing is stored there."""
+        common.check_key(key)
+        return await self._run(lambda connection: self._rows.set_stop(connection, key, is_wanted))
+
+    async def stop_requested(self, key: str) -> bool:
+        """The stop flag of a key."""
+        common.check_key(key)
+        return await self._run(lambda connection: self._rows.stop_requested(connection, key))
+
     async def delete(self, key: str, *, expected: int | None = None) -> bool:
         """Forget what is stored under `key`, with `expected` only that version; False if nothing was."""
-        rules.check_key(key)
+        common.check_key(key)
         return await self._run(lambda connection: self._rows.delete(connection, key, expected))
 
     async def list(self, prefix: str = "", *, cursor: str | None = None, limit: int = 100) -> StoredPage:
         """A page of the keys that begin with `prefix`, in code point order."""
-        rules.check_page(prefix, limit)
+        common.check_page(prefix, limit)
         return await self._run(lambda connection: self._rows.list(connection, prefix, cursor, limit))
 
     @asynccontextmanager
@@ -184,6 +290,11 @@ class AsyncSQLAlchemyStore:
     async def _run(self, step: Callable[[Connection], T]) -> T:
         with _errors(self._dialect), self._forks.step():
             async with self._engine.connect() as connection:
+                return await connection.run_sync(step)
+
+    async def _run_atomic(self, step: Callable[[Connection], T]) -> T:
+        with _errors(self._dialect), self._forks.step():
+            async with self._atomic.begin() as connection:
                 return await connection.run_sync(step)
 
 
@@ -220,7 +331,7 @@ def _known(engine: Engine | AsyncEngine) -> str:
 
 @contextmanager
 def _errors(dialect: str) -> Iterator[None]:
-    """Drivers have no common class for what goes wrong while they connect, so that all is caught."""
+    """Catches everything: drivers have no common class for what goes wrong while they connect."""
     try:
         yield
     except (StoreError, TypeError, ValueError):
@@ -228,5 +339,8 @@ def _errors(dialect: str) -> Iterator[None]:
     except Exception as exc:
         if isinstance(exc, StatementError):
             exc.params = None  # they are the key and the blob, and would be shown
-        failed = rules.unavailable(dialect, exc)
+        if isinstance(exc, DBAPIError) and lacks_a_column(exc):
+            older = common.older_layout("a table").because_of(exc)
+            raise older from older.__cause__
+        failed = common.unavailable(dialect, exc)
         raise failed from failed.__cause__

@@ -5,25 +5,26 @@ Owns: the table, its compare-and-swap, SQLite's settings. Must never know: what 
 ``synchronous=FULL``: a saved turn has been paid for, and at one small write per turn the extra sync
 costs less than the turn's own network round trip. In WAL mode the usual ``NORMAL`` may forget the last
 commits when the power fails. WAL lets readers go on while a turn is saved.
-Only writing makes a table: whoever opens the wrong file, or only looks, leaves it as it was.
+Only a write makes a table: a program that opens the wrong file, or only reads, leaves it unchanged.
 """
 
 from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from ..errors import StoreUnavailableError
 from ..process import PerProcess
-from . import lease_row, rules
-from .base import Stored, StoredKey, StoredPage
+from . import common, lease_row, sqlite_tables
+from .base import RowFacts, Stored, StoredHead, StoredKey, StoredPage, StoredPart
+from .layout import PLAIN_COLUMNS, facts_of, part_table_name, plain_values
 from .sqlite_file import Database
 
 if TYPE_CHECKING:
@@ -33,14 +34,22 @@ __all__ = ["AsyncSQLiteStore", "SQLiteStore"]
 
 T = TypeVar("T")
 
-_TABLE = """
-CREATE TABLE IF NOT EXISTS goaitools_state (
-    key TEXT PRIMARY KEY,
-    version INTEGER NOT NULL,
-    updated_at INTEGER NOT NULL,
-    blob BLOB NOT NULL
-) WITHOUT ROWID
-"""
+_TABLE: Final = "goaitools_state"
+_PARTS: Final = part_table_name(_TABLE)
+_PLAIN: Final = [column.name for column in PLAIN_COLUMNS]
+_SAVED: Final = ["blob", "version", "updated_at", *_PLAIN]
+
+# The stop flag is named so that a table of an older layout is found at the load, before a turn is paid for.
+_LOAD: Final = f"SELECT blob, version, updated_at, stop_requested FROM {_TABLE} WHERE key = ?"
+_INSERT: Final = (
+    f"INSERT INTO {_TABLE} ({', '.join(_SAVED)}, key) VALUES ({', '.join('?' * len(_SAVED))}, ?)"
+    " ON CONFLICT DO NOTHING"
+)
+_UPDATE: Final = (
+    f"UPDATE {_TABLE} SET {', '.join(f'{name} = ?' for name in _SAVED)} WHERE key = ? AND version = ?"
+)
+_MAX_VARIABLES: Final = 500
+"""How many names one statement holds; SQLite before 3.32 takes 999."""
 
 
 class SQLiteStore:
@@ -64,42 +73,114 @@ class SQLiteStore:
 
     def load(self, key: str) -> Stored | None:
         """The blob under `key`, or None."""
-        rules.check_key(key)
+        common.check_key(key)
         with self._connected() as (database, connection):
             if not _find_table(database, connection):
                 return None
-            row = connection.execute(
-                "SELECT blob, version, updated_at FROM goaitools_state WHERE key = ?", (key,)
-            ).fetchone()
+            row = connection.execute(_LOAD, (key,)).fetchone()
         if row is None:
             return None
-        return Stored(blob=bytes(row[0]), version=row[1], updated_at=rules.as_time(row[2]))
+        return Stored(blob=bytes(row[0]), version=row[1], updated_at=common.as_time(row[2]))
 
-    def save(self, key: str, blob: bytes, *, expected: int | None) -> int:
+    def save(self, key: str, blob: bytes, *, expected: int | None, facts: RowFacts | None = None) -> int:
         """Save if the stored version is still `expected`; None: only if nothing is stored yet."""
-        rules.check_key(key)
-        now, version = rules.as_ms(datetime.now(UTC)), rules.new_version(expected)
+        common.check_key(key)
         with self._connected() as (database, connection):
             if not database.has_table:
                 self._make_table(database, connection)
-            if expected is None:
-                changed = connection.execute(
-                    "INSERT INTO goaitools_state VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
-                    (key, version, now, blob),
-                ).rowcount
-            else:
-                changed = connection.execute(
-                    "UPDATE goaitools_state SET blob = ?, version = ?, updated_at = ?"
-                    " WHERE key = ? AND version = ?",
-                    (blob, version, now, key, expected),
-                ).rowcount
-        if changed != 1:
-            raise rules.conflict(expected)
+            return _write(connection, key, blob, expected, facts)
+
+    def save_parts(
+        self,
+        key: str,
+        head: bytes,
+        new: Collection[StoredPart],
+        gone: Collection[bytes],
+        *,
+        expected: int | None,
+        facts: RowFacts | None = None,
+    ) -> int:
+        """As `save`; in the same transaction add parts and drop parts. See `Parted.save_parts`."""
+        common.check_key(key)
+        dropped = set(gone) - {part.name for part in new}
+        with self._connected() as (database, connection):
+            if not database.has_table:
+                self._make_table(database, connection)
+            self._make_part_table(database, connection)
+            with _transaction(connection):
+                version = _write(connection, key, head, expected, facts)
+                connection.executemany(
+                    f"DELETE FROM {_PARTS} WHERE key = ? AND name = ?", [(key, name) for name in dropped]
+                )
+                connection.executemany(
+                    f"INSERT INTO {_PARTS} (key, name, kind, data) VALUES (?, ?, ?, ?)"
+                    " ON CONFLICT DO NOTHING",
+                    [(key, part.name, part.kind, part.data) for part in new],
+                )
         return version
+
+    def load_head(self, key: str, *, kinds: Collection[int] | None = None) -> StoredHead | None:
+        """The head and its parts of these kinds (None: of all), read in one transaction."""
+        common.check_key(key)
+        wanted, values = "key = ?", [key]
+        if kinds is not None:
+            wanted += f" AND kind IN ({', '.join(str(int(kind)) for kind in kinds)})"
+        with self._connected() as (database, connection):
+            if not _find_table(database, connection):
+                return None
+            with _transaction(connection, "BEGIN"):
+                row = connection.execute(_LOAD, (key,)).fetchone()
+                if row is None:
+                    return None
+                found = (
+                    connection.execute(f"SELECT name, kind, data FROM {_PARTS} WHERE {wanted}", values)
+                    if _find_part_table(database, connection)
+                    else ()
+                )
+                parts = tuple(_part(*line) for line in found)
+        return StoredHead(blob=bytes(row[0]), version=row[1], updated_at=common.as_time(row[2]), parts=parts)
+
+    def load_parts(self, key: str, names: Collection[bytes]) -> tuple[StoredPart, ...]:
+        """The named parts that are there."""
+        common.check_key(key)
+        asked = list(dict.fromkeys(names))
+        parts: list[StoredPart] = []
+        with self._connected() as (database, connection):
+            if not _find_part_table(database, connection):
+                return ()
+            for start in range(0, len(asked), _MAX_VARIABLES):
+                some = asked[start : start + _MAX_VARIABLES]
+                rows = connection.execute(
+                    f"SELECT name, kind, data FROM {_PARTS} WHERE key = ? AND name IN"
+                    f" ({', '.join('?' * len(some))})",
+                    (key, *some),
+                )
+                parts += (_part(*row) for row in rows)
+        return tuple(parts)
+
+    def set_stop(self, key: str, is_wanted: bool = True) -> bool:
+        """Set the stop flag of a key, or clear it. False if nothing is stored there."""
+        common.check_key(key)
+        with self._connected() as (database, connection):
+            if not _find_table(database, connection):
+                return False
+            changed = connection.execute(
+                f"UPDATE {_TABLE} SET stop_requested = ? WHERE key = ?", (int(is_wanted), key)
+            ).rowcount
+        return changed == 1
+
+    def stop_requested(self, key: str) -> bool:
+        """The stop flag of a key."""
+        common.check_key(key)
+        with self._connected() as (database, connection):
+            if not _find_table(database, connection):
+                return False
+            row = connection.execute(f"SELECT stop_requested FROM {_TABLE} WHERE key = ?", (key,)).fetchone()
+        return row is not None and bool(row[0])
 
     def delete(self, key: str, *, expected: int | None = None) -> bool:
         """Forget what is stored under `key`, with `expected` only that version; False if nothing was."""
-        rules.check_key(key)
+        common.check_key(key)
         with self._connected() as (database, connection):
             if not _find_table(database, connection):
                 return False
@@ -108,18 +189,18 @@ class SQLiteStore:
                 (key, expected, expected is None),
             ).rowcount
         if not deleted and expected is not None and self.load(key) is not None:
-            raise rules.conflict(expected)
+            raise common.conflict(expected)
         return deleted == 1
 
     def list(self, prefix: str = "", *, cursor: str | None = None, limit: int = 100) -> StoredPage:
         """A page of the keys that begin with `prefix`, in code point order."""
-        rules.check_page(prefix, limit)
-        bounds = {"key >= ?": prefix, "key < ?": rules.after_prefix(prefix), "key > ?": cursor}
+        common.check_page(prefix, limit)
+        bounds = {"key >= ?": prefix, "key < ?": common.after_prefix(prefix), "key > ?": cursor}
         asked = {bound: value for bound, value in bounds.items() if value is not None}
         with self._connected() as (database, connection):
             rows = (
                 connection.execute(
-                    "SELECT key, version, updated_at FROM goaitools_state"
+                    f"SELECT key, version, updated_at, {', '.join(_PLAIN)} FROM {_TABLE}"
                     f" WHERE {' AND '.join(asked)} ORDER BY key LIMIT ?",
                     (*asked.values(), limit + 1),
                 ).fetchall()
@@ -127,9 +208,9 @@ class SQLiteStore:
                 else []
             )
         keys = tuple(
-            StoredKey(key=key, version=version, updated_at=rules.as_time(at))
-            for key, version, at in rows[:limit]
-            if rules.is_listed(key, prefix)
+            StoredKey(key=key, version=version, updated_at=common.as_time(at), facts=facts_of(plain))
+            for key, version, at, *plain in rows[:limit]
+            if common.is_listed(key, prefix)
         )
         return StoredPage(keys=keys, cursor=rows[limit - 1][0] if len(rows) > limit else None)
 
@@ -144,15 +225,15 @@ class SQLiteStore:
         try:
             yield lease
         finally:
-            # If this fails, the lease runs out by itself; what happened while it was held matters more.
+            # If this fails, the lease ends by itself. An error of the block must not be replaced by this one.
             with suppress(StoreUnavailableError):
                 lease.release()
 
     def make_lease(self, key: str, ttl: float) -> SQLiteLease:
-        """A lease that is not yet taken, for who cannot use a ``with`` block."""
-        row = lease_row.LeaseRow(rules.check_key(key), ttl)
+        """A lease that is not taken yet, for callers that cannot use a ``with`` block."""
+        row = lease_row.LeaseRow(common.check_key(key), ttl)
         with self._connected() as (_, connection):
-            connection.execute(lease_row.TABLE)
+            connection.execute(sqlite_tables.lease_table(_TABLE))
         return SQLiteLease(row, self._change_lease)
 
     def close(self) -> None:
@@ -185,8 +266,14 @@ class SQLiteStore:
 
     def _make_table(self, database: Database, connection: sqlite3.Connection) -> None:
         self._write_ahead(connection)
-        connection.execute(_TABLE)
+        connection.execute(sqlite_tables.state_table(_TABLE))
         database.has_table = True
+
+    def _make_part_table(self, database: Database, connection: sqlite3.Connection) -> None:
+        if not _find_part_table(database, connection):
+            for statement in sqlite_tables.part_tables(_TABLE):
+                connection.execute(statement)
+            database.has_part_table = True
 
     def _write_ahead(self, connection: sqlite3.Connection) -> None:
         """Switch the file to WAL. Of all statements this one does not wait by itself for another writer."""
@@ -212,6 +299,49 @@ def _find_table(database: Database, connection: sqlite3.Connection) -> bool:
     return database.has_table
 
 
+def _find_part_table(database: Database, connection: sqlite3.Connection) -> bool:
+    if not database.has_part_table:
+        found = connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (f"{_PARTS}_gone",))
+        database.has_part_table = found.fetchone() is not None
+    return database.has_part_table
+
+
+@contextmanager
+def _transaction(connection: sqlite3.Connection, begin: str = "BEGIN IMMEDIATE") -> Iterator[None]:
+    """Several statements in one atomic step.
+
+    A step that writes says so at its beginning. Otherwise two of them could both read first, and then neither
+    could write.
+    """
+    connection.execute(begin)
+    try:
+        yield
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
+
+
+def _write(
+    connection: sqlite3.Connection, key: str, blob: bytes, expected: int | None, facts: RowFacts | None
+) -> int:
+    """Save the row of a conversation; gives the new version. StateConflictError if another one is there."""
+    version = common.new_version(expected)
+    saved = (blob, version, common.as_ms(datetime.now(UTC)), *plain_values(facts).values(), key)
+    if expected is None:
+        changed = connection.execute(_INSERT, saved).rowcount
+    else:
+        changed = connection.execute(_UPDATE, (*saved, expected)).rowcount
+    if changed != 1:
+        raise common.conflict(expected)
+    return version
+
+
+def _part(name: bytes, kind: int, data: bytes) -> StoredPart:
+    return StoredPart(name=bytes(name), kind=kind, data=bytes(data))
+
+
 class SQLiteLease:
     """A lease that is held in a SQLite table."""
 
@@ -223,7 +353,7 @@ class SQLiteLease:
     def take(self) -> None:
         """Begin it. `LeaseHeldError` if another one has not run out."""
         if not self._change(self._row.take()):
-            raise rules.held()
+            raise common.held()
 
     def renew(self) -> bool:
         """Begin the `ttl` anew. False if it ran out meanwhile."""
@@ -254,9 +384,42 @@ class AsyncSQLiteStore:
         """The blob under `key`, or None."""
         return await self._run(lambda store: store.load(key))
 
-    async def save(self, key: str, blob: bytes, *, expected: int | None) -> int:
+    async def save(
+        self, key: str, blob: bytes, *, expected: int | None, facts: RowFacts | None = None
+    ) -> int:
         """Save if the stored version is still `expected`; None: only if nothing is stored yet."""
-        return await self._run(lambda store: store.save(key, blob, expected=expected))
+        return await self._run(lambda store: store.save(key, blob, expected=expected, facts=facts))
+
+    async def save_parts(
+        self,
+        key: str,
+        head: bytes,
+        new: Collection[StoredPart],
+        gone: Collection[bytes],
+        *,
+        expected: int | None,
+        facts: RowFacts | None = None,
+    ) -> int:
+        """As `SQLiteStore.save_parts`, awaited."""
+        return await self._run(
+            lambda store: store.save_parts(key, head, new, gone, expected=expected, facts=facts)
+        )
+
+    async def load_head(self, key: str, *, kinds: Collection[int] | None = None) -> StoredHead | None:
+        """As `SQLiteStore.load_head`, awaited."""
+        return await self._run(lambda store: store.load_head(key, kinds=kinds))
+
+    async def load_parts(self, key: str, names: Collection[bytes]) -> tuple[StoredPart, ...]:
+        """As `SQLiteStore.load_parts`, awaited."""
+        return await self._run(lambda store: store.load_parts(key, names))
+
+    async def set_stop(self, key: str, is_wanted: bool = True) -> bool:
+        """As `SQLiteStore.set_stop`, awaited."""
+        return await self._run(lambda store: store.set_stop(key, is_wanted))
+
+    async def stop_requested(self, key: str) -> bool:
+        """As `SQLiteStore.stop_requested`, awaited."""
+        return await self._run(lambda store: store.stop_requested(key))
 
     async def delete(self, key: str, *, expected: int | None = None) -> bool:
         """Forget what is stored under `key`, with `expected` only that version; False if nothing was."""

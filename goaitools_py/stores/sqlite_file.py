@@ -3,8 +3,8 @@
 Owns: when the connection is opened, and what becomes of it when the process forks. Must never know: a table.
 
 SQLite keeps in the process's memory which locks the process holds on a file. A child inherits that memory,
-but not the locks. A connection that the child opens would rely on locks that nobody holds, as long as one of
-its parent's connections to the file is inherited: saves get lost and the file gets corrupt
+but not the locks. A connection that the child opens would rely on locks that no process holds, as long as
+one of its parent's connections to the file is inherited: saves get lost and the file gets corrupt
 (<https://www.sqlite.org/howtocorrupt.html>, section 2.6). So before a fork the connections are closed, and
 parent and child each open one when they need it. No handle is inherited, and none is closed in the child.
 """
@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from ..errors import StoreUnavailableError
+from . import common
 
 __all__ = ["Database"]
 
@@ -42,7 +43,8 @@ class Database:
         self._is_closed = False
         self._is_refused = False
         self.has_table = False
-        """True once the table of blobs is known to be there."""
+        """True once the table of conversations is known to be there."""
+        self.has_part_table = False
         _watch(self)
 
     @contextmanager
@@ -52,6 +54,9 @@ class Database:
             try:
                 yield self._connection or self._open()
             except sqlite3.Error as exc:
+                if isinstance(exc, sqlite3.OperationalError) and "column" in str(exc):
+                    older = common.older_layout("a table").because_of(exc)
+                    raise older from older.__cause__
                 failed = StoreUnavailableError(
                     f"SQLite could not use the store: {type(exc).__name__}: {exc}"
                 ).because_of(exc)

@@ -1,5 +1,5 @@
-"""For tests of programs that use this package: a scripted backend, a history check, the simulator, and the
-contracts that a dialect or a store of your own has to keep."""
+"""Helps to test programs that use this package: a scripted backend, a check of histories, the simulator, and
+the contracts that a dialect or a store of your own has to keep."""
 
 from ..backends.rules import check_history
 from ..sim import SimServer

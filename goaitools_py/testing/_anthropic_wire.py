@@ -1,6 +1,6 @@
-"""Scripted replies in the shape of the Anthropic Messages wire.
+"""Scripted replies in the shape of Anthropic's Messages API.
 
-Owns: that shape. Must never know: who asked.
+Owns: that shape. Must never know: which test asks for it.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ def reply(
     number: int,
     sent: int,
 ) -> dict[str, Any]:
-    """A message. Reasoning is a thinking block with a made-up signature; token counts are a quarter of the
-    bytes. Arguments given as text that is no JSON object stay text, which no real server would say whole."""
+    """A message. Reasoning is a thinking block with an invented signature. Token counts are a quarter of the
+    bytes. Arguments that are no JSON object stay text, which no real server would send in one body."""
     content: list[dict[str, Any]] = []
     if reasoning:
         content.append({"type": "thinking", "thinking": reasoning, "signature": f"scripted-{number}"})
@@ -61,7 +61,7 @@ def _input(arguments: Mapping[str, Any] | str) -> object:
 
 
 def as_events(body: Mapping[str, Any]) -> list[bytes]:
-    """The same message as the chunks of an event stream, its text word by word."""
+    """The same message as the chunks of an event stream, with the text word by word."""
     return [
         b"event: %b\ndata: %b\n\n" % (event["type"].encode(), rawjson.dumps(event)) for event in _events(body)
     ]
@@ -82,7 +82,7 @@ def _events(body: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _begun(block: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """A block as it begins, and the deltas that fill it."""
+    """The start of a block, and the deltas that complete it."""
     if block["type"] == "thinking":
         deltas = [{"type": "thinking_delta", "thinking": word} for word in words(block["thinking"])]
         deltas.append({"type": "signature_delta", "signature": block["signature"]})

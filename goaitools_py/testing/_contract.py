@@ -1,7 +1,7 @@
-"""What the checks of the dialect contract share: the samples they need, and what a finding is made of.
+"""The shared parts of the dialect contract: its samples, and the form of a check.
 
-Owns: the samples' values, the shape of a check, small questions about replies and exceptions.
-Must never know: a particular wire, a test framework.
+Owns: the values of samples, the type of a check, small functions on replies and exceptions.
+Must never know: a particular provider API, a test framework.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ __all__ = [
 ]
 
 CANARY = "CANARY-7f3a"
-"""A word that stands in hostile bodies and must stand in no exception's text."""
+"""A word in hostile bodies. No exception's text may hold it."""
 
 
 class SampleReply(Value, frozen=True, kw_only=True):
-    """One good reply of the provider, and what it says.
+    """One valid reply of the provider, and its content.
 
     Attributes:
-        body: The reply as one body, b"" if there is none.
-        stream: The very same reply as a stream that ends with its terminal event, b"" if there is none.
-        text: The visible text that it holds.
-        calls: The names of the functions that it calls, in order.
-        kept: Pieces of `body` that must be stored byte for byte, such as a signature or a key of which
-            the dialect knows nothing.
+        body: The reply as one body; b"" if there is none.
+        stream: The same reply as a stream that ends with its terminal event; b"" if there is none.
+        text: The reply's visible text.
+        calls: The names of the called functions, in order.
+        kept: Pieces of `body` that must be stored byte for byte, such as a signature, or a key that the
+            dialect does not know.
     """
 
-    unshown = frozenset({"body", "stream", "text", "kept"})
+    _unshown = frozenset({"body", "stream", "text", "kept"})
 
     body: bytes = b""
     stream: bytes = b""
@@ -55,13 +55,13 @@ class SampleReply(Value, frozen=True, kw_only=True):
 
 
 class SampleError(Value, frozen=True, kw_only=True):
-    """One error of the provider, and what it means.
+    """One error of the provider, and its meaning.
 
-    With a `status` from 400 on, `body` is an error answer. With 200 it is an error where a reply should be:
-    one body or, if `streamed`, a stream up to and with its error event.
+    With a `status` of 400 or more, `body` is an error response. With 200 it is an error instead of a reply:
+    one body or, if `streamed`, a stream that ends with its error event.
     """
 
-    unshown = frozenset({"body", "headers"})
+    _unshown = frozenset({"body", "headers"})
 
     body: bytes
     kind: FaultKind
@@ -71,10 +71,10 @@ class SampleError(Value, frozen=True, kw_only=True):
 
 
 class DialectSamples(Value, frozen=True, kw_only=True):
-    """What a provider really says, for `dialect_contract`.
+    """Responses of the provider, for `dialect_contract`.
 
-    Needed are at least a reply with text and one with calls, each as body and as stream, an error answer
-    and a stream with an error event. Recorded bytes prove more than invented ones.
+    It needs at least a reply with text and one with calls, each as body and as stream, an error response, and
+    a stream with an error event. Recorded bytes check more than invented ones.
     """
 
     replies: tuple[SampleReply, ...]
@@ -82,13 +82,13 @@ class DialectSamples(Value, frozen=True, kw_only=True):
 
 
 class Case(NamedTuple):
-    """What a check looks at."""
+    """The input of a check."""
 
     dialect: Dialect
     samples: DialectSamples
 
     def whole(self) -> Iterator[tuple[str, SampleReply, Reply]]:
-        """The samples that have a body, each with its name and what the dialect reads in it."""
+        """The samples with a body, each with its name and the reply that the dialect reads."""
         for number, sample in enumerate(self.samples.replies):
             if sample.body:
                 yield f"replies[{number}]", sample, self.dialect.reply(sample.body)
@@ -104,14 +104,14 @@ Findings: TypeAlias = Iterator[str]
 
 
 class Check(NamedTuple):
-    """One thing that the protocol wants, and how to look for what it does not want."""
+    """One requirement of the protocol, and the function that looks for violations."""
 
     wants: str
     run: Callable[[Case], Findings]
 
 
 def check(wants: str) -> Callable[[Callable[[Case], Findings]], Check]:
-    """Make a check of a generator that yields what came instead of what `wants` says."""
+    """Make a check of a generator that yields violations of what `wants` says."""
 
     def make(run: Callable[[Case], Findings]) -> Check:
         return Check(wants, run)
@@ -123,13 +123,13 @@ def check(wants: str) -> Callable[[Callable[[Case], Findings]], Check]:
 
 
 def shown(value: object) -> str:
-    """A value for a finding, cut short. Samples are a test's own data and may be shown."""
+    """A value for a finding, shortened. Samples are test data and may be shown."""
     text = repr(value)
     return text if len(text) <= 120 else f"{text[:90]}… ({len(text)} characters)"
 
 
 def one_line_object(entry: object) -> str | None:
-    """What keeps an entry from being one line with one JSON object; None if it is one."""
+    """Why an entry is not one line with one JSON object; None if it is."""
     if not isinstance(entry, bytes):
         return f"is {type(entry).__name__}, not bytes"
     if b"\n" in entry:
@@ -142,7 +142,7 @@ def one_line_object(entry: object) -> str | None:
 
 
 def flaws_of(reply: Reply) -> Findings:
-    """What any reply must not be, whatever it says."""
+    """Problems that no reply may have."""
     for number, entry in enumerate(reply.entries):
         if problem := one_line_object(entry):
             yield f"entries[{number}] {problem}: {shown(entry)}"
@@ -170,7 +170,7 @@ def flaws_of(reply: Reply) -> Findings:
 
 
 def quoted_by(error: BaseException, words: Sequence[str]) -> str | None:
-    """The first of `words` that stands in what a log would write of an exception and its causes."""
+    """The first of `words` that a log of the exception and its causes would hold."""
     written = "".join(line for line in _messages(error))
     return next((word for word in words if word in written), None)
 
@@ -188,7 +188,7 @@ def _messages(error: BaseException) -> Iterator[str]:
 
 
 def outcome(call: Callable[[], object]) -> tuple[object, ProtocolFault | None, str]:
-    """What a call returned, its `ProtocolFault`, or in words another exception that it raised."""
+    """What a call returned, its `ProtocolFault`, or a description of another exception."""
     try:
         return call(), None, ""
     except ProtocolFault as fault:

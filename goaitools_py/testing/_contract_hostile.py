@@ -1,6 +1,6 @@
-"""The part of the dialect contract about what is no reply: error answers, and bytes of any other kind.
+"""The part of the dialect contract about other things than replies: error responses, and arbitrary bytes.
 
-Owns: those checks. Must never know: a particular wire, a test framework.
+Owns: those checks. Must never know: a particular provider API, a test framework.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ __all__ = ["CHECKS"]
 
 _SEED: Final = 20_240_229
 _MUTANTS: Final = 400
-"""Changed copies of one sample that are tried at most."""
+"""The largest number of changed copies of one sample."""
 
 _SECONDS: Final = 1.0
-"""CPU time that reading one hostile body of a megabyte may take; a linear reader needs a tenth of it."""
+"""CPU seconds for reading one hostile body of a megabyte. A linear reader needs a tenth of it."""
 
 _KINDS: Final[Mapping[int, tuple[tuple[FaultKind, ...], bool | None]]] = {
     400: (("rejected",), False),
@@ -39,7 +39,7 @@ _KINDS: Final[Mapping[int, tuple[tuple[FaultKind, ...], bool | None]]] = {
     503: (("unavailable",), True),
     529: (("unavailable",), True),
 }
-"""The kinds that a status alone may mean, and whether to try again; None where providers differ."""
+"""The kinds that a status may mean, and whether to retry; None where providers differ."""
 
 _ODD_BODIES: Final[Mapping[str, bytes]] = {
     "nothing": b"",
@@ -255,7 +255,7 @@ def _timed(what: str, call: Callable[[], object]) -> Findings:
 
 
 def _words_of(text: str) -> list[str]:
-    """What of a reply's text would be noticed in an exception's."""
+    """A part of a reply's text that can be found in an exception's text."""
     return [text] if len(text) >= 8 else []
 
 
@@ -286,7 +286,7 @@ _DEEP: Final = "300 brackets"
 
 
 def _mutants(body: bytes) -> Iterator[tuple[str, bytes]]:
-    """Copies of a JSON text with one value replaced or left out, a sample of all that there are."""
+    """Copies of a JSON text with one value replaced or left out: a sample of all such copies."""
     try:
         document = json.loads(body)
     except ValueError:

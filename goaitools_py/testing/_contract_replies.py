@@ -1,6 +1,6 @@
 """The part of the dialect contract about whole replies: reading, storing, cutting and viewing them.
 
-Owns: those checks. Must never know: a particular wire, a test framework.
+Owns: those checks. Must never know: a particular provider API, a test framework.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["CHECKS", "neutral"]
 
 
 def neutral(reply: Reply) -> tuple[object, ...]:
-    """What a reply says apart from the bytes that are stored."""
+    """The content of a reply, without the stored bytes."""
     return (
         reply.text,
         reply.reasoning,

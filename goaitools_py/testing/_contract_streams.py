@@ -1,6 +1,6 @@
 """The part of the dialect contract about streams: every cut, every early end, every error event.
 
-Owns: those checks. Must never know: a particular wire, how its events are framed, a test framework.
+Owns: those checks. Must never know: a particular provider API, how its events are framed, a test framework.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["CHECKS"]
 
 _EVERY_CUT_BELOW: Final = 1_200
 _CUTS: Final = 240
-"""Streams up to so many bytes are cut at every position, longer ones at so many."""
+"""A stream of at most this many bytes is cut at every position, a longer one at this many positions."""
 
 _RANDOM_WAYS: Final = 12
 _SEED: Final = 20_240_229
@@ -77,7 +77,7 @@ def _same_as_body(name: str, sample: SampleReply, whole: Reply, streamed: Reply)
 
 
 def _without_spacing(reply: Reply) -> tuple[object, ...]:
-    """What a reply says; arguments as values, for a stream may space them in another way."""
+    """The content of a reply, with parsed arguments, because a stream may have other white space."""
     text, reasoning, calls, *rest = neutral(reply)
     assert isinstance(calls, tuple)
     return text, reasoning, tuple((name, _value(written), kind) for name, written, kind in calls), *rest

@@ -1,6 +1,6 @@
-"""The part of the dialect contract about what is sent: entries, results, tools, preamble, request.
+"""The part of the dialect contract about requests: entries, results, tools, preamble, the request itself.
 
-Owns: those checks. Must never know: a particular wire, a test framework.
+Owns: those checks. Must never know: a particular provider API, a test framework.
 """
 
 from __future__ import annotations
@@ -54,6 +54,8 @@ _SETTINGS: Final[Mapping[str, Any]] = {
     "thinking_budget_tokens": 2048,
     "stop": ["HALT"],
     "seed": 77,
+    "frequency_penalty": 0.5,
+    "presence_penalty": -0.5,
     "parallel_tool_calls": False,
     "tool_choice": "required",
     "prompt_cache_key": "contract-key",
@@ -86,7 +88,7 @@ _HOSTED: Final[tuple[ToolSpec | ProviderTool, ...]] = (
 
 
 def history_of(dialect: Dialect) -> list[bytes]:
-    """Some entries of this wire, one piece each."""
+    """Some entries of the dialect, one piece each."""
     return dialect.entries([user("My name is Ada."), assistant("Hello, Ada."), user("What is my name?")])
 
 
@@ -285,7 +287,7 @@ def _tools(case: Case) -> Findings:
     try:
         mixed = {case.dialect.tools(order) for order in permutations((*_TOOLS, *_HOSTED))}
     except ValueError:
-        return  # a wire without hosted tools
+        return  # a provider API without hosted tools
     if len(mixed) != 1:
         yield f"tools and provider tools in any order were written in {len(mixed)} ways"
 
@@ -314,7 +316,7 @@ def _request(case: Case) -> Findings:
     entries = [rawjson.loads(entry) for entry in history_of(dialect)]
     if not any(array[-len(entries) :] == entries for array in _arrays(body)):
         yield "no array of the body ends with the history's entries"
-    for word in ("game guide", *_NAMES):  # not their bytes: a wire may put marks for the cache on them
+    for word in ("game guide", *_NAMES):  # not their bytes: a provider API may put cache marks on them
         if word.encode() not in request.body:
             yield f"{word!r} of the preamble or the tools is not in the body"
     if b"contract-model" not in request.body and "contract-model" not in request.path:

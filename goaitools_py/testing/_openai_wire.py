@@ -1,6 +1,6 @@
-"""Scripted replies in the shape of the Chat Completions wire.
+"""Scripted replies in the shape of the Chat Completions API.
 
-Owns: that shape. Must never know: who asked.
+Owns: that shape. Must never know: which test asks for it.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ def reply(
     number: int,
     sent: int,
 ) -> dict[str, Any]:
-    """A chat completion. Reasoning stands where compatible servers put it; token counts are a quarter of
-    the bytes."""
+    """A chat completion. Reasoning is in the member that compatible servers use. Token counts are a quarter
+    of the bytes."""
     message: dict[str, Any] = {"role": "assistant", "content": text or (None if calls else "")}
     if reasoning:
         message["reasoning_content"] = reasoning
@@ -58,7 +58,7 @@ def reply(
 
 
 def as_events(body: Mapping[str, Any]) -> list[bytes]:
-    """The same reply as the chunks of an event stream, its text word by word."""
+    """The same reply as the chunks of an event stream, with the text word by word."""
     choice = body["choices"][0]
     message = choice["message"]
     deltas: list[dict[str, Any]] = [

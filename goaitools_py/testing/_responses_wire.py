@@ -1,6 +1,6 @@
-"""Scripted replies in the shape of the Responses wire.
+"""Scripted replies in the shape of the Responses API.
 
-Owns: that shape. Must never know: who asked.
+Owns: that shape. Must never know: which test asks for it.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ def reply(
     number: int,
     sent: int,
 ) -> dict[str, Any]:
-    """A response. Reasoning is a summary beside a made-up `encrypted_content`; token counts are a quarter
-    of the bytes."""
+    """A response. Reasoning is a summary and an invented `encrypted_content`. Token counts are a quarter of
+    the bytes."""
     output = [_reasoning_item(reasoning, number)] if reasoning else []
     if text or not (calls or reasoning):
         output.append(_message_item(text, number))
@@ -80,7 +80,7 @@ def _message_item(text: str, number: int) -> dict[str, Any]:
 
 
 def as_events(body: Mapping[str, Any]) -> list[bytes]:
-    """The same response as the chunks of an event stream, its text word by word."""
+    """The same response as the chunks of an event stream, with the text word by word."""
     return [
         b"event: %b\ndata: %b\n\n"
         % (event["type"].encode(), rawjson.dumps({**event, "sequence_number": number}))

@@ -1,4 +1,4 @@
-"""What the checks of the store contract share: a store of either colour behind one blocking face.
+"""The shared parts of the store contract: one blocking interface for sync and async stores.
 
 Owns: the faces, the loop of async stores, the keys that were used. Must never know: an engine.
 """
@@ -7,12 +7,24 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from typing import Any, NamedTuple, TypeAlias
 
 from ..errors import StateConflictError
-from ..stores import Deleting, Leasing, Listing, Stored, StoredPage
+from ..stores import (
+    Deleting,
+    Leasing,
+    Listing,
+    Parted,
+    RowFacts,
+    Stopping,
+    Stored,
+    StoredHead,
+    StoredPage,
+    StoredPart,
+)
+from ..stores.layout import takes_facts
 
 __all__ = ["Case", "Check", "Face", "Findings", "Loop", "check", "opened"]
 
@@ -22,14 +34,14 @@ _ANSWER_WITHIN = 120.0
 
 
 class Check(NamedTuple):
-    """One thing that the protocol wants, and how to look for what it does not want."""
+    """One requirement of the protocol, and the function that looks for violations."""
 
     wants: str
     run: Callable[[Case], Findings]
 
 
 def check(wants: str) -> Callable[[Callable[[Case], Findings]], Check]:
-    """Make a check of a generator that yields what came instead of what `wants` says."""
+    """Make a check of a generator that yields violations of what `wants` says."""
 
     def make(run: Callable[[Case], Findings]) -> Check:
         return Check(wants, run)
@@ -48,7 +60,7 @@ class Loop:
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
-        """What an awaitable gives."""
+        """Run an awaitable in the loop, and give its result."""
         import asyncio
 
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(_ANSWER_WITHIN)
@@ -71,6 +83,9 @@ class Face:
         self.can_delete = isinstance(store, Deleting)
         self.can_list = isinstance(store, Listing)
         self.can_lease = isinstance(store, Leasing)
+        self.can_describe = self.can_list and takes_facts(store)
+        self.can_stop = isinstance(store, Stopping)
+        self.can_part = isinstance(store, Parted)
 
     def load(self, key: str) -> Stored | None:
         answer: Stored | None = self._call(self._store.load, key)
@@ -78,6 +93,39 @@ class Face:
 
     def save(self, key: str, blob: bytes, *, expected: int | None) -> int:
         answer: int = self._call(self._store.save, key, blob, expected=expected)
+        return answer
+
+    def describe(self, key: str, blob: bytes, *, expected: int | None, facts: RowFacts) -> int:
+        """Save with facts."""
+        answer: int = self._call(self._store.save, key, blob, expected=expected, facts=facts)
+        return answer
+
+    def set_stop(self, key: str, *is_wanted: bool) -> bool:
+        answer: bool = self._call(self._store.set_stop, key, *is_wanted)
+        return answer
+
+    def stop_requested(self, key: str) -> bool:
+        answer: bool = self._call(self._store.stop_requested, key)
+        return answer
+
+    def save_parts(
+        self,
+        key: str,
+        head: bytes,
+        new: Collection[StoredPart] = (),
+        gone: Collection[bytes] = (),
+        *,
+        expected: int | None,
+    ) -> int:
+        answer: int = self._call(self._store.save_parts, key, head, new, gone, expected=expected)
+        return answer
+
+    def load_head(self, key: str, **fields: Any) -> StoredHead | None:
+        answer: StoredHead | None = self._call(self._store.load_head, key, **fields)
+        return answer
+
+    def load_parts(self, key: str, names: Collection[bytes]) -> tuple[StoredPart, ...]:
+        answer: tuple[StoredPart, ...] = self._call(self._store.load_parts, key, names)
         return answer
 
     def delete(self, key: str, **fields: Any) -> bool:
@@ -90,7 +138,7 @@ class Face:
 
     @contextmanager
     def lease(self, key: str, ttl: float) -> Iterator[Callable[[], bool]]:
-        """Hold a lease; gives its `renew`."""
+        """Hold a lease. Gives its `renew`."""
         with self._entered(self._store.lease(key, ttl)) as lease:
             yield lambda: self._call(lease.renew)
 
@@ -124,7 +172,7 @@ async def _result(work: Awaitable[Any]) -> Any:
 
 @contextmanager
 def opened(make_store: Callable[[], Any], loop: Loop) -> Iterator[Any]:
-    """A store as `make_store` gives it, entered if it can be."""
+    """Make a store with `make_store`, and enter it if it is a context manager."""
     made = make_store()
     if inspect.isawaitable(made):
         made = loop.run(_result(made))
@@ -137,7 +185,7 @@ def opened(make_store: Callable[[], Any], loop: Loop) -> Iterator[Any]:
 
 
 class Case:
-    """What a check looks at.
+    """The input of a check.
 
     Attributes:
         store, other: Two stores over the same storage.
@@ -156,7 +204,7 @@ class Case:
         self._used: dict[str, None] = {}
 
     def key(self, name: str) -> str:
-        """A key that nobody else uses, and that ends with `name`."""
+        """Make a key that no other user of the store has. It ends with `name`."""
         key = self.prefix + name
         self._used[key] = None
         return key
@@ -165,11 +213,11 @@ class Case:
         """Delete what was saved, if the store can."""
         if self.store.can_delete:
             for key in self._used:
-                with suppress(Exception):  # a key that no store keeps, or a store that failed a check
+                with suppress(Exception):  # a key that stores refuse, or a store that failed a check
                     self.store.delete(key)
 
     def append(self, face: Face, key: str, word: bytes, *, gate: threading.Barrier | None = None) -> None:
-        """Add to what is stored, again and again until nobody else was first.
+        """Add to the stored bytes. After a conflict, load and try again.
 
         With a gate, all who share it have loaded before the first of them saves.
         """
@@ -188,7 +236,7 @@ class Case:
         raise RuntimeError("1,000 saves in a row were refused, each with the version just loaded")
 
     def race(self, jobs: Sequence[Callable[[], None]]) -> list[BaseException]:
-        """Do all jobs at the same time; what they raised."""
+        """Run all jobs at the same time. Gives the exceptions that they raised."""
         raised: list[BaseException] = []
         gate = threading.Barrier(len(jobs))
 

@@ -1,4 +1,4 @@
-"""The checks of the store contract on what a store may have beside `load` and `save`.
+"""The checks of the store contract on the optional methods of a store.
 
 Owns: what is tried with `delete`, `list` and `lease`. Must never know: an engine, a test framework.
 """
@@ -87,7 +87,7 @@ def versions_do_not_come_again(case: Case) -> Findings:
 
 
 def _listed(face: Face, prefix: str, limit: int) -> tuple[list[StoredKey], list[str]]:
-    """All pages of a listing, and what is wrong with them."""
+    """Give all keys of a listing, page by page, and the problems of the pages."""
     found: list[StoredKey] = []
     wrong: list[str] = []
     cursor: str | None = None
@@ -146,7 +146,7 @@ def list_is_complete(case: Case) -> Findings:
                 yield f"{told}: {len(strange)} keys do not begin with the prefix"
 
 
-@check("list tells what load tells, but for the blob")
+@check("list gives the same version and time as load")
 def list_tells_the_same(case: Case) -> Findings:
     if not case.store.can_list:
         return
@@ -220,7 +220,7 @@ def _is_held(face: Face, key: str, ttl: float) -> bool:
         return True
 
 
-@check("while a lease is held nobody else gets it, and afterwards the next does")
+@check("while a lease is held no other holder gets it, and afterwards the next one does")
 def lease_is_exclusive(case: Case) -> Findings:
     if not case.store.can_lease:
         return
@@ -234,7 +234,7 @@ def lease_is_exclusive(case: Case) -> Findings:
         if renew() is not True:
             yield "renew did not give True while the lease was held"
         if not _is_held(case.other, key, ttl):
-            yield "after renew somebody else got it"
+            yield "after renew another holder got it"
     if _is_held(case.other, key, ttl):
         yield "after the block it was still held"
     try:
@@ -248,7 +248,7 @@ def lease_is_exclusive(case: Case) -> Findings:
         yield "after an exception in the block it was still held"
 
 
-@check("of those who ask for a lease at the same time, one gets it")
+@check("of several workers that ask for a lease at the same time, exactly one gets it")
 def lease_has_one_winner(case: Case) -> Findings:
     if not case.store.can_lease:
         return
@@ -270,7 +270,7 @@ def lease_has_one_winner(case: Case) -> Findings:
             yield f"{len(won)} of 6 got it"
 
 
-@check("a lease keeps nobody from loading and saving")
+@check("a lease stops no other worker from loading and saving")
 def lease_is_no_lock(case: Case) -> Findings:
     if not case.store.can_lease:
         return
@@ -296,7 +296,7 @@ def lease_runs_out(case: Case) -> Findings:
         renew_kept = first.enter_context(case.store.lease(kept, ttl))
         while time.monotonic() < begun + ttl * 0.6:
             time.sleep(ttl / 50)
-        is_late = time.monotonic() > begun + ttl * 0.95  # a machine too busy to tell
+        is_late = time.monotonic() > begun + ttl * 0.95  # the machine is too busy for this check
         if renew_kept() is not True and not is_late:
             yield "renew did not give True before the end"
         renewed = time.monotonic()

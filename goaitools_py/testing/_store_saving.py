@@ -1,4 +1,4 @@
-"""The checks of the store contract on loading and saving: bytes, keys, versions, rivals.
+"""The checks of the store contract on loading and saving: bytes, keys, versions, competing writers.
 
 Owns: what is tried. Must never know: an engine, a test framework.
 """
@@ -27,12 +27,12 @@ _ODD_KEYS = (
     "'", '"', "'; DROP TABLE goaitools_state; --", "$1", "%s", ":key", "?", "\r\nSET x 1\r\n", "\x7f",
     "\ufeff",
 )  # fmt: skip
-"""Keys that one engine or another takes for each other, for a pattern or for an instruction."""
+"""Keys that some engines confuse with each other, or read as a pattern or an instruction."""
 _LONGEST_KEY = 512
 
 
 def _refused(save: Callable[[], object]) -> Exception | None:
-    """The conflict that a save raised; None if it was done."""
+    """Give the conflict that a save raised; None if the save was done."""
     try:
         save()
     except StateConflictError as error:
@@ -41,7 +41,7 @@ def _refused(save: Callable[[], object]) -> Exception | None:
 
 
 def _holds(stored: Stored | None, blob: bytes, version: int) -> str | None:
-    """How what is stored differs from what should be; None if it does not."""
+    """Describe how the stored value differs from the expected one; None if it does not."""
     if stored is None:
         return "nothing is stored"
     if stored.blob != blob:
@@ -108,7 +108,7 @@ def time_of_save(case: Case) -> Findings:
         stored = case.store.load(key)
         at = None if stored is None else stored.updated_at
         if not isinstance(at, datetime) or at.utcoffset() != timedelta(0):
-            yield f"updated_at is {at!r}; it is a datetime whose time zone is UTC"
+            yield f"updated_at is {at!r}; expected a datetime in UTC"
             return
         if abs(at - begun) > timedelta(minutes=5):
             yield f"updated_at is {at:%Y-%m-%d %H:%M:%S}, the clock says {begun:%Y-%m-%d %H:%M:%S}"

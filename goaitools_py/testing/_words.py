@@ -1,6 +1,6 @@
-"""Cuts a scripted text into the pieces in which a stream says it.
+"""Cuts a scripted text into the pieces of a stream.
 
-Owns: where a text is cut. Must never know: a wire.
+Owns: where a text is cut. Must never know: a provider API.
 """
 
 from __future__ import annotations
@@ -9,6 +9,6 @@ __all__ = ["words"]
 
 
 def words(text: str) -> list[str]:
-    """The text word by word, each with the space after it; nothing for no text."""
+    """The words of the text, each with the space after it. Empty text has none."""
     pieces = text.split(" ")
     return [piece + " " for piece in pieces[:-1]] + pieces[-1:] if text else []

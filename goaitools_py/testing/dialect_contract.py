@@ -1,7 +1,7 @@
-"""A proof that a dialect keeps to the protocol, for whoever adds a wire.
+"""Checks that a dialect follows its protocol, for everyone who adds a provider API.
 
-Owns: the order of the checks, and the sentence in which their findings are told.
-Must never know: a particular wire, a test framework.
+Owns: the order of the checks, and the text of their findings.
+Must never know: a particular provider API, a test framework.
 
 ::
 
@@ -43,19 +43,18 @@ _SHOWN_OF_A_CHECK = 3
 
 
 def dialect_contract(dialect: Dialect, samples: DialectSamples) -> None:
-    """Prove a dialect against everything that the engine counts on (`goaitools_py.backends.base`).
+    """Check a dialect against everything that the engine needs (`goaitools_py.backends.base`).
 
-    The two methods of `CountsTokens` are optional, and not looked at here: `Chat.count_tokens` asks for them.
-    It needs no test framework and no network, is deterministic, and takes a second or two.
+    The two methods of `CountsTokens` are optional and are not checked; only `Chat.count_tokens` uses them.
+    The check needs no test framework and no network, is deterministic, and takes a second or two.
 
     Args:
-        dialect: The dialect as a backend would hold it.
-        samples: What the provider says. The more kinds of replies, the more is proved.
+        dialect: The dialect, as a backend would hold it.
+        samples: Replies and errors of the provider. More kinds of replies check more.
 
     Raises:
-        AssertionError: The dialect, or the samples, are not as they must be. The text has a line for each
-            finding: what the protocol wants, then what came. All checks run; of one check's findings the
-            first three are told.
+        AssertionError: The dialect or the samples are wrong. The text has a line for each finding: what the
+            protocol requires, then what was found. All checks run; each tells its first three findings.
     """
     case = Case(dialect, samples)
     lines = list(_lacking(samples))
@@ -77,7 +76,7 @@ def _run(check: Check, case: Case) -> Iterator[str]:
 
 
 def _lacking(samples: DialectSamples) -> Iterator[str]:
-    """What the samples lack: a check over nothing would prove nothing."""
+    """What is missing in the samples. A check without samples would check nothing."""
     replies = samples.replies
     kinds = {
         "a reply with text as a body": any(reply.body and reply.text for reply in replies),

@@ -20,6 +20,6 @@ __all__ = ["sim_server"]
 
 @pytest.fixture
 def sim_server() -> Iterator[SimServer]:
-    """A simulated provider on a loopback port, fresh for each test; `push` orders replies and faults."""
+    """A simulated provider on a loopback port, a new one for each test. `push` queues replies and faults."""
     with SimServer() as server:
         yield server

@@ -1,7 +1,7 @@
 """A backend that answers from a script, for tests of programs that use this package.
 
-Owns: the script and the requests that it was asked. Must never know: a network.
-It is not a simulator: it says what it was told to say, whatever it is asked.
+Owns: the script, and the requests that came. Must never know: a network.
+It is not a simulator: it gives the scripted replies, whatever the request is.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ __all__ = ["Calls", "Raw", "ScriptedBackend", "Shape", "Step"]
 class Calls:
     """A scripted reply that calls tools: pairs of name and arguments (a mapping, or raw JSON text).
 
-    With `reasoning` the reply begins with it, in blocks that the wire signs if it signs any. `calls` may
-    be empty: ``Calls([], "Hello.", reasoning="They greet me.")`` is a reply that only thinks and speaks.
+    With `reasoning` the reply begins with it, in sealed blocks where the provider API has such. `calls` may
+    be empty: ``Calls([], "Hello.", reasoning="They greet me.")`` is a reply with thinking and text only.
 
-    Raises TypeError for what is no list of pairs, such as one pair without a list around it.
+    Raises TypeError if `calls` is not a list of pairs, for example a pair without a list around it.
     """
 
     calls: Sequence[tuple[str, Mapping[str, Any] | str]] = field(repr=False)
@@ -41,7 +41,7 @@ class Calls:
 
 
 def _not_pairs(calls: Any) -> str:
-    """What was given in place of a list of pairs; "" if it is one."""
+    """Describe a value that is not a list of pairs; "" if it is one."""
     if isinstance(calls, str) or not isinstance(calls, Sequence):
         return type(calls).__name__
     for at, item in enumerate(calls):
@@ -55,7 +55,7 @@ def _not_pairs(calls: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """A scripted response body, sent as it is. `chunks` are what the reads of the response return."""
+    """A scripted response body, sent unchanged. Each read of the response returns one of `chunks`."""
 
     chunks: Sequence[bytes] = field(repr=False)
 
@@ -73,7 +73,7 @@ class Raw:
 
 
 class Shape(Protocol):
-    """A wire's JSON for scripted replies. A module with these two functions is one."""
+    """The JSON of scripted replies on one provider API. A module with these two functions is one."""
 
     def reply(
         self,
@@ -85,8 +85,8 @@ class Shape(Protocol):
         number: int,
         sent: int,
     ) -> Mapping[str, Any]:
-        """The whole response. It is the `number`-th one, to a request of `sent` bytes; call ids are unique
-        in a script if they are made of `number` and the call's place."""
+        """The whole response, number `number` of the script, to a request of `sent` bytes. Call ids made of
+        `number` and the call's position are unique in the script."""
         ...
 
     def as_events(self, body: Mapping[str, Any]) -> list[bytes]:
@@ -102,11 +102,11 @@ _SHAPES: Final[Mapping[str, Shape]] = {
 
 Step: TypeAlias = str | Calls | Raw | BaseException | Callable[[ModelRequest], Any]
 _ANSWERS: Final = (str, Calls, Raw, BaseException)
-"""What a step is, or what one that is a function returns."""
+"""A step of the script, or what a step that is a function returns."""
 
 
 def _no_step(given: object) -> str:
-    """Why this is no step, and what to write."""
+    """Why the value is no step, and what to write instead."""
     expected = "a step is text, Calls, Raw, an exception, or a function from the request to one of these"
     if isinstance(given, type):
         return f"{expected}; got the class {given.__name__}: pass {given.__name__}(…)"
@@ -122,16 +122,16 @@ class ScriptedBackend:
     """Answers each request with the next step of a script, on both `Chat` and `AsyncChat`.
 
     Args:
-        steps: Text, `Calls`, `Raw` bytes, an exception to raise (such as `BackendError`), or a function
-            from the request to one of these. What such a function raises, but for a `BackendError`, is a
-            mistake of the test, and reaches it as an AssertionError.
-        wire: Whose JSON the replies are in: "openai", "openai-responses" or "anthropic".
-        dialect: A dialect to speak instead of the wire's default one, such as one of your own.
-        shape: The JSON of replies on your own dialect's wire; without it a script for it takes `Raw` only.
+        steps: Text, `Calls`, `Raw` bytes, an exception to raise (such as `BackendError`), or a function from
+            the request to one of these. If such a function raises anything but a `BackendError`, the test has
+            a mistake, and the call raises an AssertionError.
+        wire: The provider API of the replies: "openai", "openai-responses" or "anthropic".
+        dialect: Your own dialect, instead of the default one of `wire`.
+        shape: The JSON of replies for your own dialect. Without it the script takes only `Raw` steps.
 
     Raises:
-        TypeError: A step is none of these.
-        ValueError: The wire is unknown.
+        TypeError: A step has another type.
+        ValueError: The provider API is unknown.
 
     Attributes:
         requests: Every `ModelRequest` so far, oldest first.
@@ -161,7 +161,7 @@ class ScriptedBackend:
         self.then(*steps)
 
     def then(self, *steps: Step) -> None:
-        """Add steps to the end of the script. TypeError for what is none."""
+        """Add steps to the end of the script. Raises TypeError for a value that is no step."""
         for step in steps:
             if not isinstance(step, _ANSWERS) and (isinstance(step, type) or not callable(step)):
                 raise TypeError(_no_step(step))
@@ -172,7 +172,7 @@ class ScriptedBackend:
         return [rawjson.loads(request.body) for request in self.requests]
 
     def assert_finished(self) -> None:
-        """Fail if a step of the script was never asked for."""
+        """Raise AssertionError if a step of the script was not used."""
         if self._steps:
             raise AssertionError(f"{len(self._steps)} scripted steps were not used")
 
@@ -203,8 +203,8 @@ class ScriptedBackend:
         return self._shape.as_events(body) if request.stream else [rawjson.dumps(body)]
 
     def _answer_of(self, step: Callable[[ModelRequest], Any], request: ModelRequest) -> Any:
-        """What a function answers. A mistake in it is the test's own: a chat would take any other exception
-        for an outage of the provider."""
+        """The step that a function returns. Its exceptions become an AssertionError, because a chat would
+        take them for a failure of the provider."""
         which = f"the function of request {len(self.requests)}"
         try:
             answer = step(request)
@@ -225,10 +225,10 @@ class ScriptedBackend:
         return AsyncScriptedExchange(self._next(request), len(self.requests))
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no connection is open."""
 
     async def aclose(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no connection is open."""
 
 
 class _Chunks:
@@ -251,7 +251,7 @@ class ScriptedExchange(_Chunks):
         return self._take()
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no connection is open."""
 
 
 class AsyncScriptedExchange(_Chunks):
@@ -262,4 +262,4 @@ class AsyncScriptedExchange(_Chunks):
         return self._take()
 
     async def aclose(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no connection is open."""

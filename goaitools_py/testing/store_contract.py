@@ -1,6 +1,6 @@
-"""A proof that a store keeps to the protocol, for whoever brings one.
+"""Checks that a store of your own follows the protocol.
 
-Owns: the order of the checks, and the sentence in which their findings are told.
+Owns: the order of the checks, and the text of their findings.
 Must never know: an engine, a test framework.
 
 ::
@@ -25,13 +25,13 @@ from contextlib import ExitStack, closing
 from itertools import islice
 from typing import Any
 
-from . import _store_extras, _store_saving
+from . import _store_beside, _store_extras, _store_saving
 from ._contract import described
 from ._store_case import Case, Check, Face, Loop, opened
 
 __all__ = ["store_contract"]
 
-_CHECKS: tuple[Check, ...] = (*_store_saving.CHECKS, *_store_extras.CHECKS)
+_CHECKS: tuple[Check, ...] = (*_store_saving.CHECKS, *_store_extras.CHECKS, *_store_beside.CHECKS)
 
 _SHOWN_OF_A_CHECK = 3
 
@@ -39,23 +39,24 @@ _SHOWN_OF_A_CHECK = 3
 def store_contract(
     make_store: Callable[[], Any], *, max_blob_bytes: int = 4 * 2**20 + 64, lease_ttl: float = 1.0
 ) -> None:
-    """Prove a store against everything that conversations count on (`goaitools_py.stores.base`).
+    """Check a store against everything that conversations need (`goaitools_py.stores.base`).
 
-    A `delete`, `list` or `lease` is proved too if the store has one. All keys that are used begin with the
-    same random text, so that a store with conversations in it is safe; where there is a `delete` they are
-    deleted afterwards. It needs no test framework, and takes a few seconds. Call it outside async code.
+    Optional methods are checked where the store has them: `delete`, `list`, `lease`, `set_stop`,
+    `save_parts`, and a `save` that takes ``facts``. All keys begin with the same random text, so the
+    conversations of a store in use are safe. If the store has a `delete`, the keys are deleted afterwards.
+    The check needs no test framework, and takes a few seconds. Call it outside async code.
 
     Args:
-        make_store: Gives a store, blocking or async. It is called twice, and both look at the same storage.
-            What it gives is entered if it can be (``with``, ``async with``). Async stores live in an event
-            loop of the contract's own, and so does `make_store` if it is async itself. Blocking stores are
-            called from several threads.
-        max_blob_bytes: The largest blob that the store must keep. By default what a state may have.
-        lease_ttl: Seconds of the lease that is left to run out.
+        make_store: Gives a store, sync or async. It is called twice; both stores must use the same storage.
+            A context manager is entered (``with``, ``async with``). Async stores run in an event loop of the
+            contract, and so does an async `make_store`. Sync stores are called from several threads.
+        max_blob_bytes: The largest blob that the store must keep. The default is the largest state with
+            the default limits.
+        lease_ttl: Seconds of the lease that the check lets run out.
 
     Raises:
-        AssertionError: The store is not as it must be. The text has a line for each finding: what the
-            protocol wants, then what came. All checks run; of one check's findings the first three are told.
+        AssertionError: The store violates the protocol. The text has a line for each finding: what the
+            protocol requires, then what was found. All checks run; each tells its first three findings.
     """
     with closing(Loop()) as loop, ExitStack() as stack:
         stores = [stack.enter_context(opened(make_store, loop)) for _ in range(2)]
@@ -84,7 +85,7 @@ def _run(check: Check, case: Case) -> Iterator[str]:
 
 
 def _lacking(store: Any) -> Iterator[str]:
-    """What is missing for any check to make sense."""
+    """Name the methods that every check needs and the store lacks."""
     for name in ("load", "save"):
         if not callable(getattr(store, name, None)):
-            yield f"a store has a method {name!r}; what make_store gave has none"
+            yield f"a store needs a method {name!r}; the one from make_store has none"

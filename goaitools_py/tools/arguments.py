@@ -1,6 +1,6 @@
-"""The arguments a model wrote: from JSON text to named values, or to words the model can learn from.
+"""Reads the arguments that a model wrote: JSON text becomes named values, or an error for the model.
 
-Owns: `BadArguments` and the light check for hand-written schemas. Must never know: a Python signature.
+Owns: `BadArguments`, and the check for hand-written schemas. Must never know: a Python signature.
 """
 
 from __future__ import annotations
@@ -9,31 +9,29 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..problems import MISSING, UNKNOWN
+
 __all__ = [
-    "MISSING",
     "NOT_AN_OBJECT",
     "TOO_DEEP",
-    "UNKNOWN",
     "BadArguments",
     "check_arguments",
     "parse_arguments",
 ]
 
-MISSING = "is required"
-UNKNOWN = "is not expected"
 TOO_DEEP = "The arguments nest too deep to be read: use fewer levels of lists and objects."
 NOT_AN_OBJECT = "The arguments must be one JSON object."
 
 _SHOWN_PROBLEMS = 10
-_SHOWN_CHARACTERS = 100  # of one problem's field name, which the model may have made up
+_SHOWN_CHARACTERS = 100  # of a field's name, which the model may have invented
 
 
-class BadArguments(Exception):  # noqa: N818 - the model's fault, told to the model
-    """The model's arguments do not fit the tool. The text is for the model: field names, never values."""
+class BadArguments(Exception):  # noqa: N818 - the model's mistake; the text is sent to the model
+    """The model's arguments do not fit the tool. The text is for the model. It names fields, never values."""
 
     @classmethod
     def from_problems(cls, problems: Sequence[tuple[str, str]]) -> BadArguments:
-        """Word a list of (field, what is wrong with it), one line each."""
+        """Make the text from (field, problem) pairs, one line each."""
         lines = [f"- {field[:_SHOWN_CHARACTERS]}: {problem}" for field, problem in problems[:_SHOWN_PROBLEMS]]
         if len(problems) > _SHOWN_PROBLEMS:
             lines.append(f"- and {len(problems) - _SHOWN_PROBLEMS} more")
@@ -44,7 +42,7 @@ def parse_arguments(text: str) -> dict[str, Any]:
     """Read the arguments of a call.
 
     Args:
-        text: JSON as the model wrote it; blank text means no arguments.
+        text: JSON as the model wrote it. Blank text means no arguments.
 
     Raises:
         BadArguments: The text is not JSON, or not an object.
@@ -65,7 +63,7 @@ def parse_arguments(text: str) -> dict[str, Any]:
 
 
 def check_arguments(values: Mapping[str, Any], schema: Mapping[str, Any]) -> None:
-    """Compare the names in `values` with a hand-written JSON Schema; values are for the tool to judge.
+    """Compare the names in `values` with a hand-written JSON Schema. The tool itself checks the values.
 
     Raises:
         BadArguments: A required name is missing, or a name is unknown and `additionalProperties` is false.

@@ -1,6 +1,6 @@
-"""One call of one tool: whatever happens inside it, as a value.
+"""Runs one call of one tool. Whatever happens in the tool becomes a value.
 
-Owns: `Outcome` and the meaning of what a tool raises. Must never know: a clock, a thread, other calls.
+Owns: `CallOutcome`, and what an exception of a tool means. Must never know: a clock, a thread, other calls.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from .context import Action, ToolContext
 from .definition import Tool
 from .results import result_parts, text_parts
 
-__all__ = ["Outcome", "begin_call", "finish_call", "run_call", "timed_out"]
+__all__ = ["CallOutcome", "begin_call", "finish_call", "run_call", "timed_out"]
 
 
-class Outcome(Value, frozen=True, kw_only=True):
+class CallOutcome(Value, frozen=True, kw_only=True):
     """How a call ended.
 
     Attributes:
         parts: What the model is told.
-        flag: "ok" or "error" as the tool says; "unknown" and "cancelled" when nobody saw its end.
+        flag: "ok" or "error", as the tool says; "unknown" or "cancelled" if the tool's end was not seen.
         exception: What the tool raised, for `tool_errors="raise"`.
         abort: True if the tool raised `AbortTurn`.
-        actions: What it logged.
+        actions: What the tool logged.
     """
 
-    unshown = frozenset({"parts", "exception"})
+    _unshown = frozenset({"parts", "exception"})
 
     parts: tuple[Part, ...] = ()
     flag: Literal["ok", "error", "unknown", "cancelled"] = "ok"
@@ -39,18 +39,18 @@ class Outcome(Value, frozen=True, kw_only=True):
     actions: tuple[Action, ...] = ()
 
 
-def run_call(tool: Tool[..., Any], ctx: ToolContext[Any], kwargs: Mapping[str, Any]) -> Outcome:
+def run_call(tool: Tool[..., Any], ctx: ToolContext[Any], kwargs: Mapping[str, Any]) -> CallOutcome:
     """Run a sync tool in this thread.
 
-    `KeyboardInterrupt`, `SystemExit` and cancellation pass through; every other exception is an outcome.
+    `KeyboardInterrupt`, `SystemExit` and cancellation propagate. Every other exception is an outcome.
 
     Args:
-        tool: What to run.
-        ctx: Handed to the tool if it takes one.
-        kwargs: As `Tool.bind` returns them.
+        tool: The tool to run.
+        ctx: The context, for a tool that takes one.
+        kwargs: The arguments, as `Tool.bind` returns them.
     """
     begun = begin_call(tool, ctx, kwargs)
-    if isinstance(begun, Outcome):
+    if isinstance(begun, CallOutcome):
         return begun
     if inspect.iscoroutine(begun):
         begun.close()  # or Python warns that it was never awaited
@@ -59,10 +59,10 @@ def run_call(tool: Tool[..., Any], ctx: ToolContext[Any], kwargs: Mapping[str, A
 
 def begin_call(
     tool: Tool[..., Any], ctx: ToolContext[Any], kwargs: Mapping[str, Any]
-) -> Outcome | Awaitable[Any]:
-    """Run a tool's own function; an awaitable that it returns is `finish_call`'s.
+) -> CallOutcome | Awaitable[Any]:
+    """Run a tool's function. If it returns an awaitable, pass that to `finish_call`.
 
-    A plain function may return one too: a decorator that wraps an ``async def`` in a ``def``.
+    A plain function may return an awaitable too, for example an ``async def`` inside a decorator.
     """
     try:
         value = tool.run(ctx, **kwargs) if tool.takes_context else tool.run(**kwargs)
@@ -71,9 +71,9 @@ def begin_call(
         return _raised(error, ctx)
 
 
-async def finish_call(begun: Outcome | Awaitable[Any], ctx: ToolContext[Any]) -> Outcome:
-    """The outcome of what `begin_call` returned."""
-    if isinstance(begun, Outcome):
+async def finish_call(begun: CallOutcome | Awaitable[Any], ctx: ToolContext[Any]) -> CallOutcome:
+    """Await what `begin_call` returned, and give the outcome."""
+    if isinstance(begun, CallOutcome):
         return begun
     try:
         return _returned(await begun, ctx)
@@ -81,27 +81,27 @@ async def finish_call(begun: Outcome | Awaitable[Any], ctx: ToolContext[Any]) ->
         return _raised(error, ctx)
 
 
-def timed_out(ctx: ToolContext[Any], seconds: float | None) -> Outcome:
-    """The outcome of a call that nobody waits for any longer. Its effect may still take place."""
+def timed_out(ctx: ToolContext[Any], seconds: float | None) -> CallOutcome:
+    """The outcome of a call that took too long. Its effect may still happen."""
     limit = f" within {seconds:g} s" if seconds is not None else ""
     text = f"The tool did not finish{limit}; it is unknown whether it took effect."
-    return Outcome(parts=text_parts(text), flag="unknown", actions=ctx.actions)
+    return CallOutcome(parts=text_parts(text), flag="unknown", actions=ctx.actions)
 
 
-def _returned(value: Any, ctx: ToolContext[Any]) -> Outcome:
+def _returned(value: Any, ctx: ToolContext[Any]) -> CallOutcome:
     parts, is_error = result_parts(value, ctx.max_result_bytes)
-    return Outcome(parts=parts, flag="error" if is_error else "ok", actions=ctx.actions)
+    return CallOutcome(parts=parts, flag="error" if is_error else "ok", actions=ctx.actions)
 
 
-def _raised(error: Exception, ctx: ToolContext[Any]) -> Outcome:
+def _raised(error: Exception, ctx: ToolContext[Any]) -> CallOutcome:
     if isinstance(error, ToolError):
         text = str(error) or "The tool failed."
     elif isinstance(error, AbortTurn):
         text = "The tool ended the turn."
     else:
-        # The text of an exception may hold a path, a query or a secret; its class does not.
+        # The text of an exception may hold a path, a query or a secret; the name of its class does not.
         text = f"{type(error).__name__} while running the tool."
-    return Outcome(
+    return CallOutcome(
         parts=text_parts(text, ctx.max_result_bytes),
         flag="error",
         exception=error,

@@ -1,4 +1,4 @@
-"""What a running tool is told about its call, and what it tells back beside its result.
+"""The context of a running tool: information about the call, and a log of what the tool did.
 
 Owns: `ToolContext` and `Action`. Must never know: how a tool is described, found or run.
 """
@@ -12,7 +12,7 @@ from ..values import Value, field
 from .results import MAX_RESULT_BYTES
 
 if TYPE_CHECKING:
-    # Only type checkers need the default: it lets `ctx: ToolContext` stand for `ToolContext[Any]`.
+    # Type checkers need the default: with it `ctx: ToolContext` means `ToolContext[Any]`.
     from typing_extensions import TypeVar
 
     DepsT = TypeVar("DepsT", default=Any)
@@ -25,9 +25,9 @@ __all__ = ["Action", "ToolContext"]
 
 
 class Action(Value, frozen=True):
-    """One thing a tool says it did: words for people, and data for programs. Never stored in a state."""
+    """Something that a tool did, as it says: text for people, data for programs. Never stored in a state."""
 
-    unshown = frozenset({"text", "data"})
+    _unshown = frozenset({"text", "data"})
 
     text: str
     data: Mapping[str, Any] = {}
@@ -39,27 +39,29 @@ class ToolContext(Value, Generic[DepsT], frozen=True, kw_only=True):
     A tool is tested by calling it: ``get_score(ToolContext(deps=Game()), "blue")``.
 
     Attributes:
-        deps: The very object given as `deps` for this turn.
+        deps: The object that was given as `deps` for this turn.
         call_id: The provider's id of this call.
-        turn_id: What names the turn in logs, the same after a `resume`: the conversation's id and the turn's
-            number. It is not the option `turn_id`, of which a state keeps only a digest.
-        iteration: The model call that asked for the tool, counted from 1, and anew after a `resume`.
-        idempotency_key: The same text whenever this call is run again; hand it to services that take one.
-        max_result_bytes: Text of the result beyond so many bytes of UTF-8 is cut off.
+        turn_id: The option `turn_id`, if this call of the chat was given one. Else the turn's `turn_ref`: the
+            conversation's id and the turn's number. A state keeps only a digest of the option, so a `resume`
+            without it sees the `turn_ref`.
+        iteration: The model call of the turn that asked for the tool, counted from 1. The numbers go on after
+            a `resume`.
+        idempotency_key: The same text each time this call is run. Pass it to services that accept such keys.
+        max_result_bytes: The longest text of the result, in UTF-8 bytes. The rest is cut off.
     """
 
-    unshown = frozenset({"deps", "_actions"})
+    _unshown = frozenset({"deps", "_actions"})
 
     deps: DepsT
     call_id: str = ""
     turn_id: str = ""
-    iteration: int = 0
+    iteration: int = 1
     idempotency_key: str = ""
     max_result_bytes: int = MAX_RESULT_BYTES
     _actions: list[Action] = field(default_factory=list)
 
     def log_action(self, text: str, /, **data: Any) -> None:
-        """Note what this call did, for the `actions` of the turn's result; the model does not see it."""
+        """Log what this call did. It appears in the `actions` of the turn's result, not in the model's."""
         self._actions.append(Action(text, data))
 
     @property

@@ -1,6 +1,7 @@
-"""What a tool is: a name, a description, a schema and something to run.
+"""What a tool is: a name, a description, a schema and a function.
 
-Owns: `Tool`, the `tool` decorator and the reading of tool lists. Must never know: a wire, a turn, a state.
+Owns: `Tool`, the `tool` decorator, and reading a list of tools. Must never know: a provider API, a turn, a
+state.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from .arguments import check_arguments, parse_arguments
 from .signature import Signature, local_names, needs_deps, takes_context
 
 if TYPE_CHECKING:
-    # Only type checkers need the defaults: they let `Tool` stand for `Tool[..., Any]`.
+    # Type checkers need the defaults: with them `Tool` means `Tool[..., Any]`.
     from typing_extensions import ParamSpec, TypeVar
 
     P = ParamSpec("P", default=...)
@@ -32,41 +33,48 @@ else:
 
 __all__ = ["Tool", "as_tools", "external_tool", "refuse_async", "refuse_without_deps", "tool"]
 
-# The narrowest of the providers' rules, OpenAI's; Anthropic's allows up to 128 characters.
+# OpenAI's rule, the strictest one; Anthropic allows up to 128 characters.
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _KEPT = "__goaitools_tool__"
 
 
+def _no_function(*_: object, **__: object) -> Any:
+    """Stands for the function of an external tool that was given none."""
+    raise TypeError("an external tool has no function: its result comes with resume, as a ToolReturn")
+
+
 @dataclass(frozen=True, eq=False)
 class Tool(Generic[P, R]):
-    """Something the model may call. It stays callable like the function it was made from.
+    """Something that the model may call. It can be called like the function it was made from.
 
-    Made with `@tool`, with `Tool.from_function`, or with a schema of your own::
+    Make one with `@tool`, with `Tool.from_function`, or with a schema of your own::
 
         Tool("roll", "Roll dice.", {"type": "object", "properties": {"sides": {"type": "integer"}}}, roll)
+        Tool("ask_a_human", "Ask the support team.", {"type": "object"}, external=True)
 
     Attributes:
         name: 1 to 64 letters, digits, ``_`` or ``-``.
         description: What the model is told; None takes a function's docstring.
-        parameters: A JSON Schema object, a function from the turn's `deps` to one, or the signature that a
-            schema is derived from. Of a schema of your own only the names of required and, with
-            ``additionalProperties: false``, of unknown arguments are checked before `run`.
-        run: Called with the arguments by keyword; first with the context, if its first parameter is
-            annotated `ToolContext`.
-        timeout: Seconds one call may take; None leaves it to the chat's `tool_timeout`.
-        thread: Whether a sync tool runs in a worker thread; None leaves it to the chat's `tool_threads`.
-        strict: Ask the provider to hold the model to the schema, where the wire can.
-        idempotent: Running a call twice does no harm: one whose process died runs again, with the same
+        parameters: A JSON Schema object, a function from the turn's `deps` to one, or the signature from
+            which the schema is derived. With a schema of your own, only the names of the arguments are
+            checked before `run`: a required one is missing, or an unknown one comes although
+            ``additionalProperties`` is false.
+        run: Called with the arguments by keyword. If its first parameter is annotated `ToolContext`, it gets
+            the context first. An external tool needs none.
+        timeout: Seconds for one call; None takes the chat's `tool_timeout`.
+        thread: True: a sync tool runs in a worker thread. None takes the chat's `tool_threads`.
+        strict: Ask the provider to enforce the schema, where the provider API can.
+        idempotent: True: a call may safely run twice. After a crash such a call runs again, with the same
             `ToolContext.idempotency_key`.
-        requires_approval: A call waits until `resume` approves it: always, or if this function of its
-            arguments (a dict) says so. One that raises says so.
-        external: `run` is never called: the result comes from outside, as a `ToolReturn` in `resume`.
+        requires_approval: True: a call waits until `resume` approves it. Or a function of the arguments (a
+            dict) that says whether this call waits; if the function raises, the call waits.
+        external: True: nothing runs here. The result comes from outside, as a `ToolReturn` in `resume`.
     """
 
     name: str
     description: str | None = field(repr=False)
     parameters: Mapping[str, Any] | Callable[[Any], Mapping[str, Any]] | Signature = field(repr=False)
-    run: Callable[P, R] = field(repr=False)
+    run: Callable[P, R] = field(default=_no_function, repr=False)
     timeout: float | None = field(default=None, kw_only=True)
     thread: bool | None = field(default=None, kw_only=True)
     strict: bool = field(default=False, kw_only=True)
@@ -89,6 +97,11 @@ class Tool(Generic[P, R]):
                 f"parameters of tool {self.name!r} must be a JSON Schema as a mapping, or a function from "
                 f"deps to one, not {type(self.parameters).__name__}"
             )
+        if self.run is _no_function and not self.external:
+            raise TypeError(
+                f"tool {self.name!r} has no function: pass run=…, or external=True if its result comes "
+                "from outside"
+            )
         if not callable(self.run):
             raise TypeError(f"run of tool {self.name!r} must be callable, not {type(self.run).__name__}")
         if self.timeout is not None and not isinstance(self.timeout, (int, float)):
@@ -104,21 +117,24 @@ class Tool(Generic[P, R]):
             )
         if self.external and self.requires_approval:
             raise ValueError(
-                f"tool {self.name!r} cannot be external and require an approval: whoever gives its result "
-                "can deny it"
+                f"tool {self.name!r} cannot be external and require an approval: leave requires_approval out "
+                "and answer the call with Deny"
             )
-        # What functools.update_wrapper does, on a frozen object.
+        if self.run is _no_function:
+            self.__dict__.update(__name__=self.name, __doc__=self.description)
+            return
+        # The same as functools.update_wrapper, on a frozen object.
         names = ("__module__", "__name__", "__qualname__", "__doc__")
         worn = {name: getattr(self.run, name) for name in names if hasattr(self.run, name)}
         self.__dict__.update(worn, __wrapped__=self.run)
 
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the function itself, with nothing checked or caught."""
+        """Call the function directly: no check of the arguments, no handling of errors."""
         return self.run(*args, **kwargs)
 
     @classmethod
     def from_function(cls, function: Callable[P, R], /) -> Tool[P, R]:
-        """Make a tool of a function or bound method: name, docstring and annotations say the rest.
+        """Make a tool of a function or bound method, from its name, docstring and annotations.
 
         Raises:
             TypeError: A parameter has no annotation, or is of a kind that a model cannot fill in.
@@ -141,7 +157,7 @@ class Tool(Generic[P, R]):
         return takes_context(self.run)
 
     def spec(self, deps: Any = None) -> ToolSpec:
-        """What the wire is told. The same object each time, unless `parameters` is a function of `deps`.
+        """The description for the provider. The same object each time, unless `parameters` is a function.
 
         Raises:
             TypeError: A parameter's type has no JSON Schema, or its annotation cannot be evaluated.
@@ -152,8 +168,8 @@ class Tool(Generic[P, R]):
 
     @cached_property
     def needs_deps(self) -> bool:
-        """True if `run` wants the context of a turn that has `deps`: ``ToolContext[Game]``, but not
-        ``ToolContext``, ``ToolContext[Any]`` or ``ToolContext[Game | None]``."""
+        """True if `run` needs a turn with `deps`: it wants ``ToolContext[Game]``, and not ``ToolContext``,
+        ``ToolContext[Any]`` or ``ToolContext[Game | None]``."""
         if self.external:
             return False  # it is never run
         if isinstance(self.parameters, Signature):
@@ -163,8 +179,8 @@ class Tool(Generic[P, R]):
     def waits_for(
         self, arguments: dict[str, Any], failed: Callable[[Exception], None] | None = None
     ) -> Literal["", "approval", "external"]:
-        """What a call with these bound arguments has to wait for; "" if it may run. `failed` is told what
-        `requires_approval` raised."""
+        """What a call with these bound arguments waits for; "" if it may run. If `requires_approval` raises,
+        `failed` is called with the exception."""
         if self.external:
             return "external"
         if isinstance(self.requires_approval, bool):
@@ -174,17 +190,17 @@ class Tool(Generic[P, R]):
         except Exception as exc:
             if failed is not None:
                 failed(exc)
-            return "approval"  # what cannot say that it is harmless is asked about
+            return "approval"  # the call was not shown to be harmless
 
     def bind(self, arguments: str, deps: Any = None) -> dict[str, Any]:
-        """Turn the model's arguments into the keyword arguments of `run`, as values of the annotated types.
+        """Read the model's arguments as the keyword arguments of `run`, converted to the annotated types.
 
         Args:
-            arguments: JSON text as the model wrote it; blank text means no arguments.
+            arguments: JSON text as the model wrote it. Blank text means no arguments.
             deps: As for `spec`.
 
         Raises:
-            BadArguments: They do not fit; the text is for the model.
+            BadArguments: The arguments do not fit. The text is for the model.
         """
         arguments = plain_json(arguments)
         if isinstance(self.parameters, Signature):
@@ -239,16 +255,17 @@ def tool(
 ) -> Tool[..., Any] | Callable[[Callable[..., Any]], Tool[..., Any]]:
     """Make a tool of a function, sync or async: ``@tool``, or ``@tool(timeout=5)``.
 
-    The schema comes from the annotations (``Annotated[int, Field(ge=0)]`` included), the descriptions from
-    the docstring. A first parameter annotated `ToolContext` is given by the chat, not by the model.
+    The schema comes from the annotations (``Annotated[int, Field(ge=0)]`` too), the descriptions from the
+    docstring. If the first parameter is annotated `ToolContext`, the chat fills it in and the model does not
+    see it.
 
     Args:
         function: The function, when used without parentheses.
-        name: Instead of the function's name.
-        description: Instead of the docstring's text; its ``Args:`` still describe the parameters.
-        timeout: Seconds one call may take, instead of the chat's `tool_timeout`.
-        thread: Instead of the chat's `tool_threads`.
-        strict: Ask the provider to hold the model to the schema, where the wire can.
+        name: Replaces the function's name.
+        description: Replaces the docstring's text. Its ``Args:`` still describe the parameters.
+        timeout: Seconds for one call; replaces the chat's `tool_timeout`.
+        thread: Replaces the chat's `tool_threads`.
+        strict: Ask the provider to enforce the schema, where the provider API can.
         idempotent, requires_approval, external: As for `Tool`.
 
     Raises:
@@ -278,10 +295,10 @@ def tool(
 def as_tools(
     values: Iterable[Tool[..., Any] | Callable[..., Any] | ProviderTool],
 ) -> tuple[Tool[..., Any] | ProviderTool, ...]:
-    """Read a list of tools as a caller gives it: plain functions become tools, once and for all.
+    """Read a list of tools as a caller gives it. Plain functions become tools, which are then kept.
 
     Raises:
-        TypeError: A value is no tool and cannot become one; the text says why.
+        TypeError: A value is not a tool and cannot become one; the text says why.
         ValueError: Two tools have the same name, or a function's name cannot be a tool's name.
     """
     tools = tuple(value if isinstance(value, (Tool, ProviderTool)) else _kept(value) for value in values)
@@ -296,26 +313,20 @@ def as_tools(
 
 
 def external_tool(name: str) -> Tool[..., Any]:
-    """A tool of which only the name is known: its calls, with whatever arguments, wait for a result."""
-    return _Unknown(
-        name if _NAME.fullmatch(name) else "unnamed", None, {"type": "object"}, _never, external=True
-    )
-
-
-def _never() -> None:
-    raise AssertionError("a tool whose results come from outside was run")
+    """Make an external tool of which only the name is known. Its calls may have any arguments."""
+    return _Unknown(name if _NAME.fullmatch(name) else "unnamed", None, {"type": "object"}, external=True)
 
 
 class _Unknown(Tool[..., Any]):
-    """A tool whose arguments nobody here can check, such as the free text of a custom tool."""
+    """A tool with arguments that cannot be checked here, such as the free text of a custom tool."""
 
     def bind(self, arguments: str, deps: Any = None) -> dict[str, Any]:
-        """Nothing: whoever runs the call reads its arguments."""
+        """No arguments: the program that runs the call reads them itself."""
         return {}
 
 
 def refuse_async(tools: Iterable[Tool[..., Any] | ProviderTool]) -> None:
-    """Make sure that a chat without an event loop can run all these tools.
+    """Refuse tools that a chat without an event loop cannot run.
 
     Raises:
         TypeError: One of them is declared with ``async def``.
@@ -329,10 +340,10 @@ def refuse_async(tools: Iterable[Tool[..., Any] | ProviderTool]) -> None:
 
 
 def refuse_without_deps(tools: Iterable[Tool[..., Any] | ProviderTool], deps: Any) -> None:
-    """Make sure that no tool is run without the `deps` that its annotation says it works on.
+    """Refuse tools that need `deps` in a turn that has none.
 
     Raises:
-        TypeError: One of them needs `deps`, and there are none.
+        TypeError: A tool's context is annotated ``ToolContext[X]``, and there are no `deps`.
     """
     if deps is not None:
         return
@@ -345,12 +356,12 @@ def refuse_without_deps(tools: Iterable[Tool[..., Any] | ProviderTool], deps: An
 
 
 def _kept(function: Callable[..., Any]) -> Tool[..., Any]:
-    """The tool of a plain function, made at its first use and kept on the function, to live as long as it."""
+    """The tool of a plain function. It is made once and kept as an attribute of the function."""
     if inspect.ismethod(function):
-        # `obj.method` is a new object each time; what is costly, its signature, is kept for all of them.
+        # `obj.method` is a new object each time. Its signature, the costly part, is kept for all of them.
         return Tool(function.__name__, None, Signature.of_method(function), function)
     kept = getattr(function, _KEPT, None)
-    # Whatever copies a function's __dict__, such as functools.wraps, copies the kept tool too.
+    # functools.wraps and others copy a function's __dict__, and with it the tool of another function.
     if not isinstance(kept, Tool) or kept.run is not function:
         signature = Signature.of(function)
         kept = Tool(function.__name__, None, signature, function)

@@ -1,6 +1,6 @@
-"""Whatever a tool returns, as parts of a message.
+"""Turns the return value of a tool into parts of a message.
 
-Owns: `ToolReturn`, the writing of values as text, the size limits. Must never know: which tool ran, or why.
+Owns: `ToolReturn`, how values are written as text, and the size limits. Must never know: which tool ran.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from ..values import Value
 __all__ = ["MAX_RESULT_BYTES", "MAX_RESULT_MEDIA_BYTES", "ToolReturn", "result_parts", "text_parts"]
 
 MAX_RESULT_BYTES = 256 * 1024
-"""The text of one result in UTF-8, the note about what was removed included, unless the option
-`max_tool_result_bytes` says otherwise."""
+"""The longest text of one result, in UTF-8 bytes, with the note about what was removed. The option
+`max_tool_result_bytes` changes it."""
 
 MAX_RESULT_MEDIA_BYTES = 1024 * 1024
-"""The bytes (before base64) and addresses of all pictures, documents and sounds of one result together.
+"""The largest total of all pictures, documents and sounds of one result: bytes before base64, and URLs.
 
-They stay in the history: every later request and every saved state carries them again.
+Media stay in the history: every later request and every saved state holds them again.
 """
 
 _NOTE = "\n[{} characters removed]"
@@ -30,9 +30,9 @@ _PARTS = (Text, Image, Document, Audio)
 
 
 class ToolReturn(Value, frozen=True):
-    """A result with a say on whether it is an error: `value` is anything a tool may return."""
+    """A tool's result that says whether it is an error. `value` is anything that a tool may return."""
 
-    unshown = frozenset({"value"})
+    _unshown = frozenset({"value"})
 
     value: Any
     is_error: bool = False
@@ -41,13 +41,13 @@ class ToolReturn(Value, frozen=True):
 def result_parts(value: Any, max_bytes: int = MAX_RESULT_BYTES) -> tuple[tuple[Part, ...], bool]:
     """Write a tool's return value as parts, and say whether it is an error.
 
-    A `str` is taken as it is. A part (`Image`, …) is one; a list or tuple with at least one part in it is a
-    sequence of parts, in which a `str` is text. Anything else becomes JSON text: None is ``null``; dates,
-    Decimal, UUID, Enum, sets, dataclasses and pydantic models are written as pydantic writes them; bytes
-    must be UTF-8. What JSON cannot express gives an error that names its type, never its content.
-    Text beyond `max_bytes` is cut off, with a note that counts the removed characters. A picture,
-    document or sound that goes beyond `MAX_RESULT_MEDIA_BYTES` is left out; a note in its place tells its
-    kind and size.
+    A `str` is text. A part (`Image`, …) is a part. A list or tuple with at least one part in it is a list of
+    parts, in which a `str` is text. Anything else becomes JSON text: None is ``null``; dates, Decimal, UUID,
+    Enum, sets, dataclasses and pydantic models are written as pydantic writes them; bytes must be UTF-8. A
+    value that JSON cannot express becomes an error result, which names the type and never the content.
+
+    Text longer than `max_bytes` is cut off, and a note counts the removed characters. A picture, document or
+    sound that does not fit `MAX_RESULT_MEDIA_BYTES` is replaced by a note with its kind and size.
     """
     if isinstance(value, ToolReturn):
         parts, is_error = result_parts(value.value, max_bytes)
@@ -65,7 +65,7 @@ def text_parts(text: str, max_bytes: int = MAX_RESULT_BYTES) -> tuple[Part, ...]
 
 
 class _NotJSONError(Exception):
-    """Its text is the name of a type."""
+    """JSON cannot express the value. The text is the name of its type."""
 
 
 def _parts(value: Any) -> tuple[Part, ...]:
@@ -97,7 +97,7 @@ def _limited_media(parts: Sequence[Part]) -> list[Part]:
     room = MAX_RESULT_MEDIA_BYTES
     kept: list[Part] = []
     for part in parts:
-        # An address counts like data: it may be a data: URL, which is the picture itself.
+        # A URL counts like data, because a data: URL holds the whole picture.
         size = 0 if isinstance(part, Text) else len(part.data or b"") + len(part.url or "")
         if size > room:
             kept.append(Text(f"[{type(part).__name__.lower()} of {size} bytes left out: too large]"))
@@ -121,7 +121,7 @@ def _limited(parts: Sequence[Part], max_bytes: int) -> tuple[Part, ...]:
             kept.append(part)
             continue
         head = part.text.encode()[:room].decode("utf-8", "ignore")
-        # Once something is cut nothing follows it, even if a shorter part would fit.
+        # No text follows the cut, even if a shorter part would fit.
         room = room - len(head.encode()) if head == part.text else 0
         removed += len(part.text) - len(head)
         if head:

@@ -1,7 +1,7 @@
-"""A function's parameters as JSON Schema, and the model's JSON as arguments of real Python types.
+"""Writes a function's parameters as JSON Schema, and reads the model's JSON as Python values.
 
-Owns: everything done with pydantic and docstrings. Must never know: contexts, results, running.
-Imported on the first need of a schema, because pydantic and docstring_parser take a while to load.
+Owns: all use of pydantic and docstring_parser. Must never know: contexts, results, how a tool runs.
+It is imported when the first schema is needed, because pydantic and docstring_parser load slowly.
 """
 
 from __future__ import annotations
@@ -15,26 +15,17 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError,
 from pydantic.errors import PydanticUserError
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
-from pydantic_core import ErrorDetails, from_json
+from pydantic_core import from_json
 
 from ..errors import ToolError
+from ..problems import problems_of
 from ..values import Value
-from .arguments import MISSING, NOT_AN_OBJECT, TOO_DEEP, UNKNOWN, BadArguments
-from .signature import Signature
+from .arguments import NOT_AN_OBJECT, TOO_DEEP, BadArguments
 
 __all__ = ["Arguments", "read_arguments"]
 
 _MAPS_OF_SCHEMAS = ("properties", "$defs", "patternProperties")
 _NOT_SCHEMAS = ("default", "const", "enum", "examples", "discriminator")
-_JSON_TYPES = {
-    type(None): "null",
-    bool: "boolean",
-    int: "number",
-    float: "number",
-    str: "string",
-    list: "array",
-    dict: "object",
-}
 
 
 class Arguments(Value, frozen=True, kw_only=True):
@@ -74,20 +65,27 @@ class Arguments(Value, frozen=True, kw_only=True):
         }
 
 
-def read_arguments(signature: Signature) -> Arguments:
+def read_arguments(
+    function: Callable[..., Any], parameters: Sequence[inspect.Parameter], types: Mapping[str, Any]
+) -> Arguments:
     """Derive schema and validator from annotations and docstring.
+
+    Args:
+        function: What is called; its docstring describes the parameters.
+        parameters: Those that the model fills in.
+        types: The evaluated annotation of each, by name.
 
     Raises:
         TypeError: A parameter has a type that pydantic cannot describe; the text says which.
     """
-    description, documented = _read_docstring(signature.function)
+    description, documented = _read_docstring(function)
     fields: dict[str, Any] = {}
     names: dict[str, tuple[str, bool]] = {}
-    for parameter in signature.parameters[signature.takes_context :]:
+    for parameter in parameters:
         # The model's own names are p0, p1, …: a parameter may be called `schema`, `copy` or `_x`,
         # which a pydantic model cannot.
         key = f"p{len(fields)}"
-        hint = _described(signature.types[parameter.name], documented.get(parameter.name))
+        hint = _described(types[parameter.name], documented.get(parameter.name))
         has_default = parameter.default is not parameter.empty
         if isinstance(parameter.default, FieldInfo):  # pydantic's other spelling: x: int = Field(3, ge=0)
             hint, has_default = Annotated[hint, parameter.default], False
@@ -96,10 +94,10 @@ def read_arguments(signature: Signature) -> Arguments:
         names[parameter.name] = (key, has_default)
     try:
         config = ConfigDict(extra="forbid")
-        model: type[BaseModel] = create_model(signature.function.__name__, __config__=config, **fields)
+        model: type[BaseModel] = create_model(function.__name__, __config__=config, **fields)
         schema = _untitled(model.model_json_schema(schema_generator=_Generator))
     except Exception as error:
-        raise _unusable(signature) from error
+        raise _unusable(function, types) from error
     return Arguments(description=description, schema=schema, _model=model, _fields=names)
 
 
@@ -107,12 +105,12 @@ def read_arguments(signature: Signature) -> Arguments:
 
 
 class _Generator(GenerateJsonSchema):
-    # A default that JSON cannot express, such as a sentinel, is left out without a warning.
+    # A default that JSON cannot express, such as a sentinel object, is left out without a warning.
     ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012 - as in the base
 
 
 def _untitled(schema: Any) -> Any:
-    """The schema without titles: pydantic derives them from names, so they tell the model nothing."""
+    """The schema without titles. pydantic derives them from names, so they tell the model nothing new."""
     if isinstance(schema, list):
         return [_untitled(item) for item in schema]
     if not isinstance(schema, dict):
@@ -133,7 +131,7 @@ def _described(hint: Any, description: str | None) -> Any:
         return hint
     if get_origin(hint) is not Annotated:
         return Annotated[hint, Field(description=description)]
-    # First among the metadata, where a description given with Field(…) has the last word.
+    # First in the metadata, so that a description in the caller's own Field(…) wins.
     bare, *metadata = get_args(hint)
     return Annotated[bare, Field(description=description), *metadata]
 
@@ -153,8 +151,8 @@ def _read_docstring(function: Callable[..., Any]) -> tuple[str, Mapping[str, str
     return (parsed.description or "").strip(), documented
 
 
-def _unusable(signature: Signature) -> TypeError:
-    for name, hint in signature.types.items():
+def _unusable(function: Callable[..., Any], types: Mapping[str, Any]) -> TypeError:
+    for name, hint in types.items():
         try:
             TypeAdapter(hint).json_schema(schema_generator=_Generator)
         except Exception as error:
@@ -164,10 +162,10 @@ def _unusable(signature: Signature) -> TypeError:
             if isinstance(error, PydanticUserError) and error.code == "typed-dict-version":
                 advice = "before Python 3.12 take TypedDict from typing_extensions instead of typing"
             return TypeError(
-                f"parameter {name!r} of {signature.function.__qualname__}() has the type {hint!r}, for which "
+                f"parameter {name!r} of {function.__qualname__}() has the type {hint!r}, for which "
                 f"there is no JSON Schema; {advice}"
             )
-    return TypeError(f"the parameters of {signature.function.__qualname__}() give no JSON Schema")
+    return TypeError(f"the parameters of {function.__qualname__}() give no JSON Schema")
 
 
 # -------------------------------------------------------------------------------------------- errors
@@ -184,46 +182,4 @@ def _bad_arguments(text: str, error: ValidationError) -> BadArguments:
         return BadArguments(
             NOT_AN_OBJECT if first["type"] == "model_type" else "The arguments are not valid."
         )
-    values = from_json(text)
-    problems: dict[str, list[str]] = {}
-    for detail in details:
-        found = problems.setdefault(_path(detail, values), [])
-        if (problem := _problem(detail)) not in found:
-            found.append(problem)
-    # Two findings about one field are the branches of a union.
-    return BadArguments.from_problems([(path, " or ".join(found)) for path, found in problems.items()])
-
-
-def _path(detail: ErrorDetails, values: Any) -> str:
-    """Where the fault is, as in ``teams[2].name``.
-
-    pydantic's own location also names the branches of unions and the kinds of validators; what does not
-    lead into the given values is one of these, unless it is the name of something missing.
-    """
-    path = ""
-    location: Sequence[int | str] = detail["loc"]
-    for index, step in enumerate(location):
-        is_item = isinstance(values, list) and isinstance(step, int) and step < len(values)
-        if is_item or (isinstance(values, dict) and step in values):
-            values = values[step]
-        elif detail["type"] != "missing" or index < len(location) - 1:
-            continue
-        path += f"[{step}]" if isinstance(step, int) else f".{step}"
-    return path.removeprefix(".")
-
-
-def _problem(detail: ErrorDetails) -> str:
-    kind, context = detail["type"], detail.get("ctx", {})
-    if kind == "missing":
-        return MISSING
-    if kind in ("extra_forbidden", "unexpected_keyword_argument"):  # of models; of dataclasses
-        return UNKNOWN
-    if kind == "union_tag_invalid":  # pydantic's text quotes the value
-        return f"its {context['discriminator']} should be one of {context['expected_tags']}"
-    if isinstance(context.get("error"), Exception):  # a validator of the caller's: its text may hold anything
-        return "is not valid"
-    problem = detail["msg"][:1].lower() + detail["msg"][1:]
-    problem = problem.removeprefix("input ")
-    if kind.endswith("_type") and (found := _JSON_TYPES.get(type(detail["input"]))):
-        problem += f", got {found}"
-    return problem
+    return BadArguments.from_problems(problems_of(details, from_json(text)))

@@ -1,6 +1,6 @@
-"""A Python function, read as the parameters of a tool: which ones, of which types, and whether a context.
+"""Reads a Python function as a tool: its parameters, their types, and whether it takes a context.
 
-Owns: what may and may not be a tool function. Must never know: pydantic, JSON or how tools are run.
+Owns: which functions can be tools. Must never know: pydantic, JSON, or how tools run.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Signature", "local_names", "needs_deps", "takes_context"]
 
-# What is left to judge by when an annotation cannot be evaluated, as in `ctx: ToolContext[Game]` with
-# `Game` imported for type checkers only. No other parameter can do without its type.
+# Used when an annotation cannot be evaluated, as in `ctx: ToolContext[Game]` with `Game` imported under
+# TYPE_CHECKING. Only the context can do without its type: every other parameter needs a schema.
 _LOOKS_LIKE_CONTEXT = re.compile(r"(\w+\.)*ToolContext(\[.*\])?", re.DOTALL)
 _MAY_BE_NONE = re.compile(r"\b(None|Any|object|Optional)\b")
 _KEPT = "__goaitools_signature__"
@@ -39,9 +39,10 @@ _KEPT = "__goaitools_signature__"
 
 @dataclass(frozen=True, eq=False)
 class Signature:
-    """The parameters of one tool function. Types are evaluated late, so they may be defined further down.
+    """The parameters of a tool function. Types are evaluated when they are needed, so a type may be defined
+    after the function.
 
-    `names` are the local names that the annotations use, beside the module's own.
+    `names` are the local names that the annotations use, in addition to the module's.
     """
 
     function: Callable[..., Any] = field(repr=False)
@@ -53,11 +54,11 @@ class Signature:
         """Read a function or a bound method.
 
         Args:
-            function: What is to become a tool.
-            names: Names that string annotations may use beside the function's globals.
+            function: A function or bound method.
+            names: Names that string annotations may use, in addition to the function's globals.
 
         Raises:
-            TypeError: It is something else, or has a parameter that a model cannot fill in.
+            TypeError: It is not a function, or has a parameter that a model cannot fill in.
         """
         if not (inspect.isfunction(function) or inspect.ismethod(function)):
             raise TypeError(
@@ -73,13 +74,13 @@ class Signature:
 
     @classmethod
     def of_method(cls, method: MethodType) -> Signature:
-        """As `of`, for a bound method: read once, then kept on the method's function.
+        """As `of`, for a bound method. The signature is read once and kept on the method's function.
 
-        ``obj.method`` is a new object each time, and the function must not keep `obj` alive.
+        ``obj.method`` is a new object each time, and what is kept must not keep `obj` alive.
         """
         function = method.__func__
         kept = getattr(function, _KEPT, None)
-        # Whatever copies a function's __dict__, such as functools.wraps, copies the kept signature too.
+        # functools.wraps and others copy a function's __dict__, and with it another function's signature.
         if not isinstance(kept, cls) or kept.function is not function:
             kept = cls(function, cls.of(method).parameters, {})
             setattr(function, _KEPT, kept)
@@ -92,7 +93,7 @@ class Signature:
 
     @cached_property
     def needs_deps(self) -> bool:
-        """True if the first parameter is annotated `ToolContext[X]`, of an X that None is not."""
+        """True if the first parameter is annotated `ToolContext[X]` and X is never None."""
         return self.takes_context and _needs_deps(self.function, self.parameters[0], self.names)
 
     @cached_property
@@ -126,7 +127,8 @@ class Signature:
         """The parameters as JSON Schema and validator. Imports pydantic and docstring_parser."""
         from .schema import read_arguments
 
-        return read_arguments(self)
+        parameters = self.parameters[self.takes_context :]
+        return read_arguments(self.function, parameters, self.types)
 
 
 def takes_context(function: Callable[..., Any]) -> bool:
@@ -139,14 +141,14 @@ def takes_context(function: Callable[..., Any]) -> bool:
 
 
 def needs_deps(function: Callable[..., Any]) -> bool:
-    """True if the first parameter of any callable is annotated `ToolContext[X]`, of an X that None is not."""
+    """True if the first parameter of any callable is annotated `ToolContext[X]` and X is never None."""
     if not takes_context(function):
         return False
     return _needs_deps(function, next(iter(inspect.signature(function).parameters.values())), {})
 
 
 def local_names(frame: FrameType | None) -> Mapping[str, Any]:
-    """The names of the function or class body that `frame` runs; a module's are global anyway."""
+    """The local names of the function or class body that `frame` runs; {} for a module's frame."""
     if frame is None or frame.f_locals is frame.f_globals:
         return {}
     return frame.f_locals
@@ -188,15 +190,15 @@ def _needs_deps(function: Callable[..., Any], parameter: inspect.Parameter, name
     try:
         hint = _evaluate(function, parameter.annotation, names)
     except Exception:
-        # As in `_LOOKS_LIKE_CONTEXT`: only the words are left to judge by.
+        # The annotation cannot be evaluated, so its text decides; see `_LOOKS_LIKE_CONTEXT`.
         _, _, words = str(parameter.annotation).partition("[")
         return bool(words) and not _MAY_BE_NONE.search(words)
     return all(map(_is_never_none, get_args(hint)[:1])) and bool(get_args(hint))
 
 
 def _is_never_none(hint: Any) -> bool:
-    """True for a type that None is not of; a type variable may stand for any."""
-    hint = getattr(hint, "__value__", hint)  # what a `type` statement names
+    """True for a type that does not allow None. A type variable may allow it."""
+    hint = getattr(hint, "__value__", hint)  # the type behind a `type` statement
     if hint in (Any, object, None, type(None)) or isinstance(hint, (TypeVar, str, ForwardRef)):
         return False
     if get_origin(hint) is Annotated:
@@ -209,7 +211,7 @@ def _is_never_none(hint: Any) -> bool:
 def _evaluate(function: Callable[..., Any], annotation: Any, names: Mapping[str, Any]) -> Any:
     def holder() -> None: ...
 
-    # One annotation at a time: a return type that cannot be evaluated must not matter.
+    # Each annotation by itself, because a return type that cannot be evaluated must not matter.
     holder.__annotations__ = {"it": annotation}
     module = getattr(inspect.unwrap(function), "__globals__", {})
     return get_type_hints(holder, module, dict(names), include_extras=True)["it"]

@@ -1,4 +1,4 @@
-"""When a model call has to be over: which of a turn's times ends first, and which has passed.
+"""When a model call has to be over: which of the turn's times ends first, and which has passed.
 
 Owns: arithmetic on seconds. Must never know: a clock, or what a call says.
 """
@@ -13,10 +13,10 @@ from ..values import Value
 __all__ = ["SHORTEST_WAIT", "CallTimes", "Passed"]
 
 Passed = Literal["timeout", "call_timeout", "first_delta_timeout", ""]
-"""The option whose time is over; "" for none."""
+"""The option that gave the time which is over; "" if no time is."""
 
 SHORTEST_WAIT: Final = 0.001
-"""Seconds. Some clients take 0 for no limit."""
+"""Seconds. It stands for 0, which some clients take for no limit."""
 
 
 class CallTimes(Value, frozen=True, kw_only=True):
@@ -25,7 +25,7 @@ class CallTimes(Value, frozen=True, kw_only=True):
     Attributes:
         turn: The end of the whole turn.
         call: The end of this call, its body included.
-        first: When the reply must have begun. Pings and headers do not begin one.
+        first: When the reply must have begun. Headers and pings do not count as a beginning.
     """
 
     turn: float = inf
@@ -34,7 +34,14 @@ class CallTimes(Value, frozen=True, kw_only=True):
 
     @classmethod
     def begin(cls, now: float, *, turn: float | None, call: float | None, first: float | None) -> CallTimes:
-        """A call that begins `now`: the turn's end, and seconds for the call and for its first delta."""
+        """The times of a call that begins now.
+
+        Args:
+            now: Seconds on the clock of `Moment.monotonic`, as are the results.
+            turn: When the turn has to be over, on that clock.
+            call: Seconds that the call may take.
+            first: Seconds until the reply must have begun.
+        """
         return cls(
             turn=inf if turn is None else turn,
             call=inf if call is None else now + call,
@@ -42,17 +49,17 @@ class CallTimes(Value, frozen=True, kw_only=True):
         )
 
     def end(self, *, begun: bool) -> float | None:
-        """When a wait has to end, None without a limit; `begun` says whether the reply has."""
+        """When a wait has to end; None without a limit. `begun`: True if the reply has begun."""
         end = min(self.turn, self.call) if begun else min(self.turn, self.call, self.first)
         return None if end == inf else end
 
     def left(self, now: float, *, begun: bool) -> float | None:
-        """Seconds that a wait may take, never quite 0; None without a limit."""
+        """Seconds that a wait may take, never 0; None without a limit."""
         end = self.end(begun=begun)
         return None if end is None else max(SHORTEST_WAIT, end - now)
 
     def passed(self, now: float, *, begun: bool) -> Passed:
-        """The option whose time has passed, the turn's before the call's."""
+        """The option that gave the time which has passed; the turn's, if its time has passed, too."""
         if now >= self.turn:
             return "timeout"
         if now >= self.call:

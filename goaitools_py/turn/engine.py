@@ -4,130 +4,94 @@ Owns: the order of things in a turn. Must never know: a socket, a thread, a loop
 
 ::
 
-    load -> close what was left open -> take messages and answers in -> check budget and size
-      ask:        history + open turn + inbox -> CallModel -> ReadChunk… -> reply     (asking)
-      run calls:  journal -> Checkpoint -> CallTool -> AwaitTool -> journal … -> ask  (calling)
+    load -> close what was left open -> take messages and answers in      (beginning)
+      -> check budget and size                                            (checks)
+      ask:        history + open turn + inbox -> CallModel -> reply       (model_call)
+      run calls:  journal -> Checkpoint -> CallTool -> AwaitTool -> ask   (tool_calls)
     close the turn -> compact (shrink) -> encode -> ChatResult
 
-`TurnEngine.snapshot` is a complete, resumable blob at every instant: each step replaces one frozen state
-in the turn's books (`ledger`).
+`TurnEngine.snapshot` is a complete, resumable blob at every instant: each step replaces one frozen state in
+the turn's books (`ledger`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
-from typing import Any, Final, Literal
-
-import msgspec
+from typing import Any, Final
 
 from ..backends.base import Reply
-from ..backends.capabilities import capabilities
 from ..citations import Citation, shifted
 from ..errors import (
-    BudgetExceededError,
     LimitExceededError,
-    NothingToResumeError,
-    StateCorruptError,
+    OutputError,
     StateError,
-    StateFormatError,
-    StateInvalidError,
-    StateProviderError,
     StateSizeError,
     StateTooLargeError,
     ToolPendingError,
-    TurnConflictError,
     TurnError,
+    TurnStoppedError,
 )
-from ..events import (
-    ContextWarning,
-    Filled,
-    ModelReplied,
-    StateDiscarded,
-    TextDelta,
-    TurnCompleted,
-    TurnStarted,
-)
+from ..events import ModelReplied, StateConverted, StateDiscarded, TextDelta, TurnCompleted, TurnStarted
+from ..history.open import attempts, journal
+from ..history.open.turn_ids import StoredReply
 from ..messages import Message
-from ..result import ChatResult, Status, WarningCode
-from ..state.records import dollars_of, usage_of
-from ..state.state import (
-    ConversationState,
-    check_revision,
-    closed_turns,
-    hard_limits,
-    load_state,
-    new_state,
-    newest_number,
-)
+from ..output.misfit import Misfit
+from ..output.words import problem_words
+from ..result import ChatResult, Status
+from ..state.records import Meta, dollars_of, usage_of
+from ..state.state import ConversationState, hard_limits
+from ..turn_warnings import WarningCode
 from ..values import replace
-from . import inbox, journal, limits, meter, shrink, turn_ids
-from .answered import late_answers
-from .asking import ask
-from .calling import refuse_calls, run_calls, with_answers
-from .fitting import Fitting
+from . import limits, shrink
+from .answer import judged, lenient, with_partials
+from .beginning import Beginning
+from .checks import NOT_STORED, check_budget, check_queue, check_size, written
 from .flow import Emit, Flow
-from .ledger import Ledger, Plan
-from .repair import checked
-from .room import CALL_BYTES, RESULTS, stored_size
-from .turn_ids import StoredReply
-from .voice import STICKY, Tools, Voice, voice_of
+from .ledger import Ledger
+from .marks import passed_marks
+from .model_call import ask
+from .plan import Plan
+from .request import Voice
+from .tool_calls import refuse_calls, run_calls, tell_pending
 
-__all__ = ["Plan", "TurnEngine"]
+__all__ = ["TurnEngine"]
 
 INVALID_REPLIES_IN_A_ROW: Final = 3
 MAX_PAUSES: Final = 8
 """How often a reply that the provider paused is asked to go on."""
 
-_DIGIT_BITS: Final = 4
-_DIGIT: Final = 15
-"""`Meta.warned` has four bits for each of what a history fills: how many marks were told of."""
-
-_SHRINK: Final = "a compactor would shrink it; without one, old turns are dropped at the limit"
-_FILLED: Final[Mapping[Filled, tuple[str, str]]] = {
-    "tokens": ("the model's {} tokens", "a compactor would shrink it"),
-    "blob_bytes": ("the state's max_blob_bytes={}", _SHRINK),
-    "decoded_bytes": ("the state's max_decoded_bytes={}", _SHRINK),
-    "entries": ("the state's max_entries={}", _SHRINK),
-}
-
-_NOT_STORED: Final = frozenset({"extra_body", "extra_headers"})
-_DAMAGED: Final = (StateFormatError, StateCorruptError, StateInvalidError)
-"""What `on_bad_state=None` answers with a fresh conversation; a newer or an unauthentic blob raises."""
-
 
 class TurnEngine:
     """One turn. `run` is its flow; `snapshot` its state at this instant."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, *, ledger: Ledger | None = None) -> None:
         self._plan = plan
-        self._ledger = Ledger(plan)
-        self._tools: Tools = {}
-        self._resumes = plan.resume
-        self._messages = plan.messages
-        self._answers = plan.answers
-        self._denies = False
-        self._key: turn_ids.TurnKey | None = None
-        self._result: ChatResult | None = None
+        self._ledger = Ledger(plan) if ledger is None else ledger
+        self._beginning = Beginning(self._ledger)
+        self._result: ChatResult[Any] | None = None
+        self._output: Any = None
+        self._misfits = 0
+        """How many answers to this call did not fit the type."""
 
-    def run(self) -> Flow[ChatResult]:
+    def run(self) -> Flow[ChatResult[Any]]:
         """The turn's flow: yields effects, returns the result, raises typed errors."""
-        ledger = self._ledger
+        ledger, beginning = self._ledger, self._beginning
         self._plan.codec.check(ledger.options.binding)
-        yield from ledger.tick()
-        if ledger.options.timeout is not None:
-            ledger.deadline = ledger.now.monotonic + ledger.options.timeout
-        state = self._load()
-        if ledger.discarded is not None and ledger.listening:
+        yield from ledger.start_clock()
+        state = beginning.load()
+        if ledger.telling.discarded is not None and ledger.listening:
             ledger.identify(state.meta, state.meta.processed + 1)
-            yield Emit(StateDiscarded(ledger.discarded, **ledger.of))
-        self._recognise(state)
-        if self._key is not None and turn_ids.is_finished(state.meta, self._key):
-            stored = turn_ids.stored_reply(state, self._key, self._plan.dialect)
+            yield Emit(StateDiscarded(ledger.telling.discarded, **ledger.of))
+        converted = beginning.converted
+        if converted is not None and ledger.listening:
+            ledger.identify(state.meta, state.meta.processed + 1)
+            yield Emit(StateConverted(converted.found, converted.to, converted.lost, **ledger.of))
+        # The `turn_id` before the answers: a turn that came before is repeated whatever it waited for.
+        stored = beginning.recognise(state) or beginning.answered_before(state)
+        if stored is not None:
             return (yield from self._repeat(state, stored))
-        if self._answers and (again := self._answered_before(state)) is not None:
-            return (yield from self._repeat(state, again))
-        if journal.is_waiting(state) and not self._resumes:
+        denied = False
+        if journal.is_waiting(state) and not beginning.resumes:
             pending = journal.pending(state)
             if ledger.options.on_pending == "raise":
                 raise ToolPendingError(
@@ -136,22 +100,20 @@ class TurnEngine:
                     pending,
                 )
             if ledger.options.on_pending == "queue":
-                queued = journal.with_metadata(self._admitted(state), ledger.options.metadata)
-                ledger.begin(state, queued, has_grown=False)
-                ledger.identify(state.meta, state.meta.processed + 1)
-                yield from self._check_queue(state)
-                return (yield from self._finish(None, self._open_reply(), "awaiting_tools"))
-            state, self._denies = journal.deny_waiting(state), True
-        voice = self._admit(state)
-        self._check_budget(voice.model)
-        yield from self._check_size()
+                beginning.queue(state)
+                yield from check_queue(ledger, state, beginning.messages)
+                return (yield from self._finish(None, self._open_reply(ledger.state), "awaiting_tools"))
+            state, denied = journal.deny_waiting(state), True
+        voice = beginning.admit(state, denied=denied)
+        check_budget(ledger, voice.model)
+        yield from check_size(ledger)
         if ledger.listening:
             yield Emit(TurnStarted(**ledger.of))
         try:
             reply, status = yield from self._exchanges(voice)
             return (yield from self._finish(voice, reply, status))
         except TurnError as exc:
-            if ledger.close():  # said since the error was made
+            if ledger.close():  # something was appended since the error was made
                 ledger.refresh(exc)
             raise
         except AssertionError:
@@ -160,17 +122,45 @@ class TurnEngine:
             if not ledger.has_acted:
                 raise  # the given state is as good as before
             failure = exc
+        # Outside of the handler: the error would have the other one as its context, which may quote content.
         ledger.close()
         raise ledger.broken_off(failure).because_of(failure)
+
+    def successor(self, plan: Plan) -> TurnEngine:
+        """The engine that goes on with this turn under another plan. It has the books of this one: what was
+        spent, told and recorded, and the deadline."""
+        return TurnEngine(plan, ledger=Ledger(plan, earlier=self._ledger))
+
+    def fell_back(self, failed: str, to: str, error: TurnError) -> None:
+        """Note that a provider was down, and that the turn goes on here."""
+        self._ledger.fell_back = (*self._ledger.fell_back, failed)
+        status = f", status {error.status_code}" if error.status_code else ""
+        self._ledger.warn(
+            "fell_back", f"{failed} was down ({type(error).__name__}{status}); the turn went on with {to}"
+        )
+
+    @property
+    def asked_model(self) -> str | None:
+        """The model that this engine asks."""
+        model: str | None = self._plan.options.settings.get("model") or self._plan.model
+        return model
+
+    def meta_of(self, blob: bytes) -> Meta | None:
+        """The meta data of a blob, if it is the newest one that this turn made; nothing is decoded."""
+        return self._ledger.meta_of(blob)
 
     def snapshot(self) -> bytes:
         """A complete blob of this instant; `resume` goes on from it."""
         return self._result.state if self._result is not None else self._ledger.snapshot()
 
+    def stopped(self) -> TurnStoppedError:
+        """The error of the turn if it is stopped now, with everything so far."""
+        return self._ledger.error(TurnStoppedError, "the turn was stopped; resume goes on with it")
+
     @property
     def discarded(self) -> StateError | None:
         """Why the given state could not be read, if a fresh conversation was begun."""
-        return self._ledger.discarded
+        return self._ledger.telling.discarded
 
     @property
     def of(self) -> dict[str, str]:
@@ -187,6 +177,11 @@ class TurnEngine:
         """True once there is a result."""
         return self._result is not None
 
+    @property
+    def has_calls(self) -> bool:
+        """True if calls of the turn's last reply have no result yet."""
+        return not journal.ready(self._ledger.state)
+
     def append(self, *messages: Message) -> None:
         """Put messages into the inbox of the running turn; its next model call takes them along.
 
@@ -194,175 +189,14 @@ class TurnEngine:
         """
         self._ledger.append(messages)
 
-    # ----------------------------------------------------------------------------------- the beginning
-
-    def _load(self) -> ConversationState:
-        plan, ledger = self._plan, self._ledger
-        if not plan.blob:
-            fresh = self._fresh()
-            check_revision(fresh, ledger.options.min_revision)
-            return fresh
-        try:
-            state = load_state(
-                plan.blob,
-                wire=plan.dialect.wire,
-                codec=plan.codec,
-                binding=ledger.options.binding,
-                min_revision=ledger.options.min_revision,
-            )
-            journal.check_journal(state, plan.dialect)
-            return self._checked(state)
-        except StateError as exc:
-            exc.blob = exc.blob or plan.blob
-            if plan.resume or not self._discards(exc):
-                raise
-            ledger.discarded = exc
-            ledger.warn("state_discarded", f"the given state could not be used, a fresh one began: {exc}")
-            return self._fresh()
-
-    def _discards(self, exc: StateError) -> bool:
-        """Whether a fresh conversation begins in place of a state that cannot be used."""
-        options = self._ledger.options
-        if isinstance(exc, StateProviderError):
-            # The state is whole, and the chat is configured for another provider API: only who asks for it
-            # loses sight of the conversation.
-            return options.on_foreign_state == "fresh"
-        if options.on_bad_state == "raise":
-            return False
-        if options.on_bad_state is None and not isinstance(exc, _DAMAGED):
-            return False
-        _log_damage(exc)
-        return True
-
-    def _fresh(self) -> ConversationState:
-        identity = self._ledger.options.conversation_id or self._plan.new_id()
-        return new_state(self._plan.dialect.wire, id=identity, created=self._ledger.now.wall_ms)
-
-    def _checked(self, state: ConversationState) -> ConversationState:
-        """The state with a closed history that the provider takes. Nothing is read if its writer saw to
-        that; else what had to be mended is a warning."""
-        sound, log = checked(state, self._plan.dialect)
-        if log:
-            self._ledger.tell_repaired(state, sound, log)
-        return sound
-
-    def _admit(self, state: ConversationState) -> Voice:
-        """Close what an earlier turn left open, take messages and answers in, and note what changed."""
-        plan, ledger, dialect = self._plan, self._ledger, self._plan.dialect
-        left_open = state.open is not None and not self._resumes
-        if left_open:
-            # A turn that its user denied is over. One that failed is answered if its message comes again.
-            status = "truncated" if self._denies else turn_ids.UNANSWERED
-            state = self._checked(journal.close_turn(state, dialect, status=status))
-            ledger.warn(
-                "turn_closed", "the state held an unfinished turn; it was closed, and a new one began"
-            )
-        unfailed = journal.without_failure(state)
-        has_changed, state = left_open or unfailed is not state, unfailed
-        is_new = inbox.has_unseen(state, self._messages) or ledger.has_appended
-        if not (is_new or state.inbox or state.open is not None):
-            raise _nothing_to_do(resume=plan.resume, left_open=left_open)
-        voice, self._tools = voice_of(plan, state.meta)
-        fitting = Fitting(ledger)
-        answered = with_answers(
-            state,
-            self._tools,
-            self._answers,
-            ledger.options.deps,
-            dialect,
-            max_bytes=ledger.options.max_tool_result_bytes,
-            fitted=fitting,
-        )
-        if fitting.problem:
-            ledger.begin(state, state, has_grown=has_changed)
-            raise ledger.error(
-                StateSizeError, f"{fitting.problem}; nothing was sent, the calls still wait: answer with less"
-            )
-        admitted = self._admitted(answered)
-        ledger.context_window = plan.context_window or capabilities(voice.model).context_window
-        ledger.begin(answered, admitted, has_grown=has_changed or answered is not state)
-        ledger.state = self._marked(admitted, voice)
-        ledger.identify(ledger.state.meta, ledger.state.meta.processed + 1)
-        return voice
-
-    def _recognise(self, state: ConversationState) -> None:
-        """Note by its id whether this turn was begun before; then it goes on with what is in the state.
-
-        Raises `TurnConflictError` if something else was said under the id.
-        """
-        plan, turn_id = self._plan, self._ledger.options.turn_id
-        if turn_id is None or plan.resume:
-            return
-        self._key = turn_ids.key_of(turn_id, plan.dialect.entries(plan.messages))
-        said = turn_ids.said_under(state.meta, self._key)
-        if said is None:
-            return
-        if said != self._key.said:
-            raise TurnConflictError("this turn_id was used for other messages; give each message its own")
-        self._resumes, self._messages = True, ()
-        if turn_ids.is_unanswered(state.meta, self._key):
-            self._messages = self._asked_again(state, self._key)
-
-    def _asked_again(self, state: ConversationState, key: turn_ids.TurnKey) -> tuple[Message, ...]:
-        """What takes up a turn that failed, and that a newer message closed. Its messages stand in the
-        history once, and what its tools did stands behind them: a reminder is enough. Where they are not in
-        the history any more, they are said again."""
-        for _, record in closed_turns(state):
-            if key.id in record.facts.get(turn_ids.FACT, ()):
-                return (inbox.reminder(self._plan.messages),)
-        return self._plan.messages
-
-    def _admitted(self, state: ConversationState) -> ConversationState:
-        """The state with this turn's messages, their context and its id."""
-        dialect, messages = self._plan.dialect, self._messages
-        is_redelivered = self._resumes and not self._plan.resume
-        if self._ledger.options.context is not None and not is_redelivered:
-            state, found = inbox.with_new_context(state, messages, self._ledger.options.context)
-            messages = tuple(found)
-        state = inbox.admit(state, messages, dialect)
-        metadata = self._ledger.options.metadata
-        if metadata and state.inbox:  # kept with what waits: whoever resumes need not give it again
-            said = {**state.meta.said, **metadata}
-            state = replace(state, meta=msgspec.structs.replace(state.meta, said=said))
-        if self._key is not None:
-            state = replace(state, meta=turn_ids.begun(state.meta, self._key))
-        return state
-
-    def _answered_before(self, state: ConversationState) -> StoredReply | None:
-        """Leave out answers to calls that have a result: the first answer holds. If no other is left, the
-        reply that the first led to; None if there is something to go on with."""
-        most = self._ledger.options.max_tool_result_bytes
-        late = late_answers(state, self._answers, self._plan.dialect, max_bytes=most)
-        if late is None:
-            return None
-        if late.other:
-            self._ledger.warn(
-                "answer_ignored",
-                f"{late.other} answers came for calls that had other results already; the first ones hold",
-            )
-        self._answers = {id: answer for id, answer in self._answers.items() if id not in late.ids}
-        if self._answers:
-            return None
-        if late.reply is not None and not late.in_open_turn:
-            return late.reply
-        if journal.is_waiting(state):
-            return StoredReply(
-                text=journal.reply_text(state, self._plan.dialect),
-                status="awaiting_tools",
-                number=newest_number(state),
-            )
-        if state.open is None and not state.inbox:
-            return StoredReply(text="", status="truncated")
-        return None
-
-    def _repeat(self, state: ConversationState, stored: StoredReply) -> Flow[ChatResult]:
-        """What was done came again: its reply once more, and nothing else happens."""
+    def _repeat(self, state: ConversationState, stored: StoredReply) -> Flow[ChatResult[Any]]:
+        """The turn was done before: its stored reply is the result, and nothing else happens."""
         status: Any = stored.status
         blob, ledger = self._plan.blob, self._ledger
         if ledger.close():
             ledger.begin(state, state, has_grown=False)
             blob = ledger.encode(state.meta.status, limits=hard_limits(self._plan.codec))
-        self._result = ChatResult(
+        result = self._result = ChatResult(
             text=stored.text,
             state=blob,
             status=status,
@@ -372,172 +206,61 @@ class TurnEngine:
             aside_usage=usage_of(state.meta.aside),
             total_cost_usd=dollars_of(state.meta),
             context_used=state.meta.tokens,
-            warnings=tuple(ledger.warnings),
+            warnings=tuple(ledger.telling.warnings),
             duplicate=True,
             model=state.meta.model,
+            output=self._stored_output(stored),
         )
         ledger.identify(state.meta, stored.number)
         if ledger.listening:
             if stored.text:
-                yield Emit(TextDelta(stored.text, 0, **ledger.of))
-            yield Emit(TurnCompleted(self._result, **ledger.of))
-        return self._result
+                yield Emit(TextDelta(stored.text, 1, **ledger.of))
+            yield Emit(TurnCompleted(result, **ledger.of))
+        return result
 
-    def _open_reply(self) -> Reply:
+    def _stored_output(self, stored: StoredReply) -> Any:
+        """The value in a stored reply, if a type is asked for and it fits."""
+        wanted = self._plan.output
+        return None if wanted is None or stored.status != "complete" else lenient(wanted, stored.text)
+
+    def _open_reply(self, state: ConversationState) -> Reply:
         """The last reply of the open turn, as far as a result shows it."""
-        opened = self._ledger.state.open
+        opened = state.open
         word = opened.iterations[-1].finish_reason if opened is not None and opened.iterations else ""
-        return Reply(
-            entries=(), text=journal.reply_text(self._ledger.state, self._plan.dialect), finish_reason=word
-        )
-
-    def _marked(self, state: ConversationState, voice: Voice) -> ConversationState:
-        """The state with digests of what is not stored. A difference to the last request is a warning, and
-        the end of thinking that was signed over the old prefix."""
-        ledger, meta = self._ledger, state.meta
-        marks = {
-            # A blob without an id, which another writer made, gets one: two of them would share their keys.
-            "id": ledger.options.conversation_id or meta.id or self._plan.new_id(),
-            "family": self._plan.dialect.family,
-            **voice.marks,
-        }
-        changed: list[str] = []
-        if meta.model and (meta.processed or state.open is not None):
-            changed = [name for name in _CHANGES if getattr(meta, name) != marks[name]]
-        for name in changed:
-            if name == "preamble" and not marks[name]:
-                ledger.warn("preamble_missing", "earlier turns had a preamble, this one has none")
-            else:
-                ledger.warn(*_CHANGES[name])
-        own = {k: v for k, v in ledger.options.settings.items() if k in STICKY}
-        sticky = {k: v for k, v in {**meta.sticky, **own}.items() if v is not None}
-        counted = meter.unanchored(meta) if changed else meta
-        ledger.state = replace(state, meta=msgspec.structs.replace(counted, **marks, sticky=sticky))
-        if meta.signed and (changed or (meta.unbound and state.open is None)):
-            reason = f"the {' and '.join(changed)} changed" if changed else "what stands before it changed"
-            ledger.unsign(reason)
-        return ledger.state
-
-    def _check_budget(self, model: str) -> None:
-        """Raise `BudgetExceededError` before anything is paid for that the conversation must not cost."""
-        ledger = self._ledger
-        most_allowed = ledger.options.limits
-        if most_allowed is None:
-            return
-        meta = ledger.state.meta
-        spent, most = usage_of(meta.total).total_tokens, most_allowed.conversation_max_tokens
-        if most is not None and spent >= most:
-            raise self._over_budget(f"this conversation has used {spent} tokens of its {most}")
-        if not most_allowed.limits_cost:
-            return
-        if not ledger.knows_price(model):
-            raise self._over_budget(
-                "there is a limit on costs, and no price is known for the model: pass prices=, install "
-                "goaitools-py[prices], or leave the limit out"
-            )
-        dollars = most_allowed.conversation_max_cost_usd
-        if dollars is None:
-            return
-        cost = dollars_of(meta)
-        if cost is None:
-            raise self._over_budget(
-                "there is a limit on the conversation's cost, and what it has cost so far is not known: some "
-                "calls were made without prices="
-            )
-        if cost >= dollars:
-            raise self._over_budget(f"this conversation has cost {cost} US dollars of its {dollars}")
-
-    def _over_budget(self, text: str) -> BudgetExceededError:
-        return self._ledger.error(BudgetExceededError, f"{text}; nothing was sent", drop_input=True)
-
-    def _check_size(self) -> Flow[None]:
-        """Make sure, before anything is paid for, that the new state will fit. An open turn goes on up to
-        the hard limits."""
-        ledger, room = self._ledger, self._ledger.room
-        more = self._facts_bytes()
-        problem = room.soft_problem(ledger.state, more=more)
-        if problem is None:
-            return
-        is_open = ledger.state.open is not None
-        if is_open and (problem := room.problem(ledger.state, RESULTS, more=more)) is None:
-            return
-
-        def fits(state: ConversationState) -> bool:
-            found = (
-                room.problem(state, RESULTS, more=more) if is_open else room.soft_problem(state, more=more)
-            )
-            return found is None
-
-        if (yield from shrink.cut_to_limits(ledger, problem, fits, least=0)):
-            return
-        raise ledger.error(StateSizeError, f"{problem}; nothing was sent", drop_input=True) from problem
-
-    def _check_queue(self, before: ConversationState) -> Flow[None]:
-        """Make sure that the messages behind a waiting turn leave room for its end. If not, the new one is
-        handed back, and those that waited before stay."""
-        ledger, room = self._ledger, self._ledger.room
-        more = journal.unfinished(ledger.state) * CALL_BYTES
-        problem = room.problem_alone(ledger.state, more=more)
-        if problem is None and (problem := room.soft_problem(ledger.state)) is not None:
-
-            def fits(state: ConversationState) -> bool:
-                return room.soft_problem(state) is None
-
-            if (yield from shrink.cut_to_limits(ledger, problem, fits, least=0)):
-                return
-        if problem is None:
-            return
-        ledger.begin(before, before, has_grown=False)
-        error = ledger.error(StateSizeError, f"{problem}; the message was not queued, nothing was sent")
-        error.pending_input = self._messages
-        raise error from problem
-
-    def _facts_bytes(self) -> int:
-        """The most bytes of what the turn will record beside its messages."""
-        options = self._ledger.options
-        stored = {name: value for name, value in options.settings.items() if name not in _NOT_STORED}
-        return 6 * sum(len(str(known)) for known in (options.metadata, stored) if known)
-
-    def _fit(self, status: str) -> Flow[bytes | StateTooLargeError]:
-        """The state as a blob within the soft limits, after one cut if need be. The newest turn stays.
-
-        If a cut does not help either, everything is as it was, and the answer is what is wrong.
-        """
-        ledger = self._ledger
-        try:
-            return ledger.encode(status)
-        except StateTooLargeError as exc:
-            problem = exc
-
-        def fits(state: ConversationState) -> bool:
-            return ledger.room.soft_problem(state) is None
-
-        least = 0 if ledger.state.open is not None else 1
-        if (yield from shrink.cut_to_limits(ledger, problem, fits, least=least)):
-            return ledger.encode(status)
-        return problem
+        return Reply(entries=(), text=journal.reply_text(state, self._plan.dialect), finish_reason=word)
 
     # ------------------------------------------------------------------------------------- the exchanges
 
     def _exchanges(self, voice: Voice) -> Flow[tuple[Reply, Status]]:
         """Ask, run tools, ask again, until a reply needs nothing more."""
-        ledger = self._ledger
+        ledger, state = self._ledger, self._ledger.state
+        tools, answers = self._beginning.tools, self._beginning.answers
+        one_step = self._plan.one_step
         limit: str | None = None
         invalid_in_a_row = pauses = 0
         cited: tuple[Citation, ...] = ()
-        said = journal.paused_text(ledger.state, self._plan.dialect)
-        if self._answers or not journal.ready(ledger.state):
-            yield from run_calls(
-                ledger, self._tools, allowed=limits.calls_left(ledger), answers=self._answers
-            )
-            if journal.is_waiting(ledger.state):
-                return self._open_reply(), "awaiting_tools"
+        said = journal.paused_text(state, self._plan.dialect)
+        if answers or not journal.ready(state):
+            yield from run_calls(ledger, tools, allowed=limits.calls_left(ledger), answers=answers)
+            state = ledger.state
+            if journal.is_waiting(state):
+                yield from tell_pending(ledger)
+                return self._open_reply(state), "awaiting_tools"
+            if one_step:
+                return self._open_reply(state), "in_progress"
             limit = self._limit_reached()
-        elif ledger.has_asked and ledger.options.on_limit == "answer":
-            limit = self._limit_reached()  # the last call is still due; one that raised is asked to go on
+        elif ledger.has_asked and (one_step or ledger.options.on_limit == "answer"):
+            # The last call is still due. A turn that raised is asked to go on, unless it goes step by step.
+            limit = self._limit_reached()
+        if state.open is not None and attempts.ANSWERS in state.open.facts and not state.inbox:
+            # An earlier process got this answer, and did not come to its end. It is not paid for again.
+            reply = attempts.stored_answer(state.open, ledger.dialect)
+            if (yield from self._is_answered(voice, reply, is_new=False)):
+                return reply, "complete"
+        output = self._plan.output
         while True:
             yield from shrink.compact_before_request(ledger, lambda: voice)
-            reply = yield from ask(
+            asking = ask(
                 ledger,
                 voice.after_first() if ledger.has_asked else voice,
                 shrink=lambda: shrink.shrink_for_context(ledger, lambda: voice),
@@ -546,14 +269,29 @@ class TurnEngine:
                 ),
                 forbid_tools=limit is not None,
             )
-            opened = ledger.state.open
-            if opened is not None:
-                yield from ledger.checkpoint()  # kept before anybody is told, and before anything runs
-            yield from self._tell_reply(reply, voice.model)
-            if opened is None:
+            if output is not None and ledger.plan.stream:
+                asking = with_partials(asking, output, said)
+            reply = yield from asking
+            state = ledger.state
+            is_open = state.open is not None
+            if is_open:
+                # A reply is kept before a listener hears of it, and before its first tool runs.
+                yield from ledger.checkpoint()
+            if ledger.listening:
+                yield Emit(self._replied(state, reply, voice.model))
+            if not is_open:
                 if reply.stop == "pause":
                     ledger.warn("limit_reached", f"the provider paused its reply {pauses + 1} times")
                 return reply, _status(reply, limited=limit is not None)
+            if output is not None and not reply.calls and reply.stop != "pause":
+                if (yield from self._is_answered(voice, reply)):
+                    return reply, "complete"
+                if one_step:
+                    return reply, "in_progress"
+                said, cited, limit = "", (), self._limit_reached()
+                continue
+            if one_step and limit is None:
+                return reply, "in_progress"
             said, cited = "", ()
             if reply.stop == "pause" and pauses < MAX_PAUSES:
                 pauses += 1
@@ -562,8 +300,9 @@ class TurnEngine:
             if limit is not None:
                 yield from refuse_calls(ledger)
                 return reply, self._close(voice, "limited")
-            valid = yield from run_calls(ledger, self._tools, allowed=limits.calls_left(ledger))
+            valid = yield from run_calls(ledger, tools, allowed=limits.calls_left(ledger))
             if journal.is_waiting(ledger.state):
+                yield from tell_pending(ledger)
                 return reply, "awaiting_tools"
             invalid_in_a_row = 0 if valid else invalid_in_a_row + 1
             limit = self._limit_reached(invalid_in_a_row)
@@ -578,9 +317,10 @@ class TurnEngine:
         is_last: bool,
         may_pause: bool,
     ) -> Reply:
-        """A reply that has just come, behind what was `said`, and `cited`, before a pause.
+        """A reply that has just come, behind what was `said` and `cited` before a pause.
 
-        The turn's last one closes it, before anybody can look: a complete answer is never asked for again.
+        The last reply of a turn closes it here, in the same entry of the books. A snapshot between the two
+        would have a complete answer in an open turn, and `resume` would pay for it again.
         """
         ledger = self._ledger
         if ledger.oversized:
@@ -588,29 +328,71 @@ class TurnEngine:
         if said:
             sources = (*cited, *shifted(reply.citations, len(said)))
             reply = replace(reply, text=said + reply.text, citations=sources)
-            ledger.text = reply.text
+            ledger.telling.text = reply.text
         opened = ledger.state.open
         pauses = reply.stop == "pause" and may_pause
-        if opened is not None and not opened.calls and not pauses:
+        if opened is None or opened.calls or pauses:
+            return reply
+        wanted = self._plan.output
+        if wanted is not None and _status(reply, limited=is_last) == "complete":
+            ledger.state = attempts.marked(ledger.state, keep_earlier=wanted.asked.keep_attempts)
+        else:
             self._close(voice, _status(reply, limited=is_last))
         return reply
 
-    def _tell_reply(self, reply: Reply, model: str) -> Flow[None]:
-        if self._ledger.listening:
-            state = self._ledger.state
-            count = state.meta.messages + (state.open.messages if state.open is not None else 0)
-            yield Emit(
-                ModelReplied(
-                    reply.usage,
-                    count,
-                    self._ledger.iteration,
-                    reply.model or model,
-                    self._ledger.reply_seconds,
-                    reply.finish_reason,
-                    self._ledger.request_id,
-                    **self._ledger.of,
-                )
+    def _is_answered(self, voice: Voice, reply: Reply, *, is_new: bool = True) -> Flow[bool]:
+        """Look whether an answer fits the type that was asked for. If so, the turn is closed. If not, the
+        model is told why with the next request.
+
+        Args:
+            voice: What goes with the turn's requests.
+            reply: The answer. It stands at the end of the open turn.
+            is_new: False: an earlier call of the chat got it, and this one asks again at least once.
+
+        Raises:
+            OutputError: It does not fit, and the retries are used up.
+        """
+        ledger, wanted = self._ledger, self._plan.output
+        if wanted is not None:
+            try:
+                self._output = yield from judged(wanted, reply.text)
+            except Misfit as misfit:
+                problems = misfit.problems
+            else:
+                wanted = None
+        if wanted is None:  # it fits; or nobody asks for a type any more, and it is taken as text
+            self._close(voice, "complete")
+            return True
+        self._misfits += is_new
+        if self._plan.one_step and is_new and ledger.state.open is not None:
+            self._misfits = len(
+                ledger.state.open.facts.get(attempts.ANSWERS, ())
+            )  # with those of earlier steps
+        if self._misfits > wanted.asked.retries:
+            raise ledger.error(
+                OutputError,
+                f"{self._misfits} answers of the model did not fit {wanted.shape.name} ({len(problems)} "
+                "problems in the last one, see err.errors); err.state has the turn, and resume(err.state, "
+                "output_type=…) asks again",
+                errors=problems,
             )
+        ledger.state = attempts.told(ledger.state, problem_words(problems), ledger.dialect)
+        return False
+
+    def _replied(self, state: ConversationState, reply: Reply, model: str) -> ModelReplied:
+        """The event of a reply. `model`: that of the request, if the reply does not name one."""
+        ledger = self._ledger
+        return ModelReplied(
+            reply.usage,
+            state.meta.messages + (state.open.messages if state.open is not None else 0),
+            ledger.iteration,
+            reply.model or model,
+            ledger.telling.reply_seconds,
+            reply.finish_reason,
+            ledger.telling.request_id,
+            reply.calls,
+            **ledger.of,
+        )
 
     def _close(self, voice: Voice, status: Status) -> Status:
         """Make the open turn a part of the history, with what is recorded of it."""
@@ -618,8 +400,11 @@ class TurnEngine:
         facts: dict[str, Any] = {}
         if status != "complete":
             facts["status"] = status
-        if settings := {k: v for k, v in voice.recorded.items() if k not in _NOT_STORED}:
+        if settings := {k: v for k, v in voice.recorded.items() if k not in NOT_STORED}:
             facts["settings"] = settings
+        if ledger.fell_back:
+            facts["fallback"] = list(ledger.fell_back)
+        facts |= journal.completion(ledger.state, ledger.now.wall_ms)
         ledger.state = journal.close_turn(ledger.state, self._plan.dialect, facts=facts, status=status)
         return status
 
@@ -642,127 +427,55 @@ class TurnEngine:
 
     # ------------------------------------------------------------------------------------------ the end
 
-    def _passed_marks(self) -> list[ContextWarning]:
-        """Warn once for each mark that the history has grown beyond, of the context window and of the state's
-        limits; the state keeps which. A history that has shrunk below a mark is told of again."""
-        ledger = self._ledger
-        marks, meta = ledger.options.context_marks, ledger.state.meta
-        told = meta.warned
-        if not told and self._is_far_below(marks[0]):
-            return []
-        found: list[ContextWarning] = []
-        for at, (of, used, limit) in enumerate(self._fillings()):
-            if limit is None:
-                continue
-            passed = min(_DIGIT, sum(used >= mark * limit for mark in marks))
-            known = meta.warned >> _DIGIT_BITS * at & _DIGIT
-            told += passed - known << _DIGIT_BITS * at
-            if passed > known:
-                unit, advice = _FILLED[of]
-                ledger.warn(
-                    "context_mark",
-                    f"the history takes about {used} of {unit.format(limit)}, which is beyond the mark of "
-                    f"{marks[passed - 1]:.0%}; {advice}",
-                )
-                level: Literal["approaching", "at_limit"] = (
-                    "at_limit" if passed == len(marks) else "approaching"
-                )
-                found.append(ContextWarning(level, used, limit, of, **ledger.of))
-        if told != meta.warned:
-            ledger.state = replace(ledger.state, meta=msgspec.structs.replace(meta, warned=told))
-        return found
-
-    def _is_far_below(self, mark: float) -> bool:
-        """True if nothing can have reached a mark, as is told by what costs least to know."""
-        ledger = self._ledger
-        state, soft, window = ledger.state, ledger.room.soft, ledger.context_window
-        return (
-            (not window or state.meta.tokens < mark * window)
-            and not state.inbox
-            and state.history_bytes() < mark * min(soft.max_blob_bytes, soft.max_decoded_bytes)
-            and sum([segment.entries for segment in state.segments]) < mark * soft.max_entries
-        )
-
-    def _fillings(self) -> tuple[tuple[Filled, int, int | None], ...]:
-        """What the history takes of all that it could take."""
-        ledger = self._ledger
-        size, soft = stored_size(ledger.state, self._plan.codec), ledger.room.soft
-        return (
-            ("tokens", ledger.state.meta.tokens, ledger.context_window),
-            ("blob_bytes", size.blob, soft.max_blob_bytes),
-            ("decoded_bytes", size.decoded, soft.max_decoded_bytes),
-            ("entries", size.entries, soft.max_entries),
-        )
-
-    def _finish(self, voice: Voice | None, reply: Reply, status: Status) -> Flow[ChatResult]:
+    def _finish(self, voice: Voice | None, reply: Reply, status: Status) -> Flow[ChatResult[Any]]:
         """Compact and encode. A paid reply is always encoded. A turn that waits is not compacted."""
         ledger = self._ledger
         waits = status == "awaiting_tools"
-        if voice is not None and not waits:
+        is_open = waits or status == "in_progress"
+        if voice is not None and not is_open:
             yield from shrink.compact(ledger, lambda: voice)
-        for warning in self._passed_marks() if ledger.options.context_marks else ():
-            if ledger.listening:
+        passed = passed_marks(ledger, ledger.state) if ledger.options.context_marks else ()
+        if ledger.listening:
+            for warning in passed:
                 yield Emit(warning)
+        # From here on nothing can be appended: the result's state would not have it.
         ledger.close()
-        blob = yield from self._fit("awaiting_tools" if waits else "complete")
+        blob = yield from written(ledger, status if is_open else "complete")
         if isinstance(blob, StateTooLargeError):
             raise ledger.error(
                 StateSizeError, f"{blob}; the reply is in err.text, the whole turn in err.state"
             ) from blob
-        meta, window = ledger.state.meta, ledger.context_window
-        self._result = ChatResult(
+        state, window = ledger.state, ledger.context_window
+        meta, telling, account = state.meta, ledger.telling, ledger.spending.account
+        result = self._result = ChatResult(
             text=reply.text,
             state=blob,
             status=status,
             finish_reason=reply.finish_reason,
-            pending=journal.pending(ledger.state) if waits else (),
-            usage=ledger.usage,
+            pending=journal.pending(state) if waits else (),
+            usage=account.usage,
             total_usage=usage_of(meta.total),
             aside_usage=usage_of(meta.aside),
             total_cost_usd=dollars_of(meta),
-            iterations=ledger.iteration,
-            actions=tuple(ledger.actions),
-            tool_log=ledger.tool_log,
-            compaction=ledger.report,
+            iterations=ledger.iteration - ledger.iterations_before,
+            actions=tuple(telling.actions),
+            recall=telling.recall,
+            tool_log=telling.tool_log,
+            compaction=telling.report,
             context_used=meta.tokens,
             context_fraction=meta.tokens / window if window else None,
-            warnings=tuple(ledger.warnings),
-            discarded=ledger.discarded,
+            warnings=tuple(telling.warnings),
+            discarded=telling.discarded,
             model=reply.model or (voice.model if voice is not None else meta.model),
-            request_ids=tuple(ledger.request_ids),
+            request_ids=tuple(telling.request_ids),
             citations=reply.citations,
-            bill=ledger.bill,
+            bill=account.bill,
+            output=self._output,
         )
         yield from ledger.checkpoint(blob)
-        if ledger.listening:
-            yield Emit(TurnCompleted(self._result, **ledger.of))
-        return self._result
-
-
-def _log_damage(exc: StateError) -> None:
-    import logging  # not at the top: most turns log nothing
-
-    logging.getLogger("goaitools_py").error(
-        "a stored conversation cannot be used, and a fresh one begins (%s, %d bytes): %s",
-        type(exc).__name__,
-        len(exc.blob),
-        exc,
-    )
-
-
-def _nothing_to_do(*, resume: bool, left_open: bool) -> ValueError:
-    if resume:
-        return NothingToResumeError(
-            "there is nothing to resume: nothing in the state is unfinished or waits for an answer; use "
-            "chat_with_state with a message"
-        )
-    if left_open:
-        return ValueError(
-            "there is no new message, and the state holds an unfinished turn: finish it with resume"
-        )
-    return ValueError(
-        "there is nothing new to answer: pass user=… or messages=…, or append to the state first"
-    )
+        if ledger.listening and status != "in_progress":
+            yield Emit(TurnCompleted(result, **ledger.of))
+        return result
 
 
 def _status(reply: Reply, *, limited: bool) -> Status:
@@ -771,14 +484,3 @@ def _status(reply: Reply, *, limited: bool) -> Status:
     if reply.stop == "refusal":
         return "refused"
     return "limited" if limited or reply.stop == "pause" else "complete"
-
-
-_CHANGES: Final[Mapping[str, tuple[WarningCode, str]]] = {
-    "preamble": (
-        "preamble_changed",
-        "the system preamble differs from the last turn's; use context= for what changes",
-    ),
-    "tools": ("tools_changed", "the tools differ from the last turn's: the prompt cache starts over"),
-    "model": ("model_changed", "the model differs from the last turn's"),
-    "family": ("endpoint_changed", "the endpoint differs from the last turn's"),
-}

@@ -3,18 +3,18 @@
 Owns: the check of each answer as it enters the journal, and the warning of media that are left out.
 Must never know: who answers, or what an answer becomes on the wire.
 
-A result from outside is not lost if it is refused, as a tool's would be: whoever gave it still has it, and
-its call waits.
+A refused answer is not lost: the caller still has it, and its call waits. A refused result of a tool would be
+lost.
 """
 
 from __future__ import annotations
 
+from ..history.open import journal
+from ..history.open.admission import admitted
+from ..history.open.room import CALL_BYTES
 from ..state.records import JournalCall
 from ..state.state import ConversationState
-from . import journal
-from .admission import admitted
 from .ledger import Ledger
-from .room import CALL_BYTES
 
 __all__ = ["Fitting", "tell_left_out"]
 
@@ -47,7 +47,7 @@ class Fitting:
 
 def tell_left_out(ledger: Ledger, tool: str, media_type: str, size: int) -> None:
     """Warn, once in a turn, that media of a result are not in the state."""
-    if any(one.code == "result_left_out" for one in ledger.warnings):
+    if any(one.code == "result_left_out" for one in ledger.telling.warnings):
         return
     ledger.warn(
         "result_left_out",

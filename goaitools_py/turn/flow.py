@@ -1,17 +1,17 @@
 """The effects a turn may ask for, and the two loops that carry them out.
 
-Owns: the effect values and the step from one event to the next, once per colour.
+Owns: the effect values, and the step from one event to the next, for plain and for async code.
 Must never know: what a turn is, what a provider says, or how an effect is carried out.
 
-A flow is a generator. It yields effects and is resumed with their answers; a failure is thrown into it
-at the same place, so its ``finally`` blocks run::
+A flow is a generator. It yields effects and is resumed with their answers. A failure is thrown into it at the
+same place, so its ``finally`` blocks run::
 
     head = yield CallModel(request)     # ResponseHead, or BackendError
     chunk = yield ReadChunk()           # bytes, b"" at the end, or BackendError
-    yield Emit(event)                   # handed to whoever iterates the turn
+    yield Emit(event)                   # handed to the reader, who iterates the turn
 
-`Driver` and `AsyncDriver` differ in their awaits, and in how a step is ended from beside: from another
-thread here, from another task there. Everything else about a turn is written in no colour.
+`Driver` and `AsyncDriver` differ in their awaits, and in how a step is ended from outside: from another
+thread, or from another task. Everything else about a turn is written once for both.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
+from ..again import once_more, once_more_async
 from ..backends.base import ModelRequest
 from ..events import Event
 from ..process import this_process
@@ -31,6 +32,7 @@ __all__ = [
     "BusyError",
     "CallModel",
     "CallTool",
+    "Checkpoint",
     "Clock",
     "Compute",
     "Driver",
@@ -43,6 +45,7 @@ __all__ = [
     "Moment",
     "OpenBackend",
     "ReadChunk",
+    "ReadParts",
     "Sleep",
     "ToolDone",
 ]
@@ -51,7 +54,7 @@ ResultT = TypeVar("ResultT")
 
 
 class CallModel(Value, frozen=True):
-    """Post a request; the answer is a `ResponseHead`. A response still open is closed first.
+    """Post a request; the answer is a `ResponseHead`. A response that is still open is closed first.
 
     `backend`: one that `OpenBackend` answered with; None is the turn's own.
     """
@@ -61,26 +64,44 @@ class CallModel(Value, frozen=True):
 
 
 class OpenBackend(Value, frozen=True):
-    """Ask for a backend beside the turn's own; the answer has its `dialect`, `model` and `max_retries`.
+    """Ask for another backend than the turn's own. The answer is that backend: it has a `dialect`, a `model`
+    and `max_retries`.
 
-    `backend`: the thing itself, or a name such as "openai:MODEL".
+    `backend`: the backend itself, or a name such as "openai:MODEL".
     """
 
     backend: Any
 
 
 class Invoke(Value, frozen=True):
-    """Call a function of the caller's; what it returns is awaited if it can be, and is the answer."""
+    """Call a function of the caller's. The answer is what it returns, awaited if that is an awaitable."""
 
-    unshown = frozenset({"args"})
+    _unshown = frozenset({"args"})
 
     function: Callable[..., object]
     args: tuple[Any, ...] = ()
 
 
+class Checkpoint(Value, frozen=True):
+    """Save a resumable blob before the turn goes on. It has no answer; a failure means that it was not saved.
+
+    An edge calls `keep`, the caller's `on_checkpoint`, if there is one. A conversation in a store saves the
+    blob first.
+
+    `is_claim`: the blob announces tools that are about to start and that must not run twice. Only a store
+    that other workers use, too, has to keep it.
+    """
+
+    _unshown = frozenset({"blob"})
+
+    blob: bytes
+    keep: Callable[[bytes], object] | None = None
+    is_claim: bool = False
+
+
 class Compute(Value, frozen=True):
-    """Run a function that only computes, for so long that an event loop should not wait for it; what it
-    returns is the answer."""
+    """Run a function that only computes, but so long that an event loop should not wait for it. The answer is
+    what it returns."""
 
     function: Callable[[], object]
 
@@ -88,23 +109,34 @@ class Compute(Value, frozen=True):
 class ReadChunk(Value, frozen=True):
     """The next bytes of the open response; b"" at its end, which also closes it.
 
-    `until`: when the wait ends with a `BackendError` that says ``timed_out``, on the clock of
-    `Moment.monotonic` and however the bytes come in; None without a limit.
-    `timed`: True for a pair as the answer, the `Moment` before the read and the bytes: `Clock`, but cheaper.
+    `until`: when the wait ends with a `BackendError` that has ``timed_out`` set, on the clock of
+    `Moment.monotonic`; None without a limit. It ends then even if single bytes keep coming.
+    `timed`: True: the answer is a pair, the `Moment` before the read and the bytes. This costs less than a
+    `Clock` of its own.
     """
 
     until: float | None = None
     timed: bool = False
 
 
-class CallTool(Value, frozen=True, kw_only=True):
-    """Start one tool call; no answer. `AwaitTool` tells when one has finished.
+class ReadParts(Value, frozen=True):
+    """Ask for parts of the state that are kept elsewhere. The answer is a dict from the names that are there
+    to the stored bytes. An edge has none; a conversation in a store reads them there.
 
-    `keep`: takes the `ToolDone` of a call that has finished and that nobody has awaited when the turn is
-    given up.
+    `names`: the digests of the parts.
     """
 
-    unshown = frozenset({"context", "arguments", "keep"})
+    names: tuple[bytes, ...]
+
+
+class CallTool(Value, frozen=True, kw_only=True):
+    """Start one tool call; no answer. `AwaitTool` tells when a call has finished.
+
+    `keep`: called with the `ToolDone` of a call that has finished, but that was not awaited yet when the turn
+    is given up.
+    """
+
+    _unshown = frozenset({"context", "arguments", "keep"})
 
     index: int
     tool: Any
@@ -115,13 +147,13 @@ class CallTool(Value, frozen=True, kw_only=True):
 
 
 class AwaitTool(Value, frozen=True):
-    """Wait until any started call has finished; the answer is a `ToolDone`."""
+    """Wait until one of the started calls has finished; the answer is its `ToolDone`."""
 
 
 class ToolDone(Value, frozen=True, kw_only=True):
-    """A finished call: its index, a `tools.Outcome`, and how long it ran."""
+    """A finished call: its index, a `tools.CallOutcome`, and how long it ran."""
 
-    unshown = frozenset({"outcome"})
+    _unshown = frozenset({"outcome"})
 
     index: int
     outcome: Any
@@ -148,10 +180,10 @@ class Moment(Value, frozen=True):
 
 
 class Emit(Value, frozen=True):
-    """Hand an event to whoever listens.
+    """Hand an event to the reader.
 
-    `then`: what is asked for next, once somebody wants another event; its answer is this effect's. It spares
-    resuming the flow only to hear that, which counts where a reply comes in a thousand pieces.
+    `then`: the effect that comes next, once the reader wants another event; its answer is this effect's. So
+    the flow is not resumed only to yield that effect, which counts where a reply comes in a thousand pieces.
     """
 
     event: Event
@@ -159,13 +191,24 @@ class Emit(Value, frozen=True):
 
 
 Effect: TypeAlias = (
-    CallModel | OpenBackend | Invoke | Compute | ReadChunk | CallTool | AwaitTool | Sleep | Clock | Emit
+    CallModel
+    | OpenBackend
+    | Invoke
+    | Checkpoint
+    | Compute
+    | ReadChunk
+    | ReadParts
+    | CallTool
+    | AwaitTool
+    | Sleep
+    | Clock
+    | Emit
 )
 Flow: TypeAlias = Generator[Effect, Any, ResultT]
 
 
 class Interrupted(Exception):  # noqa: N818 - a signal between an edge and its driver, never a caller's
-    """Raised by an edge's `perform` when `interrupt` ended its wait."""
+    """An edge's `perform` raises this when `interrupt` ended its wait."""
 
 
 class Edge(Protocol):
@@ -193,19 +236,23 @@ class AsyncEdge(Protocol):
 
 
 _ELSEWHERE: Final = (
-    "the turn began in another process, of which this one is a fork; that one goes on with it, and here the "
-    "conversation goes on from turn.state"
+    "the turn began in another process, and this one is a fork of it: the turn goes on over there; here, go "
+    "on with the conversation from turn.state"
 )
 _BUSY: Final = "the turn is being iterated in another thread or task already; one reader at a time"
 
 
 class BusyError(RuntimeError):
-    """Raised by a step while another one runs; the turn goes on in that."""
+    """A step raises this while another one runs. The turn goes on in that one."""
 
 
 class _Seat:
-    """Room for one reader. Each act is one operation on a dict, and undone only by whose it is: so an exit
-    such as Ctrl-C leaves no reader behind that nobody can send away."""
+    """The place of the one reader that may be in a step.
+
+    To take it is one operation on a dict, and so is to leave it; Python cannot be interrupted inside either.
+    Only the reader that has the seat can leave it. So after Ctrl-C at any line it is known who has the seat,
+    and it never stays taken.
+    """
 
     __slots__ = ("held",)
 
@@ -224,13 +271,13 @@ class _Seat:
 class _Steps(Generic[ResultT]):
     """What both drivers share: resuming the flow, and how it ended.
 
-    An exception out of a step ends the flow, wherever it came. What ends is closed; where an exit such as
-    Ctrl-C, or a lack of memory, breaks in on the closing, it is done once more before the exception goes on.
+    An exception out of a step ends the flow, at whatever line it came. A flow that ends is closed. If Ctrl-C
+    or a lack of memory breaks in on the closing, that is done once more before the exception goes on.
 
     Attributes:
-        done: True once the flow has ended, whichever way.
+        done: True once the flow has ended, in any way.
         result: What it returned.
-        error: What it raised; an exit or a cancellation is none of its errors.
+        error: What it raised. An exit such as Ctrl-C, or a cancellation, does not count as its error.
     """
 
     __slots__ = (
@@ -256,20 +303,17 @@ class _Steps(Generic[ResultT]):
         self.result: ResultT | None = None
         self.error: Exception | None = None
 
-    def _is_elsewhere(self) -> bool:
-        """True in a child of the process that runs this. It can neither go on with it nor end it."""
-        if self._process is this_process():
-            return False
+    def _refuse(self) -> None:
+        """The answer in a child of the process that runs this: it can neither go on with it nor end it."""
         if not self.done:
             raise BusyError(_ELSEWHERE)
-        return True
 
     def _resume(self, answer: Any, failure: BaseException | None) -> Effect | None:
-        """Go on to the next effect; None at the end, or where the flow is given up.
+        """Go on to the next effect; None at the end, or if the flow is given up.
 
-        A flow that is to stop still gets an answer that is there, so that what a tool did is noted. A
-        failure may come of the interruption itself and is not told; an exit or a cancellation of whoever
-        takes this step is theirs, and passes through.
+        A flow that is to stop still gets an answer that has come: so the effect of a tool is noted. It does
+        not get an ordinary failure, which may come from the interruption itself. An exit or a cancellation
+        belongs to the reader of this step, and goes through.
         """
         if self._is_stopping and isinstance(failure, Exception):
             self._give_up()
@@ -288,11 +332,6 @@ class _Steps(Generic[ResultT]):
             return None
         return effect
 
-    def _begin(self) -> Effect | None:
-        """A step's first effect: what was to follow the last event, or what the flow says now."""
-        then, self._then = self._then, None
-        return self._resume(None, None) if then is None else then
-
     def _give_up(self) -> None:
         self.done = True
         self._flow.close()
@@ -301,7 +340,8 @@ class _Steps(Generic[ResultT]):
 class Driver(_Steps[ResultT]):
     """Runs a flow in plain code, one event at a time.
 
-    `_run` is apart from `step` because Python covers the line of a ``try`` inside of another one by neither.
+    `_run` is a method of its own for one reason: where a ``try`` stands inside another one, an exception at
+    the line of the inner one is caught by neither.
     """
 
     __slots__ = ("_edge",)
@@ -315,23 +355,24 @@ class Driver(_Steps[ResultT]):
 
         Raises BusyError while another thread, or a caller further up, is in a step.
         """
-        if self._is_elsewhere():
+        if self._process is not this_process():
+            self._refuse()
             return None
-        reader, held = object(), self._seat.held
+        reader = object()
         try:
-            if held.setdefault("by", reader) is not reader:  # as `take`, without a call for each word
+            if not self._seat.take(reader):
                 if self._is_stopping:
                     return None
                 raise BusyError(_BUSY)
             event = None if self.done else self._run()
             if self.done:
                 self._end()
-            held.clear()
-            if self._is_stopping:  # said so too late for this step to see it
+            self._seat.leave(reader)
+            if self._is_stopping:  # `close` came too late for `_run` to see it, and found the seat taken
                 self.close()
             return event
         except BusyError:
-            raise  # the seat is another's, even if that has just left it
+            raise  # another reader has the seat, or had it a moment ago
         except BaseException:
             if self._seat.take(reader):
                 self._is_stopping = True
@@ -342,7 +383,7 @@ class Driver(_Steps[ResultT]):
             raise
 
     def _run(self) -> Event | None:
-        effect = self._begin()
+        effect = self._resume(None, None) if self._then is None else self._then
         while effect is not None:
             if type(effect) is Emit:
                 self._then = effect.then
@@ -356,16 +397,11 @@ class Driver(_Steps[ResultT]):
         return None
 
     def close(self) -> None:
-        """Give the flow up where it stands; while a step runs, that step does so as soon as it can."""
+        """Give the flow up where it stands. If a step runs, that step gives it up as soon as it can."""
         if self._process is not this_process():
             return
         self._is_stopping = True
-        closer = object()
-        try:
-            self._close(closer)
-        except BaseException:
-            self._close(closer)
-            raise
+        once_more(self._close, object())
 
     def _close(self, closer: object) -> None:
         if not self._seat.take(closer):
@@ -377,7 +413,7 @@ class Driver(_Steps[ResultT]):
             self._seat.leave(closer)
 
     def _end(self) -> None:
-        """Give up a flow that has not ended, and close the edge. Whoever holds the seat may do so again."""
+        """Give up a flow that has not ended, and close the edge. The reader in the seat may do so twice."""
         if self._is_closed:
             return
         try:
@@ -398,21 +434,22 @@ class AsyncDriver(_Steps[ResultT]):
 
     async def step(self) -> Event | None:
         """As `Driver.step`, awaited."""
-        if self._is_elsewhere():
+        if self._process is not this_process():
+            self._refuse()
             return None
-        reader, held = object(), self._seat.held
+        reader = object()
         try:
-            if held.setdefault("by", reader) is not reader:  # as `take`, without a call for each word
+            if not self._seat.take(reader):
                 if self._is_stopping:
                     return None
                 raise BusyError(_BUSY)
             event = None if self.done else await self._run()
             if self.done:
                 await self._end()
-            held.clear()
+            self._seat.leave(reader)
             return event
         except BusyError:
-            raise  # the seat is another's, even if that has just left it
+            raise  # another reader has the seat, or had it a moment ago
         except BaseException:
             if self._seat.take(reader):
                 self._is_stopping = True
@@ -423,7 +460,7 @@ class AsyncDriver(_Steps[ResultT]):
             raise
 
     async def _run(self) -> Event | None:
-        effect = self._begin()
+        effect = self._resume(None, None) if self._then is None else self._then
         while effect is not None:
             if type(effect) is Emit:
                 self._then = effect.then
@@ -437,16 +474,11 @@ class AsyncDriver(_Steps[ResultT]):
         return None
 
     async def aclose(self) -> None:
-        """As `Driver.close`, awaited: a step that another task runs has ended when this returns."""
+        """As `Driver.close`, awaited. A step that another task runs has ended when this returns."""
         if self._process is not this_process():
             return
         self._is_stopping = True
-        closer = object()
-        try:
-            await self._aclose(closer)
-        except BaseException:
-            await self._aclose(closer)
-            raise
+        await once_more_async(self._aclose, object())
 
     async def _aclose(self, closer: object) -> None:
         if not self._seat.take(closer):

@@ -1,6 +1,6 @@
-"""Shrinking the history of a running turn: because a compactor says so, or because it must.
+"""Shrinking the history of a running turn: a compactor asks for it, or a limit forces it.
 
-Owns: when a cut is made during a turn and what follows from it. Must never know: which turns to keep.
+Owns: when a cut is made during a turn, and what follows from it. Must never know: which turns to keep.
 """
 
 from __future__ import annotations
@@ -23,15 +23,11 @@ from ..compaction.base import (
     checked_turns,
     name_of,
 )
-from ..compaction.turns import TurnView
+from ..compaction.turn_views import TurnView
 from ..errors import CheckpointError, StateTooLargeError
 from ..events import Compacted
-from ..messages import Text, Usage
-from ..result import CompactionReport, Outcome, TurnWarning
-from ..state.state import ConversationState, closed_turns
-from ..values import replace
-from .consult import Spent, consult
-from .cut import (
+from ..history.archive import without_oldest
+from ..history.rewrite.cut import (
     LimitCut,
     compaction_request,
     cut_to,
@@ -40,11 +36,17 @@ from .cut import (
     limit_cut,
     removed_turns,
 )
+from ..history.rewrite.questions import Questions
+from ..history.rewrite.unsign import is_signed
+from ..messages import Text, Usage
+from ..result import CompactionOutcome, CompactionReport
+from ..state.state import ConversationState, closed_entries
+from ..turn_warnings import TurnWarning
+from ..values import replace
 from .flow import Compute, Emit, Flow, Invoke
 from .ledger import Ledger
-from .questions import Questions
-from .unsign import is_signed
-from .voice import Voice
+from .request import Voice
+from .strategy_asks import Spent, consult
 
 __all__ = [
     "compact",
@@ -60,15 +62,15 @@ T = TypeVar("T")
 VoiceOf = Callable[[], Voice]
 
 
-class _ArchiveFailed(Exception):  # noqa: N818 - becomes an outcome
-    """A compactor's `archive` raised, which is the cause."""
+class _BeforeCutFailed(Exception):  # noqa: N818 - becomes an outcome
+    """A compactor's `before_cut` raised, which is the cause."""
 
 
 def shrink_for_context(ledger: Ledger, voice: VoiceOf) -> Flow[bool]:
     """The model's context is too small for the history: cut once in a turn. False if that cannot help."""
-    if ledger.cut_for_context:
+    if ledger.tried.cut_for_context:
         return False
-    ledger.cut_for_context = True
+    ledger.tried.cut_for_context = True
     if (yield from compact(ledger, voice, force=True)):
         return True
     return (yield from emergency_cut(ledger, "the history does not fit into the model's context"))
@@ -77,22 +79,22 @@ def shrink_for_context(ledger: Ledger, voice: VoiceOf) -> Flow[bool]:
 def compact_before_request(ledger: Ledger, voice: VoiceOf) -> Flow[None]:
     """Compact if the trigger fires on what is about to be sent; once in a turn, for its closed turns are
     the same at every request. Not while the running turn has blocks that are signed over them."""
-    if ledger.has_compacted or ledger.options.compactor is None or not ledger.state.meta.turns:
+    if ledger.tried.has_compacted or ledger.options.compactor is None or not ledger.state.meta.turns:
         return
     if not waits_for_end(ledger):
         yield from compact(ledger, voice)
 
 
 def waits_for_end(ledger: Ledger) -> bool:
-    """True while the running turn has blocks that are signed over the closed ones: they would not fit any
-    more."""
+    """True while the running turn has signed blocks. Their signature covers the closed turns, so a cut would
+    make them invalid."""
     opened = ledger.state.open
     return opened is not None and ledger.state.meta.signed and is_signed(opened.entries, ledger.dialect)
 
 
 def emergency_cut(ledger: Ledger, reason: str) -> Flow[bool]:
-    """Drop the older half of the closed turns: how much is too much, nobody says. False if there is nothing
-    to drop, or it is forbidden."""
+    """Drop the older half of the closed turns: the provider does not say how much is too much. False if there
+    is nothing to drop, or it is forbidden."""
     compactor = ledger.options.compactor
     if compactor is NO_COMPACTION:
         return False
@@ -103,12 +105,22 @@ def emergency_cut(ledger: Ledger, reason: str) -> Flow[bool]:
         if not kept or (not state.inbox and state.open is None):
             return False
         kept = ()  # the only closed turn goes; the running one is the history then
-    if (why := (yield from _not_archived(compactor, request, kept))) is not None:
+    if (why := (yield from _not_handed(compactor, request, kept))) is not None:
         ledger.warn("compaction_failed", f"nothing was cut: {why}")
         return False
     at, soft = ledger.at_ms, ledger.room.soft
     cut, report = yield from _computed(
-        state, lambda: cut_to(state, request, kept, ledger.dialect, by="emergency", at=at, limits=soft)
+        state,
+        lambda: cut_to(
+            state,
+            request,
+            kept,
+            ledger.dialect,
+            by="emergency",
+            at=at,
+            limits=soft,
+            retention=ledger.retention(ledger.retained_bytes),
+        ),
     )
     yield from _dropped(ledger, LimitCut(kept=kept, state=cut, report=report), request, reason)
     return True
@@ -131,10 +143,17 @@ def cut_to_limits(
         least: How many turns stay in any case.
     """
     compactor = ledger.options.compactor
+    at, soft = ledger.at_ms, ledger.room.soft
     state = ledger.state
+    if problem.limit_name == "max_blob_bytes":
+        # The archive goes before any live turn does.
+        state = without_oldest(state, fits, at=at)
+        if state is not ledger.state and fits(state):
+            ledger.set_base(state)
+            return True
     if compactor is NO_COMPACTION or state.meta.turns <= least:
         return False
-    request, at, soft = _request(ledger), ledger.at_ms, ledger.room.soft
+    request = _request(ledger)
     found = yield from _computed(
         state,
         lambda: limit_cut(
@@ -146,11 +165,12 @@ def cut_to_limits(
             fits=fits,
             least=least,
             at=at,
+            retention=ledger.retention(ledger.retained_bytes),
         ),
     )
     if found is None:
         return False
-    if (why := (yield from _not_archived(compactor, request, found.kept))) is not None:
+    if (why := (yield from _not_handed(compactor, request, found.kept))) is not None:
         ledger.warn("compaction_failed", f"nothing was cut: {why}")
         return False
     name = problem.limit_name
@@ -170,13 +190,13 @@ def _computed(state: ConversationState, function: Callable[[], T]) -> Flow[T]:
     return found
 
 
-def _not_archived(
+def _not_handed(
     compactor: Any, request: CompactionRequest, kept: Sequence[TurnView]
-) -> Flow[_ArchiveFailed | None]:
-    """Archive what is to go; what kept it from that, or None."""
+) -> Flow[_BeforeCutFailed | None]:
+    """Hand what is about to be cut to the compactor's callback. Gives the failure, if that failed."""
     try:
-        yield from _archive(getattr(compactor, "archive", None), request, kept)
-    except _ArchiveFailed as exc:
+        yield from _before_cut(getattr(compactor, "before_cut", None), request, kept)
+    except _BeforeCutFailed as exc:
         return exc
     return None
 
@@ -184,7 +204,7 @@ def _not_archived(
 def _dropped(ledger: Ledger, cut: LimitCut, request: CompactionRequest, reason: str) -> Flow[None]:
     """Enter an emergency cut into the books, and tell of it."""
     _enter_cut(ledger, cut.state, request, cut.kept)
-    ledger.report = _together(ledger.report, cut.report)
+    ledger.telling.report = _together(ledger.telling.report, cut.report)
     removed = len(request.turns) - len(cut.kept)
     ledger.warn("emergency_cut", f"{reason}; {removed} turns were dropped")
     yield from _tell(ledger)
@@ -197,21 +217,21 @@ def compact(ledger: Ledger, voice: VoiceOf, *, force: bool = False, archives: bo
         ledger: The turn's books.
         voice: Tells what to say beside the history, should the strategy ask a model.
         force: The provider has refused the history, or a caller wants it: the trigger is not asked.
-        archives: False: what goes is handed to nobody.
+        archives: False: the turns that go are not given to `before_cut`.
     """
     compactor = ledger.options.compactor
     if compactor is None or compactor is NO_COMPACTION:
         return False
-    if ledger.compaction_cause is not None and ledger.has_compacted and not force:
+    if ledger.tried.compaction_cause is not None and ledger.tried.has_compacted and not force:
         return False  # it has failed in this turn already, and may have been paid for it
-    base = ledger.base()
+    before = ledger.return_point()
     questions = Questions(ledger.state, is_free=force)
     report: CompactionReport | None = None
     try:
         report = yield from _compacted(ledger, compactor, voice, questions, force, archives)
     finally:
         if report is None or report.outcome != "compacted":
-            ledger.go_back(base)
+            ledger.go_back(before)
     if report is None:
         return False
     if report.outcome == "compacted":
@@ -220,14 +240,14 @@ def compact(ledger: Ledger, voice: VoiceOf, *, force: bool = False, archives: bo
     elif report.outcome != "no_change" or questions.asked:
         why = report.reason or f"{report.by} asked a model and changed nothing"
         warning = TurnWarning("compaction_failed", f"the history stays as it is: {why}")
-        if warning in ledger.warnings and not force:
+        if warning in ledger.telling.warnings and not force:
             return False  # a trigger that raises at each request of the turn is told once
-        ledger.warnings.append(warning)
-        report = replace(report, error=_raised(ledger.compaction_cause))
+        ledger.telling.warnings.append(warning)
+        report = replace(report, error=_raised(ledger.tried.compaction_cause))
     if not force:
         ledger.state = questions.noted(ledger.state, has_compacted=report.outcome == "compacted")
     usage = sum(questions.spent, Usage())
-    ledger.report = _together(ledger.report, replace(report, usage=usage))
+    ledger.telling.report = _together(ledger.telling.report, replace(report, usage=usage))
     yield from _tell(ledger)
     return report.outcome == "compacted"
 
@@ -251,7 +271,7 @@ def _compacted(
         planned = compactor.plan(request, force=force)
         if planned is None:
             return None
-        ledger.has_compacted = True
+        ledger.tried.has_compacted = True
         by, turns = planned.by, planned.turns
         questions.pass_over(planned)
         while isinstance(turns, (Generator, Planned)):
@@ -263,7 +283,7 @@ def _compacted(
                 turns = yield from consult(ledger, voice, turns, booked, questions.ask)
         if isinstance(turns, NoChange):
             if questions.asked:  # once in a turn is enough to have asked for nothing
-                ledger.compaction_cause = InvalidPlan(turns.reason)
+                ledger.tried.compaction_cause = InvalidPlan(turns.reason)
             return _unchanged(ledger, request, "no_change", by, turns.reason)
         reason = ""
         if isinstance(turns, Kept):
@@ -275,34 +295,34 @@ def _compacted(
                 if force or questions.asked or reason
                 else None
             )
-        report = _cut(ledger, request, kept, by=by)
+        report = _cut(ledger, request, kept, by=by, retain_bytes=planned.retain_bytes)
         if problems := check_rewritten(ledger):
             raise InvalidPlan(f"{by} left a history that the provider would refuse: {problems[0]}")
         if archives:  # last of all: what it is given does go
-            yield from _archive(planned.archive, request, kept)
+            yield from _before_cut(planned.before_cut, request, kept)
         return replace(report, reason=reason)
     except InvalidPlan as exc:
-        ledger.compaction_cause = exc
+        ledger.tried.compaction_cause = exc
         return _unchanged(ledger, request, "invalid", by, str(exc))
-    except _ArchiveFailed as exc:
-        ledger.compaction_cause = exc
+    except _BeforeCutFailed as exc:
+        ledger.tried.compaction_cause = exc
         return _unchanged(ledger, request, "failed", by, str(exc))
     except AskFailed as exc:
-        ledger.compaction_cause = exc
+        ledger.tried.compaction_cause = exc
         return _unchanged(ledger, request, "failed", by, f"{by} got no answer: {exc}")
     except CheckpointError:
         raise
     except TriggerFailed as exc:
-        cause = ledger.compaction_cause = exc.__cause__ if isinstance(exc.__cause__, Exception) else exc
+        cause = ledger.tried.compaction_cause = exc.__cause__ if isinstance(exc.__cause__, Exception) else exc
         return _unchanged(ledger, request, "failed", exc.by, f"{exc.by} raised {type(cause).__name__}")
     except Exception as exc:
-        ledger.compaction_cause = exc
+        ledger.tried.compaction_cause = exc
         return _unchanged(ledger, request, "failed", by, f"{by} raised {type(exc).__name__}")
 
 
 def _raised(cause: Exception | None) -> Exception | None:
     """What code that is not ours raised, if that is why a compaction failed."""
-    found = cause.__cause__ if isinstance(cause, (InvalidPlan, AskFailed, _ArchiveFailed)) else cause
+    found = cause.__cause__ if isinstance(cause, (InvalidPlan, AskFailed, _BeforeCutFailed)) else cause
     return found if isinstance(found, Exception) else None
 
 
@@ -312,7 +332,7 @@ def _book(ledger: Ledger, spent: list[Usage], one: Spent) -> None:
 
 
 def _together(first: CompactionReport | None, second: CompactionReport) -> CompactionReport:
-    """Two compactions of one turn as one report; what came to nothing is told only if nothing else is."""
+    """Two compactions of one turn as one report. One that changed nothing is told only if both are such."""
     if first is None or first.outcome != "compacted":
         return second if first is None else replace(second, usage=first.usage + second.usage)
     if second.outcome != "compacted":
@@ -331,10 +351,10 @@ def _together(first: CompactionReport | None, second: CompactionReport) -> Compa
 
 
 def _unchanged(
-    ledger: Ledger, request: CompactionRequest, outcome: Outcome, by: str, reason: str
+    ledger: Ledger, request: CompactionRequest, outcome: CompactionOutcome, by: str, reason: str
 ) -> CompactionReport:
     meta = ledger.state.meta
-    turns: Sequence[TurnView] | None = vars(request).get("turns")  # if somebody has looked at them
+    turns: Sequence[TurnView] | None = vars(request).get("turns")  # if a strategy has read them
     size = request.history_bytes if turns is None else sum(turn.entry_bytes for turn in turns)
     tokens = request.token_count if turns is None else sum(turn.tokens for turn in turns)
     return CompactionReport(
@@ -392,29 +412,37 @@ def _blob_bytes(ledger: Ledger) -> int:
         return 1 + max(exc.limit, _most_blob_bytes(ledger))
 
 
-def _archive(archive: Any, request: CompactionRequest, kept: Sequence[TurnView]) -> Flow[None]:
-    """Hand what goes to whoever wants to have it. If that fails `_ArchiveFailed` is raised."""
-    if archive is None:
+def _before_cut(before_cut: Any, request: CompactionRequest, kept: Sequence[TurnView]) -> Flow[None]:
+    """Hand what is about to be cut to the compactor's callback. `_BeforeCutFailed` if that raises."""
+    if before_cut is None:
         return
     try:
-        yield Invoke(archive, (removed_turns(request, kept),))
+        yield Invoke(before_cut, (removed_turns(request, kept),))
     except Exception as exc:
-        raise _ArchiveFailed(f"archive raised {type(exc).__name__}, and nothing goes without it") from exc
+        reason = f"before_cut raised {type(exc).__name__}, and nothing goes without it"
+        raise _BeforeCutFailed(reason) from exc
 
 
 def check_rewritten(ledger: Ledger) -> list[str]:
     """What the provider would refuse in the closed history; a rewritten one is always checked."""
     if ledger.dialect.wire not in rules.WIRES:
         return []
-    entries = [entry for turn, _ in closed_turns(ledger.state) for entry in turn]
+    entries = closed_entries(ledger.state)
     return rules.check_history(ledger.dialect.wire, entries, unique_ids=False)
 
 
 def _cut(
-    ledger: Ledger, request: CompactionRequest, kept: Sequence[TurnView], *, by: str
+    ledger: Ledger, request: CompactionRequest, kept: Sequence[TurnView], *, by: str, retain_bytes: int
 ) -> CompactionReport:
     cut, report = cut_to(
-        ledger.state, request, kept, ledger.dialect, by=by, at=ledger.at_ms, limits=ledger.room.soft
+        ledger.state,
+        request,
+        kept,
+        ledger.dialect,
+        by=by,
+        at=ledger.at_ms,
+        limits=ledger.room.soft,
+        retention=ledger.retention(retain_bytes),
     )
     _enter_cut(ledger, cut, request, kept)
     return report
@@ -430,5 +458,5 @@ def _enter_cut(
 
 
 def _tell(ledger: Ledger) -> Flow[None]:
-    if ledger.listening and ledger.report is not None:
-        yield Emit(Compacted(ledger.report, **ledger.of))
+    if ledger.listening and ledger.telling.report is not None:
+        yield Emit(Compacted(ledger.telling.report, **ledger.of))

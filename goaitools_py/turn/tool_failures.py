@@ -1,8 +1,8 @@
-"""What is told when a tool's own code fails in a way that it did not mean to.
+"""What is told when a tool's code raises something unexpected.
 
 Owns: the line in the log, and the warning. Must never know: what the model is told, or why a tool was called.
 
-Neither has the exception's text, nor arguments: both may hold what somebody said. A `ToolError` is meant for
+Neither has the exception's text or the arguments: both may hold message content. A `ToolError` is meant for
 the model, and `AbortTurn` is an instruction; neither is told here.
 """
 

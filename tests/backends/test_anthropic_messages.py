@@ -594,7 +594,7 @@ def test_a_setting_that_the_wire_lacks_is_refused(name: str) -> None:
 @pytest.mark.parametrize("key", ["messages", "stream"])
 def test_extra_body_cannot_take_the_history_over(key: str) -> None:
     """What the chat writes itself is its own."""
-    with pytest.raises(ValueError, match=f"cannot replace '{key}'"):
+    with pytest.raises(ValueError, match=f"cannot set '{key}'"):
         body(settings={"extra_body": {key: []}})
 
 

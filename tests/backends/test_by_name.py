@@ -313,5 +313,7 @@ def test_dialect_of_a_wire(wire: str) -> None:
 
 def test_dialect_of_no_wire_is_refused() -> None:
     """A wire that nobody speaks is refused with those that are spoken."""
-    with pytest.raises(ValueError, match="the wire 'gopher'; it speaks openai, openai-responses, anthropic"):
+    with pytest.raises(
+        ValueError, match="the provider API 'gopher'; it speaks openai, openai-responses, anthropic"
+    ):
         dialect_of("gopher")

@@ -394,7 +394,7 @@ def test_the_history_is_never_parsed() -> None:
         ({"parallel_tool_calls": False}, {"parallel_tool_calls": False}),
         ({"tool_choice": "required"}, {"tool_choice": "required"}),
         ({"tool_choice": "look"}, {"tool_choice": {"type": "function", "function": {"name": "look"}}}),
-        ({"extra_body": {"top_k": 3, "x": None}}, {"top_k": 3, "x": None}),
+        ({"extra_body": {"top_k": 3, "x": None}}, {"top_k": 3}),
         ({"extra_body": {"seed": 8}, "seed": 7}, {"seed": 8}),
     ],
 )
@@ -416,9 +416,8 @@ def test_extra_body_may_replace_model_and_tools() -> None:
     ("settings", "problem"),
     [
         ({"thinking_budget_tokens": 100}, "no setting 'thinking_budget_tokens'"),
-        ({"frequency_penalty": 1}, "no setting 'frequency_penalty'"),
-        ({"extra_body": {"messages": []}}, "cannot replace 'messages'"),
-        ({"extra_body": {"stream": True}}, "cannot replace 'stream'"),
+        ({"extra_body": {"messages": []}}, "cannot set 'messages'"),
+        ({"extra_body": {"stream": True}}, "cannot set 'stream'"),
     ],
 )
 def test_a_setting_that_the_wire_lacks_is_refused(settings: dict[str, Any], problem: str) -> None:

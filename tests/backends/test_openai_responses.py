@@ -416,7 +416,7 @@ def test_the_history_is_never_parsed() -> None:
             {"reasoning_effort": "low", "extra_body": {"reasoning": {"effort": "high"}}},
             {"reasoning": {"effort": "high"}},
         ),
-        ({"extra_body": {"reasoning": None}, "reasoning_effort": "low"}, {"reasoning": None}),
+        ({"extra_body": {"reasoning": None}, "reasoning_effort": "low"}, {}),
         ({"prompt_cache_key": "k"}, {"prompt_cache_key": "k"}),
         ({"model": "other"}, {}),
         ({"extra_body": {"text": {"verbosity": "low"}}}, {"text": {"verbosity": "low"}}),

@@ -10,16 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from goaitools_py import (
-    ChatResult,
-    ContextTooLongError,
-    TextDelta,
-    TurnError,
-    inspect_state,
-    pending_calls,
-    state_messages,
-)
+from goaitools_py import ChatResult, ContextTooLongError, TextDelta, TurnError
 from goaitools_py.sim import Reply
+from goaitools_py.states import inspect_state, pending_calls, state_messages
 from goaitools_py.testing import check_history
 
 from ..conftest import ChatFace, Face, Simulator

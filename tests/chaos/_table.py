@@ -22,8 +22,8 @@ from goaitools_py import (
     TurnError,
 )
 from goaitools_py.sim import Fault, Reply, SimServer
-from goaitools_py.sim.faults import Scripted
-from goaitools_py.sim.response import Hold
+from goaitools_py.sim.http.faults import Scripted
+from goaitools_py.sim.http.response import Hold
 
 from ..turn._reading import ALL, ANTHROPIC, CHAT, LEAD, RESPONSES
 

@@ -11,22 +11,13 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import (
-    Chat,
-    Encrypted,
-    Key,
-    Keyring,
-    Signed,
-    StoreUnavailableError,
-    Tool,
-    inspect_state,
-    read_history,
-)
+from goaitools_py import Chat, Encrypted, Key, Keyring, Signed, StoreUnavailableError, Tool
 from goaitools_py.backends.base import BackendError
 from goaitools_py.backends.dialects import WIRES
 from goaitools_py.cli import main
-from goaitools_py.cli.chat import Talk, typed_lines
+from goaitools_py.cli.lines import Talk, typed_lines
 from goaitools_py.state.blob import peek
+from goaitools_py.states import inspect_state, read_history
 from goaitools_py.stores import SQLiteStore
 from goaitools_py.testing import Calls, ScriptedBackend
 
@@ -117,7 +108,7 @@ def test_a_conversation_on_each_wire(
     assert "Your name is Ada" in capsys.readouterr().out
     assert main(["inspect", "--store", store, "--show"]) == 0
     out = capsys.readouterr().out
-    assert f"wire          {wire}, endpoint local\n" in out
+    assert f"provider API  {wire}, endpoint local\n" in out
     assert NAME in out
 
 
@@ -243,7 +234,7 @@ def test_a_sealed_thread_goes_on_under_its_seal(sealed: Any, monkeypatch: pytest
     [
         ([], "the state is sealed; name the environment variable with its key: --key-env NAME"),
         (["--key-env", "STATE_KEY"], "refused: the key in STATE_KEY"),
-        ([*OPENS, "--thread", "bob"], "there is no thread 'bob'"),
+        ([*OPENS, "--thread", "bob"], "there is no conversation 'bob'"),
     ],
 )
 def test_a_sealed_thread_that_is_not_opened_is_not_talked_over(
@@ -352,12 +343,12 @@ def test_there_is_nothing_to_show_at_first(
 
 
 @pytest.mark.parametrize("line", ["/dance", "/event", "/event  ", "/information"])
-def test_an_unknown_command_lists_the_known_ones(
+def test_an_unknown_command_says_where_the_known_ones_are(
     line: str, store: SQLiteStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A line that begins with a slash never goes to the model."""
     assert _talk(store, [line]) == 0
-    assert "/info  /history  /event TEXT" in capsys.readouterr().err
+    assert "/help lists all" in capsys.readouterr().err
 
 
 # ----------------------------------------------------------------------------------- when it fails
@@ -433,7 +424,7 @@ def test_an_interrupted_reply_keeps_the_conversation(
 def waiting(store: SQLiteStore) -> str:
     """The thread "ada" waits for an approval and a result; the ids of the two calls."""
     door = Tool("open_door", "Open.", {"type": "object"}, print, requires_approval=True)
-    guard = Tool("ask_guard", "Ask.", {"type": "object"}, print, external=True)
+    guard = Tool("ask_guard", "Ask.", {"type": "object"}, external=True)
     calls = Calls([("open_door", {"code": 987654321012}), ("ask_guard", {})])
     result = Chat(ScriptedBackend(calls), tools=[door, guard]).chat(user="Open the door.")
     store.save("ada", result.state, expected=None)
@@ -536,9 +527,21 @@ class Failing(SQLiteStore):
 @pytest.fixture
 def failing(monkeypatch: pytest.MonkeyPatch) -> Iterator[Failing]:
     """An empty store in memory that can fail; the command does not wait for it."""
-    monkeypatch.setattr("goaitools_py.cli.chat.SAVE_TIMEOUT", 0.0)
+    monkeypatch.setattr("goaitools_py.cli.lines.SAVE_TIMEOUT", 0.0)
     with Failing(":memory:") as made:
         yield made
+
+
+def _as_it_fails(failing: Failing, step: Any) -> Any:
+    """A step of the script: the store fails from here on, as the model answers."""
+
+    def fails(_: object) -> Any:
+        failing.fails = True
+        if isinstance(step, BaseException):
+            raise step
+        return step
+
+    return fails
 
 
 @pytest.mark.parametrize("failed_resume", [False, True])
@@ -550,12 +553,11 @@ def test_a_turn_that_was_not_saved_is_saved_before_the_next(
         _talk(failing, ["one"], BackendError("down"))
 
     def lines() -> Iterator[str]:
-        failing.fails = True
         yield "/resume" if failed_resume else "one"
         failing.fails = False
         yield "two"
 
-    code = _talk(failing, lines(), "1", "2")
+    code = _talk(failing, lines(), _as_it_fails(failing, "1"), "2")
 
     out, err = capsys.readouterr()
     assert (code, out) == (0, "1\n2\n")
@@ -567,12 +569,11 @@ def test_a_failed_turn_that_was_not_saved_is_saved_before_the_next(failing: Fail
     """What the user said to a model that was down is not lost to a store that was down as well."""
 
     def lines() -> Iterator[str]:
-        failing.fails = True
         yield "one"
         failing.fails = False
         yield "two"
 
-    assert _talk(failing, lines(), BackendError("down"), "2") == 0
+    assert _talk(failing, lines(), _as_it_fails(failing, BackendError("down")), "2") == 0
 
     assert _said(failing) == ["one", "two", "2"]
 
@@ -581,13 +582,23 @@ def test_while_a_turn_cannot_be_saved_no_line_is_sent(
     failing: Failing, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A line behind a turn that is nowhere would lose it: it waits, and the exit code says so."""
-    failing.fails = True
-
-    assert _talk(failing, ["one", "two", "/info"], "1") == 1
+    assert _talk(failing, ["one", "two", "/info"], _as_it_fails(failing, "1")) == 1
 
     err = capsys.readouterr().err
     assert err.count("Your line was not sent.") == 2
     assert err.count("Still not saved: the disk is full.") == 3  # the last time at the end
+
+
+def test_a_line_that_the_store_refuses_asks_no_model(
+    failing: Failing, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What the user says is saved before the model is asked: with a store that fails it costs nothing."""
+    failing.fails = True
+
+    assert _talk(failing, ["one"]) == 1
+
+    assert "Failed: the disk is full" in capsys.readouterr().err
+    assert _said(failing) == []
 
 
 def test_a_command_that_the_store_refuses_does_not_end_the_conversation(
@@ -672,7 +683,7 @@ def test_a_terminal_gets_a_prompt() -> None:
     pid, terminal = pty.fork()
     if pid == 0:
         os.chdir(Path(__file__).resolve().parents[2])
-        os.execv(sys.executable, [sys.executable, "-m", "goaitools_py", "chat", "--model", "sim"])
+        os.execv(sys.executable, [sys.executable, "-m", "goaitools_py", "chat", "--lines", "--model", "sim"])
     shown = b""
 
     def wait_for(text: bytes, count: int = 1) -> None:
@@ -692,3 +703,24 @@ def test_a_terminal_gets_a_prompt() -> None:
         os.close(terminal)
 
     assert os.waitstatus_to_exitcode(status) == 0
+
+
+def test_a_thread_of_another_provider_api_says_what_to_type(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Both provider APIs, the option that goes on, the option that begins anew; no option of Python's."""
+    file = tmp_path / "chats.db"
+    with SQLiteStore(file) as store:
+        chat = Chat(ScriptedBackend("Hello Ada.", wire="anthropic"))
+        chat.conversation(store, "ada").send(NAME)
+    _type(monkeypatch, "Who am I?")
+
+    code = main(["chat", "--model", "sim:openai", "--store", str(file), "--thread", "ada"])
+
+    told = capsys.readouterr().err
+    assert code == 1
+    assert "conversation 'ada'" in told
+    assert "provider API 'anthropic'" in told
+    assert "--model anthropic:MODEL" in told
+    assert "--thread NAME" in told
+    assert not any(word in told for word in ("on_foreign_state", "state=None", "state_messages"))

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from goaitools_py import inspect_state
 from goaitools_py.cli import demo_game, main
 from goaitools_py.cli.terminal import WIDTH
 from goaitools_py.sim import Prompt, Reply, SimServer
+from goaitools_py.states import inspect_state
 from goaitools_py.stores import SQLiteStore
 
 
 def test_the_demo_passes_and_shows_what_happened(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """Two processes, eight turns, an event, tools, a cut, and a verdict, within 100 columns."""
+    """Two processes, eight turns, an event, tools, a cut, and a verdict, within 80 columns."""
     kept = tmp_path / "kept.sqlite3"
 
     code = main(["demo", "--keep", str(kept)])

@@ -25,12 +25,11 @@ from goaitools_py import (
     Tool,
     TurnError,
     event,
-    pending_calls,
-    rewrap,
-    state_to_text,
 )
 from goaitools_py.backends.base import BackendError
 from goaitools_py.cli import main
+from goaitools_py.seal import rewrap
+from goaitools_py.states import pending_calls, state_to_text
 from goaitools_py.stores import SQLiteStore
 from goaitools_py.testing import Calls, ScriptedBackend
 
@@ -74,11 +73,12 @@ def _stdin(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
 def test_it_says_what_the_blob_says_of_itself(
     file: Path, blob: bytes, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Wire, model, counts, sizes and cuts are there, each on a line with its label."""
+    """Provider API, model, counts, sizes and cuts are there, each on a line with its label."""
     assert main(["inspect", str(file)]) == 0
 
-    facts = dict(line.strip().split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
-    assert facts["wire"].startswith("openai")
+    out = capsys.readouterr().out.replace("\n" + " " * 16, " ")  # wrapped lines
+    facts = dict(line.strip().split(maxsplit=1) for line in out.partition("\n\n")[0].splitlines())
+    assert facts["provider"].startswith("API  openai")
     assert facts["model"] == "scripted"
     assert facts["status"] == "complete"
     assert facts["turns"] == "1 in the history, 2 ever"
@@ -142,7 +142,7 @@ def test_an_unfinished_turn_is_named(tmp_path: Path, capsys: pytest.CaptureFixtu
 @pytest.fixture
 def waiting(tmp_path: Path) -> Path:
     """A file with a turn of three calls: one waits for an approval, one for its result, one is done."""
-    ask = Tool("ask_guard", "Ask.", {"type": "object"}, look_around, external=True)
+    ask = Tool("ask_guard", "Ask.", {"type": "object"}, external=True)
     door = Tool("open_door", "Open.", {"type": "object"}, look_around, requires_approval=True)
     calls = Calls(
         [("open_door", {"code": 987654321012}), ("ask_guard", {}), ("look_around", {"place": "hall"})]
@@ -212,7 +212,7 @@ def test_a_call_in_doubt_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert main(["inspect", str(path)]) == 0
 
     out = capsys.readouterr().out
-    assert "  status        unfinished: the last turn did not come to its end; resume finishes it\n" in out
+    assert "  status        unfinished: the last turn did not end; resume finishes it\n" in out
     assert "had started and not finished" in out
 
 
@@ -413,7 +413,7 @@ def test_a_sealed_state_is_read_with_its_key(
 
     assert main(["inspect", str(sealed), *OPENS, *form]) == 0
 
-    sized = re.compile(r".*(size|blob_bytes).*")
+    sized = re.compile(r".*(size|blob_bytes|  key  |suite|key_id|max_blob|state  ).*\n")
     assert sized.sub("", capsys.readouterr().out) == sized.sub("", plain)
 
 
@@ -433,7 +433,7 @@ def test_an_unbound_state_needs_no_binding(
 @pytest.mark.parametrize(
     ("options", "key", "said"),
     [
-        ([], KEY, "sealed; name the environment variable with its key: --key-env NAME"),
+        (["--show"], KEY, "sealed; name the environment variable with its key: --key-env NAME"),
         (["--key-env", "STATE_KEY"], KEY, "refused: the key in STATE_KEY"),
         ([*OPENS, "--binding", "user=bob"], KEY, "refused: the key in STATE_KEY"),
         (OPENS, Key(bytes(32)), "refused: the key in STATE_KEY"),

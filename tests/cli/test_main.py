@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
 
 import goaitools_py
 from goaitools_py.cli import main
+from goaitools_py.cli.table import COMMANDS
+from goaitools_py.states import state_from_messages
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -20,13 +24,37 @@ def test_alone_it_prints_its_help_as_a_usage_error(capsys: pytest.CaptureFixture
 
     out, err = capsys.readouterr()
     assert (code, out) == (2, "")
-    assert all(f"\n    {command} " in err for command in ("demo", "chat", "inspect", "sim"))
+    assert all(re.search(rf"\n    {command}\s", err) for command in COMMANDS)
 
 
 def test_help_is_no_error(capsys: pytest.CaptureFixture[str]) -> None:
     """--help prints to standard output and is exit code 0."""
     assert main(["--help"]) == 0
     assert "commands:" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["", *COMMANDS])
+def test_every_help_fits_80_columns(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a terminal of that width; each command has a description."""
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main([*([name] if name else []), "--help"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert len(lines) > 6
+
+
+def test_help_imports_no_command() -> None:
+    """`goaitools --help` loads the table and none of the modules behind it."""
+    program = (
+        "import sys\nfrom goaitools_py.cli import main\nmain(['--help'])\nprint(*sys.modules, sep='\\n')"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
+    )
+    loaded = {name for name in ran.stdout.split() if name.startswith("goaitools_py.cli.")}
+    assert loaded == {"goaitools_py.cli.table"}
 
 
 def test_the_version_is_the_package_s(capsys: pytest.CaptureFixture[str]) -> None:
@@ -42,6 +70,12 @@ def test_what_no_command_knows_is_a_usage_error(argv: list[str], capsys: pytest.
     """Unknown commands, options and values are exit code 2, and say so."""
     assert main(argv) == 2
     assert "usage: goaitools" in capsys.readouterr().err
+
+
+def test_the_script_is_the_command() -> None:
+    """The package installs `goaitools`, which is this function."""
+    (entry,) = entry_points(group="console_scripts", name="goaitools")
+    assert entry.load() is main
 
 
 def test_the_module_runs_as_the_command() -> None:
@@ -60,7 +94,7 @@ def test_the_module_runs_as_the_command() -> None:
 def test_a_reader_that_goes_away_is_no_crash(tmp_path: Path) -> None:
     """`goaitools … | head -0` ends without a traceback."""
     blob = tmp_path / "state.bin"
-    blob.write_bytes(goaitools_py.state_from_messages("openai", [{"role": "user", "content": "x"}]))
+    blob.write_bytes(state_from_messages("openai", [{"role": "user", "content": "x"}]))
     with subprocess.Popen(
         [sys.executable, "-m", "goaitools_py", "inspect", str(blob)],
         cwd=ROOT,

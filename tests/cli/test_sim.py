@@ -9,6 +9,8 @@ import socket
 import subprocess
 import sys
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,34 +18,73 @@ import pytest
 from goaitools_py.cli import main
 
 ROOT = Path(__file__).resolve().parents[2]
+PATIENCE = 60
+"""Seconds after which a process hangs; a busy machine may take many of them."""
+
+needs_sigint = pytest.mark.skipif(sys.platform == "win32", reason="needs SIGINT for another process")
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="needs SIGINT for another process")
-def test_it_serves_until_interrupted() -> None:
-    """It says that it is a simulator and where, answers there, and ends with 0 on Ctrl-C."""
+@contextmanager
+def running(*command: str) -> Iterator[subprocess.Popen[str]]:
+    """A Python process that is killed in the end, whatever happens."""
     with subprocess.Popen(
-        [sys.executable, "-m", "goaitools_py", "sim"],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+        [sys.executable, *command], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         try:
-            assert process.stdout is not None
-            announced = process.stdout.readline()
-            address = re.search(r"http://127\.0\.0\.1:\d+/v1", announced)
-            assert address is not None
-            opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-            with opener.open(f"{address[0]}/models", timeout=10) as response:
-                models = json.load(response)["data"]
-            process.send_signal(signal.SIGINT)
-            code = process.wait(10)
+            yield process
         finally:
             process.kill()
+
+
+@needs_sigint
+def test_it_serves_until_interrupted() -> None:
+    """It says that it is a simulator and where, answers there, and ends with 0 on Ctrl-C."""
+    with running("-m", "goaitools_py", "sim") as process:
+        assert process.stdout is not None
+        announced = process.stdout.readline()
+        address = re.search(r"http://127\.0\.0\.1:\d+/v1", announced)
+        assert address is not None
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(f"{address[0]}/models", timeout=PATIENCE) as response:
+            models = json.load(response)["data"]
+        process.send_signal(signal.SIGINT)
+        code = process.wait(PATIENCE)
 
     assert "simulator" in announced
     assert models
     assert code == 0
+
+
+WHEN = {
+    "while the address is written": "signal.raise_signal(signal.SIGINT)",
+    "on a thread that does not wait": "threading.Timer(0.1, signal.raise_signal, [signal.SIGINT]).start()",
+}
+PROGRAM = """
+import signal, sys, threading
+from goaitools_py.sim import serve
+
+class Announced:
+    write = sys.stdout.write
+
+    def flush(self):
+        sys.stdout = sys.__stdout__
+        {interrupt}
+
+sys.stdout = Announced()
+serve(0)
+"""
+
+
+@needs_sigint
+@pytest.mark.parametrize("interrupt", WHEN.values(), ids=WHEN)
+def test_ctrl_c_ends_it_at_any_moment(interrupt: str) -> None:
+    """Ctrl-C ends the server also before it waits, and when the signal does not reach the waiting thread."""
+    with running("-c", PROGRAM.format(interrupt=interrupt)) as process:
+        code = process.wait(PATIENCE)
+        assert process.stderr is not None
+        complaints = process.stderr.read()
+
+    assert (code, complaints) == (0, "")
 
 
 def test_a_port_in_use_is_a_problem(capsys: pytest.CaptureFixture[str]) -> None:

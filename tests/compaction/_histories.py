@@ -23,7 +23,7 @@ from goaitools_py.backends.base import Dialect
 from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.messages import Part, Text
 from goaitools_py.render import with_context
-from goaitools_py.state.records import Iteration, TurnRecord
+from goaitools_py.state.closed_turns import ClosedTurn, Iteration, TurnRecord
 from goaitools_py.state.state import ConversationState, new_state, with_turn
 from goaitools_py.testing import _anthropic_wire, _openai_wire, _responses_wire
 from goaitools_py.values import replace
@@ -97,7 +97,7 @@ class Book:
             iterations=tuple(iterations),
             facts=facts,
         )
-        grown = with_turn(self.state, entries, record)
+        grown = with_turn(self.state, ClosedTurn(tuple(entries), record))
         meta = msgspec.structs.replace(
             meta,
             messages=meta.messages + messages,
@@ -113,14 +113,17 @@ class Book:
 # ----------------------------------------------------------------------------------------------- random
 
 
-def random_turn(r: random.Random, wire: str) -> list[Message | Said]:
-    """One turn: what may come before the user's words, these, exchanges, and most often a last reply."""
+def random_turn(r: random.Random, wire: str, *, large_media: bool = False) -> list[Message | Said]:
+    """One turn: what may come before the user's words, these, exchanges, and most often a last reply.
+
+    `large_media`: each medium has one of three contents of 5,000 bytes, and not a small one of its own.
+    """
     steps: list[Message | Said] = []
     for _ in range(r.choice((0, 0, 0, 1, 2))):
         steps.append(event(_words(r, 6), topic=r.choice((None, "score")), id=None))
     parts: list[Any] = [Text(_words(r, r.randrange(1, 40)))]
     if r.random() < 0.2:
-        parts.append(_medium(r, wire))
+        parts.append(_medium(r, wire, large_media))
     said = user(*parts)
     if r.random() < 0.25:
         said = with_context(said, _words(r, 5))
@@ -128,7 +131,7 @@ def random_turn(r: random.Random, wire: str) -> list[Message | Said]:
     if r.random() < 0.05:
         steps.append(system(_words(r, 6)))
     for _ in range(r.choice((0, 0, 0, 1, 1, 2, 4))):
-        steps.append(_exchange(r, wire))
+        steps.append(_exchange(r, wire, large_media))
         if r.random() < 0.1:
             steps.append(event(_words(r, 5)))
     if not isinstance(steps[-1], Said) or r.random() < 0.9:
@@ -136,24 +139,26 @@ def random_turn(r: random.Random, wire: str) -> list[Message | Said]:
     return steps
 
 
-def _exchange(r: random.Random, wire: str) -> Said:
+def _exchange(r: random.Random, wire: str, large: bool) -> Said:
     count = r.choice((1, 1, 1, 2, 3))
     calls = tuple(("look", {"at": _words(r, 2), "deep": r.random() < 0.5}) for _ in range(count))
     return Said(
         _words(r, 5) if r.random() < 0.3 else "",
         calls,
         _reasoning(r, wire),
-        tuple(_result(r, wire) for _ in range(count)),
+        tuple(_result(r, wire, large) for _ in range(count)),
     )
 
 
-def _result(r: random.Random, wire: str) -> tuple[Part, ...]:
+def _result(r: random.Random, wire: str, large: bool) -> tuple[Part, ...]:
     text = Text(_words(r, r.choice((1, 3, 30, 300))))
-    return (text, _medium(r, wire)) if r.random() < 0.15 else (text,)
+    return (text, _medium(r, wire, large)) if r.random() < 0.15 else (text,)
 
 
-def _medium(r: random.Random, wire: str) -> Part:
-    data = PIXEL + r.randbytes(r.choice((20, 3_000)))
+def _medium(r: random.Random, wire: str, large: bool) -> Part:
+    data = PIXEL + (
+        random.Random(r.randrange(3)).randbytes(5_000) if large else r.randbytes(r.choice((20, 3_000)))
+    )
     made: list[Part] = [Image.from_bytes(data), Image.from_url("https://example.invalid/a.png")]
     made.append(Document.from_bytes(data, name="play.pdf"))
     if wire == "openai":

@@ -13,7 +13,6 @@ from goaitools_py import (
     Chat,
     ClearToolResults,
     CollapseToolExchanges,
-    CompactionReport,
     Compactor,
     ContextWindow,
     DropMedia,
@@ -23,13 +22,13 @@ from goaitools_py import (
     Summarize,
     TurnLimit,
     first_of,
-    inspect_state,
-    state_messages,
 )
-from goaitools_py.compaction import CompactorLike, NoChange
-from goaitools_py.state.state import ConversationState, closed_turns, dump_state, load_state
+from goaitools_py.compaction import CompactionReport, CompactorLike, NoChange
+from goaitools_py.history.rewrite.cut import compaction_request
+from goaitools_py.state.closed_turns import TurnRecord, numbers_of
+from goaitools_py.state.state import ConversationState, closed_entries, closed_turns, dump_state, load_state
+from goaitools_py.states import inspect_state, state_messages
 from goaitools_py.testing import ScriptedBackend, check_history
-from goaitools_py.turn.cut import compaction_request
 
 from ._histories import WIRES, Book, Message, Said, conversations, random_turn
 
@@ -137,7 +136,7 @@ def _check(wire: str, state: ConversationState, name: str, case: str) -> Compact
     turns = closed_turns(after)
     assert turns, case
     assert info.turns == len(turns), case
-    assert info.messages == sum(record.messages for _, record in turns) == report.messages_after, case
+    assert info.messages == sum(turn.record.messages for turn in turns) == report.messages_after, case
     if report.outcome == "no_change":
         assert report.state == blob, case
     else:
@@ -159,31 +158,46 @@ def _entries(entries: Sequence[bytes]) -> list[bytes]:
 def _check_turns(wire: str, state: ConversationState, after: ConversationState, name: str, case: str) -> None:
     """What stays is, byte for byte, what was there; the newest turn and the newest context stay."""
     dialect = Book(wire).dialect
-    before = {
-        record.at: (entries, record)
-        for entries, record in closed_turns(state)
-        if not record.facts.get("note")
-    }
+    before = {turn.record.at: turn for turn in closed_turns(state) if not turn.record.facts.get("note")}
     turns = closed_turns(after)
-    kept = [turn for turn in turns if not turn[1].facts.get("note")]
-    for entries, record in kept:
-        old, old_record = before[record.at]
+    kept = [turn for turn in turns if not turn.record.facts.get("note")]
+    numbers = _numbers(after)
+    assert {at: number for at, number in numbers.items() if number} == {
+        at: number
+        for at, number in _numbers(state).items()
+        if at in {turn.record.at for turn in kept} and number
+    }, case
+    for turn in kept:
+        entries, record = turn.entries, turn.record
+        old: Sequence[bytes] = before[record.at].entries
         if record.facts.get("rewritten"):
             continue
         if state.meta.signed:
             old = [entry for entry in dialect.unsigned(old) if entry]
-        assert record.facts == old_record.facts, case
+        assert _facts(record) == _facts(before[record.at].record), case
         if any(b"<app-context>" in entry for entry in (*old, *entries)):
             continue
         assert list(entries) == list(old), case
-    (newest, newest_record), (last, last_record) = turns[-1], closed_turns(state)[-1]
-    assert newest_record.at == last_record.at, case
-    assert _said_by_user(newest, dialect)[-1:] == _said_by_user(last, dialect)[-1:], case
+    newest, last = turns[-1], closed_turns(state)[-1]
+    assert newest.record.at == last.record.at, case
+    assert _said_by_user(newest.entries, dialect)[-1:] == _said_by_user(last.entries, dialect)[-1:], case
     assert not after.meta.signed, case
     old_blocks, blocks = _blocks(state), _blocks(after)
     assert blocks == old_blocks[-1:], case
     if name in PARTIAL:
         assert len(kept) == len(before), case
+
+
+def _numbers(state: ConversationState) -> dict[int, int]:
+    """When each turn that is no note began, and its number."""
+    records = [turn.record for turn in closed_turns(state)]
+    pairs = zip(records, numbers_of(records), strict=True)
+    return {record.at: number for record, number in pairs if not record.facts.get("note")}
+
+
+def _facts(record: TurnRecord) -> dict[str, Any]:
+    """The facts without the number, which is left out where it follows from the turn before."""
+    return {name: value for name, value in record.facts.items() if name != "n"}
 
 
 def _said_by_user(entries: Sequence[bytes], dialect: Any) -> list[str]:
@@ -196,7 +210,7 @@ def _said_by_user(entries: Sequence[bytes], dialect: Any) -> list[str]:
 
 
 def _blocks(state: ConversationState) -> list[bytes]:
-    found = b"".join(entry for entries, _ in closed_turns(state) for entry in entries)
+    found = b"".join(closed_entries(state))
     return [piece.partition(b"</app-context>")[0] for piece in found.split(b"<app-context>")[1:]]
 
 

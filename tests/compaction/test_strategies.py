@@ -16,7 +16,6 @@ from goaitools_py import (
     ClearToolResults,
     ColdCache,
     CollapseToolExchanges,
-    CompactionRequest,
     Compactor,
     ContextWindow,
     DropMedia,
@@ -26,13 +25,11 @@ from goaitools_py import (
     Message,
     MessageLimit,
     MiddleOut,
-    NoChange,
     PendingLimit,
     ProviderCompaction,
     Summarize,
     TokenLimit,
     TurnLimit,
-    TurnView,
     all_of,
     any_of,
     first_of,
@@ -40,9 +37,18 @@ from goaitools_py import (
     system,
     user,
 )
-from goaitools_py.compaction import AskFailed, Kept, ModelAnswer, Planned
+from goaitools_py.compaction import (
+    AskFailed,
+    CompactionRequest,
+    Kept,
+    ModelAnswer,
+    NoChange,
+    Planned,
+    TurnView,
+)
+from goaitools_py.compaction.base import name_of
+from goaitools_py.history.rewrite.cut import compaction_request
 from goaitools_py.messages import Text
-from goaitools_py.turn.cut import compaction_request
 from goaitools_py.values import replace
 
 from ._histories import WIRES, Book, Said
@@ -170,7 +176,7 @@ def test_what_cannot_be_meant_is_refused(make: Any) -> None:
         (lambda: Compactor(3, KeepRecentTurns(1)), "a trigger such as .* got int"),
         (lambda: Compactor(MessageLimit, KeepRecentTurns(1)), "got the class MessageLimit: call it"),
         (lambda: Compactor(MessageLimit(1), "drop"), "a strategy such as .* got str"),
-        (lambda: Compactor(MessageLimit(1), KeepRecentTurns(1), archive=[]), "archive=, got list"),
+        (lambda: Compactor(MessageLimit(1), KeepRecentTurns(1), before_cut=[]), "before_cut=, got list"),
         (lambda: any_of(MessageLimit(1), 3), "a trigger such as .* got int"),
         (lambda: all_of(TurnLimit), "got the class TurnLimit"),
         (
@@ -428,8 +434,8 @@ def _replaced(book: Book, old: bytes, new: bytes) -> Any:
     from goaitools_py.state.state import closed_turns, rebuild
 
     turns = [
-        ([entry.replace(old, new) for entry in entries], record)
-        for entries, record in closed_turns(book.state)
+        replace(turn, entries=tuple(entry.replace(old, new) for entry in turn.entries))
+        for turn in closed_turns(book.state)
     ]
     return rebuild(book.state, turns)
 
@@ -573,6 +579,17 @@ def test_a_window_cuts_deep(wire: str) -> None:
     assert _texts(planned.turns) == _notes(4, 5)
 
 
+def test_a_window_is_a_compactor() -> None:
+    """`ContextWindow` makes a `Compactor`: its trigger and strategy can be read, and reused."""
+    window = ContextWindow(max_tokens=9_000, max_messages=40, strategy="middle_out", before_cut=print)
+    own = ContextWindow(max_messages=40, strategy=KeepRecentTurns(3))
+
+    assert isinstance(window, Compactor)
+    assert window.before_cut is print
+    assert name_of(window.strategy) == "ContextWindow:middle_out"
+    assert own == Compactor(any_of(MessageLimit(40)), KeepRecentTurns(3))
+
+
 @pytest.mark.parametrize(
     ("fields", "stays"),
     [
@@ -661,7 +678,7 @@ def test_a_model_that_is_no_help_gives_way(answer: Any) -> None:
 
     other = stop.value.value
     assert isinstance(other, Planned)
-    assert (other.by, other.archive) == ("KeepRecentTurns", print)
+    assert (other.by, other.before_cut) == ("KeepRecentTurns", print)
     assert _texts(other.turns) == _notes(3, 4)
 
 

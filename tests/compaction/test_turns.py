@@ -10,10 +10,8 @@ from typing import Any
 import pytest
 
 from goaitools_py import (
-    AskModel,
     ClearToolResults,
     CollapseToolExchanges,
-    CompactionRequest,
     Compactor,
     ContextTooLongError,
     ContextWindow,
@@ -25,16 +23,14 @@ from goaitools_py import (
     PendingLimit,
     Summarize,
     TurnLimit,
-    TurnView,
     event,
     first_of,
-    inspect_state,
     rawjson,
-    read_history,
-    state_messages,
 )
 from goaitools_py.backends.base import BackendError
-from goaitools_py.sim.body import read_body
+from goaitools_py.compaction import AskModel, CompactionRequest, TurnView
+from goaitools_py.sim.http.body import read_body
+from goaitools_py.states import inspect_state, read_history, state_messages
 from goaitools_py.testing import Calls, ScriptedBackend, check_history
 
 WIRES = ("openai", "openai-responses", "anthropic")
@@ -335,7 +331,7 @@ def test_what_goes_is_archived_once_as_it_was(face: Any, wire: str, composed: bo
     seen: list[Any] = []
     chat = face.chat(ScriptedBackend(*["Noted."] * 4, wire=wire))
     before = _talk(chat, 3)
-    compactor: Any = Compactor(_after, KeepRecentTurns(2), archive=_noted(face, seen))
+    compactor: Any = Compactor(_after, KeepRecentTurns(2), before_cut=_noted(face, seen))
 
     result = chat.chat_with_state(
         before.state, user="Note 3", compactor=first_of(compactor) if composed else compactor
@@ -353,7 +349,7 @@ def test_an_archive_that_fails_keeps_everything(face: Any, wire: str) -> None:
     failing = _noted(face, seen, OSError("a secret"))
 
     result = chat.chat_with_state(
-        before.state, user="Note 3", compactor=Compactor(_after, KeepRecentTurns(2), archive=failing)
+        before.state, user="Note 3", compactor=Compactor(_after, KeepRecentTurns(2), before_cut=failing)
     )
 
     assert len(seen) == 1
@@ -375,7 +371,7 @@ def test_an_emergency_is_archived_too(face: Any) -> None:
     chat = face.chat(backend)
     before = _talk(chat, 4)
     compactor = first_of(
-        Compactor(lambda request: False, ClearToolResults(), archive=_noted(face, seen)),
+        Compactor(lambda request: False, ClearToolResults(), before_cut=_noted(face, seen)),
     )
 
     result = chat.chat_with_state(before.state, user="Note 4", compactor=compactor)
@@ -403,12 +399,12 @@ def test_a_turn_that_comes_to_the_archive_twice_has_the_same_id(face: Any, wire:
     while time.time_ns() // 1_000_000 == now:
         pass  # no model answers twice within a millisecond, but this one does
     before = chat.run_turns(first, ["The same.", "Note 2", "Note 3"]).state
-    archive = keep_later if face.is_async else keep
-    compactor = Compactor(_after, KeepRecentTurns(2), archive=archive)
+    before_cut = keep_later if face.is_async else keep
+    compactor = Compactor(_after, KeepRecentTurns(2), before_cut=before_cut)
 
     with pytest.raises(ContextTooLongError) as caught:
         chat.chat_with_state(
-            before, user="Too much. " * 999, compactor=Compactor(_never, KeepRecentTurns(2), archive)
+            before, user="Too much. " * 999, compactor=Compactor(_never, KeepRecentTurns(2), before_cut)
         )
     after = chat.chat_with_state(caught.value.state, user="Note 5", compactor=compactor)
 
@@ -423,7 +419,7 @@ def test_a_dry_run_archives_nothing(face: Any, wire: str) -> None:
     seen: list[Any] = []
     chat = face.chat(ScriptedBackend(*["Noted. " * 9] * 3, "Notes.", wire=wire))
     before = _talk(chat, 3)
-    compactor = Compactor(_after, Summarize(keep_turns=1), archive=_noted(face, seen))
+    compactor = Compactor(_after, Summarize(keep_turns=1), before_cut=_noted(face, seen))
 
     report = chat.compact_state(before.state, compactor, dry_run=True)
 

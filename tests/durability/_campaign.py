@@ -21,7 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from goaitools_py import HistoryTurn, inspect_state, pending_calls, read_history, state_messages
+from goaitools_py.states import HistoryTurn, inspect_state, pending_calls, read_history, state_messages
 from goaitools_py.stores import SQLiteStore
 from goaitools_py.testing import check_history
 
@@ -33,6 +33,13 @@ MOST_KILLS = 10
 """Kills of one conversation; after them it may end."""
 
 PLACES = ("inside a tool", "after a tool", "waiting", "reply not kept", "elsewhere")
+INSIDE_A_TOOL = ("tool", "effect")
+AFTER_A_TOOL = ("out", "saving a result", "saved a result")
+"""Points that a life passes, by the place where a kill meets it there."""
+SHARE = 0.2
+"""So many of all kills must meet a process inside a tool, and as many right after one."""
+MOST_MORE = 3
+"""A campaign goes on until it has seen what it looks for, for so many times the kills that it was given."""
 DEFECTS = (
     "duplicated effects",
     "lost messages",
@@ -156,15 +163,29 @@ class Campaign:
         self.problems: list[str] = []
 
     def run(self, kills: int) -> None:
-        """Go on until so many kills have happened, and the last conversation has ended."""
+        """Go on until so many kills have happened and nothing is `missing`; the last conversation ends.
+
+        How many kills meet a tool depends on how busy the machine is: a kill that comes after a random time
+        meets whatever the process does then. So a campaign that lacks something makes more kills, up to
+        `MOST_MORE` times as many, instead of hoping for enough.
+        """
         began = time.monotonic()
         Conversation(self, 0).run(0)
         self.seconds_per_turn = (time.monotonic() - began) / TURNS
         number = 0
-        while (left := kills - self.kills.total()) > 0:
+        while (total := self.kills.total()) < kills or (self.missing() and total < MOST_MORE * kills):
             number += 1
+            left = kills - total if total < kills else MOST_KILLS
             Conversation(self, number).run(min(left, MOST_KILLS))
         self.counts["conversations"] = number + 1
+
+    def missing(self) -> list[str]:
+        """What the campaign must have seen and has not seen yet, or not often enough."""
+        if not self.checkpoints:
+            return []
+        total = max(1, self.kills.total())
+        missing = [place for place in PLACES[:2] if self.kills[place] < SHARE * total]
+        return missing + [name for name in ("answered", "unknown") if not self.counts[name]]
 
     def found(self, defect: str, words: str) -> None:
         """Note that something is wrong."""
@@ -172,13 +193,17 @@ class Campaign:
         self.problems.append(f"{defect}: {words}")
 
     def moment(self) -> tuple[list[Any] | None, float | None]:
-        """When the next kill comes: at a point that is passed, or so many seconds after the beginning."""
+        """When the next kill comes: at a point that is passed, or so many seconds after the beginning.
+
+        What is `missing` comes before all else.
+        """
         draw, pick = self.random.random(), self.random.choice
-        if draw < 0.4:
+        lacks = [place for place in self.missing() if place in PLACES]
+        if draw < 0.4 and not lacks:
             return None, self.random.uniform(0, 1.5) * self.seconds_per_turn
-        if draw < 0.85:
+        if draw < 0.85 or lacks:
             is_inside = self.kills["inside a tool"] < self.kills["after a tool"]
-            points = ("tool", "effect") if is_inside else ("out", "saving a result", "saved a result")
+            points = INSIDE_A_TOOL if is_inside else AFTER_A_TOOL
             return [pick(points), pick((1, 1, 2, 3))], None
         points = ("begun", "asking", "replied", "reading", "saving", "saved", "ending")
         return [pick(points), pick((1, 2, 3))], None

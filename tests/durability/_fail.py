@@ -40,10 +40,7 @@ from goaitools_py import (
     ToolReturn,
     TurnError,
     event,
-    pending_calls,
     rawjson,
-    read_history,
-    state_messages,
     tool,
     user,
 )
@@ -55,6 +52,7 @@ from goaitools_py.errors import StateAuthError, StateCorruptError
 from goaitools_py.state import frames
 from goaitools_py.state.codec import PLAIN
 from goaitools_py.state.state import load_state
+from goaitools_py.states import pending_calls, read_history, state_messages
 from goaitools_py.testing import Calls, ScriptedBackend, check_history
 
 __all__ = ["MODES", "STEPS", "WIRES", "Broken", "Fault", "Mode", "Step", "World", "hooked", "own"]

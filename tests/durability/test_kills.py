@@ -2,7 +2,7 @@
 
 The kills are real: SIGKILL, to a process of its own, whose only memory is a row in a SQLite file. Some come
 where the process says that it is, the others after a random time. ``GOAITOOLS_KILLS=10000`` makes so many
-instead of 500, ``GOAITOOLS_KILLS_SEED`` draws others. ``pytest -rP`` shows where they met the process.
+instead of 240, ``GOAITOOLS_KILLS_SEED`` draws others. ``pytest -rP`` shows where they met the process.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from ._campaign import DEFECTS, PLACES, Campaign, Child
+from ._campaign import AFTER_A_TOOL, DEFECTS, PLACES, Campaign, Child
 
-KILLS = int(os.environ.get("GOAITOOLS_KILLS", "500"))
+KILLS = int(os.environ.get("GOAITOOLS_KILLS", "240"))
 SEED = os.environ.get("GOAITOOLS_KILLS_SEED", "1")
 WIRES = ("openai", "openai-responses", "anthropic")
 
@@ -57,12 +57,8 @@ def test_nothing_is_lost_or_done_twice(folder: Path, wire: str, is_async: bool) 
         campaign.run(-(-KILLS // (2 * len(WIRES))))
 
     print(shown(campaign))
-    kills = campaign.kills
     assert campaign.problems == []
-    assert kills["inside a tool"] >= 0.2 * kills.total()
-    assert kills["after a tool"] >= 0.2 * kills.total()
-    assert campaign.counts["answered"] > 0
-    assert campaign.counts["unknown"] > 0
+    assert campaign.missing() == []
 
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
@@ -76,8 +72,7 @@ def test_a_kept_conversation_loses_nothing_either(folder: Path, wire: str, is_as
 
     print(shown(campaign))
     assert campaign.problems == []
-    assert campaign.kills["inside a tool"] > 0
-    assert campaign.kills["after a tool"] > 0
+    assert campaign.missing() == []
 
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
@@ -89,3 +84,16 @@ def test_without_checkpoints_effects_happen_twice(folder: Path, is_async: bool) 
 
     print(shown(campaign))
     assert campaign.counts["duplicated effects"] > 0
+
+
+def test_a_campaign_makes_up_for_what_it_lacks(folder: Path) -> None:
+    """On a busy machine most kills miss the tools; the next ones are aimed at the place that lacks most."""
+    with Child(folder) as child:
+        campaign = Campaign(folder, child, wire="openai", is_async=False, seed=SEED)
+    campaign.kills.update({"elsewhere": 20, "inside a tool": 5, "after a tool": 2})
+    campaign.counts.update(["answered", "unknown"])
+
+    moments = [campaign.moment() for _ in range(50)]
+
+    assert campaign.missing() == ["inside a tool", "after a tool"]
+    assert all(hold is not None and hold[0] in AFTER_A_TOOL for hold, _ in moments)

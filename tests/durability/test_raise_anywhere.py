@@ -32,6 +32,7 @@ HOME = Path(goaitools_py.__file__).parent
 FILES = {
     str(path): path.stem
     for path in (
+        HOME / "again.py",
         HOME / "handles.py",
         *sorted((HOME / "turn").glob("*.py")),
         *sorted((HOME / "edges").glob("*.py")),
@@ -87,7 +88,7 @@ class Tracer:
         if self.world.fired:
             return None
         if event == "line" and not own.is_looking and self._is_the_turn():
-            line = (FILES[frame.f_code.co_filename], frame.f_lineno)
+            line = (_place(frame), frame.f_lineno)
             if self.at is None:
                 self.lines.setdefault(line, f"{line[0]}.{frame.f_code.co_qualname}")
             elif line == self.at and not self.world.fired:
@@ -96,6 +97,12 @@ class Tracer:
                 sys.settrace(None)
                 raise self.error
         return self._line
+
+
+def _place(frame: FrameType) -> str:
+    """The module; a helper that many steps share is another place for each of its callers."""
+    name, caller = FILES[frame.f_code.co_filename], frame.f_back
+    return f"{name} for {caller.f_code.co_qualname}" if name == "again" and caller is not None else name
 
 
 def reference(wire: str, face: Any, hooks: Any) -> tuple[list[World], list[tuple[int, Line, str]]]:
@@ -126,13 +133,15 @@ ARRIVING = {
     **dict.fromkeys(("sync_edge.BlockingEdge._read_chunk", "sync_edge.BlockingEdge._read_until"), _REPLY),
     "async_edge.AwaitingEdge._read_chunk": _REPLY,
     "wait.Wait.over": _REPLY | _RESULT,
-    **dict.fromkeys(("asking._attempt", "asking._read_body", "asking._whole_reply", "asking._told"), _REPLY),
-    "bodies.is_event_stream": _REPLY,
-    **dict.fromkeys(("asking._attempt.<locals>.book", "asking._book", "ledger.Ledger.entered"), _REPLY),
+    **dict.fromkeys(
+        ("model_call._attempt", "model_call._attempt.<locals>.book", "ledger.Ledger.entered"), _REPLY
+    ),
     **dict.fromkeys(("sync_edge._Started.run", "sync_edge._Started.done"), _RESULT),
     **dict.fromkeys(("async_edge._tool_done", "async_edge.AwaitingEdge._await_tool"), _RESULT),
     "sync_edge.BlockingEdge._await_tool": _RESULT,
-    "calling.run_calls": _RESULT,
+    "tool_calls.run_calls": _RESULT,
+    "again for Ledger.entered.once_more": _REPLY,
+    "again for run_calls.once_more": _RESULT,
 }
 """Between the last byte of a reply, or a tool's return, and the first line of what enters it into the books
 it is nowhere else; a reply is asked for again then, and a result is unknown."""

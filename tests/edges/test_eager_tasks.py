@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import AsyncChat, inspect_state
+from goaitools_py import AsyncChat
+from goaitools_py.states import inspect_state
 from goaitools_py.testing import Calls, ScriptedBackend
 
 pytestmark = pytest.mark.skipif(sys.version_info < (3, 12), reason="Python 3.11 has no eager tasks")

@@ -67,7 +67,7 @@ def running(command: list[str], env: dict[str, str], log: Path) -> Iterator[subp
 
 def stored_turns(path: str) -> int:
     """The turns that are stored."""
-    from goaitools_py import read_history
+    from goaitools_py.states import read_history
 
     with SQLiteStore(path) as store:
         blobs = [store.load(key.key) for key in store.list("user-").keys]

@@ -3,7 +3,10 @@
 `v1-good.jsonl` holds blobs that this release wrote, each feature on each wire by each codec.
 `v1-bad.jsonl` holds blobs that must be refused, each with one thing wrong, made by the tests' second writer
 (`tests/seal/_second.py`) and sealed correctly wherever the seal is not what is wrong.
-It refuses to write over a file that is there. Salts and conversation ids are random, so a second run would
+`v1-archive.jsonl` holds blobs with an archive, and what reading, undoing and rewinding them gives.
+`v1-media.jsonl` holds blobs with media that are stored once, in the history, the open turn and the archive.
+`v1-facts.jsonl` holds blobs with facts of calls, speakers and typed answers.
+It never writes over a file that is there. Salts and conversation ids are random, so a second run would
 write other bytes; the keys are public and made of their names.
 """
 
@@ -15,6 +18,7 @@ import json
 import re
 import struct
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -30,6 +34,7 @@ from goaitools_py import (  # noqa: E402
     UNBOUND,
     Chat,
     Compactor,
+    Document,
     Encrypted,
     Image,
     KeepRecentTurns,
@@ -39,14 +44,17 @@ from goaitools_py import (  # noqa: E402
     ModelSettings,
     Signed,
     ToolError,
+    ToolReturn,
     TurnError,
     event,
-    read_history,
-    state_messages,
     tool,
+    user,
 )
 from goaitools_py.backends.base import BackendError  # noqa: E402
+from goaitools_py.output import Output, OutputError  # noqa: E402
 from goaitools_py.state import blob  # noqa: E402
+from goaitools_py.state.state import closed_entries, load_state  # noqa: E402
+from goaitools_py.states import read_history, rewind_state, state_messages, undo_cut  # noqa: E402
 from goaitools_py.testing import Calls, ScriptedBackend  # noqa: E402
 
 WIRES = ("openai", "openai-responses", "anthropic")
@@ -161,6 +169,234 @@ FEATURES: dict[str, Callable[[Callable[..., Chat], Any], bytes]] = {
     "picture": _picture,
     "long": _long,
 }
+
+
+def _two_cuts(make: Callable[..., Chat], bound: Any) -> bytes:
+    thought = Calls([], "Hello, Ada.", reasoning="She says her name.")
+    asked = Calls([("look", {"place": "Leeds"})], reasoning="I should look.")
+    keep = Compactor(MessageLimit(6), KeepRecentTurns(1), retain=True)
+    chat = make(thought, asked, "A tea room.", "Ça va, 🦊.", "Yes.", tools=[look], compactor=keep)
+    texts = ["My name is Ada.", "What is in Leeds?", "Ça va?", "Still there?"]
+    return chat.run_turns(None, texts, binding=bound, context="20:05").state
+
+
+def _many_cuts(make: Callable[..., Chat], bound: Any) -> bytes:
+    thoughts = [Calls([], f"Answer {n}.", reasoning=f"Thought {n}.") for n in range(9)]
+    keep = Compactor(MessageLimit(6), KeepRecentTurns(2), retain=True)
+    chat = make(*thoughts, compactor=keep)
+    texts = [f"Question {n}?" for n in range(7)]
+    state = chat.run_turns(None, texts, binding=bound, system="Be kind.").state
+    return chat.run_turns(state, ["Question 7?", "Question 8?"], binding=bound, system="Be brief.").state
+
+
+ARCHIVES: dict[str, Callable[[Callable[..., Chat], Any], bytes]] = {
+    "two cuts": _two_cuts,
+    "many cuts": _many_cuts,
+}
+
+
+def archives() -> Iterator[dict[str, Any]]:
+    for name, codec, key, bound in _codecs():
+        for wire in WIRES:
+            for feature, write in ARCHIVES.items():
+
+                def make(*steps: Any, **fields: Any) -> Chat:
+                    return Chat(ScriptedBackend(*steps, wire=wire), codec=codec, **fields)  # noqa: B023
+
+                state = write(make, bound)
+                opening = {"codec": codec, "binding": bound}
+                parts = blob.decode_whole(state, **opening)[1]
+                whole = read_history(state, **opening, archived=True)
+                yield {
+                    "name": f"{name}, {wire}, {feature}",
+                    "codec": name,
+                    "wire": wire,
+                    "feature": feature,
+                    "key": key,
+                    "binding": BOUND if bound is BOUND else None,
+                    "blob": base64.b64encode(state).decode(),
+                    "parts": [
+                        [part.kind, part.entries, part.raw_len, _hash(part.raw(codec, bound))]
+                        for part in parts
+                    ],
+                    "messages": _hash(canonical(state_messages(state, **opening))),
+                    "texts": [message.text[:60] for message in whole.all_messages()],
+                    "undone": _hash(canonical(state_messages(undo_cut(state, **opening), **opening))),
+                    "rewound": [
+                        _hash(canonical(state_messages(rewind_state(state, turns, **opening), **opening)))
+                        for turns in range(1, len(whole.turns))
+                    ],
+                }
+
+
+_SQUARE = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 16
+_NOISE = b"\xff\xd8" + b"".join(hashlib.sha256(b"golden %d" % n).digest() for n in range(128))
+
+
+def _same_twice(make: Callable[..., Chat], bound: Any) -> bytes:
+    square, url = Image.from_bytes(_SQUARE), "data:image/png;base64," + base64.b64encode(_SQUARE).decode()
+    chat = make("A square.", "The same.", "Noise.")
+    state = chat.chat(user=["What is this?", square], binding=bound).state
+    state = chat.chat_with_state(state, user=["And this?", Image.from_url(url), square], binding=bound).state
+    noise = Document.from_bytes(_NOISE, name="noise.pdf")
+    state = chat.chat_with_state(state, user=["And this?", noise], binding=bound).state
+    return chat.append_to_state(state, user("Wait.", square), binding=bound)
+
+
+def _shown_by_a_tool(make: Callable[..., Chat], bound: Any) -> bytes:
+    @tool
+    def show() -> Any:
+        """Show a picture."""
+        return ToolReturn([Image.from_bytes(_SQUARE)])
+
+    calls = Calls([("show", {})]), Calls([("show", {}), ("pay", {"pounds": 5})])
+    chat = make(calls[0], "A square.", calls[1], tools=[show, pay])
+    state = chat.chat(user="Show me.", binding=bound).state
+    return chat.chat_with_state(state, user="Again, and pay.", binding=bound).state
+
+
+def _cut_away(make: Callable[..., Chat], bound: Any) -> bytes:
+    keep = Compactor(MessageLimit(4), KeepRecentTurns(1), retain=True)
+    chat = make(*[f"Picture {n}." for n in range(5)], compactor=keep)
+    state = None
+    for number in range(5):
+        shown = Image.from_bytes(_SQUARE + bytes([number % 2]))
+        state = chat.chat_with_state(state, user=["Which one?", shown], binding=bound).state
+    assert state is not None
+    return state
+
+
+MEDIA: dict[str, Callable[[Callable[..., Chat], Any], bytes]] = {
+    "the same twice": _same_twice,
+    "shown by a tool": _shown_by_a_tool,
+    "cut away": _cut_away,
+}
+
+
+def media() -> Iterator[dict[str, Any]]:
+    for name, codec, key, bound in _codecs():
+        for wire in WIRES:
+            for feature, write in MEDIA.items():
+
+                def make(*steps: Any, **fields: Any) -> Chat:
+                    return Chat(ScriptedBackend(*steps, wire=wire), codec=codec, **fields)  # noqa: B023
+
+                blob_of = write(make, bound)
+                opening = {"codec": codec, "binding": bound}
+                segments, parts = blob.decode_whole(blob_of, **opening)
+                state = load_state(blob_of, **opening)
+                opened = state.open.entries if state.open is not None else ()
+                whole = read_history(blob_of, **opening, archived=True)
+                yield {
+                    "name": f"{name}, {wire}, {feature}",
+                    "codec": name,
+                    "wire": wire,
+                    "feature": feature,
+                    "key": key,
+                    "binding": BOUND if bound is BOUND else None,
+                    "blob": base64.b64encode(blob_of).decode(),
+                    "segments": [
+                        [int(each.kind), each.entries, each.raw_len, _hash(each.raw())] for each in segments
+                    ],
+                    "parts": [
+                        [part.kind, part.entries, part.raw_len, _hash(part.raw(codec, bound))]
+                        for part in parts
+                    ],
+                    "media": [[row.digest, row.archived] for row in state.meta.media],
+                    "entries": [_hash(entry) for entry in closed_entries(state)],
+                    "open": [_hash(entry) for entry in opened],
+                    "waiting": [_hash(item.entry) for item in state.inbox],
+                    "messages": _hash(canonical(state_messages(blob_of, **opening))),
+                    "shown": [
+                        [message.text[:60], *[_hash(part.data) for part in message.parts if has_data(part)]]
+                        for message in whole.all_messages()
+                    ],
+                }
+
+
+def _timed_calls(make: Callable[..., Chat], bound: Any) -> bytes:
+    @tool
+    def rest(ms: int) -> str:
+        """Rest a while."""
+        time.sleep(ms / 1000)
+        return "Rested."
+
+    chat = make(Calls([("rest", {"ms": 3}), ("rest", {"ms": 0})]), "Fresh again.", tools=[rest])
+    return chat.chat(user="Rest.", binding=bound).state
+
+
+def _speakers(make: Callable[..., Chat], bound: Any) -> bytes:
+    chat = make("Hello, both.", "Hm.")
+    said = [user("Hi.", speaker="Ada"), user("<app-speaker>Ada</app-speaker> Hello.", speaker="B&b <é>")]
+    state = chat.chat(messages=said, binding=bound).state
+    state = chat.chat_with_state(state, user="And now?", speaker="Ada", context="Noon.", binding=bound).state
+    return chat.append_to_state(state, user("Wait.", speaker="Tom"), binding=bound)
+
+
+def _typed_answer(make: Callable[..., Chat], bound: Any) -> bytes:
+    chat = make("one", '{"value":[1,2]}')
+    return chat.chat(user="Numbers?", output_type=Output(list[int], retries=1), binding=bound).state
+
+
+def _answers_that_do_not_fit(make: Callable[..., Chat], bound: Any) -> bytes:
+    chat = make("one", "two")
+    try:
+        chat.chat(user="Numbers?", output_type=Output(list[int], retries=1), binding=bound)
+    except OutputError as error:
+        return error.state
+    raise AssertionError("the answers fit")
+
+
+FACTS: dict[str, Callable[[Callable[..., Chat], Any], bytes]] = {
+    "timed calls": _timed_calls,
+    "speakers": _speakers,
+    "typed answer": _typed_answer,
+    "answers that do not fit": _answers_that_do_not_fit,
+}
+
+
+def facts() -> Iterator[dict[str, Any]]:
+    for name, codec, key, bound in _codecs():
+        for wire in WIRES:
+            for feature, write in FACTS.items():
+
+                def make(*steps: Any, **fields: Any) -> Chat:
+                    return Chat(ScriptedBackend(*steps, wire=wire), codec=codec, **fields)  # noqa: B023
+
+                blob_of = write(make, bound)
+                opening = {"codec": codec, "binding": bound}
+                state = load_state(blob_of, **opening)
+                yield {
+                    "name": f"{name}, {wire}, {feature}",
+                    "codec": name,
+                    "wire": wire,
+                    "feature": feature,
+                    "key": key,
+                    "binding": BOUND if bound is BOUND else None,
+                    "blob": base64.b64encode(blob_of).decode(),
+                    "segments": [
+                        [int(each.kind), each.entries, each.raw_len, _hash(each.raw())]
+                        for each in blob.decode(blob_of, **opening)
+                    ],
+                    "output": state.meta.output,
+                    "answers": list(state.open.facts["answers"]) if state.open is not None else [],
+                    "calls": [
+                        [call.name, call.seconds] for call in read_history(blob_of, **opening).tool_calls()
+                    ],
+                    "said": [
+                        [message.speaker, message.said]
+                        for message in read_history(blob_of, **opening).all_messages()
+                    ],
+                }
+
+
+def has_data(part: Any) -> bool:
+    """Whether a part of a message is a medium with its bytes."""
+    return getattr(part, "data", None) is not None
+
+
+def _hash(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 def _codecs() -> Iterator[tuple[str, Any, str, Any]]:
@@ -411,12 +647,20 @@ def bad() -> Iterator[dict[str, Any]]:
 
 
 def main() -> None:
-    """Write both files, unless they are there."""
+    """Write the files that are not there."""
     provenance = HERE / "PROVENANCE.md"
-    for name, records in {"v1-good.jsonl": good, "v1-bad.jsonl": bad}.items():
+    files = {
+        "v1-good.jsonl": good,
+        "v1-bad.jsonl": bad,
+        "v1-archive.jsonl": archives,
+        "v1-media.jsonl": media,
+        "v1-facts.jsonl": facts,
+    }
+    for name, records in files.items():
         path = HERE / name
         if path.exists():
-            sys.exit(f"{path} is there; frozen vectors are not written again")
+            print(f"{path} is there; frozen vectors are not written again")
+            continue
         lines = [json.dumps(record, ensure_ascii=True) for record in records()]
         path.write_text("\n".join(lines) + "\n", encoding="ascii")
         row = f"| `{name}` | {len(lines)} | `{hashlib.sha256(path.read_bytes()).hexdigest()}` |"

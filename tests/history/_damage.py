@@ -15,7 +15,7 @@ import msgspec
 from goaitools_py import Message, rawjson
 from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.messages import Text, ToolCall, ToolResult
-from goaitools_py.state.records import Iteration, TurnRecord
+from goaitools_py.state.closed_turns import ClosedTurn, Iteration, TurnRecord
 from goaitools_py.state.state import dump_state, new_state, rebuild
 from goaitools_py.values import replace
 
@@ -156,7 +156,7 @@ def _letter(words: Words, entry: bytes) -> str:
     return {"system": "s", "user": "u", "assistant": "a", "tool": "t"}[role]
 
 
-def as_turns(words: Words, entries: Sequence[bytes]) -> list[tuple[list[bytes], TurnRecord]]:
+def as_turns(words: Words, entries: Sequence[bytes]) -> list[ClosedTurn]:
     """Entries as turns, whatever they are; one begins at each user's that follows an answer."""
     turns: list[tuple[list[bytes], str]] = []
     for entry in entries:
@@ -165,7 +165,10 @@ def as_turns(words: Words, entries: Sequence[bytes]) -> list[tuple[list[bytes], 
             turns.append(([], ""))
         own, letters = turns[-1]
         turns[-1] = ([*own, entry], letters + letter)
-    return [(own, _record(at, letters, _count(words, own))) for at, (own, letters) in enumerate(turns)]
+    return [
+        ClosedTurn(tuple(own), _record(at, letters, _count(words, own)))
+        for at, (own, letters) in enumerate(turns)
+    ]
 
 
 def _count(words: Words, entries: Sequence[bytes]) -> int:
@@ -191,7 +194,7 @@ def forged(words: Words, entries: Sequence[bytes], *, rules: int, **meta: Any) -
         rules=rules,
         rev=1,
         updated=9,
-        messages=sum(record.messages for _, record in turns),
+        messages=sum(turn.record.messages for turn in turns),
         turns=len(turns),
         processed=len(turns),
         **meta,

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from goaitools_py.backends import rules
 from goaitools_py.backends.dialects import dialect_of
-from goaitools_py.turn.mending import Mended, mended
+from goaitools_py.history.rewrite.mend import Mended, mended
 
 __all__ = ["UNKNOWN", "assert_mended", "mend", "said"]
 

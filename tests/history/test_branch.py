@@ -8,20 +8,8 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import (
-    Chat,
-    Compactor,
-    KeepRecentTurns,
-    MessageLimit,
-    ToolContext,
-    fork_state,
-    inspect_state,
-    read_history,
-    rewind_state,
-    state_messages,
-    tool,
-    user,
-)
+from goaitools_py import Chat, Compactor, KeepRecentTurns, MessageLimit, ToolContext, tool, user
+from goaitools_py.states import fork_state, inspect_state, read_history, rewind_state, state_messages
 from goaitools_py.testing import Calls, ScriptedBackend, check_history
 
 WIRES = ("openai", "openai-responses", "anthropic")

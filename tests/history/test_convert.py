@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import state_from_messages
+from goaitools_py.states import state_from_messages
 
 
 @pytest.mark.parametrize("found", [None, "hello", b"[]", 5, {"role": "user", "content": "Hello."}])

@@ -17,11 +17,6 @@ from goaitools_py import (
     TurnError,
     assistant,
     event,
-    inspect_state,
-    read_history,
-    rebase_state,
-    rewind_state,
-    state_messages,
     tool,
     user,
 )
@@ -30,6 +25,7 @@ from goaitools_py.history.append import append_messages
 from goaitools_py.history.rebase import holds_state
 from goaitools_py.state.records import with_cut
 from goaitools_py.state.state import closed_turns, dump_state, load_state, rebuild
+from goaitools_py.states import inspect_state, read_history, rebase_state, rewind_state, state_messages
 from goaitools_py.testing import Calls, ScriptedBackend, check_history
 from goaitools_py.values import replace
 
@@ -313,7 +309,10 @@ def test_what_was_taken_back_goes(wire: str, base: bytes) -> None:
 def test_a_cut_that_left_the_size_alone_is_kept(wire: str, base: bytes) -> None:
     """What I took out of the history is out of the joined one too, though something as long stands there."""
     state = load_state(base)
-    turns = [(tuple(e.replace(b"Ada", b"***") for e in own), record) for own, record in closed_turns(state)]
+    turns = [
+        replace(turn, entries=tuple(entry.replace(b"Ada", b"***") for entry in turn.entries))
+        for turn in closed_turns(state)
+    ]
     meta = msgspec.structs.replace(
         state.meta, rev=state.meta.rev + 1, cuts=with_cut(state.meta, 0, "redacted", 0, 0)
     )

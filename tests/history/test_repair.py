@@ -15,20 +15,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from goaitools_py import (
-    StateInvalidError,
-    inspect_state,
-    rawjson,
-    read_history,
-    state_from_messages,
-    state_messages,
-)
+from goaitools_py import StateInvalidError, rawjson
 from goaitools_py.backends import rules
 from goaitools_py.backends.dialects import dialect_of
-from goaitools_py.state.records import RULES_VERSION
-from goaitools_py.state.state import closed_turns, dump_state, load_state
-from goaitools_py.turn.mending import mended, summary
-from goaitools_py.turn.repair import checked, repaired
+from goaitools_py.history.rewrite.mend import mended, summary
+from goaitools_py.history.rewrite.repair import checked, repaired
+from goaitools_py.state.records import RULES_VERSION, CutFacts, cut_facts, digest8
+from goaitools_py.state.state import closed_entries, closed_turns, dump_state, load_state
+from goaitools_py.states import inspect_state, read_history, state_from_messages, state_messages
 from goaitools_py.values import replace
 
 from ..replay._recorded import read_lines
@@ -565,17 +559,16 @@ def test_turns_stay_turns(wire: str) -> None:
     sound, log = checked(state, words.dialect)
 
     turns = closed_turns(sound)
-    assert [record.facts["metadata"] for _, record in turns] == [{"n": str(n)} for n in range(4)]
+    assert [turn.record.facts["metadata"] for turn in turns] == [{"n": str(n)} for n in range(4)]
     assert turns[2] == given_turns[2]
-    flags = {id: flag for _, record in turns for id, flag in record.facts.get("flags", {}).items()}
+    flags = {id: flag for turn in turns for id, flag in turn.record.facts.get("flags", {}).items()}
     assert flags["c3"] == flags["c4"] == "unknown"
-    assert [record.facts.get("repaired", {}).get("result_added") for _, record in turns][1:] == [1, None, 1]
-    for own, record in turns:
-        letters = "".join(iteration.roles for iteration in record.iterations)
-        views = [words.dialect.view([entry])[0].role[0] for entry in own]
-        assert letters == "".join(views)
-        assert record.messages == len(words.dialect.view(own))
-    assert sound.meta.messages == sum(record.messages for _, record in turns)
+    assert [turn.record.facts.get("repaired", {}).get("result_added") for turn in turns][1:] == [1, None, 1]
+    for turn in turns:
+        views = [words.dialect.view([entry])[0].role[0] for entry in turn.entries]
+        assert turn.letters == "".join(views)
+        assert turn.record.messages == len(words.dialect.view(turn.entries))
+    assert sound.meta.messages == sum(turn.record.messages for turn in turns)
     assert sound.meta.cuts[-1][:3] == (9, "repaired", 0)
     assert log["result_added"] >= 2
 
@@ -604,9 +597,10 @@ def test_a_turn_of_which_nothing_is_left_is_gone(wire: str) -> None:
     sound, _ = checked(state, words.dialect)
     empty, _ = checked(lonely, words.dialect)
 
-    assert [record.facts["repaired"] for _, record in closed_turns(sound)] == [{"unreadable": 1}] * 2
+    assert [turn.record.facts["repaired"] for turn in closed_turns(sound)] == [{"unreadable": 1}] * 2
     assert (closed_turns(empty), empty.meta.turns, empty.meta.messages) == ([], 0, 0)
-    assert empty.meta.cuts[-1] == (9, "repaired", 1, 1)
+    assert empty.meta.cuts[-1][:4] == (9, "repaired", 1, 1)
+    assert cut_facts(empty.meta.cuts[-1]) == CutFacts(number=1, size=4, digest=digest8(b"null"))
 
 
 @pytest.mark.parametrize("wire", ["openai-responses", "anthropic"])
@@ -624,11 +618,11 @@ def test_thinking_goes_when_the_history_was_mended(wire: str) -> None:
 
     sound, _ = checked(state, words.dialect)
 
-    raw = b"".join(entry for own, _ in closed_turns(sound) for entry in own)
+    raw = b"".join(closed_entries(sound))
     assert (sound.meta.signed, sound.meta.unbound) == (False, False)
     assert b"c2VjcmV0" not in raw
     assert b"thinking" not in raw
-    assert said(wire, [e for own, _ in closed_turns(sound) for e in own])[:2] == ["u q", "a one"]
+    assert said(wire, closed_entries(sound))[:2] == ["u q", "a one"]
 
 
 def test_columns_that_cannot_be_read_are_beyond_repair() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from goaitools_py import rawjson
 from goaitools_py.backends import rules
 from goaitools_py.backends.dialects import dialect_of
-from goaitools_py.turn.mending import mended, summary
+from goaitools_py.history.rewrite.mend import mended, summary
 
 from ._damage import Words, damaged, random_history
 from ._mended import UNKNOWN, assert_mended, mend, said
@@ -68,6 +68,24 @@ def test_of_two_late_results_the_first_stays(wire: str) -> None:
     assert said(wire, [one.entry for one in found.entries])[2] == "t c1 first"
     assert summary(found.log) == {"duplicate_result": 1, "result_moved": 1}
     assert ("duplicate_result", len(entries) - 1) in found.log
+
+
+def test_a_result_that_is_added_joins_a_message_of_results_and_text() -> None:
+    """All results of an exchange are in one message: one that begins with results is joined, and cut behind
+    them, also where it ends with something else."""
+    w = Words("anthropic")
+    results = [rawjson.loads(entry) for id in ("c2", "c3") for entry in w.results(id)]
+    blocks = [block for one in results for block in one["content"]]
+    mixed = message(*blocks, {"type": "text", "text": "and now?"}, role="user")
+    entries = [*w.user("q"), *w.calls("c1", "c2", "c3"), mixed, *w.says("one")]
+
+    found = mend("anthropic", entries)
+
+    assert said("anthropic", [one.entry for one in found.entries]) == [
+        *("u q", "a [c1 c2 c3]", f"t c1 {UNKNOWN}", "t c2 found c2", "t c3 found c3", "u and now?", "a one")
+    ]
+    assert [one.letter for one in found.entries] == ["u", "a", "t", "u", "a"]
+    assert summary(found.log) == {"result_added": 1}
 
 
 @pytest.mark.parametrize("wire", WIRES)

@@ -99,7 +99,7 @@ def llama_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if not script.is_file() or not all(map(find_spec, ("gguf", "numpy"))):
         pytest.skip(f"no llama-server model: set GOAITOOLS_LLAMA_MODEL, or install gguf for {MODEL_SCRIPT}")
     model = tmp_path_factory.mktemp("model") / "tiny.gguf"
-    words = ROOT / "README.md"
+    words = ROOT / "tests" / "golden" / "dictionary" / "corpus.txt"
     subprocess.run([sys.executable, script, model, words, "--think", "--tools"], check=True, timeout=300)
     return model
 

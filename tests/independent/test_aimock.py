@@ -28,9 +28,8 @@ from goaitools_py import (
     ToolCall,
     TurnError,
     event,
-    inspect_state,
-    read_history,
 )
+from goaitools_py.states import inspect_state, read_history
 
 LONG = "A rather long answer, which comes in many pieces, each of them at most twenty characters long."
 ODD = '“Ada” — naïve\n\t"quoted" \\back\\ </script> 🙂 \u2028 \x7f e\u0301 {"a": [1]}'

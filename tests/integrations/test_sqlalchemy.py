@@ -17,8 +17,9 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, sess
 from sqlalchemy.orm.exc import StaleDataError
 from sqlalchemy.schema import CreateTable
 
-from goaitools_py import Chat, StateFormatError, event, read_history
+from goaitools_py import Chat, StateFormatError, event
 from goaitools_py.integrations.sqlalchemy import StateType
+from goaitools_py.states import read_history
 
 from ..stores._places import mariadb_database, postgres_database
 

@@ -23,9 +23,9 @@ from goaitools_py import (
     Tool,
     ToolContext,
     TurnError,
-    inspect_state,
     user,
 )
+from goaitools_py.states import inspect_state
 from goaitools_py.testing import Raw, ScriptedBackend
 
 from ._script import Answer, Ask, Calls, Endpoint, Script

@@ -24,9 +24,9 @@ from goaitools_py import (
     RateLimitError,
     TurnError,
     rawjson,
-    state_messages,
     user,
 )
+from goaitools_py.states import state_messages
 from goaitools_py.testing import check_history
 
 from ._drive import GO_ON, Colour, Failed, Tools, recorded_tools, served, spoken

@@ -19,8 +19,9 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import GoAIToolsError, rawjson, state_messages, system, user
+from goaitools_py import GoAIToolsError, rawjson, system, user
 from goaitools_py.sim import SimServer
+from goaitools_py.states import state_messages
 from goaitools_py.testing import check_history
 
 from ._drive import Colour, NotDrivable, Tools, drive, recorded_tools, scripted

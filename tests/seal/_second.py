@@ -23,14 +23,20 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 __all__ = [
     "Refused",
+    "SecondPart",
     "SecondSegment",
     "header_of",
     "key_id",
     "leb128",
     "opened",
     "pae",
+    "part_bytes",
+    "resealed_plain",
     "sealed",
+    "sealed_part",
+    "sealed_whole",
     "segments_of",
+    "whole",
 ]
 
 DOMAIN = b"goaitools/state/v1"
@@ -96,9 +102,12 @@ def _pieces(binding: Mapping[str, str] | None) -> list[bytes]:
     return [piece for name in sorted(coded) for piece in (name, coded[name])]
 
 
-def _tag(header: bytes, body: bytes, secret: bytes, binding: Mapping[str, str] | None) -> hmac.HMAC:
+def _tag(
+    header: bytes, body: bytes, secret: bytes, binding: Mapping[str, str] | None, directory: bytes = b""
+) -> hmac.HMAC:
     mac = hmac.HMAC(_hkdf(secret, DOMAIN + b"/mac", 32), hashes.SHA256())
-    mac.update(pae([DOMAIN, _whole(header), *_pieces(binding), body]))
+    more = [directory] if directory else []
+    mac.update(pae([DOMAIN, _whole(header), *_pieces(binding), *more, body]))
     return mac
 
 
@@ -116,30 +125,35 @@ def sealed(
     inner: bytes | None = None,
     salt: bytes | None = None,
     suite: int | None = None,
+    directory: bytes = b"",
 ) -> bytes:
-    """A blob with a fitting seal, of whatever header and body.
+    """A blob with a fitting seal, of whatever header and body; a `directory` is sealed, not put in.
 
     `inner` is what is encrypted instead of both the length and the body; without a `salt` it is random;
     `suite` is whose seal it gets if not that of the suite in the header.
     """
     suite = header[5] if suite is None else suite
     if suite == SIGNED:
-        return header + _tag(header, body, secret, binding).finalize() + body
+        return header + _tag(header, body, secret, binding, directory).finalize() + body
     if suite == ENCRYPTED:
         salt = os.urandom(32) if salt is None else salt
         key, nonce, commitment = _aes(header, secret, salt)
         encryptor = Cipher(algorithms.AES256(key), modes.GCM(nonce)).encryptor()
-        encryptor.authenticate_additional_data(pae([DOMAIN, _whole(header), salt, *_pieces(binding)]))
+        more = [directory] if directory else []
+        associated = pae([DOMAIN, _whole(header), salt, *_pieces(binding), *more])
+        encryptor.authenticate_additional_data(associated)
         plain = struct.pack(">I", len(body)) + body if inner is None else inner
         hidden = encryptor.update(plain) + encryptor.finalize()
         return header + salt + commitment + hidden + encryptor.tag
-    return header + hashlib.sha256(DOMAIN + _whole(header) + body).digest()[:16] + body
+    return header + hashlib.sha256(DOMAIN + _whole(header) + directory + body).digest()[:16] + body
 
 
-def _body(blob: bytes, secrets: Iterable[bytes], binding: Mapping[str, str] | None) -> bytes:
+def _body(
+    blob: bytes, secrets: Iterable[bytes], binding: Mapping[str, str] | None, directory: bytes = b""
+) -> bytes:
     header = blob[:16]
     if header[5] == PLAIN:
-        if blob[16:32] != hashlib.sha256(DOMAIN + _whole(header) + blob[32:]).digest()[:16]:
+        if blob[16:32] != hashlib.sha256(DOMAIN + _whole(header) + directory + blob[32:]).digest()[:16]:
             raise Refused("digest")
         return blob[32:]
     for secret in secrets:
@@ -147,7 +161,7 @@ def _body(blob: bytes, secrets: Iterable[bytes], binding: Mapping[str, str] | No
             continue
         if header[5] == SIGNED:
             try:
-                _tag(header, blob[48:], secret, binding).verify(blob[16:48])
+                _tag(header, blob[48:], secret, binding, directory).verify(blob[16:48])
             except InvalidSignature:
                 continue
             return blob[48:]
@@ -155,7 +169,9 @@ def _body(blob: bytes, secrets: Iterable[bytes], binding: Mapping[str, str] | No
         if not constant_time.bytes_eq(commitment, blob[48:80]) or len(blob) < 96:
             continue
         decryptor = Cipher(algorithms.AES256(key), modes.GCM(nonce, blob[-16:])).decryptor()
-        decryptor.authenticate_additional_data(pae([DOMAIN, _whole(header), blob[16:48], *_pieces(binding)]))
+        more = [directory] if directory else []
+        associated = pae([DOMAIN, _whole(header), blob[16:48], *_pieces(binding), *more])
+        decryptor.authenticate_additional_data(associated)
         try:
             inner = decryptor.update(blob[80:-16]) + decryptor.finalize()
         except InvalidTag:
@@ -204,6 +220,144 @@ def _inflated(stored: bytes, raw_len: int, compression: int) -> bytes:
     return raw
 
 
+class SecondPart(NamedTuple):
+    """One part as the directory lists it."""
+
+    kind: int
+    place: int
+    raw_len: int
+    entries: int
+    stored: bytes
+    digest: bytes
+
+
+def _part_data(kind: int, raw_len: int, entries: int, binding: Mapping[str, str] | None) -> bytes:
+    numbers = [struct.pack(">I", number) for number in (kind, raw_len, entries)]
+    return pae([DOMAIN + b"/part", *numbers, *_pieces(binding)])
+
+
+def sealed_part(
+    kind: int,
+    raw: bytes,
+    entries: int,
+    suite: int,
+    secret: bytes = b"",
+    binding: Mapping[str, str] | None = None,
+) -> SecondPart:
+    """An inline part, uncompressed."""
+    stored = raw
+    if suite == ENCRYPTED:
+        salt = os.urandom(32)
+        key, nonce, commitment = _aes(bytes(12) + key_id(secret), secret, salt)
+        encryptor = Cipher(algorithms.AES256(key), modes.GCM(nonce)).encryptor()
+        encryptor.authenticate_additional_data(_part_data(kind, len(raw), entries, binding))
+        hidden = encryptor.update(struct.pack(">I", len(raw)) + raw) + encryptor.finalize()
+        stored = key_id(secret) + salt + commitment + hidden + encryptor.tag
+    return SecondPart(kind, 0, len(raw), entries, stored, hashlib.sha256(stored).digest())
+
+
+def part_bytes(
+    part: SecondPart, suite: int, compression: int, secret: bytes, binding: Mapping[str, str] | None
+) -> bytes:
+    """The raw bytes of an inline part."""
+    if hashlib.sha256(part.stored).digest() != part.digest:
+        raise Refused("digest of a part")
+    packed = part.stored
+    if suite == ENCRYPTED:
+        named, salt, commitment, hidden = packed[:4], packed[4:36], packed[36:68], packed[68:]
+        key, nonce, expected = _aes(bytes(12) + named, secret, salt)
+        if commitment != expected:
+            raise Refused("commitment of a part")
+        decryptor = Cipher(algorithms.AES256(key), modes.GCM(nonce, hidden[-16:])).decryptor()
+        decryptor.authenticate_additional_data(_part_data(part.kind, part.raw_len, part.entries, binding))
+        inner = decryptor.update(hidden[:-16]) + decryptor.finalize()
+        packed = inner[4 : 4 + struct.unpack(">I", inner[:4])[0]]
+    return packed if len(packed) == part.raw_len else _inflated(packed, part.raw_len, compression)
+
+
+def _directory_of(parts: Iterable[SecondPart], count: int | None = None) -> bytes:
+    listed = list(parts)
+    out = leb128(len(listed) if count is None else count)
+    for part in listed:
+        numbers = (part.kind, part.place, len(part.stored), part.raw_len, part.entries)
+        out += b"".join(map(leb128, numbers)) + part.digest
+    return out
+
+
+def _seal_end(suite: int) -> int:
+    return 16 + {PLAIN: 16, SIGNED: 32, ENCRYPTED: 64}[suite]
+
+
+def sealed_whole(
+    segments: Iterable[SecondSegment],
+    parts: Iterable[SecondPart],
+    suite: int,
+    compression: int,
+    secret: bytes = b"",
+    binding: Mapping[str, str] | None = None,
+    *,
+    flags: int = 1,
+    count: int | None = None,
+    behind: bytes = b"",
+) -> bytes:
+    """A blob with a directory and parts, its segments stored as they are."""
+    body = b""
+    total = 0
+    for each in segments:
+        body += b"".join(map(leb128, (each.kind, len(each.raw), len(each.raw), each.entries))) + each.raw
+        total += len(each.raw)
+    listed = list(parts)
+    header = bytearray(header_of(suite, compression, total, secret))
+    header[7] = flags
+    directory = _directory_of(listed, count)
+    blob = sealed(bytes(header), body, secret, binding, directory=directory)
+    end = _seal_end(suite)
+    inline = b"".join(part.stored for part in listed if part.place == 0)
+    return blob[:end] + directory + blob[end:] + inline + behind
+
+
+def resealed_plain(blob: bytes) -> bytes:
+    """A plain blob with a directory, and a digest that fits whatever stands in it if its lengths do."""
+    try:
+        start = _parts_of(blob)[2]
+    except Refused:
+        start = len(blob)
+    return blob[:16] + hashlib.sha256(DOMAIN + _whole(blob[:16]) + blob[32:start]).digest()[:16] + blob[32:]
+
+
+def _parts_of(blob: bytes) -> tuple[list[SecondPart], int, int]:
+    """What the directory lists, where it ends, and where the parts begin."""
+    start = _seal_end(blob[5])
+    stream, found = io.BytesIO(blob[start:]), []
+    for _ in range(min(_number(stream), len(blob))):
+        kind, place, stored_len, raw_len, entries = (_number(stream) for _ in range(5))
+        digest = stream.read(32)
+        if len(digest) < 32:
+            raise Refused("directory")
+        found.append((SecondPart(kind, place, raw_len, entries, b"", digest), stored_len))
+    begin = at = len(blob) - sum(size for part, size in found if part.place == 0)
+    if begin < start + stream.tell():
+        raise Refused("parts")
+    parts = []
+    for part, size in found:
+        if part.place == 0:
+            part, at = part._replace(stored=blob[at : at + size]), at + size
+        parts.append(part)
+    return parts, start + stream.tell(), begin
+
+
+def whole(
+    blob: bytes, secrets: Iterable[bytes] = (), binding: Mapping[str, str] | None = None
+) -> tuple[list[SecondSegment], list[SecondPart]]:
+    """Segments and parts of an authentic blob that has a directory."""
+    if blob[7] != 1:
+        raise Refused("flags")
+    parts, end, begin = _parts_of(blob)
+    start = _seal_end(blob[5])
+    body = _body(blob[:start] + blob[end:begin], secrets, binding, blob[start:end])
+    return segments_of(body, blob[6]), parts
+
+
 def segments_of(body: bytes, compression: int) -> list[SecondSegment]:
     """The body's segments, in the order that the page allows."""
     stream, found = io.BytesIO(body), []
@@ -211,8 +365,8 @@ def segments_of(body: bytes, compression: int) -> list[SecondSegment]:
         kind, stored_len, raw_len, entries = (_number(stream) for _ in range(4))
         stored = stream.read(stored_len)
         last = found[-1].kind if found else -1
-        in_order = kind > last or kind == last == 1
-        if kind > 4 or not in_order or (not found and kind) or len(stored) != stored_len:
+        in_order = kind > last or kind == last == 1 or kind == last > 31
+        if 4 < kind < 32 or kind > 63 or not in_order or (not found and kind) or len(stored) != stored_len:
             raise Refused("segment")
         if not 1 <= stored_len <= raw_len or (stored_len < raw_len and not compression):
             raise Refused("segment")

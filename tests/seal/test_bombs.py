@@ -102,7 +102,8 @@ _MEASURE = """
 import json, sys
 from pathlib import Path
 from time import process_time
-from goaitools_py import PLAIN, UNBOUND, Encrypted, Key, Keyring, Signed, state_from_messages, state_messages
+from goaitools_py import PLAIN, UNBOUND, Encrypted, Key, Keyring, Signed
+from goaitools_py.states import state_from_messages, state_messages
 from goaitools_py.errors import StateError
 
 def peak():
@@ -188,7 +189,8 @@ def test_a_bomb_behind_a_fitting_seal_does_nothing(suite: str) -> None:
 @pytest.mark.parametrize("suite", SUITES)
 def test_the_bombs_are_sealed_well(suite: str) -> None:
     """What is refused above is refused for its body: a good body, sealed in the same way, opens."""
-    from goaitools_py import PLAIN, UNBOUND, Encrypted, Key, Keyring, Signed, inspect_state
+    from goaitools_py import PLAIN, UNBOUND, Encrypted, Key, Keyring, Signed
+    from goaitools_py.states import inspect_state
 
     ring = Keyring(Key(SECRET))
     codec = {"plain": PLAIN, "signed": Signed(ring), "encrypted": Encrypted(ring)}[suite]

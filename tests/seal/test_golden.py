@@ -11,27 +11,25 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import (
-    Approve,
-    Chat,
-    StateAuthError,
-    StateError,
-    errors,
+from goaitools_py import Approve, Chat, StateAuthError, StateError, errors, tool
+from goaitools_py.seal import rewrap
+from goaitools_py.state import blob
+from goaitools_py.state.state import closed_entries, dump_state, load_state
+from goaitools_py.states import (
     inspect_state,
     pending_calls,
     read_history,
-    rewrap,
+    rewind_state,
     state_from_text,
     state_messages,
     state_to_text,
-    tool,
+    undo_cut,
+    verify_state,
 )
-from goaitools_py.state import blob
-from goaitools_py.state.state import dump_state, load_state
 from goaitools_py.testing import ScriptedBackend, check_history
 
 from . import _second
-from ._golden import BAD, GOLDEN, GOOD, Vector, codec_of, smallest
+from ._golden import ARCHIVED, BAD, FACTS, GOLDEN, GOOD, MEDIA, Vector, codec_of, smallest
 
 CODECS = ["plain", "signed", "encrypted", "encrypted-client"]
 
@@ -65,7 +63,7 @@ def test_the_vectors_are_those_that_were_written() -> None:
     found = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in GOLDEN.glob("*.jsonl")}
 
     assert found == stated
-    assert len(found) == 2
+    assert len(found) == 5
 
 
 def test_there_are_vectors_of_everything() -> None:
@@ -164,6 +162,141 @@ def test_what_was_written_is_written_again(vector: Vector) -> None:
         assert opened(back, vector) == raws
 
 
+# ---------------------------------------------------------------------------------------------- archive
+
+
+@pytest.mark.parametrize("vector", ARCHIVED, ids=ids)
+def test_an_archive_that_was_written_is_read(vector: Vector) -> None:
+    """Parts and messages are those that were written then, the transcript is whole, and all of it checks."""
+    facts, state = vector.facts, load_state(vector.blob, **vector.opening)
+    codec, binding = vector.opening["codec"], vector.binding
+
+    assert verify_state(vector.blob, **vector.opening) == ()
+    parts = [
+        [part.kind, part.entries, part.raw_len, hashlib.sha256(part.raw(codec, binding)).hexdigest()]
+        for part in state.parts
+    ]
+    assert parts == facts["parts"]
+    assert hashed(vector.blob, vector) == facts["messages"]
+    whole = read_history(vector.blob, **vector.opening, archived=True)
+    assert [message.text[:60] for message in whole.all_messages()] == facts["texts"]
+    assert [turn.number for turn in whole.turns] == list(range(1, len(whole.turns) + 1))
+
+
+@pytest.mark.parametrize("vector", ARCHIVED, ids=ids)
+def test_an_archive_that_was_written_leads_back(vector: Vector) -> None:
+    """By an undo, and by each number of turns; the next turn keeps the archive."""
+    facts = vector.facts
+
+    assert hashed(undo_cut(vector.blob, **vector.opening), vector) == facts["undone"]
+    for turns, expected in enumerate(facts["rewound"], 1):
+        back = rewind_state(vector.blob, turns, **vector.opening)
+        assert hashed(back, vector) == expected
+        assert check_history(facts["wire"], state_messages(back, **vector.opening)) == []
+    backend = ScriptedBackend("Go on.", wire=facts["wire"])
+    with Chat(backend, codec=vector.opening["codec"], binding=vector.binding) as chat:
+        after = chat.chat_with_state(vector.blob, user="And now?").state
+    assert verify_state(after, **vector.opening) == ()
+    whole = read_history(after, **vector.opening, archived=True)
+    assert [message.text[:60] for message in whole.all_messages()] == [*facts["texts"], "And now?", "Go on."]
+
+
+# ------------------------------------------------------------------------------------------------ media
+
+
+@pytest.mark.parametrize("vector", MEDIA, ids=ids)
+def test_media_that_were_written_are_read(vector: Vector) -> None:
+    """Segments, parts and rows are those that were written then, and each entry is whole, byte for byte."""
+    facts, state = vector.facts, load_state(vector.blob, **vector.opening)
+    codec, binding = vector.opening["codec"], vector.binding
+    segments, parts = blob.decode_whole(vector.blob, **vector.opening)
+
+    assert verify_state(vector.blob, **vector.opening) == ()
+    assert [[int(s.kind), s.entries, s.raw_len, sha(s.raw())] for s in segments] == facts["segments"]
+    assert [[p.kind, p.entries, p.raw_len, sha(p.raw(codec, binding))] for p in parts] == facts["parts"]
+    assert [[row.digest, row.archived] for row in state.meta.media] == facts["media"]
+    assert [sha(entry) for entry in closed_entries(state)] == facts["entries"]
+    assert [sha(entry) for entry in (state.open.entries if state.open else ())] == facts["open"]
+    assert [sha(item.entry) for item in state.inbox] == facts["waiting"]
+    assert hashed(vector.blob, vector) == facts["messages"]
+    assert shown(vector.blob, vector) == facts["shown"]
+
+
+@pytest.mark.parametrize("vector", MEDIA, ids=ids)
+def test_media_that_were_written_go_on(vector: Vector) -> None:
+    """Written again they are the same; a turn, a fork and an undo keep them."""
+    facts, state = vector.facts, load_state(vector.blob, **vector.opening)
+    raws = [each.raw() for each in blob.decode(vector.blob, **vector.opening)]
+
+    assert opened(dump_state(state, **vector.opening), vector) == raws
+    backend = ScriptedBackend("Go on.", wire=facts["wire"])
+    with Chat(backend, codec=vector.opening["codec"], binding=vector.binding) as chat:
+        after = chat.chat_with_state(vector.blob, user="And now?", on_pending="deny").state
+    assert verify_state(after, **vector.opening) == ()
+    entries = [sha(entry) for entry in closed_entries(load_state(after, **vector.opening))]
+    assert entries[: len(facts["entries"])] == facts["entries"]
+    named = {row.digest for row in load_state(after, **vector.opening).meta.media}
+    if (facts["wire"], facts["feature"]) == ("openai", "shown by a tool"):
+        assert not named  # results of tools are text there: the picture was in the open journal only
+    else:
+        assert named == {digest for digest, _ in facts["media"]}
+    if facts["feature"] == "cut away":
+        back = undo_cut(after, **vector.opening)
+        assert [line[:60] for line, *_ in shown(back, vector)][-2:] == ["And now?", "Go on."]
+
+
+# ------------------------------------------------------------------------------------------------ facts
+
+
+@pytest.mark.parametrize("vector", FACTS, ids=ids)
+def test_facts_that_were_written_are_read(vector: Vector) -> None:
+    """Seconds of calls, speakers and typed answers are those that were written, and are written again."""
+    facts, state = vector.facts, load_state(vector.blob, **vector.opening)
+    segments = blob.decode(vector.blob, **vector.opening)
+    history = read_history(vector.blob, **vector.opening)
+
+    assert verify_state(vector.blob, **vector.opening) == ()
+    assert [[int(s.kind), s.entries, s.raw_len, sha(s.raw())] for s in segments] == facts["segments"]
+    assert state.meta.output == facts["output"]
+    assert (list(state.open.facts["answers"]) if state.open is not None else []) == facts["answers"]
+    assert [[call.name, call.seconds] for call in history.tool_calls()] == facts["calls"]
+    assert [[message.speaker, message.said] for message in history.all_messages()] == facts["said"]
+    assert opened(dump_state(state, **vector.opening), vector) == [each.raw() for each in segments]
+
+
+@pytest.mark.parametrize("vector", FACTS, ids=ids)
+def test_facts_that_were_written_go_on(vector: Vector) -> None:
+    """The next turn keeps every entry of the history."""
+    backend = ScriptedBackend("Go on.", wire=vector.facts["wire"])
+    before = [sha(entry) for entry in closed_entries(load_state(vector.blob, **vector.opening))]
+    with Chat(backend, codec=vector.opening["codec"], binding=vector.binding) as chat:
+        after = chat.chat_with_state(vector.blob, user="And now?").state
+
+    assert verify_state(after, **vector.opening) == ()
+    assert [sha(entry) for entry in closed_entries(load_state(after, **vector.opening))][
+        : len(before)
+    ] == before
+
+
+def shown(blob: bytes, vector: Vector) -> list[list[str]]:
+    """The text of each message of the whole transcript, and the hash of each medium in it."""
+    history = read_history(blob, **vector.opening, archived=True)
+    return [
+        [message.text[:60], *[sha(part.data) for part in message.parts if getattr(part, "data", None)]]
+        for message in history.all_messages()
+    ]
+
+
+def sha(data: bytes) -> str:
+    """A hash as the vectors have it."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def hashed(blob: bytes, vector: Vector) -> str:
+    """The hash of a state's messages."""
+    return hashlib.sha256(canonical(state_messages(blob, **vector.opening))).hexdigest()
+
+
 # -------------------------------------------------------------------------------------------------- bad
 
 
@@ -171,6 +304,10 @@ def test_what_was_written_is_written_again(vector: Vector) -> None:
 def test_what_is_wrong_is_refused(vector: Vector) -> None:
     """The error is of the class that was stated, carries the blob, and has no cause that could tell more."""
     error = getattr(errors, vector.facts["error"])
+    if vector.name.endswith("an unknown kind"):
+        error = errors.StateVersionError  # kind 5: reserved for a later release since, and no damage
+    if vector.name == "encrypted, reserved byte 1":
+        error = errors.StateAuthError  # the bit says since that there is a directory, which is not authentic
 
     with pytest.raises(StateError) as caught:
         [each.raw() for each in blob.decode(vector.blob, **vector.opening)]

@@ -24,18 +24,20 @@ from goaitools_py import (
     StateCorruptError,
     TurnError,
     event,
+    tool,
+)
+from goaitools_py.backends.base import BackendError
+from goaitools_py.seal import rewrap
+from goaitools_py.state.blob import decode, peek
+from goaitools_py.states import (
     inspect_state,
     pending_calls,
     read_history,
-    rewrap,
     state_from_messages,
     state_from_text,
     state_messages,
     state_to_text,
-    tool,
 )
-from goaitools_py.backends.base import BackendError
-from goaitools_py.state.blob import decode, peek
 from goaitools_py.testing import Calls, ScriptedBackend
 
 ADA, EVE = {"tenant": "acme", "user": "ada"}, {"tenant": "acme", "user": "eve"}

@@ -8,15 +8,8 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import (
-    Chat,
-    StateCorruptError,
-    StateFormatError,
-    event,
-    inspect_state,
-    state_from_text,
-    state_to_text,
-)
+from goaitools_py import Chat, StateCorruptError, StateFormatError, event
+from goaitools_py.states import inspect_state, state_from_text, state_to_text
 from goaitools_py.testing import ScriptedBackend
 
 

@@ -13,7 +13,7 @@ import pytest
 import zstandard
 
 from goaitools_py.sim import SimServer, check_anthropic
-from goaitools_py.sim.anthropic_rules import BINDING_BETA, AnthropicRules
+from goaitools_py.sim.anthropic.rules import BINDING_BETA, AnthropicRules
 
 USER = {"role": "user", "content": "hi"}
 ANSWER = {"role": "assistant", "content": "a"}

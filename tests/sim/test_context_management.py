@@ -19,7 +19,7 @@ import pytest
 import zstandard
 
 from goaitools_py.sim import Prompt, Reply, Response, SimServer
-from goaitools_py.sim.anthropic_edits import CLEARED
+from goaitools_py.sim.anthropic.edits import CLEARED
 
 EDITING, IN_REPLY = "context-management-2025-06-27", "compact-2026-01-12"
 LONG = "The harbour is grey, and its water is still. " * 40

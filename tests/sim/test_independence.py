@@ -14,9 +14,9 @@ def test_the_simulator_is_a_second_opinion() -> None:
     folder = Path(goaitools_py.sim.__file__).parent
 
     foreign = set()
-    for file in folder.glob("*.py"):
+    for file in folder.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ImportFrom) and node.level > 1:
+            if isinstance(node, ast.ImportFrom) and node.level > len(file.relative_to(folder).parts):
                 foreign.add(f"{file.name}: {'.' * node.level}{node.module}")
             elif isinstance(node, ast.ImportFrom) and node.level == 0:
                 foreign.add((node.module or "").partition(".")[0])

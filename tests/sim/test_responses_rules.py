@@ -13,7 +13,7 @@ import pytest
 import zstandard
 
 from goaitools_py.sim import SimServer, check_openai_responses
-from goaitools_py.sim.responses_rules import responses_refusals
+from goaitools_py.sim.openai.responses_rules import responses_refusals
 
 USER = {"role": "user", "content": "hi"}
 TOOL = {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}}

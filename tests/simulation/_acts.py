@@ -10,22 +10,12 @@ from collections.abc import Callable, Mapping
 from functools import cache, partial
 from typing import Any, Final
 
-from goaitools_py import (
-    Approve,
-    BlobLimits,
-    Chat,
-    Compactor,
-    Conversation,
-    Deny,
-    KeepRecentTurns,
-    MessageLimit,
-    Plain,
-    event,
-    pending_calls,
-)
+from goaitools_py import Approve, Chat, Compactor, Conversation, Deny, KeepRecentTurns, MessageLimit, event
 from goaitools_py.history.append import append_messages
-from goaitools_py.threads import thread as threads
-from goaitools_py.turn.answers import Answers
+from goaitools_py.history.open.answers import Answers
+from goaitools_py.kept import turn as threads
+from goaitools_py.seal import BlobLimits, Plain
+from goaitools_py.states import pending_calls
 from goaitools_py.turn.flow import Flow, Invoke
 from goaitools_py.values import replace
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from goaitools_py.threads import thread
-from goaitools_py.turn import calling
-from goaitools_py.turn.flow import Flow, Invoke
+from goaitools_py.kept import turn as thread
+from goaitools_py.turn import tool_calls as calling
+from goaitools_py.turn.flow import Checkpoint, Flow
 from goaitools_py.values import replace
 
 from ._store import Rows
@@ -41,7 +41,7 @@ def _release_any(_: Any) -> Any:
 def _unclaimed(make: Any) -> Any:
     def init(self: thread.KeptTurn, *args: Any, **how: Any) -> None:
         make(self, *args, **how)
-        self._plan = replace(self._plan, claim=None, is_shared=False)
+        self._plan = replace(self._plan, claims=False, is_shared=False)
 
     return init
 
@@ -56,7 +56,7 @@ def _started_first(start: Any) -> Any:
             except StopIteration:
                 return
             # The start is not kept: the first thing that is known of the call is its result.
-            answer = None if isinstance(effect, Invoke) else (yield effect)
+            answer = None if isinstance(effect, Checkpoint) else (yield effect)
 
     return late
 

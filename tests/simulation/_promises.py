@@ -26,7 +26,7 @@ from goaitools_py import (
     TurnInProgressError,
 )
 from goaitools_py.state.codec import Codec
-from goaitools_py.state.state import closed_turns, load_state
+from goaitools_py.state.state import closed_entries, load_state
 from goaitools_py.testing import check_history
 
 from ._schedule import Act
@@ -60,7 +60,7 @@ def _marks(text: bytes) -> list[str]:
 
 def _entries(blob: bytes, codec: Codec) -> list[bytes]:
     state = load_state(blob, codec=codec)
-    entries = [entry for turn, _ in closed_turns(state) for entry in turn]
+    entries = closed_entries(state)
     if state.open is not None:
         entries.extend(state.open.entries)
     return [*entries, *(item.entry for item in state.inbox)]

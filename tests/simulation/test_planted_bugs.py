@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from goaitools_py.turn import calling
+from goaitools_py.turn import tool_calls as calling
 
 from ._bugs import BUGS, planted
 from ._run import run

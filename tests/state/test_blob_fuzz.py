@@ -2,8 +2,9 @@
 
 For each suite blobs are damaged as they are, and damaged within, with a seal that then fits again, so that
 what lies behind the seal is tried too. `GOAITOOLS_FUZZ` sets how many of the first kind each suite gets
-(2,000,000 in CI, else 40,000), and a quarter as many of the second; `GOAITOOLS_FUZZ_SEED` where the random
-numbers start. The seed is printed; pytest shows it when a test fails.
+(500,000 in CI, else 40,000; a long run has 2,000,000 or more), and a quarter as many of the second;
+`GOAITOOLS_FUZZ_SEED` says where the random numbers start. The seed is printed; pytest shows it when a test
+fails.
 """
 
 from __future__ import annotations
@@ -19,19 +20,21 @@ from typing import Any
 import pytest
 import zstandard
 
-from goaitools_py import PLAIN, Chat, Encrypted, Key, Keyring, Signed, event, state_messages, tool
+from goaitools_py import PLAIN, Chat, Encrypted, Key, Keyring, Signed, event, tool
 from goaitools_py.backends import rules
 from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.errors import StateError
-from goaitools_py.state.blob import Kind, Segment, decode, encode, peek, segment
-from goaitools_py.state.state import closed_turns, load_state
+from goaitools_py.history.open import journal
+from goaitools_py.history.rewrite.repair import repaired
+from goaitools_py.state.blob import Kind, Segment, decode, decode_whole, encode, peek, segment
+from goaitools_py.state.parts import ARCHIVE, INLINE, MEDIA, Part, new_part
+from goaitools_py.state.state import closed_entries, load_state
+from goaitools_py.states import state_messages
 from goaitools_py.testing import Calls, ScriptedBackend, check_history
-from goaitools_py.turn import journal
-from goaitools_py.turn.repair import repaired
 
 from ..seal import _second
 
-_PER_SUITE = int(os.environ.get("GOAITOOLS_FUZZ", "2000000" if os.environ.get("CI") else "40000"))
+_PER_SUITE = int(os.environ.get("GOAITOOLS_FUZZ", "500000" if os.environ.get("CI") else "40000"))
 _SEED = int(os.environ.get("GOAITOOLS_FUZZ_SEED", "20260101"))
 _SHARDS = 4
 _WORST_SECONDS = 0.25
@@ -57,16 +60,25 @@ class Suite:
         return BOUND if self.secret else None
 
     def decoded(self, blob: bytes) -> tuple[Segment, ...] | None:
-        """The segments, all inflated, or None for a typed error. Anything else escapes and fails the test."""
+        """The segments, all inflated, or None for a typed error. Anything else escapes and fails the test.
+
+        Parts are opened too: a turn only carries them, so damage in one shows when it is read.
+        """
         try:
-            segments = decode(blob, codec=self.codec, binding=self.binding)
+            segments, parts = decode_whole(blob, codec=self.codec, binding=self.binding)
             for each in segments:
                 each.raw()
-            return segments
         except StateError as error:
             carried = error.blob
-        assert carried == blob
-        return None
+            assert carried == blob
+            return None
+        try:
+            for part in parts:
+                if part.place == INLINE:
+                    part.raw(self.codec, self.binding)
+            return segments
+        except StateError:
+            return None
 
 
 _RING = Keyring(Key(SECRET))
@@ -168,11 +180,20 @@ def _opened(suite: Suite, segments: Sequence[Segment], compression: int) -> byte
     return header + body
 
 
+def _parts() -> list[Part]:
+    """An archive and a picture."""
+    archive = new_part(ARCHIVE, b'{"role":"user","content":"What was said long ago."},\n' * 9, 9)
+    picture = new_part(MEDIA, random.Random(2).randbytes(80), 1)
+    return [archive, picture]
+
+
 @cache
 def _corpus(name: str) -> tuple[bytes, ...]:
     """Sound blobs of a suite, of each shape and compression."""
     suite = SUITES[name]
     blobs = [encode(shape, codec=suite.codec, binding=suite.binding) for shape in (*_shapes(), *_states())]
+    for shape in _shapes()[2:6]:
+        blobs.append(encode(shape, _parts(), codec=suite.codec, binding=suite.binding))
     for opened in _opened_corpus(name):
         blobs.append(_sealed(suite, opened[:16], opened[16:]))
     return tuple(blobs)
@@ -394,7 +415,7 @@ def _histories(suite: Suite, blob: bytes) -> tuple[str, list[Any], list[bytes]] 
             return None
         dialect = dialect_of(wire)
         sound, _ = repaired(journal.close_turn(state, dialect), dialect)
-        mended = [entry for entries, _ in closed_turns(sound) for entry in entries]
+        mended = closed_entries(sound)
         return wire, state_messages(blob, **opening), mended
     except StateError:
         return None

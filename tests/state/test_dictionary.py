@@ -23,10 +23,11 @@ import zstandard
 from goaitools_py.errors import GoAIToolsError, StateError
 from goaitools_py.state import dictionary, frames
 from goaitools_py.state.blob import Kind, encode, segment
-from goaitools_py.state.dictionary import build
+
+from ..golden.dictionary import build
 
 _ROOT = Path(dictionary.__file__).parents[3]
-_CORPUS = Path(dictionary.__file__).with_name("corpus.txt")
+_CORPUS = Path(build.__file__).with_name("corpus.txt")
 _DATA = Path(os.environ.get("GOAITOOLS_TEST_DATA") or _ROOT.parent / "shared" / "data") / "conversations"
 _FROZEN = {1: "25f016fa9a041171e0da51a460717c821f6fc2031d50bcdce1f6944acaac4901"}
 _BUILT_WITH = (1, 5, 7)

@@ -19,7 +19,8 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
-from goaitools_py import Chat, StateConflictError, event, state_messages
+from goaitools_py import Chat, StateConflictError, event
+from goaitools_py.states import state_messages
 
 from ._places import Place, opened
 

@@ -20,8 +20,8 @@ from goaitools_py.stores import (
     Listing,
     MemoryStore,
     Stored,
-    rules,
 )
+from goaitools_py.stores import common as rules
 
 ROOT = Path(__file__).resolve().parents[2]
 

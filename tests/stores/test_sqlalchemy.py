@@ -15,8 +15,8 @@ from sqlalchemy import text
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.schema import CreateTable
 
-from goaitools_py import LeaseHeldError, StateConflictError, StoreUnavailableError
-from goaitools_py.stores import SQLAlchemyStore, SQLiteStore, sql_lease, sql_table
+from goaitools_py import StateConflictError, StoreUnavailableError
+from goaitools_py.stores import LeaseHeldError, SQLAlchemyStore, SQLiteStore, sql_lease, sql_table
 from goaitools_py.testing import store_contract
 
 from ._places import Place

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from goaitools_py import LeaseHeldError, StoreUnavailableError
-from goaitools_py.stores import AsyncSQLiteStore, SQLiteStore
+from goaitools_py import StoreUnavailableError
+from goaitools_py.stores import AsyncSQLiteStore, LeaseHeldError, SQLiteStore
 
 EVERY_BYTE = bytes(range(256)) * 3 + b"\x00"
 

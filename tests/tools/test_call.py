@@ -17,7 +17,7 @@ from goaitools_py.messages import Text
 from goaitools_py.tools import (
     MAX_RESULT_BYTES,
     Action,
-    Outcome,
+    CallOutcome,
     Tool,
     ToolContext,
     ToolReturn,
@@ -53,7 +53,7 @@ def ctx() -> ToolContext[Game]:
     return ToolContext(deps=Game(), call_id="call_1", turn_id="turn_1", iteration=2, idempotency_key="key_1")
 
 
-def text_of(outcome: Outcome) -> str:
+def text_of(outcome: CallOutcome) -> str:
     return "".join(part.text for part in outcome.parts if isinstance(part, Text))
 
 
@@ -78,19 +78,19 @@ def test_the_limit_holds_for_json_and_for_errors(ctx: ToolContext[Game]) -> None
     assert text_of(run_call(wordy, ctx, {})).endswith("characters removed]")
 
 
-async def awaited(a_tool: Tool, ctx: ToolContext[Any], kwargs: dict[str, Any]) -> Outcome:
+async def awaited(a_tool: Tool, ctx: ToolContext[Any], kwargs: dict[str, Any]) -> CallOutcome:
     return await finish_call(begin_call(a_tool, ctx, kwargs), ctx)
 
 
-def run_sync(a_tool: Tool, ctx: ToolContext[Any], kwargs: dict[str, Any]) -> Outcome:
+def run_sync(a_tool: Tool, ctx: ToolContext[Any], kwargs: dict[str, Any]) -> CallOutcome:
     return run_call(a_tool, ctx, kwargs)
 
 
-def run_async(a_tool: Tool, ctx: ToolContext[Any], kwargs: dict[str, Any]) -> Outcome:
+def run_async(a_tool: Tool, ctx: ToolContext[Any], kwargs: dict[str, Any]) -> CallOutcome:
     return asyncio.run(awaited(a_tool, ctx, kwargs))
 
 
-def run_awaited(a_tool: Tool, ctx: ToolContext[Any], kwargs: dict[str, Any]) -> Outcome:
+def run_awaited(a_tool: Tool, ctx: ToolContext[Any], kwargs: dict[str, Any]) -> CallOutcome:
     """The same tool, declared with `async def`."""
 
     async def run(*args: Any, **kwargs: Any) -> Any:
@@ -102,7 +102,7 @@ def run_awaited(a_tool: Tool, ctx: ToolContext[Any], kwargs: dict[str, Any]) -> 
 every_way = pytest.mark.parametrize("run", [run_sync, run_async, run_awaited])
 
 
-Run = Callable[[Tool, ToolContext[Any], dict[str, Any]], Outcome]
+Run = Callable[[Tool, ToolContext[Any], dict[str, Any]], CallOutcome]
 
 
 @every_way
@@ -110,7 +110,9 @@ def test_a_call_gives_its_result_and_its_actions(run: Run, ctx: ToolContext[Game
     """The good case."""
     outcome = run(get_score, ctx, get_score.bind('{"team": "blue"}'))
 
-    assert outcome == Outcome(parts=(Text("3"),), actions=(Action("Read score of blue", {"team": "blue"}),))
+    assert outcome == CallOutcome(
+        parts=(Text("3"),), actions=(Action("Read score of blue", {"team": "blue"}),)
+    )
     assert (outcome.flag, outcome.exception, outcome.abort) == ("ok", None, False)
 
 
@@ -256,7 +258,9 @@ def test_cancelling_the_task_reaches_the_tool(ctx: ToolContext[Game]) -> None:
 
 def test_an_outcome_shows_no_content() -> None:
     """Its repr may be logged."""
-    outcome = Outcome(parts=(Text("SECRET"),), exception=ValueError("SECRET"), actions=(Action("SECRET"),))
+    outcome = CallOutcome(
+        parts=(Text("SECRET"),), exception=ValueError("SECRET"), actions=(Action("SECRET"),)
+    )
 
     assert "SECRET" not in repr(outcome)
 
@@ -308,4 +312,4 @@ def test_a_call_nobody_waits_for_is_unknown(seconds: float | None, told: str, ct
 
     outcome = timed_out(ctx, seconds)
 
-    assert outcome == Outcome(parts=(Text(told),), flag="unknown", actions=(Action("began"),))
+    assert outcome == CallOutcome(parts=(Text(told),), flag="unknown", actions=(Action("began"),))

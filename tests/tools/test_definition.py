@@ -282,7 +282,7 @@ def test_a_provider_tool_does_not_show_a_key() -> None:
 @pytest.mark.parametrize("raw", ["web_search", None, [{"type": "web_search"}]])
 def test_a_provider_tool_is_an_object_of_the_wire(raw: Any) -> None:
     """Its name alone is a mistake that only the provider would tell, after the turn began."""
-    with pytest.raises(TypeError, match=f"the wire's JSON object, not {type(raw).__name__}"):
+    with pytest.raises(TypeError, match=f"the provider's JSON object, not {type(raw).__name__}"):
         ProviderTool(raw)
 
 
@@ -399,3 +399,22 @@ print(sorted(heavy & set(sys.modules)))
 
     assert first == "ok []"
     assert second == "['docstring_parser', 'pydantic', 'pydantic_core']"
+
+
+def test_an_external_tool_needs_no_function() -> None:
+    """Its result comes from outside: there is nothing to run here, and a call by mistake says so."""
+    ask = Tool("ask_guard", "Ask the guard.", {"type": "object"}, external=True)
+
+    assert ask.spec().name == "ask_guard"
+    assert ask.spec().description == "Ask the guard."
+    assert (ask.is_async, ask.takes_context, ask.needs_deps) == (False, False, False)
+    assert ask.waits_for({}) == "external"
+    assert dataclasses.replace(ask, name="ask_king").spec().name == "ask_king"
+    with pytest.raises(TypeError, match=r"external.*has no function.*resume"):
+        ask(place="gate")
+
+
+def test_only_an_external_tool_needs_no_function() -> None:
+    """A tool that is run here, and has nothing to run, is refused with both ways out."""
+    with pytest.raises(TypeError, match=r"'ask_guard' has no function: pass run=.*external=True"):
+        Tool("ask_guard", "Ask the guard.", {"type": "object"})

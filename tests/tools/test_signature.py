@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from goaitools_py.messages import Text
-from goaitools_py.tools import Outcome, Tool, ToolContext, run_call, tool
+from goaitools_py.tools import CallOutcome, Tool, ToolContext, run_call, tool
 
 
 class Game:
@@ -29,7 +29,7 @@ def parameters(function: Callable[..., Any]) -> Mapping[str, Any]:
     return Tool.from_function(function).spec().parameters
 
 
-def text_of(outcome: Outcome) -> str:
+def text_of(outcome: CallOutcome) -> str:
     return "".join(part.text for part in outcome.parts if isinstance(part, Text))
 
 

@@ -28,17 +28,15 @@ from goaitools_py import (
     ToolError,
     assistant,
     event,
-    inspect_state,
-    read_history,
-    state_from_messages,
-    state_messages,
     system,
     tool,
     user,
 )
 from goaitools_py.messages import Message
 from goaitools_py.sim import Reply
+from goaitools_py.states import inspect_state, state_from_messages, state_messages
 from goaitools_py.testing import check_history
+from tests import _history_laws
 
 from ._random_known import Broken, Known, marks_of, require
 from ._random_steps import Step
@@ -222,9 +220,14 @@ class World:
         return replace(base, blob=blob, marks=marks, topics=replaced, usage=usage, **changes)
 
     def _check_order(self, blob: bytes) -> None:
-        """Each reply's calls are followed by their results, in the order of the calls."""
+        """Each reply's calls are followed by their results, in the order of the calls; the history keeps its
+        laws."""
         waiting: list[str] = []
-        for message in read_history(blob).all_messages():
+        try:
+            history = _history_laws.check(blob)
+        except AssertionError as exc:
+            raise Broken(f"the history breaks a law: {exc}") from exc
+        for message in history.all_messages():
             if message.tool_calls:
                 require(not waiting, "a call has no result before the next reply")
                 waiting = [call.id for call in message.tool_calls]

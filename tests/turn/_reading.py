@@ -12,13 +12,14 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import Message, read_history, state_messages
+from goaitools_py import Message
 from goaitools_py.backends.base import ModelRequest
 from goaitools_py.sim import Prompt, Recorded, Said
-from goaitools_py.sim.anthropic import AnthropicMessages
-from goaitools_py.sim.body import read_body
-from goaitools_py.sim.openai_chat import OpenAIChat
-from goaitools_py.sim.openai_responses import OpenAIResponses
+from goaitools_py.sim.anthropic.messages import AnthropicMessages
+from goaitools_py.sim.http.body import read_body
+from goaitools_py.sim.openai.chat import OpenAIChat
+from goaitools_py.sim.openai.responses import OpenAIResponses
+from goaitools_py.states import read_history, state_messages
 
 WIRES = (OpenAIChat(), OpenAIResponses(), AnthropicMessages())
 

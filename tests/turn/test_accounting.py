@@ -10,7 +10,6 @@ import pytest
 
 from goaitools_py import (
     BudgetExceededError,
-    Charge,
     Compactor,
     ContextWarning,
     DropOldest,
@@ -23,17 +22,17 @@ from goaitools_py import (
     ProviderRejectedError,
     ProviderUnavailableError,
     Usage,
-    estimate_tokens,
     event,
-    inspect_state,
     user,
 )
 from goaitools_py.backends.base import BackendError
+from goaitools_py.history.meter import gauge_of
+from goaitools_py.history.open import journal
+from goaitools_py.prices import Charge
 from goaitools_py.sim import Fault, Reply
 from goaitools_py.state.state import load_state
+from goaitools_py.states import estimate_tokens, inspect_state
 from goaitools_py.testing import Raw, ScriptedBackend
-from goaitools_py.turn import journal
-from goaitools_py.turn.meter import gauge_of
 
 RED = ("get_score", '{"team":"Red"}')
 
@@ -478,5 +477,5 @@ def test_a_reply_that_is_booked_twice_is_on_the_bill_once(face: Any, sim: Any) -
     with pytest.raises(KeyboardInterrupt):
         turn.result()
 
-    assert len(turn.turn._engine._ledger.bill.charges) == 1
+    assert len(turn.turn._engine._ledger.spending.account.bill.charges) == 1
     assert inspect_state(turn.state).total_cost_usd == 1

@@ -21,11 +21,9 @@ from goaitools_py import (
     ToolReturn,
     TurnCompleted,
     event,
-    pending_calls,
-    state_from_messages,
-    state_messages,
 )
 from goaitools_py.backends.base import BackendError
+from goaitools_py.states import pending_calls, state_from_messages, state_messages
 
 from ._desk import Desk, clerk, codes, look, pay, spends
 from ._reading import users

@@ -26,14 +26,13 @@ from goaitools_py import (
     StateProviderError,
     StateVersionError,
     event,
-    inspect_state,
-    state_messages,
     tool,
 )
 from goaitools_py.backends.rules import WIRES
 from goaitools_py.sim import Fault
 from goaitools_py.state.codec import PLAIN
 from goaitools_py.state.state import dump_state, new_state
+from goaitools_py.states import inspect_state, state_messages
 from goaitools_py.testing import ScriptedBackend
 
 GO_JSON = b'{"version":1,"provider":"openai","messages":[{"role":"user","content":"hi"}]}'
@@ -143,23 +142,34 @@ def test_a_foreign_state_can_be_left_behind(face: Any, run: Any, written: str, a
     assert type(result.discarded) is StateProviderError
     assert result.discarded.blob == given
     assert [w.code for w in result.warnings] == ["state_discarded"]
+    (warning,) = result.warnings
+    assert f"'{written}'" in warning.message
+    assert f"'{asked}'" in warning.message
+    assert "on_foreign_state" not in warning.message  # what was just given is no advice
     assert inspect_state(result.state).wire == asked
     assert inspect_state(result.state).conversation_id != inspect_state(given).conversation_id
 
 
-def test_a_newer_state_raises_unless_told_otherwise(face: Any, run: Any, state: bytes) -> None:
-    """It is no damage: an older release must not replace it without being told to."""
+def test_compacting_a_foreign_state_names_the_state_first(face: Any) -> None:
+    """A compactor does not help with a state that this chat cannot read, so none is asked for."""
+    given = face.chat(ScriptedBackend("Hello Ada.", wire="openai")).chat(user="I am Ada.").state
+
+    with pytest.raises(StateProviderError, match="written by 'openai'"):
+        face.chat(ScriptedBackend(wire="anthropic")).compact_state(given)
+
+
+@pytest.mark.parametrize("on_bad_state", [None, "raise", "fresh"])
+def test_a_newer_state_always_raises(face: Any, run: Any, state: bytes, on_bad_state: Any) -> None:
+    """It is no damage: during a rolling deploy an older worker must never replace what a newer one wrote."""
     given = NEWER[0](state)
     backend = ScriptedBackend("Who are you?")
     chat = face.chat(backend)
 
-    with pytest.raises(StateVersionError):
-        run(chat, given, user="Who am I?")
-    assert backend.requests == []
-    result = run(chat, given, user="Who am I?", on_bad_state="fresh")
+    with pytest.raises(StateVersionError) as caught:
+        run(chat, given, user="Who am I?", on_bad_state=on_bad_state)
 
-    assert type(result.discarded) is StateVersionError
-    assert result.discarded.blob == given
+    assert caught.value.blob == given
+    assert backend.requests == []
 
 
 @pytest.mark.parametrize("name", [*UNREADABLE, "a newer version", "another provider API"])
@@ -235,7 +245,6 @@ def test_every_kind_of_bytes_is_a_state(face: Any, state: bytes, kind: Any) -> N
         ({"max_iteration": 3}, TypeError, "'max_iteration'.*'max_iterations'"),
         ({"temperature": 1.0}, TypeError, r"settings=ModelSettings\(temperature"),
         ({"wholly_unknown_thing": 1}, TypeError, "the options are user, messages"),
-        ({"output_type": str}, TypeError, "later release"),
         ({"settings": {"temperature": 1}}, TypeError, "ModelSettings.*dict"),
         ({"max_iterations": 0}, ValueError, "max_iterations.*positive.*0"),
         ({"timeout": -1}, ValueError, "timeout.*positive.*-1"),

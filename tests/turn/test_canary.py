@@ -30,15 +30,13 @@ from goaitools_py import (
     ToolReturn,
     assistant,
     event,
-    inspect_state,
-    pending_calls,
-    read_history,
     system,
     tool,
     user,
 )
 from goaitools_py.options import ChatOptions
 from goaitools_py.sim import Fault, Reply
+from goaitools_py.states import inspect_state, pending_calls, read_history
 from goaitools_py.testing import Calls, ScriptedBackend
 
 from ._reading import ANTHROPIC, CHAT, LEAD, RESPONSES
@@ -150,6 +148,10 @@ SCRIPTS: dict[str, tuple[list[Any], dict[str, Any]]] = {
 }
 
 
+NOTHING_ELSE = ("TextDelta", "ReasoningDelta", "Message")
+"""Values that are what was said, and nothing else: their `to_dict` has it."""
+
+
 def words(value: Any, depth: int = 0) -> Iterator[str]:
     """What a value shows of itself when it is logged or printed."""
     yield repr(value)
@@ -164,7 +166,7 @@ def words(value: Any, depth: int = 0) -> Iterator[str]:
         for link in (value.__cause__, value.__context__):
             if link is not None and depth < 8:
                 yield from words(link, depth + 1)
-    elif hasattr(value, "to_dict") and type(value).__name__ not in ("TextDelta", "ReasoningDelta"):
+    elif hasattr(value, "to_dict") and type(value).__name__ not in NOTHING_ELSE:
         yield repr(value.to_dict())
 
 

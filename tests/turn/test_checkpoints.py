@@ -7,18 +7,9 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import (
-    Chat,
-    CheckpointError,
-    CheckpointReady,
-    ProviderUnavailableError,
-    ToolContext,
-    inspect_state,
-    read_history,
-    state_messages,
-    tool,
-)
+from goaitools_py import Chat, CheckpointError, CheckpointReady, ProviderUnavailableError, ToolContext, tool
 from goaitools_py.sim import Fault, Reply
+from goaitools_py.states import inspect_state, read_history, state_messages
 from goaitools_py.testing import ScriptedBackend, check_history
 
 from ._reading import results, roles, roles_sent

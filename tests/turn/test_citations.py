@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import read_history, state_messages
 from goaitools_py.backends.openai.chat import OpenAIChatDialect
 from goaitools_py.citations import Citation
+from goaitools_py.states import read_history, state_messages
 from goaitools_py.testing import ScriptedBackend, check_history
 
 from ._answers import Answer, anthropic_answer, chat_answer, responses_answer

@@ -11,21 +11,19 @@ from goaitools_py import (
     NO_COMPACTION,
     Compacted,
     CompactionError,
-    CompactionRequest,
     Compactor,
     DropOldest,
     KeepRecentTurns,
     MessageLimit,
     TokenLimit,
-    TurnView,
     all_of,
     any_of,
     event,
     first_of,
-    inspect_state,
-    read_history,
 )
+from goaitools_py.compaction import CompactionRequest, TurnView
 from goaitools_py.sim import Fault, Reply
+from goaitools_py.states import inspect_state, read_history
 from goaitools_py.testing import Calls, ScriptedBackend
 from goaitools_py.turn import shrink
 from goaitools_py.values import replace

@@ -9,9 +9,7 @@ from typing import Any
 import pytest
 
 from goaitools_py import (
-    AskModel,
     CompactionError,
-    CompactionRequest,
     Compactor,
     KeepRecentTurns,
     ProviderCompaction,
@@ -19,14 +17,13 @@ from goaitools_py import (
     TurnLimit,
     any_of,
     first_of,
-    inspect_state,
-    read_history,
-    rewind_state,
 )
 from goaitools_py.backends.base import BackendError
+from goaitools_py.compaction import AskModel, CompactionRequest
+from goaitools_py.history.rewrite.questions import GROWTH
 from goaitools_py.state.state import load_state
+from goaitools_py.states import inspect_state, read_history, rewind_state
 from goaitools_py.testing import Calls, Raw, ScriptedBackend
-from goaitools_py.turn.questions import GROWTH
 
 TURNS = 30
 SAID = "Something of some length is said here. " * 3

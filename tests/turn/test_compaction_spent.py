@@ -8,10 +8,8 @@ from typing import Any
 import pytest
 
 from goaitools_py import (
-    AskModel,
     CheckpointError,
     CompactionError,
-    CompactionRequest,
     Compactor,
     ContextTooLongError,
     KeepRecentTurns,
@@ -19,11 +17,10 @@ from goaitools_py import (
     ProviderRejectedError,
     Summarize,
     TurnError,
-    inspect_state,
-    pending_calls,
-    state_messages,
 )
 from goaitools_py.backends.base import BackendError
+from goaitools_py.compaction import AskModel, CompactionRequest
+from goaitools_py.states import inspect_state, pending_calls, state_messages
 from goaitools_py.testing import Calls, ScriptedBackend
 
 POISON = BackendError("no", status=400, headers={"content-type": "application/json"}, body=b'{"error":{}}')

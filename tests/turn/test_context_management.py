@@ -19,15 +19,11 @@ from goaitools_py import (
     ModelSettings,
     ProviderCompaction,
     ProviderRejectedError,
-    ServerCompaction,
-    ServerThinkingClearing,
-    ServerToolClearing,
     Summarize,
-    inspect_state,
-    read_history,
-    state_messages,
 )
-from goaitools_py.sim.response import JSON, Response
+from goaitools_py.compaction import ServerCompaction, ServerThinkingClearing, ServerToolClearing
+from goaitools_py.sim.http.response import JSON, Response
+from goaitools_py.states import inspect_state, read_history, state_messages
 from goaitools_py.testing import check_history
 
 COMPACT = ServerCompaction(above_tokens=50_000)
@@ -155,7 +151,7 @@ def test_openai_gets_a_threshold(own: Any, sim: Any, wire: str) -> None:
 @pytest.mark.parametrize(
     ("wire", "is_own", "edit", "words"),
     [
-        ("openai", True, COMPACT, "wire has no context_management"),
+        ("openai", True, COMPACT, "provider API 'openai' has no context_management"),
         ("openai-responses", True, CLEAR, "clears no tool results"),
         ("openai-responses", True, ServerCompaction(above_tokens=9, instructions="All."), "no instructions"),
         ("openai-responses", True, ServerThinkingClearing(keep=1), "clears no reasoning"),

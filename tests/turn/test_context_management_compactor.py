@@ -18,19 +18,15 @@ from goaitools_py import (
     MessageLimit,
     ModelSettings,
     ProviderCompaction,
-    ServerCompaction,
-    ServerThinkingClearing,
-    ServerToolClearing,
     Summarize,
     TokenLimit,
     TurnLimit,
     any_of,
     first_of,
-    inspect_state,
-    read_history,
-    state_messages,
 )
+from goaitools_py.compaction import ServerCompaction, ServerThinkingClearing, ServerToolClearing
 from goaitools_py.sim import Reply
+from goaitools_py.states import inspect_state, read_history, state_messages
 from goaitools_py.testing import check_history
 
 COMPACT = ServerCompaction(above_tokens=60_000)

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import Limits, TurnError, event, inspect_state
+from goaitools_py import Limits, TurnError, event
 from goaitools_py.backends.base import BackendError
+from goaitools_py.states import inspect_state
 from goaitools_py.testing import Raw
 
 from ._desk import Desk, pay

@@ -9,15 +9,9 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import (
-    AsyncChat,
-    DeadlineExceededError,
-    ProviderUnavailableError,
-    RateLimitError,
-    inspect_state,
-    tool,
-)
+from goaitools_py import AsyncChat, DeadlineExceededError, ProviderUnavailableError, RateLimitError, tool
 from goaitools_py.sim import Fault, Reply
+from goaitools_py.states import inspect_state
 from goaitools_py.testing import Calls, ScriptedBackend
 
 from ._reading import LEAD, results, roles, users

@@ -7,19 +7,9 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import (
-    ModelSettings,
-    PendingCall,
-    ProviderProtocolError,
-    StreamInterruptedError,
-    Tool,
-    inspect_state,
-    read_history,
-    state_from_messages,
-    state_messages,
-    tool,
-)
+from goaitools_py import ModelSettings, PendingCall, ProviderProtocolError, StreamInterruptedError, Tool, tool
 from goaitools_py.backends.base import ModelRequest
+from goaitools_py.states import inspect_state, read_history, state_from_messages, state_messages
 from goaitools_py.testing import ScriptedBackend, check_history
 from goaitools_py.testing.scripted import Raw
 

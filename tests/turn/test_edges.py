@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import AsyncChat, Chat, ToolStarted, state_messages, tool
+from goaitools_py import AsyncChat, Chat, ToolStarted, tool
 from goaitools_py.edges import async_edge
+from goaitools_py.states import state_messages
 from goaitools_py.testing import Calls, ScriptedBackend, check_history
 
 

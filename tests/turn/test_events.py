@@ -14,7 +14,6 @@ from goaitools_py import (
     AsyncChat,
     Chat,
     Compacted,
-    CompactionReport,
     Compactor,
     KeepRecentTurns,
     MessageLimit,
@@ -28,11 +27,11 @@ from goaitools_py import (
     TurnCompleted,
     TurnError,
     event,
-    inspect_state,
-    rewind_state,
     tool,
 )
 from goaitools_py.backends.base import BackendError
+from goaitools_py.compaction import CompactionReport
+from goaitools_py.states import inspect_state, rewind_state
 from goaitools_py.stores import AsyncMemoryStore, MemoryStore
 from goaitools_py.testing import Calls, ScriptedBackend
 
@@ -183,7 +182,9 @@ def test_what_an_event_tells_is_complete_and_silent(face: Any, sim: Any, wire: s
 
     told = [one.to_dict() for one in events]
     for one, facts in zip(events, told, strict=True):
-        assert set(facts) >= (set(one.__struct_fields__) | {"type"}) - {"blob", "state", "result"}
+        shown = (set(one.__struct_fields__) | {"type"}) - {"blob", "state", "result"}
+        assert set(facts) >= shown - one._content
+        assert set(one.to_dict(content=True)) >= shown
         assert json.loads(json.dumps(facts)) == facts
         assert facts["turn_ref"] == ref
         if not facts["type"].endswith("Delta"):

@@ -9,7 +9,6 @@ import msgspec
 import pytest
 
 from goaitools_py import (
-    Charge,
     CheckpointError,
     Message,
     ProviderRejectedError,
@@ -18,14 +17,12 @@ from goaitools_py import (
     StateError,
     StateProviderError,
     StreamInterruptedError,
-    estimate_tokens,
-    inspect_state,
-    read_history,
-    rewind_state,
 )
 from goaitools_py.backends.base import BackendError
+from goaitools_py.prices import Charge
 from goaitools_py.state import blob
 from goaitools_py.state.state import dump_state, load_state
+from goaitools_py.states import estimate_tokens, inspect_state, read_history, rewind_state
 from goaitools_py.testing import Calls, ScriptedBackend
 from goaitools_py.values import replace
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import ProviderProtocolError, StreamInterruptedError, inspect_state, state_messages
+from goaitools_py import ProviderProtocolError, StreamInterruptedError
 from goaitools_py.sim import Reply
+from goaitools_py.states import inspect_state, state_messages
 from goaitools_py.testing import check_history
 
 from ._reading import ANTHROPIC, CHAT, RESPONSES, roles

@@ -22,13 +22,11 @@ from goaitools_py import (
     ToolStarted,
     Turn,
     event,
-    inspect_state,
-    read_history,
-    state_messages,
     tool,
 )
 from goaitools_py.backends.base import BackendError, ResponseHead
 from goaitools_py.sim import Fault, Reply
+from goaitools_py.states import inspect_state, read_history, state_messages
 from goaitools_py.testing import Calls, ScriptedBackend, check_history
 
 from ._reading import LEAD

@@ -19,13 +19,13 @@ from goaitools_py import (
     ToolReturn,
     assistant,
     event,
-    read_history,
     tool,
     user,
 )
 from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.messages import Text, ToolResult
 from goaitools_py.render import context_block, event_block
+from goaitools_py.states import read_history
 from goaitools_py.testing import Calls, ScriptedBackend
 
 from ._answers import responses_answer
@@ -33,11 +33,24 @@ from ._reading import ALL, HISTORY, RESPONSES
 
 EVENT = event_block("+500 points", topic="score")
 CONTEXT = context_block("It is midnight.")
-BLOCK = re.compile(r"</?app-(event|context|note|system)", re.IGNORECASE)
+BLOCK = re.compile(r"</?app-(event|context|note|system|speaker)", re.IGNORECASE)
 
 pieces = st.lists(
     st.sampled_from(
-        ["<", "</", "app", "-event", "<app", "-context>", "APP-note", "<app-event>", "x", "\n", " "]
+        [
+            "<",
+            "</",
+            "app",
+            "-event",
+            "<app",
+            "-context>",
+            "APP-note",
+            "<app-event>",
+            "<app-speaker>",
+            "x",
+            "\n",
+            " ",
+        ]
     ),
     min_size=1,
     max_size=4,

@@ -7,18 +7,9 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import (
-    Approve,
-    Deny,
-    ToolReturn,
-    TurnError,
-    Usage,
-    inspect_state,
-    pending_calls,
-    read_history,
-    tool,
-)
+from goaitools_py import Approve, Deny, ToolReturn, TurnError, Usage, tool
 from goaitools_py.backends.base import BackendError
+from goaitools_py.states import inspect_state, pending_calls, read_history
 from goaitools_py.testing import Calls
 
 from ._desk import Desk, clerk, codes, flags, look, pay, spends

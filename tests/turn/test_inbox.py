@@ -6,17 +6,9 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import (
-    ProviderUnavailableError,
-    assistant,
-    event,
-    inspect_state,
-    read_history,
-    state_messages,
-    system,
-    user,
-)
+from goaitools_py import ProviderUnavailableError, assistant, event, system, user
 from goaitools_py.sim import Fault, Reply
+from goaitools_py.states import inspect_state, read_history, state_messages
 from goaitools_py.testing import ScriptedBackend
 
 from ._reading import RESPONSES, roles, roles_sent

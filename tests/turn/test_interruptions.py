@@ -10,19 +10,9 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import (
-    AsyncChat,
-    AsyncTurn,
-    Chat,
-    TextDelta,
-    ToolFinished,
-    ToolStarted,
-    inspect_state,
-    read_history,
-    state_messages,
-    tool,
-)
+from goaitools_py import AsyncChat, AsyncTurn, Chat, TextDelta, ToolFinished, ToolStarted, tool
 from goaitools_py.sim import Fault, Reply
+from goaitools_py.states import inspect_state, read_history, state_messages
 from goaitools_py.testing import Calls, ScriptedBackend, check_history
 
 from ._reading import LEAD, roles, users

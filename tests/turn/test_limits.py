@@ -13,11 +13,10 @@ from goaitools_py import (
     Limits,
     ProviderUnavailableError,
     Usage,
-    inspect_state,
     rawjson,
-    read_history,
 )
 from goaitools_py.sim import Fault, Reply
+from goaitools_py.states import inspect_state, read_history
 
 from ._reading import results, roles, tool_choice
 

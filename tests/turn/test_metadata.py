@@ -6,18 +6,11 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import (
-    Compactor,
-    KeepRecentTurns,
-    MessageLimit,
-    ProviderRejectedError,
-    TurnError,
-    event,
-    read_history,
-)
+from goaitools_py import Compactor, KeepRecentTurns, MessageLimit, ProviderRejectedError, TurnError, event
 from goaitools_py.backends.base import BackendError
-from goaitools_py.compaction.turns import TurnView
+from goaitools_py.compaction.turn_views import TurnView
 from goaitools_py.state.state import load_state
+from goaitools_py.states import read_history
 from goaitools_py.stores import AsyncMemoryStore, MemoryStore
 from goaitools_py.testing import ScriptedBackend
 
@@ -99,7 +92,7 @@ def test_equal_turns_of_one_millisecond_have_ids_of_their_own(
     face: Any, wire: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And an id stays, whatever comes before or behind its turn."""
-    from goaitools_py import state_from_messages, state_messages
+    from goaitools_py.states import state_from_messages, state_messages
 
     monkeypatch.setattr("time.time_ns", lambda: 1_750_000_000_000_000_000)
     monkeypatch.setattr("time.time", lambda: 1_750_000_000.0)

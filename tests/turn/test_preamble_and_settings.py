@@ -7,21 +7,10 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import (
-    ChatOptions,
-    ModelSettings,
-    ProviderTool,
-    TurnError,
-    event,
-    inspect_state,
-    read_history,
-    state_messages,
-    system,
-    tool,
-    user,
-)
+from goaitools_py import ChatOptions, ModelSettings, ProviderTool, TurnError, event, system, tool, user
 from goaitools_py.backends.base import BackendError
 from goaitools_py.sim import Reply
+from goaitools_py.states import inspect_state, read_history, state_messages
 from goaitools_py.testing import Calls, ScriptedBackend
 
 from ._reading import head, preamble, roles, roles_sent, unmarked_history, users

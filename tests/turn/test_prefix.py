@@ -17,13 +17,10 @@ from goaitools_py import (
     ToolContext,
     TurnError,
     Usage,
-    inspect_state,
-    read_history,
-    state_from_messages,
-    state_messages,
     tool,
 )
 from goaitools_py.sim import Fault
+from goaitools_py.states import inspect_state, read_history, state_from_messages, state_messages
 
 SIGNING = ["anthropic", "openai-responses"]
 THINK = {

@@ -18,10 +18,9 @@ from goaitools_py import (
     RateLimitError,
     TurnError,
     Usage,
-    inspect_state,
-    read_history,
 )
 from goaitools_py.sim import Fault, Reply
+from goaitools_py.states import inspect_state, read_history
 
 from ._reading import ALL, ANTHROPIC, CHAT, OPENAI, RESPONSES, on, roles, users
 

@@ -18,11 +18,8 @@ from goaitools_py import (
     MessageLimit,
     ProviderTool,
     ToolReturn,
-    inspect_state,
-    pending_calls,
-    read_history,
-    state_messages,
 )
+from goaitools_py.states import inspect_state, pending_calls, read_history, state_messages
 from goaitools_py.testing import Calls, ScriptedBackend, check_history
 
 from ._answers import Answer, anthropic_answer, chat_answer, responses_answer
@@ -416,7 +413,7 @@ def test_an_id_that_comes_again_is_another_calls(face: Any, kind: str) -> None:
 
 def test_a_call_without_its_output_is_repaired() -> None:
     """A history of elsewhere in which a screenshot is missing: the call gets one that shows nothing."""
-    from goaitools_py import state_from_messages
+    from goaitools_py.states import state_from_messages
 
     user = {"role": "user", "content": "Go."}
     for kind in KINDS:

@@ -17,15 +17,9 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import (
-    ModelSettings,
-    ProviderRejectedError,
-    ProviderTool,
-    event,
-    inspect_state,
-    state_messages,
-)
+from goaitools_py import ModelSettings, ProviderRejectedError, ProviderTool, event
 from goaitools_py.sim import Fault, Reply
+from goaitools_py.states import inspect_state, state_messages
 
 from ._random_known import Broken
 from ._random_steps import Said, Step, draw, shown

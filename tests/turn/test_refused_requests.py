@@ -13,12 +13,10 @@ from goaitools_py import (
     ProviderUnavailableError,
     ToolFinished,
     event,
-    inspect_state,
-    read_history,
-    state_messages,
     user,
 )
 from goaitools_py.sim import Fault, Reply
+from goaitools_py.states import inspect_state, read_history, state_messages
 
 from ._reading import ALL, ANTHROPIC, RESPONSES, on, roles
 

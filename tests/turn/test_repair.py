@@ -7,22 +7,23 @@ from typing import Any
 import pytest
 
 from goaitools_py import (
+    PLAIN,
     AuthenticationError,
     Compactor,
     KeepRecentTurns,
     MessageLimit,
     ProviderRejectedError,
     event,
-    inspect_state,
-    read_history,
-    state_messages,
 )
 from goaitools_py.backends import rules
+from goaitools_py.history.archive import archive_of
+from goaitools_py.history.rewrite.repair import repaired
 from goaitools_py.sim import Fault, Reply
-from goaitools_py.state.records import RULES_VERSION, Iteration, JournalCall, OpenTurn
-from goaitools_py.state.state import dump_state, load_state
+from goaitools_py.state.closed_turns import Iteration
+from goaitools_py.state.records import RULES_VERSION, JournalCall, OpenTurn
+from goaitools_py.state.state import closed_entries, dump_state, load_state
+from goaitools_py.states import inspect_state, read_history, state_messages, verify_state
 from goaitools_py.testing import check_history
-from goaitools_py.turn.repair import repaired
 from goaitools_py.values import replace
 
 from ..history._damage import Words, forged
@@ -69,7 +70,7 @@ def checks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def test_the_simulator_refuses_such_a_history(face: Any, sim: Any, wire: str, monkeypatch: Any) -> None:
     """Without a repair the conversation would be wedged, which is what makes the other tests tests."""
-    monkeypatch.setattr("goaitools_py.turn.asking.repaired", lambda state, _: (state, {}))
+    monkeypatch.setattr("goaitools_py.turn.model_call.repaired", lambda state, *_, **how: (state, {}))
 
     with pytest.raises(ProviderRejectedError) as caught:
         face.on(sim).chat_with_state(broken(wire, rules=RULES_VERSION), user="What is my name?")
@@ -108,6 +109,21 @@ def test_a_mended_history_is_paid_for_once(
     assert [row[1] for row in inspect_state(second.state).cuts] == ["repaired"]
     assert state_messages(second.state)[: len(state_messages(first.state))] == state_messages(first.state)
     assert sim.problems == []
+
+
+def test_a_repair_before_an_append_is_in_the_archive(face: Any, sim: Any, wire: str) -> None:
+    """With the chat's compactor that retains, what was mended can be read as it was, as after a turn."""
+    keeping = face.on(sim, compactor=Compactor(MessageLimit(99), KeepRecentTurns(9), retain=True))
+    blob = broken(wire, rules=0)
+
+    grown = keeping.append_to_state(blob, event("It rains."))
+
+    assert state_messages(grown) == state_messages(face.on(sim).append_to_state(blob, event("It rains.")))
+    assert verify_state(grown) == ()
+    (record,) = archive_of(load_state(grown), PLAIN)
+    entries = [entry for turn in record.turns for entry in turn.entries]
+    assert entries
+    assert set(entries) <= set(closed_entries(load_state(blob)))
 
 
 def test_a_turn_on_a_state_of_ours_checks_nothing(
@@ -265,7 +281,8 @@ def test_later_calls_of_a_turn_do_not_look_again(
     """Once in a turn is enough, also if a refusal comes after a tool has run."""
     looked: list[Any] = []
     monkeypatch.setattr(
-        "goaitools_py.turn.asking.repaired", lambda *given: (looked.append(1), repaired(*given))[1]
+        "goaitools_py.turn.model_call.repaired",
+        lambda *given, **how: (looked.append(1), repaired(*given, **how))[1],
     )
     chat = face.on(sim, tools=[scores.get_score])
     sim.push(Reply.calls(("get_score", '{"team":"Red"}'), ids=("real",)), Fault.bad_request())

@@ -13,11 +13,10 @@ from goaitools_py import (
     ProviderProtocolError,
     ToolStarted,
     event,
-    inspect_state,
     rawjson,
-    state_messages,
 )
 from goaitools_py.sim import Fault, Reply
+from goaitools_py.states import inspect_state, state_messages
 
 from ._reading import (
     ALL,

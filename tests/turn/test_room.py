@@ -9,20 +9,19 @@ from typing import Any
 import pytest
 
 from goaitools_py import (
-    BlobLimits,
     Compactor,
     ContextWarning,
     KeepRecentTurns,
     MessageLimit,
-    Plain,
     StateTooLargeError,
     ToolContext,
-    state_from_messages,
     tool,
     user,
 )
 from goaitools_py.edges import async_edge, sync_edge
+from goaitools_py.seal import BlobLimits, Plain
 from goaitools_py.state.state import closed_turns, load_state
+from goaitools_py.states import state_from_messages
 from goaitools_py.testing import Calls, ScriptedBackend
 from goaitools_py.turn import shrink
 from goaitools_py.turn.flow import Moment
@@ -168,13 +167,13 @@ def test_a_note_begins_when_the_oldest_turn_did(face: Any, monkeypatch: pytest.M
     state = chat.chat(user="First.").state
     state = chat.run_turns(state, ["1", "2", "3", "4"]).state
     state = chat.compact_state(state, Compactor(MessageLimit(1), KeepRecentTurns(4))).state
-    before = [record.at for _, record in closed_turns(load_state(state))]
+    before = [turn.record.at for turn in closed_turns(load_state(state))]
 
     def summed(request: Any) -> Any:
         return (request.note("Gone.", kind="gap"), *request.turns[2:])
 
     report = chat.compact_state(state, Compactor(MessageLimit(1), summed))
-    after = [record.at for _, record in closed_turns(load_state(report.state))]
+    after = [turn.record.at for turn in closed_turns(load_state(report.state))]
 
     assert 0 < before[0] < before[1] < before[2]
     assert after == [before[0], *before[2:]]

@@ -18,11 +18,11 @@ from goaitools_py import (
     StateFormatError,
     Tool,
     ToolPendingError,
-    inspect_state,
 )
 from goaitools_py.backends.base import BackendError
 from goaitools_py.series import Series
 from goaitools_py.sim import Reply
+from goaitools_py.states import inspect_state
 from goaitools_py.testing import ScriptedBackend
 
 from ._desk import Desk, pay

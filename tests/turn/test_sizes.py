@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import NO_COMPACTION, BlobLimits, Plain, StateSizeError, StateTooLargeError, inspect_state
+from goaitools_py import NO_COMPACTION, StateSizeError, StateTooLargeError
+from goaitools_py.seal import BlobLimits, Plain
 from goaitools_py.sim import Reply
 from goaitools_py.state import state as states
 from goaitools_py.state.state import load_state
+from goaitools_py.states import inspect_state
 
 from ._reading import messages, roles, users
 

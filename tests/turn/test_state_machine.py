@@ -47,22 +47,25 @@ from goaitools_py import (
     TurnError,
     assistant,
     event,
+    system,
+    tool,
+    user,
+)
+from goaitools_py.history.open.journal import SYNTHETIC
+from goaitools_py.history.open.turn_ids import UNANSWERED
+from goaitools_py.sim import Reply
+from goaitools_py.state.records import digest8
+from goaitools_py.state.state import dump_state, load_state
+from goaitools_py.states import (
     fork_state,
     inspect_state,
     pending_calls,
     read_history,
     state_from_messages,
     state_messages,
-    system,
-    tool,
-    user,
 )
-from goaitools_py.sim import Reply
-from goaitools_py.state.records import digest8
-from goaitools_py.state.state import dump_state, load_state
 from goaitools_py.testing import check_history
-from goaitools_py.turn.journal import SYNTHETIC
-from goaitools_py.turn.turn_ids import UNANSWERED
+from tests import _history_laws
 
 from ._plain_model import Broken, Call, Model, TurnId, Waiting, require
 from ._plain_provider import HOLLOW, Fault, Provider, Say
@@ -448,7 +451,7 @@ class Conversation(RuleBasedStateMachine):
 
     def _compare_flags(self) -> None:
         """Each result of the history has the flag that its words have, and that of what its tool did."""
-        for turn in read_history(self.blob).turns:
+        for turn in _history_laws.check(self.blob).turns:
             flags = turn.facts.get("flags", {})
             calls = {call.id: call for message in turn.messages for call in message.tool_calls}
             require(set(flags) <= set(calls), "a flag is of no call")

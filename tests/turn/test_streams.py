@@ -15,11 +15,9 @@ from goaitools_py import (
     ToolFinished,
     ToolStarted,
     TurnCompleted,
-    inspect_state,
-    read_history,
-    state_messages,
 )
 from goaitools_py.sim import Fault, Reply
+from goaitools_py.states import inspect_state, read_history, state_messages
 from goaitools_py.testing import Raw, ScriptedBackend, check_history
 
 from ._reading import ANTHROPIC, CHAT, LEAD, RESPONSES, roles, texts, users
@@ -76,6 +74,38 @@ def test_partial_text_stays_flagged(face: Any, sim: Any) -> None:
     after = chat.chat_with_state(caught.value.state, user="Never mind.")
 
     assert read_history(after.state).turns[0].facts["interrupted"] == "Once upon a"
+    assert roles(after.state) == ["user", "user", "assistant"]
+    assert sim.problems == []
+
+
+def test_partial_text_may_stay_in_the_context(face: Any, sim: Any, texts_sent: Any, scores: Any) -> None:
+    """With `keep_partial` the model reads what it had said, on each provider API, also behind a tool."""
+    chat = face.on(sim, keep_partial=True, tools=[scores.get_score])
+    sim.push(Reply.calls(("get_score", '{"team":"Red"}')), Fault.reset(after=LEAD[sim.wire] + 3, reply=STORY))
+    with pytest.raises(StreamInterruptedError) as caught:
+        chat.start(None, user="Tell me a story.").result()
+    sim.push(Reply.text("Fine."), Reply.text("Yes."))
+
+    after = chat.chat_with_state(caught.value.state, user="Never mind.")
+    later = chat.chat_with_state(after.state, user="Still there?")
+
+    assert texts_sent(sim).count("Once upon a") == 1
+    assert roles(later.state) == ["user", "assistant", "tool", "assistant", *["user", "assistant"] * 2]
+    first = read_history(later.state).turns[0]
+    assert (first.messages[-1].said, "interrupted" in first.facts) == ("Once upon a", False)
+    assert inspect_state(later.state).messages == 8
+    assert sim.problems == []
+
+
+def test_nothing_is_kept_of_a_reply_without_a_word(face: Any, sim: Any) -> None:
+    """Also with `keep_partial` no empty message enters the history."""
+    chat = face.on(sim, keep_partial=True)
+    sim.push(Fault.cut_stream(0, reply=STORY))
+    with pytest.raises(StreamInterruptedError) as caught:
+        chat.start(None, user="Tell me a story.").result()
+
+    after = chat.chat_with_state(caught.value.state, user="Never mind.")
+
     assert roles(after.state) == ["user", "user", "assistant"]
     assert sim.problems == []
 

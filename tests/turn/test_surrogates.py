@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import Document, Tool, assistant, event, read_history, state_messages, tool, user
+from goaitools_py import Document, Tool, assistant, event, tool, user
+from goaitools_py.states import read_history, state_messages
 from goaitools_py.testing import ScriptedBackend
 
 from ._answers import Answer, anthropic_answer, chat_answer, responses_answer

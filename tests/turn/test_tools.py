@@ -21,10 +21,10 @@ from goaitools_py import (
     ToolFinished,
     ToolReturn,
     ToolStarted,
-    read_history,
     tool,
 )
 from goaitools_py.sim import Fault, Reply
+from goaitools_py.states import read_history
 from goaitools_py.testing import Calls, ScriptedBackend
 
 from ._reading import ANTHROPIC, results, tool_choice

@@ -25,8 +25,6 @@ from goaitools_py import (
     TurnConflictError,
     TurnError,
     event,
-    read_history,
-    state_messages,
     system,
     user,
 )
@@ -34,6 +32,7 @@ from goaitools_py.backends.base import BackendError
 from goaitools_py.sim import Fault, Reply
 from goaitools_py.state.codec import LIMITS
 from goaitools_py.state.state import load_state
+from goaitools_py.states import read_history, state_messages
 from goaitools_py.testing import Calls, ScriptedBackend
 
 from ._desk import Desk, codes, look, pay, spends

@@ -14,15 +14,14 @@ from goaitools_py import (
     ProviderRejectedError,
     TurnConflictError,
     TurnError,
-    read_history,
-    rebase_state,
-    rewind_state,
     user,
 )
 from goaitools_py.backends.base import BackendError
-from goaitools_py.state.records import Iteration, Meta, TurnRecord
+from goaitools_py.history.open.turn_ids import TURN_IDS_FACT, UNANSWERED, given_up
+from goaitools_py.state.closed_turns import ClosedTurn, Iteration, TurnRecord
+from goaitools_py.state.records import Meta, RingRow
+from goaitools_py.states import read_history, rebase_state, rewind_state
 from goaitools_py.testing import Calls, Raw, ScriptedBackend
-from goaitools_py.turn.turn_ids import FACT, UNANSWERED, given_up
 
 from ._desk import Desk, codes, pay
 from ._reading import results, users
@@ -182,10 +181,10 @@ def test_a_cut_that_takes_its_tools_gives_the_turn_up(failed: Failed) -> None:
 @pytest.mark.parametrize("roles", ["uat", "u"])
 def test_only_a_turn_with_calls_is_given_up(roles: str) -> None:
     """A turn without any has done nothing that could happen twice, so its message is asked again."""
-    record = TurnRecord(at=1, messages=1, iterations=(Iteration(roles=roles),), facts={FACT: ["id"]})
-    meta = Meta(wire="openai", ring=(("id", "said", UNANSWERED, ""), ("other", "said", UNANSWERED, "")))
+    record = TurnRecord(at=1, messages=1, iterations=(Iteration(roles=roles),), facts={TURN_IDS_FACT: ["id"]})
+    meta = Meta(wire="openai", ring=tuple(RingRow(id, "said", UNANSWERED, "") for id in ("id", "other")))
 
-    ring = given_up(meta, [record]).ring
+    ring = given_up(meta, [ClosedTurn((b"{}",) * len(roles), record)]).ring
 
     assert [row[2] for row in ring] == ["truncated" if "t" in roles else UNANSWERED, UNANSWERED]
 

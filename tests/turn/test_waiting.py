@@ -30,14 +30,11 @@ from goaitools_py import (
     ToolStarted,
     TurnCompleted,
     event,
-    inspect_state,
-    pending_calls,
-    read_history,
-    state_messages,
     tool,
     user,
 )
 from goaitools_py.sim import Fault, Reply
+from goaitools_py.states import inspect_state, pending_calls, read_history, state_messages
 from goaitools_py.testing import check_history
 from goaitools_py.tools.results import MAX_RESULT_BYTES
 

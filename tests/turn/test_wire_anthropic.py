@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import ModelSettings, ProviderTool, rawjson, read_history, state_messages
+from goaitools_py import ModelSettings, ProviderTool, rawjson
 from goaitools_py.sim import Reply
+from goaitools_py.states import read_history, state_messages
 
 from ._reading import ANTHROPIC, history_sent, parts_of
 

@@ -6,20 +6,9 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import (
-    Audio,
-    Document,
-    Image,
-    ToolStarted,
-    assistant,
-    read_history,
-    state_from_messages,
-    state_messages,
-    system,
-    tool,
-    user,
-)
+from goaitools_py import Audio, Document, Image, ToolStarted, assistant, system, tool, user
 from goaitools_py.sim import Reply
+from goaitools_py.states import read_history, state_from_messages, state_messages
 from goaitools_py.testing import check_history
 
 from ._reading import ANTHROPIC, CHAT, RESPONSES, messages, on, parts_of, prompt, roles, roles_sent, said

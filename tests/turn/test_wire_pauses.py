@@ -6,15 +6,9 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import (
-    ModelReplied,
-    ModelSettings,
-    ProviderTool,
-    ProviderUnavailableError,
-    inspect_state,
-    state_messages,
-)
+from goaitools_py import ModelReplied, ModelSettings, ProviderTool, ProviderUnavailableError
 from goaitools_py.sim import Fault, Reply
+from goaitools_py.states import inspect_state, state_messages
 from goaitools_py.testing import check_history
 
 from ._reading import ANTHROPIC, history_sent, parts_of, roles, unmarked_history, users

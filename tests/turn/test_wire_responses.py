@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import ModelSettings, ProviderTool, ToolReturn, rawjson, state_messages
+from goaitools_py import ModelSettings, ProviderTool, ToolReturn, rawjson
 from goaitools_py.sim import Reply
+from goaitools_py.states import state_messages
 from goaitools_py.testing import check_history
 
 from ._reading import RESPONSES, history_sent, messages, parts_of, roles, said

@@ -6,14 +6,9 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import (
-    ProviderProtocolError,
-    ProviderUnavailableError,
-    StreamInterruptedError,
-    inspect_state,
-    rawjson,
-)
+from goaitools_py import ProviderProtocolError, ProviderUnavailableError, StreamInterruptedError, rawjson
 from goaitools_py.sim import Fault, Reply
+from goaitools_py.states import inspect_state
 
 from ._reading import ANTHROPIC, CHAT, LEAD, RESPONSES, has_calls, roles, users
 

@@ -5,7 +5,9 @@ A function here is a promise. If a signature changes so that callers' code would
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, Literal, assert_type
@@ -15,6 +17,7 @@ from redis.asyncio import Redis as AsyncRedis
 from sqlalchemy import Dialect, Engine
 from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.types import TypeDecorator
+from starlette.requests import Request
 
 from goaitools_py import (
     NO_COMPACTION,
@@ -24,31 +27,23 @@ from goaitools_py import (
     Action,
     Appended,
     Approve,
-    AskModel,
-    AskProvider,
     AsyncChat,
     AsyncConversation,
     AsyncTurn,
     Audio,
-    BlobLimits,
     ByteLimit,
-    Charge,
     Chat,
     ChatOptions,
     ChatResult,
     CheckpointReady,
     ClearToolResults,
-    Codec,
     ColdCache,
     CollapseToolExchanges,
     Compacted,
-    CompactionReport,
-    CompactionRequest,
     Compactor,
     ContextWarning,
     ContextWindow,
     Conversation,
-    ConversationInfo,
     Deny,
     Document,
     DropMedia,
@@ -56,34 +51,23 @@ from goaitools_py import (
     Encrypted,
     Event,
     GoAIToolsError,
-    History,
-    HistoryIteration,
-    HistoryTurn,
     Image,
     KeepRecentTurns,
     Key,
     Keyring,
-    LeaseHeldError,
     Limits,
     Message,
     MessageLimit,
     MiddleOut,
-    ModelAnswer,
     ModelReplied,
     ModelRequested,
     ModelSettings,
-    NoChange,
     NothingToResumeError,
     PendingCall,
     PendingLimit,
-    Plain,
-    Prices,
     ProviderCompaction,
     ProviderTool,
     ReasoningDelta,
-    ServerCompaction,
-    ServerThinkingClearing,
-    ServerToolClearing,
     Signed,
     StateAuthError,
     StateConflictError,
@@ -91,7 +75,6 @@ from goaitools_py import (
     StateDiscarded,
     StateError,
     StateFormatError,
-    StateInfo,
     StateInvalidError,
     StateProviderError,
     StateSaved,
@@ -102,9 +85,6 @@ from goaitools_py import (
     Summarize,
     Text,
     TextDelta,
-    TiktokenCounter,
-    TokenCounter,
-    TokenEstimate,
     TokenLimit,
     Tool,
     ToolCall,
@@ -120,27 +100,13 @@ from goaitools_py import (
     TurnError,
     TurnLimit,
     TurnStarted,
-    TurnView,
     TurnWarning,
     Usage,
     all_of,
     any_of,
     assistant,
-    estimate_tokens,
     event,
     first_of,
-    fork_state,
-    genai_price,
-    inspect_state,
-    pending_calls,
-    read_history,
-    rebase_state,
-    rewind_state,
-    rewrap,
-    state_from_messages,
-    state_from_text,
-    state_messages,
-    state_to_text,
     system,
     tool,
     user,
@@ -160,7 +126,69 @@ from goaitools_py.backends import (
     ResponseHead,
 )
 from goaitools_py.citations import Citation
+from goaitools_py.compaction import (
+    AskModel,
+    AskProvider,
+    CompactionReport,
+    CompactionRequest,
+    ModelAnswer,
+    NoChange,
+    ServerCompaction,
+    ServerThinkingClearing,
+    ServerToolClearing,
+    TurnView,
+)
+from goaitools_py.events import FellBack, StateConverted
+from goaitools_py.frontends import (
+    AISDK,
+    KEEP_ALIVE,
+    PLAIN_JSON,
+    Ask,
+    FrontEnd,
+    FrontStream,
+    Piece,
+    Problem,
+    pieces_of,
+    problem_of,
+)
+from goaitools_py.history.open.answers import PendingReason
 from goaitools_py.integrations.sqlalchemy import StateType
+from goaitools_py.kept.facade import ConversationInfo
+from goaitools_py.output import Output, OutputDelta, OutputError
+from goaitools_py.prices import Charge, Prices, genai_price
+from goaitools_py.seal import BlobLimits, Codec, Plain, rewrap
+from goaitools_py.serve import Refused, ServeApp, ServeLimits, Who, serve
+from goaitools_py.states import (
+    FORMAT_VERSIONS,
+    HISTORY_SCHEMA,
+    Conversion,
+    History,
+    HistoryCall,
+    HistoryIteration,
+    HistoryMatch,
+    HistoryTurn,
+    Loss,
+    LossKind,
+    RedactedPlace,
+    Redaction,
+    StateInfo,
+    Step,
+    convert_state,
+    estimate_tokens,
+    fork_state,
+    inspect_state,
+    pending_calls,
+    read_history,
+    rebase_state,
+    redact_state,
+    rewind_state,
+    state_from_messages,
+    state_from_text,
+    state_messages,
+    state_to_text,
+    undo_cut,
+    upgrade_state,
+)
 from goaitools_py.stores import (
     AsyncCallableStore,
     AsyncDeleting,
@@ -175,6 +203,7 @@ from goaitools_py.stores import (
     CallableStore,
     Deleting,
     Lease,
+    LeaseHeldError,
     Leasing,
     Listing,
     MemoryStore,
@@ -187,7 +216,7 @@ from goaitools_py.stores import (
     StoredPage,
 )
 from goaitools_py.testing import ScriptedBackend, SimServer, check_history, store_contract
-from goaitools_py.turn.answers import PendingReason
+from goaitools_py.tokens import TiktokenCounter, TokenCounter, TokenEstimate
 
 
 class Game:
@@ -249,6 +278,11 @@ def kept(chat: Chat, store: Store, options: ChatOptions) -> None:
         assert_type((info.state, info.metadata), tuple[StateInfo, Mapping[str, str]])
     assert_type(thread.fork("bob"), Conversation)
     thread.rewind(2)
+    thread.undo_cut()
+    assert_type(thread.redact(re.compile("a"), "-"), Redaction)
+    assert_type(thread.export(), dict[str, Any] | None)
+    assert_type(thread.erase(), int)
+    thread.erase(turns=1)  # type: ignore[call-arg]
     thread.reset()
     try:
         thread.send("Hello.")
@@ -294,6 +328,7 @@ async def awaited(chat: AsyncChat, saved: bytes | None, options: ChatOptions) ->
 
 def made(backend: Backend, other: AsyncBackend, options: ChatOptions) -> None:
     Chat("openai:MODEL")
+    Chat("openai:MODEL", fallbacks=["anthropic:MODEL"])
     Chat(backend, options, codec=PLAIN, system="You are a guide.")
     Chat(backend, codec=Signed(Keyring(Key.generate())), binding=UNBOUND)
     AsyncChat(other, codec=Encrypted(Keyring(Key.generate()), visible_to="client", max_age=3600))
@@ -304,7 +339,7 @@ def made(backend: Backend, other: AsyncBackend, options: ChatOptions) -> None:
         Signed(Keyring(Key.generate())),
         Encrypted(Keyring(Key.generate())),
     ]
-    Chat(backend, codec=codecs[0])
+    Chat(backend, codec=codecs[0], write_format=1)
     Chat(OpenAIChatBackend("MODEL", base_url="http://127.0.0.1:1/v1", api_key="KEY"))
     AsyncChat(other, tools=[one])
     AsyncChat(AsyncOpenAIChatBackend("MODEL", context_window=128_000))
@@ -346,7 +381,7 @@ def options(saved: list[bytes]) -> ChatOptions:
         on_event=seen,
         on_checkpoint=saved.append,
         on_bad_state=UNSET,
-        on_foreign_state="fresh",
+        on_foreign_state="convert",
         metadata={"channel": "web"},
     )
 
@@ -386,6 +421,7 @@ async def tools() -> None:
     assert_type(await read("it"), ToolReturn)
     one("not a context", 3)  # type: ignore[arg-type]
     assert_type(Tool("roll", "Roll dice.", {"type": "object"}, roll), Tool[[], int])
+    Tool("ask_a_human", "Ask the support team.", {"type": "object"}, external=True)
 
 
 # ------------------------------------------------------------------------------------- compaction
@@ -415,10 +451,12 @@ async def keep_later(turns: tuple[TurnView, ...]) -> None: ...
 
 
 def compactors() -> None:
+    Compactor.default("openai:gpt-5", beside=4_000)
+    assert_type(Compactor.never_forgets("gpt-5"), Compactor)
     deep = Compactor(all_of(TokenLimit(8_000), is_long), DropOldest(target_tokens=4_000))
     first_of(deep, Compactor(any_of(MessageLimit(40), is_long), newest), NO_COMPACTION)
-    Compactor(any_of(ByteLimit(60_000), TurnLimit(40)), MiddleOut(first=1, last=4), archive=keep)
-    Compactor(all_of(ColdCache(), PendingLimit(3)), asking, archive=keep_later)
+    Compactor(any_of(ByteLimit(60_000), TurnLimit(40)), MiddleOut(first=1, last=4), before_cut=keep)
+    Compactor(all_of(ColdCache(), PendingLimit(3)), asking, before_cut=keep_later)
     Compactor(TokenLimit(30_000), ClearToolResults(keep=3))
     Compactor(TokenLimit(30_000), CollapseToolExchanges(keep_turns=2))
     Compactor(TokenLimit(30_000), DropMedia(after_turns=2))
@@ -459,7 +497,9 @@ async def accounts(blob: bytes, chat: Chat, aside: AsyncChat) -> None:
 def result(result: ChatResult) -> None:
     assert_type(result.text, str)
     assert_type(result.state, bytes)
-    assert_type(result.status, Literal["complete", "awaiting_tools", "truncated", "refused", "limited"])
+    assert_type(
+        result.status, Literal["complete", "awaiting_tools", "truncated", "refused", "limited", "in_progress"]
+    )
     assert_type(result.usage, Usage)
     assert_type(result.citations, tuple[Citation, ...])
     assert_type(result.usage + result.total_usage, Usage)
@@ -506,6 +546,12 @@ def seen(event: Event) -> None:
             assert_type((event.used, event.limit), tuple[int, int])
         case StateDiscarded():
             assert_type(event.error, StateError)
+        case StateConverted():
+            assert_type((event.found, event.to), tuple[str, str])
+            assert_type(event.lost, tuple[tuple[str, int], ...])
+        case FellBack():
+            assert_type((event.failed, event.to, event.reason), tuple[str, str, str])
+            assert_type(event.status_code, int | None)
         case TurnCompleted():
             assert_type(event.result, ChatResult)
 
@@ -548,18 +594,45 @@ def states(blob: bytes) -> None:
     assert_type(info, StateInfo)
     assert_type(info.created_at, datetime)
     assert_type(info.total_usage, Usage)
+    assert_type((info.roles, info.pending), tuple[Mapping[str, int], tuple[PendingCall, ...]])
+    assert_type((info.is_sealed, info.suite, info.key_id), tuple[bool, str, int])
     history = read_history(blob)
     assert_type(history, History)
     assert_type(history.turns, tuple[HistoryTurn, ...])
     assert_type(
         (info.failure, history.turns[0].failure), tuple[tuple[str, str] | None, tuple[str, str] | None]
     )
-    assert_type(history.iteration(0), HistoryIteration)
-    assert_type(history.iteration(0).tool_calls, tuple[ToolCall, ...])
+    assert_type(history.iteration(1), HistoryIteration)
+    assert_type(history.iteration(1).tool_calls, tuple[ToolCall, ...])
+    assert_type(history.iteration(1).calls, tuple[HistoryCall, ...])
+    assert_type(history.iteration_messages(1), tuple[Message, ...])
+    assert_type(history.tool_calls("pay"), tuple[HistoryCall, ...])
+    assert_type((history.turns[0].text, history.turns[0].speaker), tuple[str, str | None])
+    assert_type(history.turns[0].cost(genai_price), Decimal | None)
+    found: HistoryMatch = history.find("key")[0]
+    assert_type((found.turn, found.iteration), tuple[HistoryTurn | None, int])
+    assert_type(history.to_dict(media=True), dict[str, Any])
+    assert_type(HISTORY_SCHEMA, Mapping[str, Any])
+    assert_type(found.message.to_dict(), dict[str, Any])
     assert_type(history.all_messages(), tuple[Message, ...])
     assert_type(state_messages(blob), list[Any])
     assert_type(state_from_messages("openai", [{"role": "user", "content": "Hello."}]), bytes)
     assert_type(state_from_messages("anthropic", [], repair=True), bytes)
+    conversion = convert_state(blob, "anthropic", codec=PLAIN, min_revision=3)
+    assert_type(conversion, Conversion)
+    assert_type((conversion.state, conversion.losses), tuple[bytes, tuple[Loss, ...]])
+    assert_type(
+        [(loss.turn, loss.kind, loss.count) for loss in conversion.losses], list[tuple[int, LossKind, int]]
+    )
+
+
+async def steps(chat: Chat, other: AsyncChat, state: bytes) -> None:
+    step = chat.step(state, {"call_1": Approve()}, user="Hello.")
+    assert_type(step, Step)
+    assert_type(step.status, Literal["in_progress", "waiting_for_tools", "complete", "failed"])
+    assert_type(step.result, ChatResult | None)
+    assert_type(step.error, TurnError | None)
+    assert_type(await other.step(step.state), Step)
 
 
 def parts(message: Message, result: ToolResult) -> None:
@@ -581,6 +654,15 @@ def sealed(chat: Chat, secret: str, saved: bytes) -> None:
     assert_type(rewrap(saved, PLAIN, to=Signed(ring, max_age=60.0), to_binding=UNBOUND), bytes)
     assert_type(rebase_state(saved, base=None, theirs=saved), bytes)
     assert_type(rewind_state(saved, 2), bytes)
+    assert_type(undo_cut(saved, codec=codec, binding=binding, min_revision=3), bytes)
+    assert_type(upgrade_state(saved, codec=codec, binding=binding, min_revision=3, to=1), bytes)
+    assert_type(FORMAT_VERSIONS[1], str)
+    redacted = redact_state(saved, re.compile("a"), "-", codec=codec, binding=binding, min_revision=3)
+    assert_type(redacted, Redaction)
+    assert_type(redacted.state, bytes)
+    assert_type(redacted.places, tuple[RedactedPlace, ...])
+    redact_state(saved, lambda text: [(0, len(text))])
+    redact_state(saved, re.compile(b"a"))  # type: ignore[arg-type]
     assert_type(fork_state(saved, conversation_id="b"), bytes)
     assert_type(state_to_text(saved), str)
     assert_type(state_from_text("gas1.AA"), bytes)
@@ -666,3 +748,83 @@ def test_kit(messages: Sequence[Mapping[str, Any]]) -> None:
     with SimServer() as sim:
         assert_type(sim.base_url, str)
     assert_type(check_history("openai", messages), list[str])
+
+
+def front_ends(front: FrontEnd, body: bytes, conversation: Conversation, error: Exception) -> None:
+    assert_type(AISDK, FrontEnd)
+    assert_type(PLAIN_JSON, FrontEnd)
+    asked = front.read(body)
+    assert_type(asked, Ask)
+    assert_type(asked.turn_id, str | None)
+    answers = asked.answers_to(conversation.pending())
+    stream = front.stream(goes_on=True)
+    assert_type(stream, FrontStream)
+    for told in conversation.start_resume(answers):
+        assert_type(stream.feed(told), list[bytes])
+    assert_type([*stream.fail(error), *stream.stop(), KEEP_ALIVE], list[bytes])
+    for turn in conversation.history().turns:
+        assert_type(pieces_of(turn), tuple[Piece, ...])
+    assert_type(problem_of(error), Problem)
+    assert_type(front.history(conversation.history(), conversation_id="ada"), list[dict[str, Any]])
+
+
+def server(chat: AsyncChat, store: AsyncStore) -> None:
+    async def whose(request: Request, name: str) -> Who:
+        if not name:
+            raise Refused(401)
+        return Who(name, options={"deps": 1}, trusted=True)
+
+    app = serve(chat, store, key=whose, frontends=(AISDK,), limits=ServeLimits(turns=9))
+    assert_type(app, ServeApp)
+    running: AbstractAsyncContextManager[None] = app.running()
+    assert running
+
+
+class Verdict:
+    """A type that answers may have."""
+
+
+async def typed_answers(
+    chat: Chat, beside: AsyncChat, thread: Conversation, other: AsyncConversation, delta: OutputDelta
+) -> None:
+    asked = Output(Verdict, mode="prompt", strict=False, retries=2, name="verdict", keep_attempts=True)
+    assert_type(asked, Output[Verdict])
+    assert_type(chat.chat(user="Judge.", output_type=Verdict), ChatResult[Verdict])
+    result = chat.chat_with_state(None, user="Judge.", output_type=list[Verdict])
+    assert_type(result.output, list[Verdict] | None)
+    text, state = result
+    assert_type(text, str)
+    assert_type(state, bytes)
+    assert_type(chat.start(None, user="Judge.", output_type=asked), Turn[Verdict])
+    assert_type(chat.start(None, user="Judge.", output_type=asked).result(), ChatResult[Verdict])
+    assert_type(chat.resume(b"", output_type=asked), ChatResult[Verdict])
+    assert_type(chat.start_resume(b"", output_type=Verdict), Turn[Verdict])
+    assert_type(chat.run_turns(None, ["Judge."], output_type=Verdict), ChatResult[Verdict])
+    assert_type(chat.chat(user="Judge.", output_type=int | str), ChatResult)
+    assert_type(chat.chat(user="Judge."), ChatResult)
+    assert_type(thread.send("Judge.", output_type=Verdict), ChatResult[Verdict])
+    assert_type(thread.start("Judge.", output_type=Verdict), Turn[Verdict])
+    assert_type(thread.resume(output_type=Verdict), ChatResult[Verdict])
+    assert_type(thread.start_resume(output_type=Verdict), Turn[Verdict])
+    assert_type(await beside.chat(user="Judge.", output_type=Verdict), ChatResult[Verdict])
+    assert_type(await beside.chat_with_state(None, user="J.", output_type=Verdict), ChatResult[Verdict])
+    assert_type(beside.start(None, user="Judge.", output_type=Verdict), AsyncTurn[Verdict])
+    assert_type(await beside.start(None, user="J.", output_type=Verdict).result(), ChatResult[Verdict])
+    assert_type(await beside.resume(b"", output_type=Verdict), ChatResult[Verdict])
+    assert_type(beside.start_resume(b"", output_type=Verdict), AsyncTurn[Verdict])
+    assert_type(await beside.run_turns(None, ["Judge."], output_type=Verdict), ChatResult[Verdict])
+    assert_type(await other.send("Judge.", output_type=Verdict), ChatResult[Verdict])
+    assert_type(other.start("Judge.", output_type=Verdict), AsyncTurn[Verdict])
+    assert_type(await other.resume(output_type=Verdict), ChatResult[Verdict])
+    assert_type(other.start_resume(output_type=Verdict), AsyncTurn[Verdict])
+    assert_type(delta.partial, Any)
+    assert_type(chat.extract("Guilty.", Verdict), Verdict)
+    assert_type(await beside.extract("Guilty.", Output(Verdict)), Verdict)
+    try:
+        chat.chat(user="Judge.", output_type=Verdict)
+    except OutputError as error:
+        assert_type(error.errors, tuple[tuple[str, str], ...])
+
+
+def checked(verdict: Verdict) -> None:
+    assert_type(Output(Verdict, validate=checked).of, type[Verdict])

@@ -42,29 +42,29 @@ def good(chat: Chat, thread: Conversation, messages: list[Message], names: dict[
 
 def unknown(chat: Chat, thread: Conversation) -> None:
     Chat("sim", usr="Hello.")  # type: ignore[call-arg]
-    chat.chat(usr="Hello.")  # type: ignore[call-arg]
-    chat.chat_with_state(None, user="Hello.", stream=True)  # type: ignore[call-arg]
-    chat.start(None, prompt="Hello.")  # type: ignore[call-arg]
-    chat.resume(b"", message="Hello.")  # type: ignore[call-arg]
-    chat.run_turns(None, ["Hello."], temperature=0.5)  # type: ignore[call-arg]
+    chat.chat(usr="Hello.")  # type: ignore[call-overload]
+    chat.chat_with_state(None, user="Hello.", stream=True)  # type: ignore[call-overload]
+    chat.start(None, prompt="Hello.")  # type: ignore[call-overload]
+    chat.resume(b"", message="Hello.")  # type: ignore[call-overload]
+    chat.run_turns(None, ["Hello."], temperature=0.5)  # type: ignore[call-overload]
     chat.count_tokens(None, usr="Hello.")  # type: ignore[call-arg]
-    thread.send("Hello.", tool=[])  # type: ignore[call-arg]
-    thread.start("Hello.", tool=[])  # type: ignore[call-arg]
-    thread.resume(tool=[])  # type: ignore[call-arg]
+    thread.send("Hello.", tool=[])  # type: ignore[call-overload]
+    thread.start("Hello.", tool=[])  # type: ignore[call-overload]
+    thread.resume(tool=[])  # type: ignore[call-overload]
 
 
 def of_another_type(chat: Chat, thread: Conversation) -> None:
     Chat("sim", timeout="3")  # type: ignore[arg-type]
-    chat.chat(user=5)  # type: ignore[arg-type]
-    chat.chat_with_state(None, user="Hello.", timeout="3")  # type: ignore[arg-type]
-    chat.start(None, messages=user("Hello."))  # type: ignore[arg-type]
-    chat.resume(b"", on_limit="ask")  # type: ignore[arg-type]
+    chat.chat(user=5)  # type: ignore[call-overload]
+    chat.chat_with_state(None, user="Hello.", timeout="3")  # type: ignore[call-overload]
+    chat.start(None, messages=user("Hello."))  # type: ignore[call-overload]
+    chat.resume(b"", on_limit="ask")  # type: ignore[call-overload]
     chat.run_turns(None, ["Hello."], metadata={"turn": 1})  # type: ignore[dict-item]
     chat.count_tokens(None, max_iterations=1.5)  # type: ignore[arg-type]
-    thread.send(5)  # type: ignore[arg-type]
-    thread.send("Hello.", tool_threads="yes")  # type: ignore[arg-type]
-    thread.start("Hello.", on_event="print")  # type: ignore[arg-type]
-    thread.resume(settings={"temperature": 0.5})  # type: ignore[arg-type]
+    thread.send(5)  # type: ignore[call-overload]
+    thread.send("Hello.", tool_threads="yes")  # type: ignore[call-overload]
+    thread.start("Hello.", on_event="print")  # type: ignore[call-overload]
+    thread.resume(settings={"temperature": 0.5})  # type: ignore[call-overload]
 
 
 def of_one_turn_only(chat: Chat) -> None:
@@ -75,21 +75,21 @@ def of_one_turn_only(chat: Chat) -> None:
     Chat("sim", conversation_id="ada")  # type: ignore[call-arg]
     Chat("sim", metadata={})  # type: ignore[call-arg]
     Chat("sim", min_revision=1)  # type: ignore[call-arg]
-    chat.run_turns(None, ["Hello."], user="Hello.")  # type: ignore[call-arg]
+    chat.run_turns(None, ["Hello."], user="Hello.")  # type: ignore[call-overload]
 
 
 async def awaited(chat: AsyncChat) -> None:
     AsyncChat("sim", timeout="3")  # type: ignore[arg-type]
     thread = chat.conversation(None, "ada")  # type: ignore[arg-type]
-    await chat.chat(usr="Hello.")  # type: ignore[call-arg]
-    await chat.chat_with_state(None, user="Hello.", timeout="3")  # type: ignore[arg-type]
-    chat.start(None, prompt="Hello.")  # type: ignore[call-arg]
-    await chat.resume(b"", message="Hello.")  # type: ignore[call-arg]
-    await chat.run_turns(None, ["Hello."], usr="Hello.")  # type: ignore[call-arg]
+    await chat.chat(usr="Hello.")  # type: ignore[call-overload]
+    await chat.chat_with_state(None, user="Hello.", timeout="3")  # type: ignore[call-overload]
+    chat.start(None, prompt="Hello.")  # type: ignore[call-overload]
+    await chat.resume(b"", message="Hello.")  # type: ignore[call-overload]
+    await chat.run_turns(None, ["Hello."], usr="Hello.")  # type: ignore[call-overload]
     await chat.count_tokens(None, usr="Hello.")  # type: ignore[call-arg]
-    await thread.send("Hello.", tool=[])  # type: ignore[call-arg]
-    thread.start(5)  # type: ignore[arg-type]
-    await thread.resume(tool=[])  # type: ignore[call-arg]
+    await thread.send("Hello.", tool=[])  # type: ignore[call-overload]
+    thread.start(5)  # type: ignore[call-overload]
+    await thread.resume(tool=[])  # type: ignore[call-overload]
 
 
 # ----------------------------------------------------------------------------- code around a chat goes on

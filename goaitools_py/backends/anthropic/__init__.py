@@ -1,4 +1,4 @@
-"""The wire of Anthropic: Messages.
+"""The provider API of Anthropic: Messages.
 
-Owns: its dialect, and the edge over the SDK. Must never know: a turn, or the other provider.
+Owns: its dialect, and the connection through the SDK. Must never know: a turn, or another provider.
 """

@@ -1,8 +1,8 @@
-"""The backends of the Anthropic wire, as a caller names them.
+"""The public backends for Anthropic's API.
 
-Owns: what a caller can set about a connection. Must never know: how a request is sent or read.
+Owns: the options of a connection. Must never know: how a request is sent or read.
 
-The SDK and the wire's dialect are loaded when a backend is made, not when this module is imported.
+The SDK and the dialect are imported when a backend is made, not when this module is imported.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["AnthropicBackend", "AsyncAnthropicBackend"]
 
 
 class _AnthropicBackend:
-    """What both are made of."""
+    """The shared part of both backends."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class _AnthropicBackend:
         self.max_retries = max_retries
 
     def _connect(self, options: ClientOptions, betas: Sequence[str]) -> str:
-        """Make the edge; the endpoint family that it found."""
+        """Make the connection to the SDK; return the endpoint family that it found."""
         raise NotImplementedError
 
 
@@ -59,7 +59,7 @@ class AnthropicBackend(_AnthropicBackend):
     """Anthropic's Messages, or any server that speaks it, for `Chat`.
 
     Args:
-        model: The model to call unless a turn's settings name one.
+        model: The model, unless a turn's settings name one.
         client: Your own client, used as it is and never closed: an `anthropic.Anthropic`,
             `AnthropicFoundry`, `AnthropicAWS`, `AnthropicBedrockMantle` or `AnthropicGoogleCloud`. The older
             `AnthropicBedrock` and `AnthropicVertex` cannot be used.
@@ -69,13 +69,13 @@ class AnthropicBackend(_AnthropicBackend):
             Anthropic's nor a cloud's gets the key as `x-api-key` too; if it also wants an older
             `anthropic-version`, set that with `default_headers`.
         api_key: The key.
-        context_window: Tokens that fit into the model's context, if you know better than the built-in table.
-        max_retries: How often a turn tries again after a failure that may pass.
+        context_window: Tokens that fit into the model's context; it overrides the built-in table.
+        max_retries: How often a turn retries after a failure that may be temporary.
         betas: Names for the `anthropic-beta` header of each request.
-        client_options: Anything else that `anthropic.Anthropic` takes, such as `auth_token`, `credentials`,
+        client_options: Other arguments that `anthropic.Anthropic` takes, such as `auth_token`, `credentials`,
             `timeout` (seconds without an answer, within the turn's own deadline) or `default_headers`.
 
-    What is not given is left to the SDK and its environment variables: ANTHROPIC_API_KEY, ANTHROPIC_BASE_URL
+    What is not given comes from the SDK and its environment variables: ANTHROPIC_API_KEY, ANTHROPIC_BASE_URL
     and so on.
 
     Raises:
@@ -90,7 +90,7 @@ class AnthropicBackend(_AnthropicBackend):
         return self._edge.family
 
     def send(self, request: ModelRequest) -> Exchange:
-        """Post a request; return once 2xx headers are there. Raises `BackendError`. Never retries."""
+        """Post a request; return when 2xx headers have come. Raises `BackendError`. Never retries."""
         return self._edge.send(request)
 
     def close(self) -> None:
@@ -101,8 +101,8 @@ class AnthropicBackend(_AnthropicBackend):
 class AsyncAnthropicBackend(_AnthropicBackend):
     """As `AnthropicBackend`, for `AsyncChat`: with `anthropic.AsyncAnthropic` and the async HTTP clients.
 
-    One backend serves any number of event loops; each gets connections of its own. A `client` or
-    `http_client` that you hand in is used as it is, and is good for the loops that it is good for.
+    One backend serves any number of event loops; each loop gets its own connections. Your own `client` or
+    `http_client` is used unchanged, so it works in the loops that it was made for.
     """
 
     def _connect(self, options: ClientOptions, betas: Sequence[str]) -> str:
@@ -112,11 +112,11 @@ class AsyncAnthropicBackend(_AnthropicBackend):
         return self._edge.family
 
     async def asend(self, request: ModelRequest) -> AsyncExchange:
-        """Post a request; return once 2xx headers are there. Raises `BackendError`. Never retries."""
+        """Post a request; return when 2xx headers have come. Raises `BackendError`. Never retries."""
         return await self._edge.asend(request)
 
     async def warm_up(self) -> None:
-        """Have everything imported and made that the running loop's first request takes."""
+        """Import and make now what the running loop's first request needs."""
         await self._edge.warm_up()
 
     async def aclose(self) -> None:

@@ -1,10 +1,10 @@
-"""Anthropic's own compaction of a history: what its answer means, and where it stands.
+"""Anthropic's own compaction of a history.
 
-Owns: reading the block and its bill. Must never know: when a history is compacted.
+Owns: reading the compaction block and its usage. Must never know: when a history is compacted.
 
-Asked for with the member ``compaction`` (beta ``compact-2026-09-04``), the answer is one assistant message
-that holds one block. That message goes first in later requests, in the place of what it was made of, and
-every such request names the beta.
+A request asks for it with the member ``compaction`` (beta ``compact-2026-09-04``). The answer is one
+assistant message with one block. Later requests send that message first, instead of the messages that it
+summarises, and name the beta.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from . import reply as reading
 __all__ = ["CARRIED", "COMPACTION_BETA", "begins_compacted", "compacted", "is_boundary"]
 
 CARRIED: Final = reading.COMPACTED
-"""What a reply carries that holds a compaction of the provider's own accord."""
+"""The key in `Reply.carried` of a reply in which the provider compacted."""
 
 COMPACTION_BETA: Final = "compact-2026-09-04"
 
@@ -29,10 +29,10 @@ _MARK: Final = b"compaction"
 
 
 def compacted(body: bytes) -> Reply:
-    """The message that stands for the history from now on.
+    """The message that replaces the history from now on.
 
     Raises:
-        ProtocolFault: There is none: its content is null where the provider could not make one.
+        ProtocolFault: There is no such message; its content is null if the provider could not compact.
     """
     answer = reading.read_body(body)
     reply = reading.reply_of(answer)
@@ -43,12 +43,12 @@ def compacted(body: bytes) -> Reply:
 
 
 def is_boundary(entry: bytes) -> bool:
-    """True if the entry is a message with a block that stands for all before it."""
+    """True if the entry is a message with a block that replaces everything before it."""
     return _MARK in entry and any(_is_block(block) for block in _blocks(entry))
 
 
 def begins_compacted(history: Sequence[bytes]) -> bool:
-    """True if the first entry of a request's history is such a message. Nothing is read if it is a user's."""
+    """True if the first entry of a request's history is such a message. A user's message is not parsed."""
     first = next((piece for piece in history if piece), b"")
     start = bytes(first[:4096])
     if start.startswith(b'{"role":"user"') or _MARK not in start:

@@ -1,6 +1,6 @@
-"""Reads one Anthropic message in neutral words: roles, parts, calls, results, reasoning, events.
+"""Reads one Anthropic message as neutral values: roles, parts, calls, results, reasoning, events.
 
-Owns: where this wire puts what a message says. Must never know: what of it is stored or sent.
+Owns: where a message of this provider API holds its content. Must never know: what of it is stored or sent.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["read_entry"]
 
 
 def read_entry(entry: bytes) -> tuple[Message, ...]:
-    """Read one stored entry as neutral messages, at least one. Blocks of unknown kinds stand in `raw` only.
+    """Read one stored entry as neutral messages, at least one. Blocks of unknown kinds are in `raw` only.
 
     An entry with tool results is one message for each of them, and one of the user for each run of blocks
     beside them.
@@ -28,7 +28,7 @@ def read_entry(entry: bytes) -> tuple[Message, ...]:
     """
     view = rawjson.view(entry)
     if not isinstance(view, dict):
-        raise rawjson.RawJSONError("an entry of the 'anthropic' wire must be a JSON object", 0)
+        raise rawjson.RawJSONError("an entry of the provider API 'anthropic' must be a JSON object", 0)
     role = view.get("role")
     blocks = _blocks(view.get("content"))
     if role == "assistant":
@@ -57,7 +57,7 @@ def _spoken(blocks: Sequence[dict[str, Any]], entry: bytes) -> Message:
 
 
 def _calls(blocks: Iterable[dict[str, Any]], entry: bytes) -> tuple[ToolCall, ...]:
-    """The calls, whose arguments are the very bytes of their input."""
+    """The calls. Their arguments are the bytes of their input."""
     raws = [raw for raw in rawjson.items(rawjson.members(entry)["content"]) if raw.startswith(b"{")]
     return tuple(
         ToolCall(
@@ -137,7 +137,7 @@ def _document(source: Mapping[str, Any], name: str | None) -> Document | None:
             return Document(media_type=media_type or "text/plain", data=_encoded(text), name=name)
         case {"type": "url", "url": str(url)}:
             return Document(media_type="application/pdf", url=url, name=name)
-    return None  # of other sources, such as uploaded files, only `raw` tells
+    return None  # other sources, such as uploaded files, are in `raw` only
 
 
 def _decoded(encoded: str) -> bytes | None:

@@ -1,15 +1,15 @@
 """The Anthropic Messages dialect: neutral values into request bytes, response bytes into replies.
 
-Owns: what a request on this wire looks like. Must never know: a socket, an SDK, a turn.
+Owns: the requests of this provider API. Must never know: a socket, an SDK, a turn.
 
-The body's order is ``model, max_tokens, tools, system, messages, settings``: a provider's prompt grows from
-tools over system to messages, so the order of the bytes is the order in which a cached prefix can grow.
+The order of the body is ``model, max_tokens, tools, system, messages, settings``. The provider's prompt is
+tools, system, messages, so the bytes stand in the order in which a cached prefix grows.
 
-Marks for the prompt cache are put on what is sent and never on what is stored, at most four in all: one on
-the last tool, one on the last block of the preamble, and one that moves with the end of the history. Where
-the server finds that end itself, this is the member ``cache_control`` of the request ("automatic" caching);
-elsewhere it is a mark on the last block of the last message. ``extra_body={"cache_control": {…}}`` says
-what all marks are (a longer `ttl`, say), and ``extra_body={"cache_control": None}`` leaves all out.
+Cache marks are set on what is sent, never on what is stored. There are at most four: one on the last tool,
+one on the last block of the preamble, and one at the end of the history. Where the server finds that end
+itself, the last one is the request's member ``cache_control`` ("automatic" caching). Elsewhere it is a mark
+on the last block of the last message. ``extra_body={"cache_control": {…}}`` changes all marks (for a longer
+`ttl`), and ``extra_body={"cache_control": None}`` removes them.
 """
 
 from __future__ import annotations
@@ -18,34 +18,37 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 from ... import rawjson
-from ...context_management import ContextEdit
+from ...context_edits import ContextEdit
 from ...messages import Message, ToolResult
+from ...output.refused import refuse_at_anthropic
+from ...output.strict import anthropic_strict
 from ...render import plain
 from ...values import Value, replace
 from ..base import Fault, ModelRequest, ProviderTool, Reply, RequestParts, StreamDecoder, ToolSpec
 from ..capabilities import Capabilities, capabilities
-from ..context_management import IN_REPLY_BETA, anthropic_edits, check_host, usable_at_anthropic
-from ..counting import count_of, cut_down
 from ..http.faults import http_fault
-from ..nesting import read_again
-from ..openai.request import body_of, tool_list
+from ..wire.context_edits import IN_REPLY_BETA, anthropic_edits, check_host, usable_at_anthropic
+from ..wire.extra_body import WRITTEN_HERE, encoded, with_extra
+from ..wire.nesting import read_again
+from ..wire.other_endpoint import count_of, cut_down
+from ..wire.request import body_of, tool_list
 from . import compaction
 from . import reply as reading
 from . import written as writing
 from .compaction import COMPACTION_BETA
 from .message import read_entry
-from .reply import FIRST_PARTY
+from .reply import ANTHROPIC_FAMILIES
 from .sent import marked, marked_last, opened, placed
 from .stream import AnthropicDecoder
 
 __all__ = ["AnthropicDialect"]
 
 _AUTOMATIC: Final = frozenset({"anthropic", "foundry"})
-"""Families that take the request's own ``cache_control``; to the others, marked messages are safe."""
+"""Families that accept the request's own ``cache_control``. The others get marked messages."""
 
 _VERSION: Final = "anthropic-version"
 _OLD: Final = "2023-06-01"
-"""The version that servers of others know, and the last in which Anthropic took sampling settings."""
+"""The version that compatible servers know. It is the last in which Anthropic took sampling settings."""
 
 _BETAS: Final = "anthropic-beta"
 _BINDING_BETA: Final = "thinking-binding-controls-2026-08-01"
@@ -55,8 +58,7 @@ _COUNTED: Final = frozenset(
 )
 """What `count_tokens` takes (anthropic 2.12, types/message_count_tokens_params.py)."""
 
-_MERGED: Final = frozenset({"thinking", "output_config"})
-"""Members of which `extra_body` and settings may each give a part."""
+_REFUSED: Final = {"messages": WRITTEN_HERE, "stream": WRITTEN_HERE}
 
 _NOT_COMPACTED: Final = frozenset({"stop", "tool_choice", "context_management"})
 """Settings that a request for a compaction does not take."""
@@ -75,10 +77,10 @@ class AnthropicDialect(Value, frozen=True):
 
     Args:
         family: "anthropic", "aws", "foundry" or "claude.googleapis.com", or the host of a compatible
-            server. The first hold a request to the published type; the others get `anthropic-version:
-            2023-06-01`, sampling settings, and marks for the prompt cache on the last message.
-        model: The backend's model, "" if it has none. It says whether a system message in the middle of
-            the history is written as one; what is sent depends on the request's own model.
+            server. The first four check a request against the published type. The others get
+            `anthropic-version: 2023-06-01`, sampling settings, and cache marks on the last message.
+        model: The backend's model, "" if it has none. It decides whether a system message in the middle of
+            the history is stored as one. What is sent depends on the request's own model.
     """
 
     wire: ClassVar[str] = "anthropic"
@@ -91,21 +93,21 @@ class AnthropicDialect(Value, frozen=True):
     def entries(self, messages: Sequence[Message]) -> list[bytes]:
         """Encode messages that the caller wrote, one entry each.
 
-        User text cannot imitate an event, context or system block (see `render`). A system message is one
-        where the model knows such; else it is a user message with a block. An image's `detail` has no
-        place on this wire and is left out.
+        User text cannot imitate an event, context or system block (see `render`). A system message stays one
+        if the model takes such; else it becomes a user message with a block. An image's `detail` is left
+        out, because this provider API has none.
 
         Raises:
-            ValueError: A part that this wire cannot carry: sound, a document that is neither PDF nor text,
-                media in a message that is not the user's. Or a message of white space only.
+            ValueError: A part that this provider API does not take: sound, a document that is neither PDF
+                nor text, media in a message that is not the user's. Or a message of white space only.
         """
-        knows_system = self.family in FIRST_PARTY and capabilities(self.model).takes_system_messages
+        knows_system = self.family in ANTHROPIC_FAMILIES and capabilities(self.model).takes_system_messages
         return [rawjson.dumps(writing.message(one, knows_system=knows_system)) for one in messages]
 
     def results(self, results: Sequence[ToolResult]) -> list[bytes]:
         """Encode tool results as one user message, in call order.
 
-        A part that this wire cannot carry becomes a line of text that says so: the tool has run.
+        The tool has run, so a part that this provider API does not take becomes a line of text that says so.
         """
         if not results:
             return []
@@ -122,38 +124,46 @@ class AnthropicDialect(Value, frozen=True):
         """Encode the tool list; b"" for none. Functions come first, by name; provider tools follow."""
         return tool_list(tools, writing.function)
 
+    def output(self, name: str, schema: Mapping[str, Any], *, strict: bool) -> bytes:
+        """Encode ``output_config.format`` for answers in JSON; see `WritesOutput`. It has no name, and is
+        always strict.
+
+        Raises:
+            ValueError: Anthropic would refuse the schema, or its form of the schema would lose a part.
+        """
+        refuse_at_anthropic(schema, name)
+        return rawjson.dumps({"type": "json_schema", "schema": anthropic_strict(schema)})
+
     def request(self, parts: RequestParts) -> ModelRequest:
         """Splice a request together; the history is joined, never parsed.
 
-        Two exceptions, both in the sent copy: a system message where the model takes none becomes a user
-        message with a block, and before an assistant's message that would be the first stands a user's.
+        There are two exceptions, both in the sent copy only. A system message becomes a user message with a
+        block, if the model takes none. And if an assistant's message would be the first, a user's message is
+        sent before it.
 
-        `drop_signed` becomes ``thinking.block_binding``, on Anthropic's hosts and for its models: with the
-        configuration that the request has, if its type is one that has such a member ("enabled" and
-        "adaptive" do, "disabled" and "between_tools" do not); with "adaptive" if it has none, since models
-        that check thinking do think so by default. Models known to check nothing are not told.
+        `drop_signed` becomes ``thinking.block_binding``, on Anthropic's hosts and for its models. It is added
+        to the request's thinking configuration if the type has such a member ("enabled" and "adaptive" have
+        it, "disabled" and "between_tools" do not). Without a configuration it is "adaptive", the default of
+        models that check thinking. For models that are known to check nothing it is left out.
 
         Raises:
-            ValueError: A setting that this wire does not have, an output limit that leaves nothing beside
-                the thinking budget, or an `extra_body` that would replace the history or the way of
-                answering.
+            ValueError: A setting that this provider API does not have, an output limit that is not above the
+                thinking budget, or an `extra_body` that sets what it may not set.
         """
         settings = dict(parts.settings)
         headers = dict(settings.pop("extra_headers", {}))
-        extra = dict(settings.pop("extra_body", {}))
-        for key in ("messages", "stream"):
-            if key in extra:
-                raise ValueError(f"extra_body cannot replace {key!r}: the chat writes it itself")
+        extra = settings.pop("extra_body", {})
         known = capabilities(parts.model)
-        is_own = self.family in FIRST_PARTY
+        is_own = self.family in ANTHROPIC_FAMILIES
         edits, betas = self._edits(settings.pop("context_management", None))
         values = self._settings(settings, parts, samples=not is_own or _header(headers, _VERSION) == _OLD)
-        values |= edits
-        for key in _MERGED & values.keys() & extra.keys():
-            if isinstance(extra[key], Mapping):
-                extra[key] = {**values[key], **extra[key]}
-        values |= extra
-        checks = is_own or known.binds_thinking  # also behind a gateway of another name
+        if parts.output:
+            values["output_config"] = {
+                **values.get("output_config", {}),
+                "format": rawjson.loads(parts.output),
+            }
+        values = with_extra(values | edits, extra, refused=_REFUSED)
+        checks = is_own or known.binds_thinking  # also through a gateway with another host name
         if parts.drop_signed and checks and (thinking := _unbound(values.get("thinking"), known)):
             values["thinking"] = thinking
             _add_beta(headers, _BINDING_BETA)
@@ -167,7 +177,7 @@ class AnthropicDialect(Value, frozen=True):
             "messages": b"",
         }
         mark = values.pop("cache_control", _EPHEMERAL if parts.cache_marks else None)
-        members |= {key: b"" if value is None else rawjson.dumps(value) for key, value in values.items()}
+        members |= encoded(values)
         history = parts.history
         if parts.has_system:
             history = placed(history, natively=is_own and known.takes_system_messages)
@@ -203,7 +213,7 @@ class AnthropicDialect(Value, frozen=True):
                 values["stop_sequences"] = [value] if isinstance(value, str) else list(value)
             elif name not in ("model", "tool_choice", "parallel_tool_calls"):
                 raise ValueError(
-                    f"the 'anthropic' wire has no setting {name!r}; send a server's own by extra_body"
+                    f"the provider API 'anthropic' has no setting {name!r}; send a server's own by extra_body"
                 )
         if parts.tools:
             if (choice := _tool_choice(settings, forbid=parts.forbid_tools)) is not None:
@@ -215,18 +225,18 @@ class AnthropicDialect(Value, frozen=True):
         return values
 
     def _edits(self, wanted: Sequence[ContextEdit] | None) -> tuple[dict[str, Any], list[str]]:
-        """The member for what the provider is to do with the context, and the betas that go along."""
+        """The member that asks the provider for context edits, and the betas that it needs."""
         if not wanted:
             return {}, []
-        check_host(self.family, FIRST_PARTY)
+        check_host(self.family, ANTHROPIC_FAMILIES)
         edits, betas = anthropic_edits(wanted)
         return {"context_management": edits}, betas
 
     def usable_edits(
         self, edits: Sequence[ContextEdit], settings: Mapping[str, Any]
     ) -> tuple[ContextEdit, ...]:
-        """What of a compactor's wishes a request may hold; see `EditsContext`."""
-        if self.family not in FIRST_PARTY:
+        """Those of a compactor's edits that a request may hold; see `EditsContext`."""
+        if self.family not in ANTHROPIC_FAMILIES:
             return ()
         thinking = settings.get("extra_body", {}).get("thinking")
         if thinking is None and "thinking_budget_tokens" in settings:
@@ -235,7 +245,8 @@ class AnthropicDialect(Value, frozen=True):
         return usable_at_anthropic(edits, thinks=thinks)
 
     def _mark(self, members: dict[str, bytes], history: Sequence[bytes], mark: bytes) -> Sequence[bytes]:
-        """Put marks on a request; the history as it is sent. Marks of a caller's own tools count."""
+        """Set the cache marks of a request; return the history to send. Marks on the caller's own tools count
+        towards the limit."""
         left = _MAX_MARKS - members["tools"].count(b'"cache_control"')
         if left > 0:
             if self.family in _AUTOMATIC:
@@ -258,8 +269,8 @@ class AnthropicDialect(Value, frozen=True):
     def compaction_request(self, parts: RequestParts, instructions: str) -> ModelRequest:
         """Ask for a compaction of the history; see `CompactsHistory`.
 
-        It takes neither stop sequences nor a forced tool, and no other editing of the context. A compatible
-        server that does not know the member refuses it, or answers as ever: `compacted` tells.
+        Such a request takes no stop sequences, no forced tool and no other context edits. A compatible server
+        that does not know the member refuses it, or answers as usual; `compacted` finds that out.
         """
         settings = {key: v for key, v in parts.settings.items() if key not in _NOT_COMPACTED}
         wish = {"type": "summarize"} | ({"instructions": instructions} if instructions else {})
@@ -270,11 +281,11 @@ class AnthropicDialect(Value, frozen=True):
         return self.request(replace(parts, settings=settings, stream=False, forbid_tools=False))
 
     def compacted(self, body: bytes) -> Reply:
-        """The message that stands for the history from now on. Raises `ProtocolFault`."""
+        """The message that replaces the history from now on. Raises `ProtocolFault`."""
         return read_again(body, compaction.compacted)
 
     def is_boundary(self, entry: bytes) -> bool:
-        """True if the entry is a message with a block that stands for all before it."""
+        """True if the entry is a message with a block that replaces everything before it."""
         return compaction.is_boundary(entry)
 
     # ------------------------------------------------------------------------------------ reading
@@ -304,11 +315,11 @@ class AnthropicDialect(Value, frozen=True):
         return reading.unsigned(entries)
 
     def settled(self, reply: Sequence[bytes]) -> list[bytes]:
-        """A reply's entries without calls of hosted tools that have no result in it."""
+        """A reply's entries without the calls of hosted tools that have no result in it."""
         return reading.settled(reply)
 
     def view(self, entries: Sequence[bytes]) -> tuple[Message, ...]:
-        """Read stored entries as neutral messages: one for each, but one for each tool result.
+        """Read stored entries as neutral messages: one for each entry, and one for each tool result.
 
         Raises:
             RawJSONError: An entry is not a JSON object.
@@ -316,7 +327,7 @@ class AnthropicDialect(Value, frozen=True):
         return tuple(message for entry in entries for message in read_entry(entry))
 
     def fault(self, status: int, headers: Mapping[str, str], body: bytes) -> Fault:
-        """Say what an error answer means."""
+        """Say what an error response means."""
         return http_fault(status, headers, body)
 
 
@@ -328,7 +339,7 @@ def _thinking(budget: int) -> dict[str, Any]:
 
 
 def _unbound(thinking: object, known: Capabilities) -> dict[str, Any] | None:
-    """A thinking configuration that lets the server drop blocks; None where there is no word for that."""
+    """A thinking configuration that lets the server drop blocks; None if the type has no such member."""
     if known.binds_thinking is False:
         return None
     given = {"type": "adaptive"} if thinking is None else thinking
@@ -340,7 +351,7 @@ def _unbound(thinking: object, known: Capabilities) -> dict[str, Any] | None:
 
 
 def _max_tokens(values: dict[str, Any], known: Capabilities) -> int:
-    """Take the output limit out of the values; the model's own, above a thinking budget, if there is none."""
+    """Take the output limit out of the values. The default is the model's, added to a thinking budget."""
     given: int | None = values.pop("max_tokens", None)
     thinking = values.get("thinking")
     budget = thinking.get("budget_tokens") if isinstance(thinking, Mapping) else None
@@ -352,7 +363,7 @@ def _max_tokens(values: dict[str, Any], known: Capabilities) -> int:
     if budget and given <= budget:
         raise ValueError(
             f"max_output_tokens={given} leaves nothing beside the thinking budget of {budget} tokens, "
-            "which counts towards it"
+            "which counts towards it: raise the limit or lower the budget"
         )
     return given
 
@@ -377,7 +388,7 @@ def _header(headers: Mapping[str, str], name: str) -> str | None:
 
 
 def _add_beta(headers: dict[str, str], beta: str) -> None:
-    """Add a name to a caller's own ones."""
+    """Add a beta to those that the caller's headers name."""
     key = next((key for key in headers if key.lower() == _BETAS), _BETAS)
     known = [name.strip() for name in headers.get(key, "").split(",") if name.strip()]
     headers[key] = ",".join(known if beta in known else [*known, beta])

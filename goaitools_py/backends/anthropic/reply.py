@@ -1,9 +1,9 @@
 """Reads an Anthropic Messages response into a reply.
 
-Owns: what of an answer is stored, changed or left out. Must never know: a request, a stream's events.
+Owns: what of a response is stored, changed or left out. Must never know: a request, a stream's events.
 
-An answer is stored as ``{"role":"assistant","content":…}`` with the provider's bytes for its content. The
-exceptions, all of them:
+A response is stored as ``{"role":"assistant","content":…}`` with the provider's bytes for its content. These
+are all exceptions:
 
 ======================= ================================ =============================================
 in the content          when                             because
@@ -21,7 +21,7 @@ thinking blocks         at the end                       "the final block in an 
 a ``tool_use``          with its ``tool_result``         the server has run it: a compatible server with
                                                          tools of its own (Z.ai's search)
 ``id`` of a call        missing, empty, repeated, or     results could not be paired; a digest replaces it
-                        with half an emoji
+                        with a lone surrogate
 ``name`` of a call      not ``[a-zA-Z0-9_-]{1,128}``     every later request would be refused
 ``input`` of a call     not an object                    the same; now ``{}``, or the object that a string
                                                          holds, as a compatible server sends it
@@ -31,17 +31,17 @@ everything              no block is left, or null with   the entry would be refu
                         the stop reason ``refusal``
 ======================= ================================ =============================================
 
-The wordings are Anthropic's own, as of 2026-11 (LibreChat-AI/agents#124, tailcallhq/forgecode#2107). What a
-model wrote for input is in the reply's calls as it came, whatever is stored. All else stays as it came:
+The quotations are Anthropic's, as of 2026-11 (LibreChat-AI/agents#124, tailcallhq/forgecode#2107). The
+reply's calls have the input as the model wrote it, whatever is stored. Everything else stays as it came:
 thinking with its signature (an empty text is complete), redacted thinking, server tools and their results,
-citations, containers, compaction and fallback blocks, any unknown one.
+citations, containers, compaction and fallback blocks, any unknown block.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Literal
 
 import msgspec
@@ -52,12 +52,13 @@ from ...messages import ToolCall, Usage
 from ...render import plain
 from ...values import Value, replace
 from ..base import ProtocolFault, Reply
-from ..openai.answer import clean_name, error_fault, paid, shape_of
-from ..tolerance import as_dict, count, members_of, object_of
+from ..wire.answer import clean_name, error_fault, paid, shape_of
+from ..wire.envelope import Envelope
+from ..wire.tolerance import as_dict, count, members_of, object_of
 
 __all__ = [
-    "FIRST_PARTY",
-    "Answer",
+    "ANTHROPIC_FAMILIES",
+    "RawReply",
     "is_object",
     "read_body",
     "reply_of",
@@ -68,14 +69,14 @@ __all__ = [
     "without_calls",
 ]
 
-FIRST_PARTY: Final = frozenset({"anthropic", "aws", "foundry", "claude.googleapis.com"})
-"""Families whose servers hold requests to the published request type: Anthropic's own and its clouds."""
+ANTHROPIC_FAMILIES: Final = frozenset({"anthropic", "aws", "foundry", "claude.googleapis.com"})
+"""Families whose servers check requests against the published type: Anthropic and its clouds."""
 
 _MAX_NAME: Final = 128
-"""Characters of a tool's name."""
+"""The longest name of a tool."""
 
 _IMPOSSIBLE: Final = frozenset({"", "tool_result"})
-"""Types of blocks that no answer has, and that every later request would be refused for."""
+"""Types of blocks that no valid response has. Every later request with one would be refused."""
 
 _THINKING: Final = frozenset({"thinking", "redacted_thinking"})
 _HOSTED: Final = frozenset({"server_tool_use", "mcp_tool_use"})
@@ -85,11 +86,11 @@ _PAUSES: Final = frozenset({"pause_turn", "compaction"})
 _LENGTHS: Final = frozenset({"max_tokens", "model_context_window_exceeded"})
 
 
-class Answer(Value, frozen=True, kw_only=True):
-    """The parts of a response that matter, not yet read: `content`, `usage`, `container` and
+class RawReply(Value, frozen=True, kw_only=True):
+    """The members of a response that are used, not yet parsed. `content`, `usage`, `container` and
     `transformations` are raw values."""
 
-    unshown = frozenset({"content", "usage", "container", "transformations"})
+    _unshown = frozenset({"content", "usage", "container", "transformations"})
 
     content: bytes
     stop_reason: str = ""
@@ -103,7 +104,6 @@ class Answer(Value, frozen=True, kw_only=True):
 # ------------------------------------------------------------------------------------- the envelope
 
 _NULL: Final = msgspec.Raw(b"null")
-_REFUSALS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 class _Envelope(msgspec.Struct):
@@ -118,17 +118,17 @@ class _Envelope(msgspec.Struct):
     error: Any = None
 
 
-_ENVELOPE: Final = msgspec.json.Decoder(_Envelope)
+_ENVELOPE: Final = Envelope(_Envelope)
 
 
-def read_body(body: bytes) -> Answer:
-    """Cut the answer out of a unary response.
+def read_body(body: bytes) -> RawReply:
+    """Read the envelope of a unary response.
 
     Raises:
-        ProtocolFault: The body is not a message; its `fault` says what to make of it.
+        ProtocolFault: The body is not a message; its `fault` says what that means.
     """
     try:
-        envelope = _envelope(body)
+        envelope = _ENVELOPE.read(body)
     except rawjson.RawJSONError as problem:
         raise ProtocolFault(f"the answer is not a message: {shape_of(body, lacks='content')}") from problem
     usage = bytes(envelope.usage)
@@ -141,7 +141,7 @@ def read_body(body: bytes) -> Answer:
         content = b"[]" if content == b'""' else _listed([b'{"type":"text","text":' + content + b"}"])
     if not content.startswith(b"["):
         raise paid(ProtocolFault("the answer is not a message: it holds no content"), usage_of(usage))
-    return Answer(
+    return RawReply(
         content=content,
         stop_reason=envelope.stop_reason or "",
         usage=usage,
@@ -152,34 +152,6 @@ def read_body(body: bytes) -> Answer:
     )
 
 
-def _envelope(body: bytes) -> _Envelope:
-    """Read the envelope in one pass; piece by piece where a member is of an unusual type."""
-    try:
-        return _ENVELOPE.decode(body)
-    except _REFUSALS:
-        pass
-    members = rawjson.members(body)
-    return _Envelope(
-        type=_string(members, "type"),
-        content=_raw(members, "content"),
-        stop_reason=_string(members, "stop_reason"),
-        usage=_raw(members, "usage"),
-        model=_string(members, "model"),
-        id=_string(members, "id"),
-        container=_raw(members, "container"),
-        input_transformations=_raw(members, "input_transformations"),
-        error=rawjson.loads(members.get("error", b"null")),
-    )
-
-
-def _string(members: Mapping[str, bytes], key: str) -> str:
-    return _text(members.get(key, b"null"))
-
-
-def _raw(members: Mapping[str, bytes], key: str) -> msgspec.Raw:
-    return msgspec.Raw(members.get(key, b"null"))
-
-
 def _text(raw: bytes) -> str:
     return rawjson.string(raw) or ""
 
@@ -188,7 +160,7 @@ def _text(raw: bytes) -> str:
 
 
 class _Block(msgspec.Struct):
-    """What is read of a block; the rest of it is bytes."""
+    """The members of a block that are read. The others stay bytes."""
 
     type: str = ""
     text: str = ""
@@ -208,34 +180,14 @@ class _Block(msgspec.Struct):
         return self.type == "redacted_thinking"
 
 
-_BLOCK: Final = msgspec.json.Decoder(_Block)
+_BLOCK: Final = Envelope(_Block)
 _Pair = tuple[bytes, _Block]
 
 
 def _read(entry: bytes) -> list[_Pair]:
-    """The blocks of a message, raw and read. RawJSONError if a part of it is no JSON, or no object."""
+    """The blocks of a message, as bytes and parsed. Raises RawJSONError for a block that is no object."""
     content = rawjson.members(entry).get("content", b"[]")
-    return [(raw, _block(raw)) for raw in rawjson.items(content)] if content.startswith(b"[") else []
-
-
-def _block(raw: bytes) -> _Block:
-    try:
-        return _BLOCK.decode(raw)
-    except _REFUSALS:
-        pass  # half an emoji, or a member of an unusual type: a block unknown here
-    members = rawjson.members(raw)
-    return _Block(
-        type=_string(members, "type"),
-        text=_string(members, "text"),
-        thinking=_string(members, "thinking"),
-        id=_string(members, "id"),
-        name=_string(members, "name"),
-        tool_use_id=_string(members, "tool_use_id"),
-        signature=_raw(members, "signature"),
-        input=_raw(members, "input"),
-        caller=msgspec.Raw(members.get("caller", b"")),
-        citations=_raw(members, "citations"),
-    )
+    return [(raw, _BLOCK.read(raw)) for raw in rawjson.items(content)] if content.startswith(b"[") else []
 
 
 _START: Final = b'{"role":"assistant","content":'
@@ -257,11 +209,11 @@ def _with_content(entry: bytes, pairs: Sequence[_Pair]) -> bytes:
 # ---------------------------------------------------------------------------------------- the reply
 
 
-def reply_of(answer: Answer) -> Reply:
-    """Read an answer: what is stored of it, what it says, and whether its calls may run.
+def reply_of(answer: RawReply) -> Reply:
+    """Read a response: its stored entry, its content, and whether its calls may run.
 
     Raises:
-        ProtocolFault: The content is not one.
+        ProtocolFault: The content cannot be read or sent back.
     """
     finish = answer.stop_reason
     entry = _entry(rawjson.one_line(answer.content))
@@ -274,7 +226,7 @@ def reply_of(answer: Answer) -> Reply:
             raise paid(fault, usage_of(answer.usage))
     except rawjson.RawJSONError as error:
         raise paid(ProtocolFault("the answer's content cannot be read"), usage_of(answer.usage)) from error
-    if not pairs and not finish:  # an empty answer is one only if it says that it has ended
+    if not pairs and not finish:  # an empty response is a reply only if it has a stop reason
         fault = ProtocolFault("the answer holds nothing, and no reason for that")
         raise paid(fault, usage_of(answer.usage))
     sendable = _sendable(kept)
@@ -305,7 +257,7 @@ def _stop(finish: str) -> Literal["end", "length", "refusal", "pause"]:
         return "length"
     if finish in _PAUSES:
         return "pause"
-    return "refusal" if finish == "refusal" else "end"  # any other word, or none, ends a reply
+    return "refusal" if finish == "refusal" else "end"  # any other word, or none, means "end"
 
 
 def _same(new: Sequence[_Pair], old: Sequence[_Pair]) -> bool:
@@ -316,7 +268,7 @@ def _same(new: Sequence[_Pair], old: Sequence[_Pair]) -> bool:
 
 
 def _stored(pairs: Sequence[_Pair], seed: bytes) -> tuple[list[_Pair], tuple[ToolCall, ...], bool]:
-    """Each block as it may be sent back; the calls among them; whether an input was cut."""
+    """The blocks in a form that can be sent back, the calls among them, and whether an input was cut."""
     is_cut = False
     stored: list[_Pair] = []
     calls: list[ToolCall] = []
@@ -350,7 +302,7 @@ def _stored(pairs: Sequence[_Pair], seed: bytes) -> tuple[list[_Pair], tuple[Too
 
 
 def _answered(pairs: Sequence[_Pair]) -> set[str]:
-    """Ids of calls that have a plain result, as only a user's message holds one, in the same answer."""
+    """Ids of calls with a ``tool_result`` in the same response, which only a user's message should hold."""
     results = {block.tool_use_id for _, block in pairs if block.type == "tool_result" and block.tool_use_id}
     return results and {block.id for _, block in pairs if block.type in _MADE and block.id in results}
 
@@ -360,7 +312,7 @@ def _without_file(citation: bytes) -> bytes:
 
 
 def _citations(pairs: Sequence[_Pair]) -> tuple[Citation, ...]:
-    """The sources of the text blocks; a passage is the text of the block that names them."""
+    """The sources of the text blocks. The passage is the text of the block that names the source."""
     found: list[Citation] = []
     at = 0
     for _, block in pairs:
@@ -375,7 +327,7 @@ def _citations(pairs: Sequence[_Pair]) -> tuple[Citation, ...]:
 
 
 def _arguments(block: _Block) -> str:
-    """What the model wrote for input: the very bytes of an object, or the text that a string holds."""
+    """The input as the model wrote it: the bytes of an object, or the text of a string."""
     raw = bytes(block.input)
     if raw == b"null":
         return "{}"
@@ -383,7 +335,7 @@ def _arguments(block: _Block) -> str:
 
 
 def _stored_input(written: str) -> tuple[bytes, bool]:
-    """The object that a text holds, or ``{}``; whether it was cut, as it would nest too deep in a message."""
+    """The object in a text, or ``{}``; and True if it was cut because it would nest too deep."""
     data = rawjson.one_line(written.encode("utf-8", "replace"))
     if is_object(written):
         return data, False
@@ -392,7 +344,7 @@ def _stored_input(written: str) -> tuple[bytes, bool]:
 
 
 def is_object(text: str) -> bool:
-    """Whether a text is one JSON object that may stand as a call's input."""
+    """True if a text is one JSON object that can be a call's input."""
     try:
         data = text.encode()
         rawjson.members(data)
@@ -403,7 +355,7 @@ def is_object(text: str) -> bool:
 
 
 def _sendable(pairs: Sequence[_Pair]) -> list[_Pair]:
-    """The blocks without those that a server refuses to take back; see the table above."""
+    """The blocks without those that a server refuses in a history; see the table above."""
     has_more = any(
         block.type == "tool_use" or (block.type == "text" and block.text.strip()) for _, block in pairs
     )
@@ -441,7 +393,7 @@ def _edited(reply: Reply, edit: Callable[[bytes, _Block], bytes], **changes: Any
 
 
 def without_calls(reply: Reply) -> Reply:
-    """The reply with its calls cut out; without any entry if only thinking remains."""
+    """The reply without its calls. It has no entry if only thinking remains."""
     if not reply.calls:
         return reply
     entries = tuple(
@@ -452,7 +404,7 @@ def without_calls(reply: Reply) -> Reply:
 
 
 def _filtered(entry: bytes, keeps: Callable[[bytes, _Block], bool]) -> bytes:
-    """The message with some blocks cut out; itself if none is, b"" if nothing sendable remains."""
+    """The message without some blocks; itself if all stay, b"" if nothing can be sent."""
     pairs = _read(entry)
     kept = [pair for pair in pairs if keeps(*pair)]
     return entry if len(kept) == len(pairs) else _with_content(entry, _sendable(kept))
@@ -475,7 +427,7 @@ def unsigned(entries: Sequence[bytes]) -> list[bytes]:
 
 
 def settled(entries: Sequence[bytes]) -> list[bytes]:
-    """A reply's entries without calls of hosted tools that none of them holds the result of."""
+    """A reply's entries without the calls of hosted tools whose result is in none of them."""
     if not any(mark in entry for mark in _MAY_BE_HOSTED for entry in entries):
         return list(entries)
     answered = {block.tool_use_id for entry in entries for _, block in _read(entry)}
@@ -493,11 +445,11 @@ def _is_assistants(entry: bytes) -> bool:
 
 
 def usage_of(raw: bytes) -> Usage:
-    """Read a usage object; whatever is missing or not a count is 0. Counts one request.
+    """Read a usage object, for one request. A member that is missing or is no count is 0.
 
-    `input_tokens` of this wire are the ones that no cache had a part in; ours are all. Tokens of a
-    compaction inside the request are no part of the context that follows: see `compaction_usage`.
-    Never raises: an absurd bill is no reason to lose the answer that it is for.
+    Anthropic's `input_tokens` leave out what the cache read or wrote; in `Usage` they are included. The
+    tokens of a compaction inside the request are no part of the following context: see `compaction_usage`.
+    It never raises, because a reply must not be lost for its usage.
     """
     root = object_of(raw)
     cached = count(root.get("cache_read_input_tokens"))
@@ -513,8 +465,8 @@ def usage_of(raw: bytes) -> Usage:
 
 
 def compaction_usage(raw: bytes) -> Usage | None:
-    """What compactions in a request consumed, None without one: that stands among the ``iterations``, and is
-    no part of the totals."""
+    """What compactions inside a request consumed; None without one. It is listed in ``iterations`` and is not
+    included in the totals."""
     total: Usage | None = None
     if b"compaction" not in raw:
         return None
@@ -539,7 +491,7 @@ def compaction_usage(raw: bytes) -> Usage | None:
 _MAX_CARRIED: Final = 256
 
 COMPACTED: Final = "compacted"
-"""Carried for good after a compaction inside a reply: whoever sends its block back names the beta for it."""
+"""Carried without expiry after a compaction inside a reply: every later request has to name its beta."""
 
 
 def _carried(container: bytes, *, compacted: bool) -> dict[str, tuple[str, int]]:
@@ -548,9 +500,9 @@ def _carried(container: bytes, *, compacted: bool) -> dict[str, tuple[str, int]]
 
 
 def _container(container: bytes) -> dict[str, tuple[str, int]]:
-    """The container that hosted tools ran in, until it expires; one without a readable end is not kept.
+    """The container of hosted tools, until it expires. One without a readable expiry is not kept.
 
-    A later turn that names a container which is gone is refused, and so would be all that follow it.
+    A later turn that names an expired container is refused, and so would be all turns after it.
     """
     if not container.startswith(b"{"):  # null, as of most replies
         return {}
@@ -564,7 +516,7 @@ def _container(container: bytes) -> dict[str, tuple[str, int]]:
 
 
 def _milliseconds(moment: str) -> int:
-    """A moment as RFC 3339 has it, in milliseconds since the epoch; ValueError for anything else."""
+    """An RFC 3339 time in milliseconds since the epoch. Raises ValueError for anything else."""
     if not moment:
         return 0
     from datetime import UTC, datetime  # only a code execution tool needs it
@@ -579,7 +531,7 @@ _REASON: Final = re.compile(r"[a-z_]{1,64}")
 
 
 def _dropped(transformations: bytes) -> tuple[str, ...]:
-    """Why blocks were left out. Entries of other types tell of blocks that were shown all the same."""
+    """The reasons why blocks were ignored. Entries of other types are about blocks that were not."""
     if not transformations.startswith(b"["):
         return ()
     try:

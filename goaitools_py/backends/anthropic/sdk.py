@@ -1,7 +1,7 @@
-"""The edge to Anthropic's wire: what is special about the official `anthropic` client and its relatives.
+"""Uses the official `anthropic` client and its variants for clouds.
 
-Owns: which clients are usable, how one is made, the headers of a request, what its exceptions are.
-Must never know: how a body goes out, what is inside it.
+Owns: which clients can be used, how one is made, the headers of a request, and the client's exceptions.
+Must never know: how a body is sent, or what it holds.
 """
 
 from __future__ import annotations
@@ -19,29 +19,23 @@ from ..http.async_pool import ShardedClient
 from ..http.deadlines import DeadlineClient
 from ..http.exchange import wire_errors
 from ..http.posts import options_class
-from ..http.sdk_edge import (
-    AsyncSdkEdge,
-    ClientOptions,
-    SdkEdge,
-    SdkErrors,
-    refuse_options,
-)
+from ..http.sdk_edge import AsyncSdkEdge, ClientOptions, SdkEdge, SdkErrors, refuse_options
 
 __all__ = ["anthropic_edge", "async_anthropic_edge"]
 
 _BETAS = "anthropic-beta"
 _GOOGLE = "claude.googleapis.com"
-"""Where an `AnthropicGoogleCloud` sends to, which it may not know before its first request."""
+"""The host of an `AnthropicGoogleCloud`, which may not know it before its first request."""
 _UNRESOLVED = "Could not resolve"
-"""How the texts of the bare `TypeError` and `RuntimeError` begin that mean "no credentials"."""
+"""The beginnings of the `TypeError` and `RuntimeError` texts that mean "no credentials"."""
 _SIGNING_ERRORS = (("botocore.exceptions", "BotoCoreError"), ("google.auth.exceptions", "GoogleAuthError"))
-"""What the libraries raise with which the clients of the clouds sign in, if they are loaded at all."""
+"""The exceptions of the clouds' sign-in libraries, for those that are imported."""
 
 _Client = TypeVar("_Client", anthropic.Anthropic, anthropic.AsyncAnthropic)
 
 
 class _SilentPosts(logging.Filter):
-    """Takes bodies and headers out of what the SDK logs of a post, as every request of ours is one.
+    """Removes bodies and headers from the SDK's log records of a post, which every request here is.
 
     At level DEBUG the SDK logs all options of a request, with the conversation and any key in a header
     (anthropic 2.12, ``_base_client._build_request``). Requests that it encodes itself have no `content`.
@@ -108,7 +102,7 @@ class _Anthropic(Generic[_Client]):
         except anthropic.AnthropicError as error:
             raise ValueError(_NO_CREDENTIALS) from error
         if not _has_credentials(client):
-            raise ValueError(_NO_CREDENTIALS)  # the SDK itself would say so with the first request
+            raise ValueError(_NO_CREDENTIALS)  # the SDK itself would raise at the first request
         return client
 
     def family(self, client: _Client) -> str:
@@ -124,7 +118,7 @@ class _Anthropic(Generic[_Client]):
         if betas:
             headers[_BETAS] = betas
         key = getattr(client, "api_key", None)
-        # The SDK sends the key as a bearer token. Servers of others that speak this wire may know the older
+        # The SDK sends the key as a bearer token. Compatible servers may know the older
         # `x-api-key` only; none gets a key in it that the SDK would not have sent there anyway.
         is_bearer = key and standing.get("authorization") == f"Bearer {key}"
         if is_bearer and "x-api-key" not in standing and self.family(client) not in _OWN:
@@ -141,7 +135,7 @@ class _Anthropic(Generic[_Client]):
         return isinstance(error, tuple(_signing_errors()))
 
     def refused(self, client: _Client) -> None:
-        # What the SDK does before it tries again, which it does not do here.
+        # The SDK does this before a retry, and its retries are switched off here.
         cache = getattr(client, "_token_cache", None)
         if cache is not None:
             cache.invalidate()
@@ -185,7 +179,7 @@ def _has_credentials(client: anthropic.Anthropic | anthropic.AsyncAnthropic) -> 
 
 
 def _merged(*lists: object) -> str:
-    """Comma lists as one, each name once; what is no text adds nothing."""
+    """Join comma-separated lists, each name once. A value that is not text adds nothing."""
     return ",".join(dict.fromkeys(_names(lists)))
 
 
@@ -204,7 +198,7 @@ def _is_about_credentials(error: anthropic.AnthropicError) -> bool:
         return False
     if isinstance(error, anthropic.CredentialsError):
         return True
-    # An exchange of tokens that failed: its server did not answer, or is out of order, or said no.
+    # A token exchange failed: its server did not answer, had an error, or refused.
     status = getattr(error, "status_code", None) or 0
     return not (status == 429 or status >= 500 or isinstance(error.__cause__, wire_errors()))
 

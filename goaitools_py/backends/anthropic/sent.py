@@ -1,8 +1,8 @@
-"""What the sent copy of an Anthropic history has that the stored one has not.
+"""Changes to the sent copy of an Anthropic history. The stored history does not have them.
 
-Owns: marks for the prompt cache, a user message before an assistant's that would be the first, and system
-messages for models that take none where they stand.
-Must never know: a request's other members, how an entry came about.
+Owns: cache marks, the user's message before an assistant's message that would be the first, and system
+messages for models that take none at their position.
+Must never know: a request's other members, or where an entry came from.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ _MARK: Final = b',"cache_control":'
 _USER: Final = b'{"role":"user","content":['
 
 _OPENING: Final = b'{"role":"user","content":[{"type":"text","text":"(The conversation begins.)"}]}'
-"""Stands before a greeting: "messages: first message must use the "user" role" (Anthropic's API, 400)."""
+"""Sent before a greeting: "messages: first message must use the "user" role" (Anthropic's API, 400)."""
 
 _SYSTEM: Final = re.compile(rb'"role":"system"')
-"""Quotes inside of a string are escaped, so this is a member; of an input it may be, too."""
+"""Quotes inside a string are escaped, so this is a member's name. It may also be one in a call's input."""
 
 
 def marked_last(blocks: bytes, mark: bytes) -> bytes:
-    """A list of blocks with `mark` on the last one."""
+    """The list of blocks with `mark` on the last one."""
     return blocks[:-2] + _MARK + mark + b"}]" if blocks.endswith(b"}]") else blocks
 
 
 def marked(history: Sequence[bytes], mark: bytes) -> Sequence[bytes]:
-    """The history with `mark` on the last block of its last message, if that is a user's that has none."""
+    """The history with `mark` on the last block of its last message, if that is a user's without a mark."""
     for at in reversed(range(len(history))):
         if piece := bytes(history[at]):
             last = piece[piece.rfind(b"\n") + 1 :]  # entries have no raw newlines, and one between them
@@ -43,7 +43,7 @@ def marked(history: Sequence[bytes], mark: bytes) -> Sequence[bytes]:
 
 
 def opened(history: Sequence[bytes]) -> Sequence[bytes]:
-    """The history with a user message before its first one, if that is the assistant's."""
+    """The history with a user's message before it, if its first message is the assistant's."""
     first = next((piece for piece in history if piece), b"")
     if first[: len(_USER)] == _USER or not first:
         return history
@@ -55,15 +55,16 @@ def opened(history: Sequence[bytes]) -> Sequence[bytes]:
 
 
 def placed(history: Sequence[bytes], *, natively: bool) -> Sequence[bytes]:
-    """The history with each system message as its model takes it, in place.
+    """The history with each system message in a form that the model takes, at the same position.
 
-    A model that takes any takes one directly after a user message and before an answer or the end: "accepts
-    role: system messages immediately after a user turn", and so it is in all recorded requests. Any other
-    becomes a user message with a block. Which it is does not change as the history goes on.
+    A model that takes system messages takes one directly after a user's message and before a reply or the
+    end: "accepts role: system messages immediately after a user turn"; all recorded requests are like that.
+    Any other becomes a user's message with a block. The form of a message does not change when the history
+    grows.
 
     Args:
         history: Pieces of entries joined by ``,\\n``, unread.
-        natively: Whether the model takes any.
+        natively: True if the model takes system messages.
     """
     if not any(_SYSTEM.search(piece) for piece in history):
         return history
@@ -83,7 +84,7 @@ def _role(entry: bytes) -> bytes:
 
 
 def _as_block(entry: bytes) -> bytes:
-    """A system message as a user message; as it is if it holds more than text."""
+    """A system message as a user's message; unchanged if it holds more than text."""
     content: Any = rawjson.loads(rawjson.members(entry).get("content", b"null"))
     blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
     texts: list[str] = []

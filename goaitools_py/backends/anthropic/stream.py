@@ -1,9 +1,10 @@
-"""Assembles a streamed Anthropic message: chunks of bytes into deltas and, at the end, one answer.
+"""Assembles a streamed Anthropic message: chunks of bytes become deltas and, at the end, one response.
 
-Owns: how the pieces of content blocks grow together. Must never know: what of the answer is stored.
+Owns: how the pieces of content blocks are joined. Must never know: what of the response is stored.
 
-A block has the members of its ``content_block_start``, in that order and with these very bytes, but for those
-that grew. Strings are joined code point for code point; the JSON of an input stays as the model wrote it.
+A block has the members of its ``content_block_start``, in the same order and with the same bytes, except for
+the members that grew. Strings are joined code point by code point. The JSON of an input stays as the model
+wrote it.
 """
 
 from __future__ import annotations
@@ -20,24 +21,25 @@ from ...render import plain
 from ...values import replace
 from ..base import Delta, Fault, ProtocolFault, Reply
 from ..http.sse import EventSplitter, EventTooLongError
-from ..nesting import read_again, shallow
-from ..openai.answer import error_fault
-from ..openai.growing import joined
-from ..tolerance import members_of
-from .reply import Answer, is_object, reply_of, usage_of
+from ..wire.answer import error_fault
+from ..wire.envelope import REFUSALS, Envelope
+from ..wire.growing import joined
+from ..wire.nesting import read_again, shallow
+from ..wire.tolerance import members_of
+from .reply import RawReply, is_object, reply_of, usage_of
 
 __all__ = ["AnthropicDecoder"]
 
 _INTERRUPTED: Final = Fault(kind="interrupted", retryable=True)
 
 _KNOWN: Final = frozenset({b'"text"', b'"thinking"', b'"tool_use"', b'"server_tool_use"', b'"mcp_tool_use"'})
-"""Types of blocks for which every kind of delta is known; what else comes for one is not stored with it."""
+"""Types of blocks whose kinds of deltas are all known. Other members of their deltas are not stored."""
 
 _Object = dict[str, msgspec.Raw]
 _NULL: Final = msgspec.Raw(b"null")
 
 
-class _Event(msgspec.Struct):
+class _RawEvent(msgspec.Struct):
     type: str = ""
     index: int | None = None
     message: msgspec.Raw = _NULL
@@ -48,7 +50,7 @@ class _Event(msgspec.Struct):
     input_transformations: msgspec.Raw = _NULL
 
 
-# What most events are. Any other member makes msgspec refuse the event, which is then read in full.
+# The shape of most events. msgspec refuses an event with any other member, which is then read in full.
 
 
 class _Text(msgspec.Struct, tag="text_delta", forbid_unknown_fields=True, gc=False):
@@ -74,14 +76,14 @@ class _DeltaEvent(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 
 
 _MAX_GUESSES: Final = 8
-"""Wrong guesses that an event is a plain delta, after which a stream is read without any."""
+"""After this number of wrong guesses that an event is a plain delta, the stream is read without guessing."""
 
 
 class AnthropicDecoder:
     """Decodes one streamed response, which ends with ``message_stop``.
 
     Attributes:
-        is_done: Whether ``message_stop`` was read; nothing after it matters.
+        is_done: True if ``message_stop`` was read; nothing after it is needed.
     """
 
     reads_events: Final = True
@@ -99,11 +101,11 @@ class AnthropicDecoder:
     # -------------------------------------------------------------------------------- the protocol
 
     def feed(self, chunk: bytes) -> list[Delta]:
-        """Take the next bytes, however they were cut; return what became readable.
+        """Take the next bytes, which may be cut anywhere; return the deltas that became readable.
 
         Raises:
             ProtocolFault: An error event, one that is not JSON or makes no sense, or one that is too large.
-                Its kind is "interrupted" once anything of the reply has come.
+                Its kind is "interrupted" if a part of the reply has come.
         """
         deltas: list[Delta] = []
         try:
@@ -120,14 +122,14 @@ class AnthropicDecoder:
             cut = shallow(data)
             self._is_cut = self._is_cut or cut is not data
             try:
-                self._take(_event(cut), deltas)
+                self._take(_EVENT.read(cut), deltas)
             except rawjson.RawJSONError as problem:
                 raise self._fault("an event of the stream cannot be read") from problem
         return deltas
 
     @property
     def has_begun(self) -> bool:
-        """Whether anything of the reply has come: text, or a block of any other kind."""
+        """True if a part of the reply has come: text, or a block of any other kind."""
         return any(block.type != b'"text"' or block.text() for block in self._blocks.values())
 
     def finish(self) -> Reply:
@@ -144,7 +146,7 @@ class AnthropicDecoder:
             blocks = [block.raw() for _, block in sorted(self._blocks.items())]
         except rawjson.RawJSONError as problem:
             raise ProtocolFault("the pieces of the reply do not make one", _INTERRUPTED) from problem
-        answer = Answer(
+        answer = RawReply(
             content=b"[" + b",".join(blocks) + b"]",
             stop_reason=_string(end, "stop_reason") or _string(message, "stop_reason"),
             usage=_joined(self._usage),
@@ -165,18 +167,18 @@ class AnthropicDecoder:
 
     @property
     def usage_so_far(self) -> Usage | None:
-        """What the stream has said of its cost: the input from its first event on."""
+        """The usage that the stream has reported so far: the input from its first event on."""
         return usage_of(_joined(self._usage)) if self._usage else None
 
     # ----------------------------------------------------------------------------------- one event
 
     def _take_plain(self, data: bytes, deltas: list[Delta]) -> bool:
-        """Take an event if it is a plain delta; False if it has to be read in full."""
+        """Take an event that is a plain delta; False if it has to be read in full."""
         if not data.startswith(_DELTA_START):
             return False
         try:
             event = _DELTA_EVENT.decode(data)
-        except _REFUSALS:
+        except REFUSALS:
             self._guesses_left -= 1
             return False
         block = self._blocks.get(event.index)
@@ -191,7 +193,7 @@ class AnthropicDecoder:
             block.grow("input", delta.partial_json)
         return True
 
-    def _take(self, event: _Event, deltas: list[Delta]) -> None:
+    def _take(self, event: _RawEvent, deltas: list[Delta]) -> None:
         if event.type == "content_block_delta":
             self._grow(self._block(event), _object_of(event.delta), deltas)
         elif event.type == "content_block_start":
@@ -213,7 +215,7 @@ class AnthropicDecoder:
             raise self._fault("the provider broke the stream off", rawjson.loads(bytes(event.error)))
         # "ping" and "content_block_stop" say nothing, and of a type that is unknown nothing is known
 
-    def _block(self, event: _Event) -> _Block:
+    def _block(self, event: _RawEvent) -> _Block:
         block = self._blocks.get(-1 if event.index is None else event.index)
         if block is None:
             raise self._fault("a block of the stream goes on that never began")
@@ -240,7 +242,7 @@ class AnthropicDecoder:
             deltas.append(Delta(kind=kind, text=plain(text)))
 
     def _add_usage(self, raw: msgspec.Raw) -> None:
-        """Counts are totals so far: each replaces the one before it."""
+        """Counts are totals, so each replaces the previous one."""
         self._usage |= {
             key: value for key, value in members_of(bytes(raw)).items() if not rawjson.is_null(value)
         }
@@ -272,7 +274,7 @@ class _Block:
         self._pieces: dict[str, list[bytes]] = {}
 
     def grow(self, key: str, text: str) -> str:
-        """Let one string grow; return what was added."""
+        """Add text to a string member; return what was added."""
         pieces = self._texts.get(key)
         if pieces is None:
             before = "" if key == "input" else self._string(key)
@@ -282,7 +284,7 @@ class _Block:
         return text
 
     def append(self, key: str, value: msgspec.Raw) -> None:
-        """Add an element to a list; a member that is none becomes one."""
+        """Add an element to a list member; a member that is no list becomes one."""
         known = self._lists.get(key)
         if known is None:
             before = self._members.setdefault(key, b"[]")
@@ -294,7 +296,7 @@ class _Block:
         self._members |= {key: bytes(raw) for key, raw in members.items()}
 
     def grow_unknown(self, key: str, raw: msgspec.Raw) -> None:
-        """Take a member of a delta unknown here; how such pieces go together stands in `openai.growing`."""
+        """Take a member of an unknown delta; `wire.growing` says how such pieces are joined."""
         if raw == _NULL:
             return
         pieces = self._pieces.get(key)
@@ -310,7 +312,7 @@ class _Block:
         return self._string("text") if pieces is None else "".join(pieces)
 
     def raw(self) -> bytes:
-        """The block as the provider's unary answers have it."""
+        """The block as a unary response has it."""
         members: dict[str, bytes] = dict(self._members)
         for key, pieces in self._texts.items():
             text = "".join(pieces)
@@ -326,7 +328,7 @@ class _Block:
 
 
 def _input(text: str, start: bytes) -> bytes:
-    """An input as the model wrote it; as a string if it is no object, so that nobody takes it for one."""
+    """An input as the model wrote it. Text that is no JSON object becomes a string, so that it stays text."""
     text = plain(text)
     if not text.strip():
         return start
@@ -336,32 +338,15 @@ def _input(text: str, start: bytes) -> bytes:
 # --------------------------------------------------------------------------------- JSON in pieces
 
 _DELTA_START: Final = b'{"type":"content_block_delta"'
-_REFUSALS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-_EVENT: Final = msgspec.json.Decoder(_Event)
+_EVENT: Final = Envelope(_RawEvent)
 _DELTA_EVENT: Final = msgspec.json.Decoder(_DeltaEvent)
 _OBJECT: Final = msgspec.json.Decoder(_Object)
-_RAWS: Final = ("message", "content_block", "delta", "usage", "error", "input_transformations")
-
-
-def _event(data: bytes) -> _Event:
-    """Read one event; RawJSONError if it is of another shape altogether."""
-    try:
-        return _EVENT.decode(data)
-    except _REFUSALS:
-        pass  # a member of an unusual type: read piece by piece
-    members = rawjson.members(data)
-    index = members.get("index", b"")
-    return _Event(
-        type=_string(members, "type"),
-        index=int(index) if index.isdigit() and len(index) < 16 else None,
-        **{key: msgspec.Raw(members[key]) for key in _RAWS if key in members},
-    )
 
 
 def _object_of(raw: msgspec.Raw) -> _Object:
     try:
         return _OBJECT.decode(raw)
-    except _REFUSALS:
+    except REFUSALS:
         return {key: msgspec.Raw(value) for key, value in rawjson.members(bytes(raw)).items()}
 
 
@@ -374,13 +359,13 @@ def _string(members: Mapping[str, bytes], key: str) -> str:
 
 
 def _given(first: Mapping[str, bytes], second: Mapping[str, bytes], key: str) -> bytes:
-    """A member of the first object that has it."""
+    """The member of the first of two objects that has it."""
     value = first.get(key, b"null")
     return second.get(key, b"null") if rawjson.is_null(value) else value
 
 
 def _written(text: str) -> bytes:
-    """A string as JSON, exactly: half an emoji stays escaped, where `rawjson.dumps` would replace it."""
+    """A string as JSON, exactly: a lone surrogate stays escaped, where `rawjson.dumps` would replace it."""
     return rawjson.dumps(text) if plain(text) is text else json.dumps(text).encode()
 
 

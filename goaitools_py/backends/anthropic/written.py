@@ -1,6 +1,6 @@
-"""Writes neutral messages, results and tools as the Anthropic wire has them.
+"""Writes neutral messages, results and tools in the shapes of Anthropic's API.
 
-Owns: the shape of what a caller said. Must never know: a model's own words, a request.
+Owns: the shape of what a caller wrote. Must never know: a model's replies, a request.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from ... import rawjson
 from ...messages import Audio, Document, Image, Message, Part, Text, ToolCall
 from ...render import BlockText, event_block, plain, system_block, user_text
 from ..base import ToolSpec
-from ..openai.request import placeholder
+from ..wire.request import placeholder
 
 __all__ = ["function", "message", "text", "tool_result"]
 
@@ -20,14 +20,14 @@ _IMAGE_TYPES: Final = frozenset({"image/jpeg", "image/png", "image/gif", "image/
 
 
 def message(one: Message, *, knows_system: bool) -> dict[str, Any]:
-    """One message, its content last and as a list of blocks, so that a sent copy can be marked.
+    """Write one message. Its content is the last member and a list of blocks, so a sent copy can be marked.
 
     Args:
-        one: What to write.
-        knows_system: A system message may stand where it stands; else it is a user's with a block.
+        one: The message.
+        knows_system: True: a system message stays one. False: it becomes a user's message with a block.
 
     Raises:
-        ValueError: This wire cannot carry it.
+        ValueError: The message holds something that this provider API does not take.
     """
     if one.is_event:
         block = event_block(one.text, topic=one.topic, id=one.event_id)
@@ -37,7 +37,7 @@ def message(one: Message, *, knows_system: bool) -> dict[str, Any]:
     if one.role == "tool":
         return {"role": "user", "content": [tool_result(one.tool_call_id or "", one.parts)]}
     if not all(isinstance(part, Text) for part in one.parts):
-        raise ValueError(f"a message of role {one.role!r} holds text only on the 'anthropic' wire")
+        raise ValueError(f"a message of role {one.role!r} holds text only on the provider API 'anthropic'")
     if one.role == "assistant":
         calls = [_tool_use(call) for call in one.tool_calls]
         return {"role": "assistant", "content": _content(one.parts, plain, beside=calls)}
@@ -47,11 +47,11 @@ def message(one: Message, *, knows_system: bool) -> dict[str, Any]:
 
 
 def tool_result(call_id: str, parts: Sequence[Part], *, is_error: bool = False) -> dict[str, Any]:
-    """One result. What this wire cannot carry becomes a line of text that says so."""
+    """Write one result. A part that this provider API does not take becomes a line of text that says so."""
     result: dict[str, Any] = {"type": "tool_result", "tool_use_id": call_id}
     if is_error:
         result["is_error"] = True
-    # No content says "nothing"; an empty text block would be refused.
+    # An empty result has no content, because an empty text block would be refused.
     if content := _blocks(map(_carriable, parts), user_text):
         result["content"] = content
     return result
@@ -78,12 +78,12 @@ def _content(
 ) -> list[dict[str, Any]]:
     content = [*_blocks(parts, write), *beside]
     if not content:
-        raise ValueError("the 'anthropic' wire takes no message of white space only")
+        raise ValueError("the provider API 'anthropic' takes no message of white space only")
     return content
 
 
 def _blocks(parts: Iterable[Part], write: Callable[[str], str]) -> list[dict[str, Any]]:
-    """The parts as blocks. Text of white space only says nothing, and is refused alone."""
+    """The parts as blocks. Text of white space only is left out, because the server refuses it alone."""
     return [_block(part, write) for part in parts if not isinstance(part, Text) or part.text.strip()]
 
 
@@ -120,16 +120,20 @@ def _is_text(part: Document) -> bool:
 
 
 def _why_not(part: Part) -> str:
-    """Why this wire cannot carry a part; "" if it can."""
+    """Why this provider API does not take a part; "" if it does."""
     match part:
         case Audio():
-            return "the 'anthropic' wire takes no sound"
+            return "the provider API 'anthropic' takes no sound"
         case Image() if part.data is not None and part.media_type not in _IMAGE_TYPES:
-            return f"the 'anthropic' wire takes JPEG, PNG, GIF and WebP images, not {part.media_type}"
+            return f"the provider API 'anthropic' takes JPEG, PNG, GIF and WebP images, not {part.media_type}"
         case Document() if _is_text(part):
-            return "" if part.data else "the 'anthropic' wire takes a text document as bytes, and not empty"
+            return (
+                ""
+                if part.data
+                else "the provider API 'anthropic' takes a text document as bytes, and not empty"
+            )
         case Document() if part.media_type != "application/pdf":
-            return f"the 'anthropic' wire takes PDF and text documents, not {part.media_type}"
+            return f"the provider API 'anthropic' takes PDF and text documents, not {part.media_type}"
     return ""
 
 

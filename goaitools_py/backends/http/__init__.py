@@ -1,4 +1,4 @@
-"""What all wires share on the way to a server: one exchange, its faults, its stream, its connections.
+"""What all provider APIs share on the way to a server: one exchange, its faults, its stream, its connections.
 
-Owns: HTTP as this package meets it. Must never know: what a body says.
+Owns: HTTP as this package uses it. Must never know: what a body says.
 """

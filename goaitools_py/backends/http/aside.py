@@ -1,6 +1,10 @@
-"""Runs a blocking call that cannot be told a deadline in a thread, and leaves it there if it is late.
+"""Runs a blocking call in a thread, and leaves it there if it is late.
 
-Owns: the thread, and what becomes of an answer that comes too late. Must never know: what is called.
+Owns: the thread, and what happens to an answer that comes too late. Must never know: what is called.
+
+It is for calls that have no deadline of their own and that nothing can interrupt. The thread that watches
+times (`edges.watch`) cannot help here: it can tell that the time is over, but not end the call. So somebody
+has to stay behind in the call, and that is this thread.
 """
 
 from __future__ import annotations
@@ -16,12 +20,13 @@ T = TypeVar("T")
 
 
 def within(seconds: float, call: Callable[[], T], discard: Callable[[T], object]) -> T:
-    """What `call` returns or raises, if that is in time.
+    """Call, and wait for a while; what `call` returns or raises in that time.
 
     Args:
         seconds: How long to wait.
-        call: It sees this thread's context variables, and runs on if it is late.
-        discard: Takes what a late call returns, such as a response to be closed. A late failure is dropped.
+        call: What to call. It sees the context variables of this thread. If it is late, it runs on.
+        discard: Called with what a late call returns, such as a response, to close it. A late exception is
+            dropped.
 
     Raises:
         TimeoutError: It is late.
@@ -55,14 +60,14 @@ def within(seconds: float, call: Callable[[], T], discard: Callable[[T], object]
     if not done.is_set():
         _leave(lock, outcome, None)
     if "error" in outcome:
-        raise outcome.pop("error")  # or the error would hold itself, by way of this frame
+        raise outcome.pop("error")  # left in here, it would refer to itself by way of this frame
     if "value" in outcome:
         return outcome["value"]  # type: ignore[no-any-return]
     raise TimeoutError("the call took longer than it may")
 
 
 def _leave(lock: threading.Lock, outcome: dict[str, Any], discard: Callable[[Any], object] | None) -> None:
-    """Nobody waits any longer. What came at the last moment is kept, or discarded."""
+    """Wait no longer. An answer that came at the last moment is kept, or discarded if `discard` is given."""
     with lock:
         if not outcome:
             outcome["left"] = True

@@ -1,9 +1,9 @@
-"""An async HTTP client whose cost does not grow with the number of requests at a time.
+"""An async HTTP client that stays cheap with hundreds of requests at the same time.
 
-Owns: over which of several connection pools a request goes. Must never know: an SDK, a provider.
+Owns: the choice of the connection pool for a request. Must never know: an SDK, a provider.
 
-A pool of `httpx2` looks at all its connections and requests whenever a request begins or ends: with 512 at a
-time that costs more than the rest of a turn. So there are many small pools, made as they are needed.
+A pool of `httpx2` looks at all of its connections and requests whenever a request begins or ends. With 512 of
+them that costs more than the rest of a turn. So there are many small pools, each made when it is needed.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ __all__ = ["LIMITS", "TIMEOUT", "ShardedClient", "ShardedTransport"]
 TIMEOUT: Final = httpx2.Timeout(600, connect=5.0)
 """Seconds. The default of both SDKs."""
 LIMITS: Final = httpx2.Limits(max_connections=1000, max_keepalive_connections=1000, keepalive_expiry=5.0)
-"""As many connections as the SDKs allow, but all of them kept for five seconds, not 100: else every burst of
-requests would begin with handshakes."""
+"""As many connections as the SDKs allow. All of them are kept open for five seconds, where the SDKs keep 100:
+otherwise each burst of requests would begin with handshakes."""
 
 _MAX_SHARDS: Final = 32
 _BUSY: Final = 8
-"""Requests at a time from which on a further pool is made, while there are fewer than 32."""
+"""If each pool has so many requests, a further pool is made, up to 32."""
 
 
 class ShardedTransport(httpx2.AsyncBaseTransport):
-    """Sends each request over the least busy of up to 32 pools.
+    """Sends each request over the pool with the fewest requests, of up to 32.
 
-    One request after the other stays on one pool, and so on one connection.
+    Requests that come one after the other use one pool, and so one connection.
 
     Args:
-        make: A new pool.
-        max_shards: How many there may be.
+        make: Makes a pool.
+        max_shards: How many pools there may be.
     """
 
     def __init__(self, make: Callable[[], httpx2.AsyncBaseTransport], max_shards: int = _MAX_SHARDS) -> None:
@@ -72,7 +72,7 @@ class ShardedTransport(httpx2.AsyncBaseTransport):
 
 
 class _Counted(httpx2.AsyncByteStream):
-    """A response's body; its end is counted once."""
+    """The body of a response. When it is closed, its pool has one request less."""
 
     def __init__(self, stream: httpx2.AsyncByteStream, running: list[int], place: int) -> None:
         self._stream = stream
@@ -93,8 +93,8 @@ class _Counted(httpx2.AsyncByteStream):
 class ShardedClient(httpx2.AsyncClient):
     """An `httpx2.AsyncClient` over sharded pools, with the SDKs' timeouts and limits as defaults.
 
-    Proxies, mounts and certificates are those of any `httpx2.AsyncClient`; a `transport` of the caller's is
-    used as it is. It hooks in where the SDKs' own clients for aiohttp do.
+    Proxies, mounts and certificates work as in any `httpx2.AsyncClient`. A `transport` of the caller's is
+    used as it is. The class overrides the same methods as the SDKs' own clients for aiohttp.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -113,7 +113,7 @@ class ShardedClient(httpx2.AsyncClient):
 
 def _sharded(options: dict[str, Any]) -> ShardedTransport:
     if not isinstance(options.get("verify"), ssl.SSLContext):
-        # Made once: reading the certificates takes longer than everything else about a pool.
+        # Made once for all pools: to read the certificates takes longer than the rest of making a pool.
         names = {"verify", "cert", "trust_env"} & options.keys()
         options = {**options, "verify": httpx2.create_ssl_context(**{name: options[name] for name in names})}
         options.pop("cert", None)
@@ -128,5 +128,5 @@ def _sharded(options: dict[str, Any]) -> ShardedTransport:
 
 
 def _share(limit: int | None) -> int | None:
-    """A pool's part of a limit, rounded up so that some are left for each."""
+    """One pool's part of a limit, rounded up, so that it is never 0."""
     return None if limit is None else -(-limit // _MAX_SHARDS)

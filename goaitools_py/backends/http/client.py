@@ -1,7 +1,6 @@
-"""HTTP clients for those who serve many chats at a time.
+"""The async HTTP client for servers with many chats at the same time.
 
-Owns: which async client serves many chats at a time. Must never know: a provider; nothing is loaded before
-a client is made.
+Owns: the choice of that client. Must never know: a provider. It imports nothing before a client is made.
 """
 
 from __future__ import annotations
@@ -16,12 +15,12 @@ __all__ = ["async_http_client"]
 
 
 def async_http_client(**options: Any) -> httpx2.AsyncClient:
-    """Make an HTTP client that serves hundreds of chats at a time.
+    """Make an HTTP client that serves hundreds of chats at the same time.
 
-    The pool that the SDKs have by default looks at every open connection for every request: with 512 chats
-    at a time that costs more than all the rest of a turn. If aiohttp is installed (the extra
-    ``goaitools-py[aiohttp]``), this is the SDKs' own client over aiohttp, the cheapest; else it spreads
-    requests over many small pools, as the backends do by themselves.
+    The SDKs' default pool looks at every open connection for every request. With 512 chats at the same time
+    that costs more than the rest of a turn. If aiohttp is installed (the extra ``goaitools-py[aiohttp]``),
+    the result is the SDKs' own client over aiohttp, which is the cheapest. Otherwise it is one that spreads
+    requests over many small pools; backends use such a client by default.
 
     Args:
         options: Anything that `httpx2.AsyncClient` takes, such as ``proxy``, ``verify``, ``limits`` or
@@ -29,15 +28,15 @@ def async_http_client(**options: Any) -> httpx2.AsyncClient:
             followed, proxies from the environment.
 
     Returns:
-        A client that is yours to close, before its event loop ends; an SDK client closes it together with
-        itself. It belongs to the event loop in which it is used first.
+        A client. Close it before its event loop ends; an SDK client that has it closes it, too. It belongs to
+        the event loop that uses it first.
 
     Example:
         >>> from goaitools_py.backends import AsyncOpenAIChatBackend, async_http_client
         >>> backend = AsyncOpenAIChatBackend("gpt-4o", http_client=async_http_client())
 
-        `AsyncOpenAI(http_client=async_http_client())`, handed in as ``client=``, works alike, and so do
-        Anthropic's.
+        `AsyncOpenAI(http_client=async_http_client())`, given as ``client=``, works, too, and so do the
+        clients of Anthropic.
     """
     try:
         import aiohttp  # noqa: F401 - without it the SDKs' clients for it cannot be made
@@ -45,7 +44,7 @@ def async_http_client(**options: Any) -> httpx2.AsyncClient:
         from .async_pool import ShardedClient
 
         return ShardedClient(**options)
-    # Both SDKs have one; take that of the SDK which is there already.
+    # Both SDKs have such a class. Take it from the SDK that is imported already.
     if "anthropic" in sys.modules and "openai" not in sys.modules:
         from anthropic import DefaultAioHttpClient
     else:

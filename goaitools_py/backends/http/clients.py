@@ -1,11 +1,12 @@
-"""Which client of an SDK sends a request: one for each process, and on async code for each event loop.
+"""The client of an SDK that sends a request: one for each process, and in async code for each event loop.
 
-Owns: when a further client is made, and that an inherited one is left alone. Must never know: an SDK.
+Owns: when a further client is made, and the rule that an inherited one is left alone. Must never know: an
+SDK.
 
-After a fork parent and child have the same open connections, and each would read replies to the other's
-requests. So a client that has sent anything is not used in a child, and not closed there either: closing
-may say goodbye on a connection that the parent still uses. One that has sent nothing has no connection yet,
-and serves both.
+After a fork, parent and child have the same open connections, and each would read replies to the other's
+requests. So a child does not use a client that has sent anything. It does not close it either: that may send
+a goodbye on a connection that the parent still uses. A client that has sent nothing has no connection yet,
+and parent and child may both use it.
 """
 
 from __future__ import annotations
@@ -47,11 +48,11 @@ def _held(first: C, make: Callable[[], C] | None, before: _Held[C] | None) -> _H
 
 
 class ClientOfProcess(Generic[C]):
-    """A client, and in a child of a fork another one.
+    """One client for each process.
 
     Args:
-        first: The client.
-        make: Makes another one; None if the client is the caller's own.
+        first: The client of this process.
+        make: Makes one for a child of a fork; None if the client is the caller's own.
     """
 
     def __init__(self, first: C, make: Callable[[], C] | None) -> None:
@@ -59,14 +60,17 @@ class ClientOfProcess(Generic[C]):
         self._held.get()
 
     def get(self) -> C:
-        """The client for a request. `BackendError` (kind "forked") if it was used before a fork and no other
-        one can be made."""
+        """The client for a request.
+
+        Raises:
+            BackendError: It was used before a fork, and no other one can be made (kind "forked").
+        """
         held = self._held.get()
         held.was_used = True
         return held.client
 
     def peek(self) -> C | None:
-        """The client that this process uses, if it has used one."""
+        """The client that this process has used; None if it has used none."""
         held = self._held.peek()
         return None if held is None else held.client
 
@@ -88,7 +92,7 @@ class ClientsOfLoops(Generic[C]):
     """A client for each event loop of each process.
 
     Args:
-        first: The first of them; no loop has used it.
+        first: The first client. No loop has used it yet.
         make: Makes another one.
     """
 
@@ -102,20 +106,20 @@ class ClientsOfLoops(Generic[C]):
         loop, loops = asyncio.get_running_loop(), self._loops.get()
         with loops.lock:
             if loop not in loops.clients:
-                # An open connection keeps its loop alive, so weak keys would never let go of a closed loop.
+                # Weak keys would not do: an open connection keeps its loop alive, also a closed one.
                 loops.clients = {known: c for known, c in loops.clients.items() if not known.is_closed()}
                 spare, loops.spare = loops.spare, None
                 loops.clients[loop] = self._make() if spare is None else spare
             return loops.clients[loop]
 
     def is_ready(self) -> bool:
-        """True if `get` would make none."""
+        """True if `get` has a client, and need not make one."""
         loop, loops = asyncio.get_running_loop(), self._loops.get()
         with loops.lock:
             return loop in loops.clients or loops.spare is not None
 
     def keep(self, client: C) -> None:
-        """Give the running loop its client, if it has none."""
+        """Make this the running loop's client, if it has none."""
         loop, loops = asyncio.get_running_loop(), self._loops.get()
         with loops.lock:
             loops.clients.setdefault(loop, client)

@@ -1,12 +1,11 @@
-"""A blocking HTTP client whose every wait ends when a post has to be over.
+"""A blocking HTTP client with a deadline for the whole post.
 
-Owns: a post's deadline, and the network underneath a client that keeps it.
-Must never know: an SDK, a provider.
+Owns: a post's deadline, and the network under a client that keeps it. Must never know: an SDK, a provider.
 
-The timeouts of an HTTP client count anew for each read: a server that sends one byte of its headers each
-second is waited for as long as it likes, and so is a proxy. Here each connect, read and write is told what
-is left of the post. A name lookup cannot be interrupted, so it runs in a thread, which is left behind if time
-runs out.
+The timeouts of an HTTP client start again with each read. A server, or a proxy, that sends one byte of its
+headers each second can make a client wait for ever. Here each connect, read and write gets the time that is
+left of the post. A name lookup cannot be interrupted, so it runs in a thread, and that thread is left behind
+if time runs out.
 """
 
 from __future__ import annotations
@@ -27,10 +26,11 @@ __all__ = ["DeadlineClient", "until"]
 
 TIMEOUT: Final = httpx2.Timeout(600, connect=5.0)
 LIMITS: Final = httpx2.Limits(max_connections=1000, max_keepalive_connections=100)
-"""Both are the SDKs' defaults; seconds."""
+"""Both are the SDKs' defaults. Times are in seconds."""
 
 _PIECE: Final = 16 * 1024
-"""Bytes written at a time, so that a peer that reads slowly is not given the whole time for each packet."""
+"""Bytes in one write. After each piece the time is looked at: a peer that reads slowly cannot make one write
+last for ever."""
 
 _KEPT_ALIVE: Final = [
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
@@ -40,14 +40,14 @@ _KEPT_ALIVE: Final = [
         if hasattr(socket, name)
     ),
 ]
-"""As Anthropic's own client has it: a long answer without a byte is not taken for an idle connection."""
+"""As in Anthropic's own client: a connection that waits long for an answer is not taken for an idle one."""
 
 _running = threading.local()
 
 
 @contextlib.contextmanager
 def until(seconds: float | None) -> Iterator[None]:
-    """What this thread sends over a `DeadlineClient` inside has to be over in so many seconds."""
+    """Inside, what this thread sends over a `DeadlineClient` has to be over after so many seconds."""
     _running.end = None if seconds is None else time.monotonic() + seconds
     try:
         yield
@@ -56,7 +56,7 @@ def until(seconds: float | None) -> Iterator[None]:
 
 
 def _left(timeout: float | None, late: type[Exception]) -> float | None:
-    """Seconds for one operation. Raises `late` if the post's time is over."""
+    """Seconds for one operation. Raises `late` if the time of the post is over."""
     end: float | None = getattr(_running, "end", None)
     if end is None:
         return timeout
@@ -67,7 +67,7 @@ def _left(timeout: float | None, late: type[Exception]) -> float | None:
 
 
 class _Stream(httpcore2.NetworkStream):
-    """A connection whose operations know the deadline of the thread that uses it."""
+    """A connection. Its operations keep the deadline of the thread that uses it."""
 
     def __init__(self, inner: httpcore2.NetworkStream) -> None:
         self._inner = inner
@@ -83,7 +83,7 @@ class _Stream(httpcore2.NetworkStream):
     def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore2.NetworkStream:
-        # One handshake is one operation with one deadline for Python's ssl module.
+        # Python's ssl module takes one deadline for the whole handshake.
         left = _left(timeout, httpcore2.ConnectTimeout)
         return _Stream(self._inner.start_tls(ssl_context, server_hostname, left))
 
@@ -95,7 +95,7 @@ class _Stream(httpcore2.NetworkStream):
 
 
 class _Network(httpcore2.NetworkBackend):
-    """Opens such connections."""
+    """Opens connections of the class `_Stream`."""
 
     def __init__(self) -> None:
         self._inner = httpcore2.SyncBackend()
@@ -130,7 +130,7 @@ class _Network(httpcore2.NetworkBackend):
 
 
 def _addresses(host: str, port: int, timeout: float | None) -> list[str]:
-    """The addresses of a host, in the order in which to try them."""
+    """The addresses of a host, in the order in which they are tried."""
     with contextlib.suppress(ValueError):
         return [str(ipaddress.ip_address(host))]
     found: list[Any] = []
@@ -162,12 +162,12 @@ def _addresses(host: str, port: int, timeout: float | None) -> list[str]:
 class DeadlineClient(httpx2.Client):
     """An `httpx2.Client` over that network, with the SDKs' timeouts and limits as defaults.
 
-    Proxies, mounts and certificates are those of any `httpx2.Client`. It hooks in where the SDKs' own clients
-    for aiohttp do.
+    Proxies, mounts and certificates work as in any `httpx2.Client`. The class overrides the same methods as
+    the SDKs' own clients for aiohttp.
 
     Attributes:
-        is_exact: False if a wait of this client may be longer: TLS inside of TLS, as to an ``https://``
-            proxy, counts each read anew.
+        is_exact: False if a wait of this client may be longer than its deadline: with TLS inside of TLS, as
+            to an ``https://`` proxy, the time starts again with each read.
     """
 
     is_exact = True
@@ -190,9 +190,10 @@ class DeadlineClient(httpx2.Client):
 
 
 class _Transport(httpx2.HTTPTransport):
-    """An `httpx2.HTTPTransport` with another network underneath.
+    """An `httpx2.HTTPTransport` over `_Network`.
 
-    What it sends over has no public name. Should that change, `is_exact` is False, and it is used as it is.
+    The pool of a transport has no public name. If a later `httpx2` has none under this name, `is_exact` is
+    False, and the transport works without deadlines.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""An open HTTP response handed out chunk by chunk, and the words for what breaks on the way.
+"""An open HTTP response, read chunk by chunk, and its failures.
 
-Owns: the two exchanges, a request's timeouts, transport failures as `BackendError`.
-Must never know: an SDK, a wire, what the bytes mean.
+Owns: the two exchanges, a request's timeouts, failures of the network as `BackendError`.
+Must never know: an SDK, a provider API, what the bytes mean.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ __all__ = [
 ]
 
 _SHORTEST_WAIT = 0.001
-"""Seconds. A socket timeout of 0 means "do not block" to the operating system, not "give up now"."""
+"""Seconds. It stands for 0: to the operating system a socket timeout of 0 means "do not block"."""
 
 
 def wire_errors() -> tuple[type[Exception], ...]:
-    """What a request or an open body may raise because of the network.
+    """The exceptions that a request or an open body may raise because of the network.
 
-    Errors of `ssl` and `anyio` can arrive unmapped (<https://github.com/pydantic/httpx2/issues/854>).
+    Errors of `ssl` and `anyio` are not always mapped (<https://github.com/pydantic/httpx2/issues/854>).
     """
     return (
         *_either("HTTPError"),
@@ -48,7 +48,7 @@ def wire_errors() -> tuple[type[Exception], ...]:
 
 
 def status_errors() -> tuple[type[httpx2.HTTPStatusError], ...]:
-    """What `raise_for_status` raises."""
+    """The exceptions that `raise_for_status` raises."""
     return _either("HTTPStatusError")
 
 
@@ -58,7 +58,7 @@ def is_timeout(error: BaseException) -> bool:
 
 
 def body_of(response: httpx2.Response) -> bytes | None:
-    """The body of a response that was read to its end, None for any other."""
+    """The body of a response; None if it was not read to its end."""
     try:
         return response.content
     except _either("ResponseNotRead"):
@@ -66,7 +66,7 @@ def body_of(response: httpx2.Response) -> bytes | None:
 
 
 def _either(name: str) -> tuple[type[Any], ...]:
-    # A caller's own SDK client may still run on classic httpx, whose classes exist only once it is loaded.
+    # A caller's own SDK client may run on classic httpx. Its classes count only if it is imported.
     modules = (httpx2, sys.modules.get("httpx"))
     return tuple(getattr(module, name) for module in modules if module is not None)
 
@@ -87,9 +87,9 @@ def bounded_timeout(own: float | httpx2.Timeout | None, seconds: float | None) -
 
 
 def let_body_take(response: httpx2.Response, timeout: httpx2.Timeout) -> None:
-    """Set how long each read of a body may wait that nobody has read from yet.
+    """Set how long each read of the body may wait. The body must not have been read from yet.
 
-    A transport looks this up twice, for the headers and for the body, which may have more time.
+    A transport looks the timeout up for the headers, and again for the body. So the body may have more time.
     """
     limits = response.request.extensions.get("timeout")
     if isinstance(limits, dict):
@@ -104,7 +104,7 @@ def _head(response: httpx2.Response, request_id_header: str) -> ResponseHead:
 
 
 def _is_plain(response: httpx2.Response) -> bool:
-    """True if the bytes to come are the body's own: not compressed, and not read before, as by a hook."""
+    """True if the raw bytes can be handed out: not compressed, and not read before, as by an event hook."""
     return not response.is_stream_consumed and "content-encoding" not in response.headers
 
 
@@ -120,7 +120,7 @@ def _interruption(response: httpx2.Response, error: Exception) -> BackendError:
 
 
 class _OfProcess:
-    """A response belongs to the process that asked for it. Its children leave the connection alone."""
+    """A response belongs to the process that sent the request. A fork leaves its connection alone."""
 
     _process: Process
 
@@ -130,10 +130,10 @@ class _OfProcess:
 
 
 class HttpExchange(_OfProcess):
-    """A response whose headers are there and whose body is not read yet.
+    """A response: its headers have come, its body is not read yet.
 
-    `httpx2` closes a response whose body breaks or whose reader is interrupted or cancelled; in every
-    other case whoever holds the exchange closes it.
+    `httpx2` closes a response itself if the body breaks off, and if its reader is interrupted or cancelled.
+    In every other case the owner of the exchange closes it.
     """
 
     def __init__(self, response: httpx2.Response, request_id_header: str) -> None:
@@ -143,7 +143,7 @@ class HttpExchange(_OfProcess):
         self._chunks = response.iter_raw() if _is_plain(response) else response.iter_bytes()
 
     def read(self) -> bytes:
-        """The next bytes as they came, decompressed; b"" at the end. Raises `BackendError`."""
+        """The next bytes, decompressed, and cut as they came; b"" at the end. Raises `BackendError`."""
         self._check_process()
         try:
             return next(self._chunks, b"")
@@ -151,11 +151,11 @@ class HttpExchange(_OfProcess):
             raise _interruption(self._response, error) from None
 
     def interrupt(self) -> None:
-        """End a `read` that waits in another thread: it fails, or returns what had come.
+        """End a `read` that waits in another thread: it fails, or returns what has come.
 
-        The socket is shut down rather than closed, for closing wakes nobody who waits on it, and its
-        number may stand for another file a moment later. Over HTTP/2 other requests share the socket:
-        there the read ends with the next bytes, or when its time is up.
+        The socket is shut down and not closed: to close it does not wake the reader, and its number may be
+        that of another file a moment later. Over HTTP/2 other requests share the socket, so it is left
+        alone. There the read ends with the next bytes, or when its time is over.
         """
         stream = self._response.extensions.get("network_stream")
         if self._process is not this_process():
@@ -165,11 +165,11 @@ class HttpExchange(_OfProcess):
         connection = stream.get_extra_info("socket")
         if isinstance(connection, socket.socket):
             with contextlib.suppress(OSError):  # the other side was faster
-                # Not the method of an SSL socket, which also forgets the session that the reader is in.
+                # Not the method of the SSL socket: that also drops the session which the reader is using.
                 socket.socket.shutdown(connection, socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Give the connection back; what was not read is lost. May be called twice."""
+        """Give the connection back. What was not read is lost. It may be called twice."""
         if self._process is not this_process():
             return
         try:
@@ -188,7 +188,7 @@ class HttpAsyncExchange(_OfProcess):
         self._chunks = response.aiter_raw() if _is_plain(response) else response.aiter_bytes()
 
     async def read(self) -> bytes:
-        """The next bytes as they came, decompressed; b"" at the end. Raises `BackendError`."""
+        """As `HttpExchange.read`, awaited."""
         self._check_process()
         try:
             return await anext(self._chunks, b"")
@@ -196,7 +196,7 @@ class HttpAsyncExchange(_OfProcess):
             raise _interruption(self._response, error) from None
 
     async def aclose(self) -> None:
-        """Give the connection back; what was not read is lost. May be called twice."""
+        """As `HttpExchange.close`, awaited."""
         if self._process is not this_process():
             return
         try:

@@ -1,7 +1,7 @@
-"""What an error answer means, the same for every wire: kind, code, whether to try again, and when.
+"""What an error answer means, the same for every provider API: kind, code, and whether and when to try again.
 
-Owns: status codes, retry headers, how servers word "too long" and "not signed for this".
-Must never know: a reply, a socket.
+Owns: status codes, retry headers, and the words by which servers refuse a history that is too long, or signed
+for another conversation. Must never know: a reply, a socket.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SIGNATURE_CODES: Final = frozenset(
     }
 )
 
-# A rate limit may speak of tokens too, so only answers that can mean the request itself are searched.
+# A rate limit may speak of tokens, too. So only answers that can mean the request itself are searched.
 _CONTEXT_STATUSES: Final = frozenset({400, 413, 422, 500})
 
 # Anthropic's, as of 2026-11: platform.claude.com/docs, ".../preserved-thinking/fix-bound-to-a-different-
@@ -41,7 +41,7 @@ _SIGNATURE_WORDS: Final = re.compile(
 )
 _SIGNATURE_STATUSES: Final = frozenset({400, 422})
 
-# Names that servers give an error inside a 200 answer, where the status no longer says anything.
+# Names of errors inside an answer with status 200, where the status says nothing.
 _STATUS_OF_NAME: Final = {
     "api_error": 500,
     "authentication_error": 401,
@@ -72,7 +72,7 @@ _CODE: Final = re.compile(r"[A-Za-z0-9_.:/-]{1,64}")
 
 
 def http_fault(status: int, headers: Mapping[str, str], body: bytes) -> Fault:
-    """Say what an answer with an error status means; `body` may be anything, HTML included."""
+    """Say what an answer with an error status means. `body` may be anything, such as HTML."""
     try:
         answer = rawjson.loads(body)
     except ValueError:
@@ -85,7 +85,8 @@ def http_fault(status: int, headers: Mapping[str, str], body: bytes) -> Fault:
 
 
 def fault_of_error(error: object) -> Fault:
-    """Say what an error object inside a 200 answer means; kind "protocol" if it names nothing known."""
+    """Say what an error object inside an answer with status 200 means; kind "protocol" for an unknown
+    error."""
     status = _inner_status(error)
     if status is None:
         return Fault(kind="protocol", code=_code(error), retryable=True)
@@ -98,7 +99,7 @@ def classify(status: int, error: object, headers: Mapping[str, str]) -> Fault:
     code = _code(error)
     kind = _kind(status, error)
     retryable = kind in ("unavailable", "rate_limit") and "insufficient_quota" not in _names(error)
-    # Both OpenAI and Anthropic may overrule the status; their SDKs obey it before anything else.
+    # OpenAI and Anthropic may overrule the status by this header; their SDKs obey it before anything else.
     if (overruled := headers.get("x-should-retry")) in ("true", "false"):
         retryable = overruled == "true"
     return Fault(kind=kind, code=code, retryable=retryable, retry_after=retry_after(headers))
@@ -107,7 +108,7 @@ def classify(status: int, error: object, headers: Mapping[str, str]) -> Fault:
 def retry_after(headers: Mapping[str, str]) -> float | None:
     """Seconds that the server asks to wait, or None. `headers` have lower-case names.
 
-    A date counts only beside the answer's own ``Date``: no rule here reads a clock.
+    A date counts only together with the answer's own ``Date``: no rule here reads a clock.
     """
     if (seconds := _number(headers.get("retry-after-ms"))) is not None:
         return seconds / 1000
@@ -116,7 +117,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
         return seconds
     if value is None or "date" not in headers:
         return None
-    from email.utils import parsedate_to_datetime  # slow to import, and hardly any server sends a date
+    from email.utils import parsedate_to_datetime  # slow to import, and few servers send a date
 
     try:
         wait = parsedate_to_datetime(value) - parsedate_to_datetime(headers["date"])
@@ -150,7 +151,7 @@ def _names(error: object) -> set[str]:
 
 
 def _code(error: object) -> str:
-    """The most telling name of the error; never prose, which may quote the request."""
+    """The name of the error that says most. Never its text, which may quote the request."""
     if not isinstance(error, dict):
         return ""
     details = error.get("details")  # Anthropic: what an `invalid_request_error` is about

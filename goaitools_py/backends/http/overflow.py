@@ -1,12 +1,13 @@
-"""How servers say that a history does not fit into a model's context, as one table.
+"""The words by which servers say that a history does not fit into a model's context, as one table.
 
-Owns: their codes and wordings, each with its source, and the wordings that only look alike. Must never know:
-a status, a wire, what is done about it.
+Owns: their codes and wordings, each with its source, and wordings that look alike but mean something else.
+Must never know: a status, a provider API, what is done about it.
 
-A wording is searched without regard to case, in the error's own text only. `max_tokens` that is too large by
-itself is no overflow, as a shorter history would not help; nor is a limit of tokens per minute, against which
-waiting helps. All sources were looked at in 2026-11; "table" is the list of `earendil-works/pi`,
-packages/ai/src/utils/overflow.ts at commit 17c253c, whose maintainers send overlong requests to the servers.
+A wording is searched in the error's own text only, in upper or lower case. Two things are no overflow: a
+`max_tokens` that is too large by itself, because a shorter history would not help; and a limit of tokens per
+minute, because waiting helps. All sources were looked at in 2026-11; "table" is the list of
+`earendil-works/pi`, packages/ai/src/utils/overflow.ts at commit 17c253c, whose maintainers send overlong
+requests to the servers.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ __all__ = ["CODES", "WORDINGS", "Wording", "is_overflow"]
 
 
 class Wording(NamedTuple):
-    """One way to say it: whose it is, a regular expression, and where it was seen."""
+    """One wording: the servers that use it, a regular expression, and where it was seen."""
 
     servers: str
     words: str
@@ -31,7 +32,7 @@ CODES: Final = {
     "model_context_window_exceeded": "Anthropic, z.ai; table",
     "too_many_prompt_tokens": "Perplexity; symfony/ai, .../Bridge/Perplexity/ResultConverter.php",
 }
-"""Codes and types of errors that say nothing else, and where they were seen."""
+"""Codes and types of errors with this one meaning, and where they were seen."""
 
 WORDINGS: Final = (
     Wording(
@@ -122,7 +123,7 @@ WORDINGS: Final = (
     Wording("LiteLLM", "ContextWindowExceededError", "entropy-research/Devon#88"),
     Wording("servers without a name", "too many tokens|token limit exceeded", "table"),
 )
-"""Each wording, with the servers that it was seen of and where."""
+"""Each wording, with the servers that use it, and where it was seen."""
 
 _OVERFLOW: Final = re.compile("|".join(wording.words for wording in WORDINGS), re.IGNORECASE)
 
@@ -131,7 +132,7 @@ _RATE: Final = re.compile(
     r"|(?:tokens?|requests?) per (?:second|minute|hour|day)|\b[TR]P[MD]\b|quota",
     re.IGNORECASE,
 )
-"""Words of a limit on a rate, whatever else the text says."""
+"""Words of a rate limit. They count more than any other words of the text."""
 
 _OUTPUT: Final = tuple(
     re.compile(pattern, re.IGNORECASE | re.DOTALL)
@@ -145,11 +146,11 @@ _OUTPUT: Final = tuple(
         r"context limit: \d+ [+] (?P<output>\d+) > (?P<window>\d+)",  # Anthropic
     )
 )
-"""Where a text about both says how much output was asked for, and how much fits into the context."""
+"""Texts that name both numbers: how much output was asked for, and how much fits into the context."""
 
 
 def is_overflow(text: str) -> bool:
-    """Whether a server's own words say that the history is too long, so that a shorter one would be taken."""
+    """True if a server's text says that the history is too long, so that it would take a shorter one."""
     if not _OVERFLOW.search(text) or _RATE.search(text):
         return False
     found = next(filter(None, (pattern.search(text) for pattern in _OUTPUT)), None)

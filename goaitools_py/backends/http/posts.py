@@ -1,12 +1,13 @@
-"""What an SDK's client that was made here is spared of each post, with the same request as the result.
+"""Makes posts cheaper than an SDK does, with the same request as the result.
 
-Owns: the heads of posts, as the SDK made them before; a post's options, which are copied.
+Owns: the heads of posts, kept as the SDK made them; the options of a post, copied from earlier ones.
 Must never know: which SDK it is, a provider, what the bytes mean.
 
-For each post an SDK merges layers of headers and reads the address, and hands both to `httpx2`, which does so
-once more: an eighth of a turn. But one post differs from the next in little but its bytes. So a head that the
-SDK made twice in a row of the same wishes is kept, and the bytes are put behind it. Whoever changes a key, a
-header, a timeout, an address or a cookie is heard at once: other wishes are the SDK's to fulfil.
+For each post an SDK merges layers of headers and parses the address. It hands both to `httpx2`, which does
+the same again. This takes an eighth of a turn. But posts differ in little except their bytes. So a head is
+kept if the SDK made it twice in a row from the same inputs ("wishes" in the code), and new bytes are put
+behind it. A change of a key, a header, a timeout, an address or a cookie takes effect at once: with other
+wishes the SDK makes the head again.
 """
 
 from __future__ import annotations
@@ -23,22 +24,24 @@ __all__ = ["options_class", "quicken"]
 
 
 def options_class(sdk: ModuleType) -> Any:
-    """The class of what an SDK's clients take for a request. It has no public name; None if it is gone."""
+    """The class of the options that an SDK's clients take for a request. It has no public name; None if a
+    later SDK has none under this name."""
     return getattr(getattr(sdk, "_models", None), "FinalRequestOptions", None)
 
 
 def quicken(client: Any, http_client: Any, post_options: Any) -> None:
-    """Spare an SDK's client that was made here what it would do anew for each post.
+    """Make the posts of an SDK's client cheaper. The client must have been made by this package.
 
-    What a post's head was is remembered, and a post's options are copied instead of finding the default of
-    each. Neither step has a public name. A client that lacks one is left as it is.
+    Two steps are replaced: a post's head is remembered, and a post's options are copied, so that the default
+    of each is not looked up again. The SDK has no public names for these steps. A client that lacks one of
+    them is left as it is.
 
     Args:
-        client: Sync or async. Nobody else may have it: a post's `content` is all that it can send.
-        http_client: What it sends over. One that builds requests in a way of its own is asked for each.
+        client: Sync or async. No other code may use it: afterwards it can only post a `content`.
+        http_client: The HTTP client under it. If that builds requests in a way of its own, it builds each.
         post_options: The SDK's `options_class`.
     """
-    # What hangs on the client must not hold it: its connections would stay open until garbage is collected.
+    # The client must not refer to itself: its connections would stay open until the garbage collector runs.
     me = weakref.ref(client)
     if post_options is not None:
         bare = post_options.construct(method="post", url="")
@@ -59,41 +62,41 @@ def _is_httpx2s(method: object) -> bool:
 
 
 class _Head(NamedTuple):
-    """All of a request but its bytes, and the wishes that it was made of."""
+    """Everything of a request except its bytes, and the wishes that it was made from."""
 
     wishes: tuple[Any, ...]
     limits: dict[str, float | None]
-    """The timeouts that it was made with."""
+    """The timeouts that it was made with, in seconds."""
     url: httpx2.URL
     headers: httpx2.Headers
-    """Without what goes with the bytes and the moment: their number, the time left, a server's cookies."""
+    """Without the headers that differ from post to post: the number of bytes, the time left, cookies."""
     timed: tuple[str, ...]
-    """The headers that say how long is waited for the next bytes."""
+    """The names of headers that tell how long the client waits for the next bytes."""
     is_sure: bool = False
-    """It came out twice, so nothing in it is another with each post."""
+    """True if the SDK made it twice, so that nothing in it changes with each post."""
     takes_any_limits: bool = False
-    """It came out with other limits, and nothing else was another then."""
+    """True if the SDK made it with other timeouts, and nothing else changed."""
 
     def __repr__(self) -> str:
         return f"_Head({self.url.host!r}, is_sure={self.is_sure})"  # and no key
 
     def fits(self, limits: dict[str, float | None]) -> bool:
-        """True if the request with these timeouts is known."""
+        """True if the head for a request with these timeouts is known."""
         return self.is_sure and (self.takes_any_limits or self.limits == limits)
 
     def confirmed_by(self, made: _Head) -> bool:
-        """True if the next one of the same wishes came out alike."""
+        """True if the next head from the same wishes is the same."""
         return (self.url, self.headers) == (made.url, made.headers)
 
 
 _FILLED_IN: Final = "(of each post)"
 
 _HEADS_KEPT: Final = 4
-"""A chat posts whole and streamed, for a summary and for a count of tokens."""
+"""How many heads are kept. A chat has four kinds of posts: whole and streamed replies, summaries, counts."""
 
 
 class _Requests:
-    """Stands for `_build_request` of an SDK's client."""
+    """Takes the place of `_build_request` of an SDK's client."""
 
     def __init__(
         self, client: Callable[[], Any], build: Callable[..., httpx2.Request], http_client: Any
@@ -130,7 +133,7 @@ class _Requests:
         if http_client.cookies:
             http_client.cookies.set_cookie_header(request)
         else:
-            request.headers.encoding = head.headers.encoding  # or it is found out anew, header by header
+            request.headers.encoding = head.headers.encoding  # otherwise it is looked for in each header
         return request
 
     def _known(self, wishes: tuple[Any, ...]) -> _Head | None:
@@ -149,7 +152,7 @@ class _Requests:
 
 
 def _wishes(client: Any, http_client: Any, options: Any, more: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Whatever the head of a request is made of and may be another for the next post, but its timeouts."""
+    """Everything that the head of a request is made from and that may change, except the timeouts."""
     fields = dict(vars(options))
     del fields["content"], fields["timeout"]
     return (
@@ -163,7 +166,7 @@ def _wishes(client: Any, http_client: Any, options: Any, more: Mapping[str, Any]
 
 
 def _copied(headers: object) -> object:
-    """Whoever gave the headers may write to them."""
+    """A copy, because the owner of the headers may write to them."""
     return dict(headers) if isinstance(headers, Mapping) else headers
 
 
@@ -174,7 +177,8 @@ def _head(
     wishes: tuple[Any, ...],
     limits: dict[str, float | None],
 ) -> _Head | None:
-    """What can be kept of a request; None if it is not a post of bytes to the address that was named."""
+    """The part of a request that can be kept; None if it is no post of bytes to the address that was
+    named."""
     headers, content = httpx2.Headers(request.headers), options.content
     if (
         request.method != "POST"

@@ -1,10 +1,11 @@
-"""Where an answer redirects a request to, and whether the request may go there.
+"""Where a redirect leads, and whether a request may follow it.
 
 Owns: statuses and origins of redirects. Must never know: an SDK, how a request is sent.
 
-A request holds a key and a conversation. An HTTP client that follows redirects takes only the `Authorization`
-header off when the origin changes: `x-api-key`, `api-key` and the body go along. So no HTTP client follows a
-redirect here. The edge looks at each one, and goes on within the origin that the request was made for.
+A request has a key and a conversation in it. If an HTTP client follows a redirect to another origin, it
+removes only the `Authorization` header: `x-api-key`, `api-key` and the body are sent to the other server. So
+no HTTP client follows redirects here. The edge looks at each one, and follows it only within the origin that
+the request was made for.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from ..base import BackendError
 __all__ = ["MAX_REDIRECTS", "Redirect", "redirect_of"]
 
 MAX_REDIRECTS: Final = 20
-"""For one request, as HTTP clients have it by default."""
+"""How many redirects one request follows. HTTP clients have the same default."""
 
 _KEEPS_METHOD: Final = frozenset({307, 308})
 _STATUSES: Final = frozenset({301, 302, 303}) | _KEEPS_METHOD
 
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _SHOWN: Final = 100
-"""Characters of a host name that an error shows. The server chose it."""
+"""How many characters of a host name an error shows: the server chose that name."""
 
 
 class Redirect(NamedTuple):
@@ -33,8 +34,8 @@ class Redirect(NamedTuple):
 
     Attributes:
         url: The whole address to ask next.
-        is_post: True if the request goes there as it is. Else it becomes a GET without a body: 301, 302 and
-            303 change the method (RFC 9110, section 15.4).
+        is_post: True if the request is sent there as it is. Otherwise it becomes a GET without a body: 301,
+            302 and 303 change the method (RFC 9110, section 15.4).
     """
 
     url: str
@@ -42,13 +43,13 @@ class Redirect(NamedTuple):
 
 
 def redirect_of(response: Any) -> Redirect | None:
-    """Where an error answer sends its request to; None if it is no redirect.
+    """Where an answer redirects its request to; None if it is no redirect.
 
     Args:
-        response: An unfollowed response of either httpx generation.
+        response: A response of `httpx` or `httpx2` that was not followed.
 
     Raises:
-        BackendError: It leads to another origin (scheme, host or port differ); `redirect` names both.
+        BackendError: It leads to another origin: scheme, host or port differ. `redirect` names both origins.
     """
     location = response.headers.get("location")
     if response.status_code not in _STATUSES or not location:

@@ -1,9 +1,9 @@
-"""One post to a server of this process, so that the first real one finds everything imported.
+"""One post to a server in this process, so that the first real post finds everything imported.
 
 Owns: that server, and the event loop that both run on. Must never know: which SDK it is, what a body means.
 
-Both SDKs import parts of themselves and find out about the platform with their first request, and the HTTP
-client imports its event loop with the first connection: tens of milliseconds in all.
+With their first request both SDKs import more of themselves and look at the platform. With its first
+connection the HTTP client imports its event loop. Together this takes tens of milliseconds.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _ANSWER = (
 
 
 def rehearse(post: Callable[[str], Awaitable[object]]) -> None:
-    """Run `post` once with the address of a server on the loopback. A system without one is left as it is.
+    """Run `post` once with the address of a server on the loopback. Without a loopback nothing happens.
 
-    It takes an event loop of its own: call it in a thread where another one runs.
+    It starts an event loop. Where one runs already, call it in another thread.
     """
     with contextlib.suppress(OSError):
         asyncio.run(_rehearsed(post))

@@ -1,11 +1,11 @@
-"""What the edges over both SDKs share: whose client is used, how one post goes out, what its failures mean.
+"""What the edges over both SDKs share: which client is used, how one post goes out, what its failures mean.
 
 Owns: HTTP clients and their lifetimes, one post, an SDK's exceptions as `BackendError`.
 Must never know: which SDK it is (an `Sdk` says), what is inside a body, how often to retry.
 
-Bodies go out as ``content=`` bytes. That keeps an SDK's credentials, headers, connection pool and error
-classes, and skips its typed request path, which works through every message of the history on every call.
-`tests/backends/test_sdk_pins.py` pins each behaviour of the SDKs that the edges count on.
+Bodies are sent as ``content=`` bytes. So an SDK's credentials, headers, connection pool and error classes are
+used, but not its typed requests, which walk through every message of the history on every call.
+`tests/backends/test_sdk_pins.py` has a test for each behaviour of the SDKs that the edges rely on.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ __all__ = [
 ]
 
 _UNREAD = {"X-Stainless-Raw-Response": "stream"}
-"""The header by which both SDKs' own `with_streaming_response` asks for a response with its body unread."""
-
+"""The header by which `with_streaming_response` of both SDKs asks for a response whose body is not read."""
 
 _REHEARSAL_SECONDS = 5.0
+"""How long the post of a warm-up may take."""
 
 
 # -------------------------------------------------------------------------------------- what varies
@@ -60,7 +60,7 @@ _REHEARSAL_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientOptions:
-    """How to reach the server. What is None or missing is left to the SDK and its environment variables."""
+    """How to reach the server. For what is None or missing, the SDK and its environment variables decide."""
 
     client: object = None
     http_client: object = None
@@ -70,7 +70,7 @@ class ClientOptions:
 
 
 class SdkClient(Protocol):
-    """What an edge needs of an SDK's client, sync or async."""
+    """The part of an SDK's client that an edge uses, sync or async."""
 
     @property
     def base_url(self) -> httpx2.URL: ...
@@ -90,7 +90,7 @@ class SdkClient(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SdkErrors:
-    """An SDK's exception classes, and the response header in which its provider names a request."""
+    """An SDK's exception classes, and the response header with the provider's id of a request."""
 
     base: type[Exception]
     status: type[Exception]
@@ -102,14 +102,14 @@ _Client = TypeVar("_Client", bound=SdkClient)
 
 
 class Sdk(Protocol[_Client]):
-    """One SDK in one colour, for one wire."""
+    """One SDK for one provider API, sync or async."""
 
     @property
     def errors(self) -> SdkErrors: ...
 
     @property
     def http_class(self) -> Callable[..., Any]:
-        """What makes an HTTP client with the SDK's timeouts and limits."""
+        """Makes an HTTP client with the SDK's timeouts and limits."""
         ...
 
     @property
@@ -119,31 +119,31 @@ class Sdk(Protocol[_Client]):
 
     @property
     def base_url_variable(self) -> str:
-        """The environment variable from which the SDK takes a base URL that was not given."""
+        """The environment variable with the base URL, for the SDK to use if none is given."""
         ...
 
     def checked(self, options: ClientOptions) -> _Client:
-        """The caller's own client, known to be usable. Raises `TypeError`."""
+        """The caller's own client. Raises `TypeError` if it cannot be used."""
         ...
 
     def make(self, given: Mapping[str, Any]) -> _Client:
-        """A new client from the options that were given. Raises `ValueError` without credentials."""
+        """A new client with these options. Raises `ValueError` without credentials."""
         ...
 
     def family(self, client: _Client) -> str:
-        """Whose server a client speaks to."""
+        """The company whose server a client talks to."""
         ...
 
     def headers(self, client: _Client, request: ModelRequest) -> Mapping[str, str]:
-        """The headers that a request carries beside the client's own."""
+        """The headers of a request in addition to the client's own."""
         ...
 
     def lacks_credentials(self, error: Exception) -> bool:
-        """True for a failure, no answer of the server, that says that there is nothing to sign in with."""
+        """True for a failure without an answer of the server that says that there are no credentials."""
         ...
 
     def refused(self, client: _Client) -> None:
-        """The server answered 401: a client that keeps a token gets another one for the next request."""
+        """The server answered 401: a client that keeps a token gets a new one for the next request."""
         ...
 
 
@@ -151,7 +151,7 @@ class Sdk(Protocol[_Client]):
 
 
 def refuse_options(options: ClientOptions) -> None:
-    """Raise `TypeError` for options that a caller's own `client` would make no use of."""
+    """Raise `TypeError` for options that have no effect beside a caller's own `client`."""
     named = {"http_client": options.http_client, "base_url": options.base_url, "api_key": options.api_key}
     named |= options.client_options
     unused = [name for name, value in named.items() if value is not None]
@@ -168,7 +168,7 @@ def _made(sdk: Sdk[_Client], options: ClientOptions, http_client: object) -> _Cl
 
 
 def _http_client(sdk: Sdk[Any], options: ClientOptions) -> httpx2.Client:
-    """The caller's HTTP client, over a bridge if it is a classic one; else the SDK's default."""
+    """The caller's HTTP client, over a bridge if it is a classic one; without one, the SDK's default."""
     if options.http_client is None:
         return sdk.http_class(**_way_out(sdk, options))  # type: ignore[no-any-return]
     if isinstance(options.http_client, httpx2.Client):
@@ -179,7 +179,7 @@ def _http_client(sdk: Sdk[Any], options: ClientOptions) -> httpx2.Client:
 
 
 def _async_http_client(sdk: Sdk[Any], options: ClientOptions) -> httpx2.AsyncClient:
-    """As `_http_client`. What connection pool an event loop gets by default is decided here only."""
+    """As `_http_client`. Here alone it is decided which connection pool an event loop gets by default."""
     if options.http_client is None:
         return sdk.http_class(**_way_out(sdk, options))  # type: ignore[no-any-return]
     if isinstance(options.http_client, httpx2.AsyncClient):
@@ -198,8 +198,8 @@ def _new_async(sdk: Sdk[_Client], options: ClientOptions) -> _Client:
 
 
 def _way_out(sdk: Sdk[Any], options: ClientOptions) -> dict[str, Any]:
-    # A proxy named in the environment cannot reach a server on this machine's loopback. `trust_env` turns
-    # that off in `httpx2`; the anthropic SDK reads the environment itself, and lets only a mount override it.
+    # A proxy that the environment names cannot reach a server on this machine's loopback. `httpx2` ignores
+    # the environment without `trust_env`. The anthropic SDK reads it itself, and only a mount overrides that.
     if is_plain_loopback(options.base_url or os.environ.get(sdk.base_url_variable)):
         return {"trust_env": False, "mounts": {"http://": None}}
     return {}
@@ -209,8 +209,9 @@ def _way_out(sdk: Sdk[Any], options: ClientOptions) -> dict[str, Any]:
 
 
 def _address(client: SdkClient, options: ClientOptions) -> str:
-    """What stands before a request's path: of a client made here the whole address, which spares the SDK
-    putting one together for each request. A caller's own may look at the path, or move to another address.
+    """What stands before a request's path. For a client that was made here it is the whole address: so the
+    SDK need not build one for each request. For a caller's own client it is empty, because that may look at
+    the path, or move to another address.
     """
     return str(client.base_url).rstrip("/") if options.client is None else ""
 
@@ -220,15 +221,15 @@ def _post_arguments(
 ) -> dict[str, Any]:
     accept = {"Accept": "text/event-stream"} if request.stream else {}
     headers = {"Content-Type": "application/json", **accept, **sdk.headers(client, request), **_UNREAD}
-    # The SDK tries nothing again, so it need not make a key that would tie its tries together.
-    # No HTTP client follows a redirect by itself, a caller's own neither: see `redirects`.
+    # The SDK does not retry, so it need not make a key by which the server would recognise a retry.
+    # No HTTP client follows a redirect by itself, not even a caller's own: see `redirects`.
     options: dict[str, Any] = {
         "headers": headers,
         "max_retries": 0,
         "idempotency_key": "",
         "follow_redirects": False,
     }
-    if timeout is not None or address:  # a client made here is always told: see `posts`
+    if timeout is not None or address:  # a client that was made here always gets one: see `posts`
         options["timeout"] = bounded_timeout(client.timeout, timeout)
     path = address + request.path
     return {"path": path, "content": request.body, "cast_to": httpx2.Response, "options": options}
@@ -237,8 +238,8 @@ def _post_arguments(
 def _redirected(
     sdk: Sdk[_Client], client: _Client, error: Exception, given: dict[str, Any], hop: int
 ) -> tuple[Callable[..., Any], dict[str, Any]]:
-    """How a request goes on after a failed one, if that was a redirect within its origin: what sends it, and
-    with what. Raises what the failure means if it was none. Called while the error is handled."""
+    """How a request goes on after an error that is a redirect within its origin: the method that sends it,
+    and its arguments. For any other error, raises what it means. Called while the error is handled."""
     response = _answer_behind(sdk.errors, error)
     try:
         redirect = None if response is None else redirect_of(response)
@@ -268,7 +269,7 @@ def _raise_for(sdk: Sdk[_Client], client: _Client, error: Exception) -> NoReturn
 
 
 def _finding(sdk: Sdk[Any], error: Exception, host: str) -> Exception:
-    """What a failure means: a `BackendError`, or the defect that it is."""
+    """What a failure means: a `BackendError`, or an exception that is a defect and goes on."""
     response = _answer_behind(sdk.errors, error)
     if response is not None:
         return BackendError(
@@ -287,17 +288,17 @@ def _finding(sdk: Sdk[Any], error: Exception, host: str) -> Exception:
         return BackendError(f"no usable credentials for {host} ({reason})", kind="auth")
     if isinstance(origin, (sdk.errors.base, *wire_errors())):
         return BackendError(f"no answer from {host} ({reason})")
-    return origin  # an SDK may dress up any exception that comes out of an HTTP client as a lost connection
+    return origin  # an SDK may wrap any exception of an HTTP client as a lost connection
 
 
 def _answer_behind(errors: SdkErrors, error: Exception) -> httpx2.Response | None:
-    """The error answer that an exception stands for, if there is one."""
+    """The error answer behind an exception; None if there is none."""
     if isinstance(error, errors.base):
         stated = error if isinstance(error, errors.status) else error.__cause__
         known = isinstance(stated, (errors.status, *status_errors()))
         return getattr(stated, "response") if known else None  # noqa: B009 - the classes are values here
-    # An error answer whose body broke off surfaces as the bare transport error, raised while the SDK
-    # handled the status; the status still says more than "connection lost".
+    # If the body of an error answer breaks off, the exception is that of the network, raised while the SDK
+    # handled the status. The status says more than "connection lost".
     link: BaseException | None = error
     while link is not None and isinstance(error, wire_errors()):
         if isinstance(link, status_errors()) and (link is error or body_of(link.response) is None):
@@ -310,10 +311,9 @@ def _answer_behind(errors: SdkErrors, error: Exception) -> httpx2.Response | Non
 
 
 class SdkEdge(Generic[_Client]):
-    """One sync client for each process, and the posts through it. Threads may share it, as they may share the
-    client.
+    """One sync client for each process, and the posts through it. Threads may share both.
 
-    A `client` or `http_client` of the caller's that was used is refused in a child of a fork.
+    In a child of a fork, a `client` or `http_client` of the caller's that was used before is refused.
     """
 
     def __init__(self, sdk: Sdk[_Client], options: ClientOptions) -> None:
@@ -322,7 +322,7 @@ class SdkEdge(Generic[_Client]):
         http_client = None if options.client is not None else _http_client(sdk, options)
         first = sdk.checked(options) if http_client is None else _made(sdk, options, http_client)
         self._client = ClientOfProcess(first, partial(_new, sdk, options) if self._owned else None)
-        # Of others nobody knows what they wait for: of a caller's client, or of what fetches a token.
+        # A caller's client, and code that fetches a token, may wait for anything, and keep no deadline.
         self._keeps_time = (
             isinstance(http_client, DeadlineClient)
             and http_client.is_exact
@@ -370,14 +370,14 @@ class SdkEdge(Generic[_Client]):
 class AsyncSdkEdge(Generic[_Client]):
     """An async client for each event loop, since connections belong to the loop that opened them.
 
-    A `client` or `http_client` of the caller's is used as it is, whichever loop runs; one that was used is
-    refused in a child of a fork.
+    A `client` or `http_client` of the caller's is used as it is, in any loop. In a child of a fork, one that
+    was used before is refused.
     """
 
     def __init__(self, sdk: Sdk[_Client], options: ClientOptions) -> None:
         self._sdk = sdk
         self._new = new = partial(_new_async, sdk, options)
-        # Made now rather than in the first turn, so that a missing key shows where the backend is built.
+        # Made now and not in the first turn, so that a missing key raises where the backend is made.
         first = new() if options.client is None else sdk.checked(options)
         owned = options.client is None and options.http_client is None
         self._own = ClientsOfLoops(first, new) if owned else None
@@ -388,7 +388,7 @@ class AsyncSdkEdge(Generic[_Client]):
     async def asend(self, request: ModelRequest) -> HttpAsyncExchange:
         """Post a request; return once 2xx headers are there. Raises `BackendError`.
 
-        That the headers come in time is left to whoever awaits this.
+        The caller has to see that the headers come in time.
         """
         client = self._clients.get()
         ask, given = client.post, _post_arguments(self._sdk, client, self._address, request, request.timeout)
@@ -401,7 +401,7 @@ class AsyncSdkEdge(Generic[_Client]):
         return HttpAsyncExchange(response, self._sdk.errors.request_id)
 
     async def warm_up(self) -> None:
-        """Make the running loop's client, and have all imported that a request takes, both in a thread."""
+        """Make the running loop's client, and import everything that a request needs, both in a thread."""
         if self._own is not None and not self._own.is_ready():
             self._own.keep(await asyncio.to_thread(self._new))
         await asyncio.to_thread(rehearse, self._rehearsed)
@@ -418,7 +418,7 @@ class AsyncSdkEdge(Generic[_Client]):
             )
             await response.aclose()
         except (self._sdk.errors.base, *wire_errors()):
-            pass  # whatever it came to, what it imported is there
+            pass  # even if it failed, everything is imported now
         finally:
             await client.close()
 

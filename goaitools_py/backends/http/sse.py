@@ -1,6 +1,6 @@
 """Splits the bytes of an event stream into the data of its events.
 
-Owns: line ends, comments and event borders of ``text/event-stream``.
+Owns: line ends, comments and the ends of events in ``text/event-stream``.
 Must never know: JSON, a provider, what an event means.
 """
 
@@ -11,29 +11,30 @@ from typing import Final
 __all__ = ["MAX_EVENT_BYTES", "EventSplitter", "EventTooLongError"]
 
 MAX_EVENT_BYTES: Final = 32 * 1024 * 1024
-"""What one event may hold. The largest that these wires send is a whole reply, or an image as base64."""
+"""How large one event may be. The largest ones of these provider APIs are a whole reply, or a base64
+image."""
 
 _LF: Final = 0x0A
 _BOM: Final = b"\xef\xbb\xbf"
 
 
 class EventTooLongError(ValueError):
-    """An event, or a line that does not end, is larger than a splitter may hold."""
+    """An event is larger than a splitter may hold, or a line that has not ended is."""
 
 
 class EventSplitter:
-    """Feed it chunks, however they were cut; it returns the data of each event that became complete.
+    """Takes chunks that were cut anywhere, and returns the data of each event that they complete.
 
-    Follows "Interpreting an event stream" of the WHATWG HTML standard: lines end in LF, CRLF or CR, a
-    leading byte order mark and comments are skipped, several ``data`` lines of one event are joined by
-    LF. Events are dispatched on their data alone: the ``event``, ``id`` and ``retry`` fields are skipped,
-    because servers of these wires set or omit them at will.
+    It follows "Interpreting an event stream" of the WHATWG HTML standard: lines end in LF, CRLF or CR, a
+    leading byte order mark and comments are skipped, several ``data`` lines of one event are joined by LF.
+    Only the data of an event counts. The fields ``event``, ``id`` and ``retry`` are skipped, because servers
+    of these provider APIs do not set them reliably.
 
-    An event without its closing blank line at the end of the stream is *not* returned: as the standard
-    says and the providers' own SDKs do, it counts as cut off.
+    If the stream ends before the blank line that closes an event, that event is *not* returned. It counts as
+    cut off, as in the standard and in the providers' own SDKs.
 
     Args:
-        limit: Bytes that an event may have, and that are held while it is not complete.
+        limit: How many bytes an event may have. As many are held while it is not complete.
     """
 
     __slots__ = ("_at_start", "_cr_before", "_data", "_data_size", "_limit", "_line", "_line_size")
@@ -51,7 +52,7 @@ class EventSplitter:
         """Take the next bytes; return the data of the events they completed, without the last LF.
 
         Raises:
-            EventTooLongError: An event is beyond the limit. The stream cannot be read any further.
+            EventTooLongError: An event is larger than the limit. The stream cannot be read any further.
         """
         held = self._line_size + self._data_size
         if not held and len(chunk) <= self._limit and (data := _one_event(chunk)) is not None:
@@ -74,7 +75,7 @@ class EventSplitter:
         ended = chunk[-1] in b"\r\n"
         self._cr_before = chunk[-1] == 0x0D
         if self._line:
-            # Collected, not concatenated chunk by chunk: a long line in small cuts stays linear.
+            # Collected and joined once: joined at each chunk, a long line would take quadratic time.
             self._line.append(lines[0])
             if len(lines) == 1 and not ended:
                 self._line_size += len(chunk)
@@ -110,7 +111,7 @@ class EventSplitter:
 
 
 def _one_event(chunk: bytes) -> bytes | None:
-    """The data, if the bytes are one event as most servers write it, and most reads return it."""
+    """The data, if the bytes are exactly one event in the form in which most servers write it; else None."""
     start = chunk[:6]
     if start == b"data: ":
         at = 6

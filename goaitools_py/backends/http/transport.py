@@ -1,11 +1,11 @@
 """A bridge that lets an SDK built on `httpx2` send through a caller's classic `httpx` client.
 
-Owns: carrying one request over, its response back, and the errors of the one as those of the other.
+Owns: the way of a request to `httpx`, of its response back, and of errors from one library to the other.
 Must never know: an SDK, a provider, what the bytes mean.
 
-Both SDKs moved to `httpx2`, but proxies, mounts, authentication, event hooks and test tools such as
-`respx` are still set up on `httpx` clients. The bridge is an `httpx2` transport whose network is such a
-client: it sends as that client is configured, and streams the body without collecting it.
+Both SDKs use `httpx2` today, but many callers have their proxies, mounts, authentication and event hooks on
+`httpx` clients, and so have test tools such as `respx`. The bridge is an `httpx2` transport that sends
+through such a client, with that client's configuration. It streams the body, and does not collect it.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ __all__ = ["AsyncClassicTransport", "ClassicTransport", "bridge", "bridge_async"
 
 
 def bridge(client: object) -> httpx2.Client:
-    """An `httpx2` client that sends through an `httpx.Client`. Closing it leaves that one open."""
+    """An `httpx2` client that sends through an `httpx.Client`. To close it does not close that client."""
     if not isinstance(client, httpx.Client):
         raise TypeError(f"http_client= must be an httpx2.Client or httpx.Client, not {_type_name(client)}")
     return httpx2.Client(transport=ClassicTransport(client), timeout=_timeout(client))
 
 
 def bridge_async(client: object) -> httpx2.AsyncClient:
-    """An `httpx2` async client that sends through an `httpx.AsyncClient`. Closing it leaves that one open."""
+    """An `httpx2` client that sends through an `httpx.AsyncClient`. To close it does not close that
+    client."""
     if not isinstance(client, httpx.AsyncClient):
         raise TypeError(
             f"http_client= must be an httpx2.AsyncClient or httpx.AsyncClient, not {_type_name(client)}"
@@ -41,18 +42,18 @@ def _type_name(value: object) -> str:
 
 
 def _timeout(client: httpx.Client | httpx.AsyncClient) -> httpx2.Timeout:
-    # The SDKs take their default timeouts from the HTTP client that they are given.
+    # The SDKs take their default timeouts from their HTTP client.
     return httpx2.Timeout(**client.timeout.as_dict())
 
 
 class ClassicTransport(httpx2.BaseTransport):
-    """An `httpx2` transport whose network is a classic `httpx.Client`."""
+    """An `httpx2` transport that sends through a classic `httpx.Client`."""
 
     def __init__(self, client: httpx.Client) -> None:
         self._client = client
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send one request; return when its headers are there. Raises `httpx2` errors only."""
+        """Send one request; return when the headers have come. Raises only errors of `httpx2`."""
         request.read()
         with _errors_as_httpx2():
             sent = self._client.build_request(**_carried(request))
@@ -64,13 +65,13 @@ class ClassicTransport(httpx2.BaseTransport):
 
 
 class AsyncClassicTransport(httpx2.AsyncBaseTransport):
-    """An `httpx2` transport whose network is a classic `httpx.AsyncClient`."""
+    """An `httpx2` transport that sends through a classic `httpx.AsyncClient`."""
 
     def __init__(self, client: httpx.AsyncClient) -> None:
         self._client = client
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send one request; return when its headers are there. Raises `httpx2` errors only."""
+        """Send one request; return when the headers have come. Raises only errors of `httpx2`."""
         await request.aread()
         with _errors_as_httpx2():
             sent = self._client.build_request(**_carried(request))
@@ -94,7 +95,7 @@ def _carried(request: httpx2.Request) -> dict[str, Any]:
 def _returned(
     response: httpx.Response, body: httpx2.SyncByteStream | httpx2.AsyncByteStream
 ) -> httpx2.Response:
-    # The body is handed out decoded, because an event hook may have read (and so decoded) it already.
+    # The body is handed out decompressed: an event hook may have read it already, and that decompresses it.
     decoded = "content-encoding" in response.headers
     dropped = (b"content-encoding", b"content-length") if decoded else ()
     return httpx2.Response(
@@ -106,7 +107,7 @@ def _returned(
 
 
 def _unreadable(response: httpx.Response) -> bool:
-    """True for a response that a hook refused before anybody read it: its body is gone."""
+    """True for a response that a hook closed before its body was read: the body is lost."""
     return response.is_closed and not response.is_stream_consumed
 
 
@@ -150,7 +151,8 @@ def _errors_as_httpx2() -> Iterator[None]:
 
 
 def _twin(classic: type[httpx.RequestError]) -> type[httpx2.RequestError]:
-    """The `httpx2` class of the same name, or that of the nearest base: the trees are equal."""
+    """The `httpx2` class of the same name, or that of the nearest base class: both libraries have the same
+    classes."""
     for base in classic.__mro__:
         twin = getattr(httpx2, base.__name__, None)
         if isinstance(twin, type) and issubclass(twin, httpx2.RequestError):

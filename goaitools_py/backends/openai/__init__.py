@@ -1,4 +1,4 @@
-"""The two wires of OpenAI: Chat Completions and Responses.
+"""The two provider APIs of OpenAI: Chat Completions and Responses.
 
-Owns: their dialects, and the edge over the SDK. Must never know: a turn, or the other provider.
+Owns: their dialects, and the connection through the SDK. Must never know: a turn, or another provider.
 """

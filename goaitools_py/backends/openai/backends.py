@@ -1,8 +1,8 @@
-"""The backends of the OpenAI wires, as a caller names them.
+"""The public backends for OpenAI's two APIs.
 
-Owns: what a caller can set about a connection. Must never know: how a request is sent or read.
+Owns: the options of a connection. Must never know: how a request is sent or read.
 
-The SDK and the wire's dialect are loaded when a backend is made, not when this module is imported.
+The SDK and the dialect are imported when a backend is made, not when this module is imported.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = [
 
 
 class _OpenAIBackend:
-    """What all four are made of."""
+    """The shared part of all four backends."""
 
     _path: str
 
@@ -55,7 +55,7 @@ class _OpenAIBackend:
         self.max_retries = max_retries
 
     def _connect(self, options: ClientOptions) -> str:
-        """Make the edge; the endpoint family that it found."""
+        """Make the connection to the SDK; return the endpoint family that it found."""
         raise NotImplementedError
 
     def _dialect(self, family: str) -> Dialect:
@@ -70,7 +70,7 @@ class _Sync(_OpenAIBackend):
         return self._edge.family
 
     def send(self, request: ModelRequest) -> Exchange:
-        """Post a request; return once 2xx headers are there. Raises `BackendError`. Never retries."""
+        """Post a request; return when 2xx headers have come. Raises `BackendError`. Never retries."""
         return self._edge.send(request)
 
     def close(self) -> None:
@@ -86,11 +86,11 @@ class _Async(_OpenAIBackend):
         return self._edge.family
 
     async def asend(self, request: ModelRequest) -> AsyncExchange:
-        """Post a request; return once 2xx headers are there. Raises `BackendError`. Never retries."""
+        """Post a request; return when 2xx headers have come. Raises `BackendError`. Never retries."""
         return await self._edge.asend(request)
 
     async def warm_up(self) -> None:
-        """Have everything imported and made that the running loop's first request takes."""
+        """Import and make now what the running loop's first request needs."""
         await self._edge.warm_up()
 
     async def aclose(self) -> None:
@@ -120,19 +120,19 @@ class OpenAIChatBackend(_Chat, _Sync):
     """OpenAI's Chat Completions, or any server that speaks it, for `Chat`.
 
     Args:
-        model: The model to call unless a turn's settings name one.
+        model: The model, unless a turn's settings name one.
         client: Your own `openai.OpenAI`, used as it is and never closed. An `AzureOpenAI` needs its
             `azure_deployment`; for Azure's v1 API use `openai.OpenAI` with that base URL.
         http_client: An `httpx2.Client` or a classic `httpx.Client` to send through, never closed. A classic
             one keeps its proxies, mounts, authentication and event hooks.
         base_url: The server, such as "http://127.0.0.1:11434/v1".
         api_key: The key, or a callable that returns one.
-        context_window: Tokens that fit into the model's context, if you know better than the built-in table.
-        max_retries: How often a turn tries again after a failure that may pass.
-        client_options: Anything else that `openai.OpenAI` takes, such as `organization`, `timeout` (seconds
+        context_window: Tokens that fit into the model's context; it overrides the built-in table.
+        max_retries: How often a turn retries after a failure that may be temporary.
+        client_options: Other arguments that `openai.OpenAI` takes, such as `organization`, `timeout` (seconds
             without an answer, within the turn's own deadline) or `default_headers`.
 
-    What is not given is left to the SDK and its environment variables: OPENAI_API_KEY, OPENAI_BASE_URL
+    What is not given comes from the SDK and its environment variables: OPENAI_API_KEY, OPENAI_BASE_URL
     and so on.
 
     Raises:
@@ -144,16 +144,16 @@ class OpenAIChatBackend(_Chat, _Sync):
 class AsyncOpenAIChatBackend(_Chat, _Async):
     """As `OpenAIChatBackend`, for `AsyncChat`: with `openai.AsyncOpenAI` and the async HTTP clients.
 
-    One backend serves any number of event loops; each gets connections of its own. A `client` or
-    `http_client` that you hand in is used as it is, and is good for the loops that it is good for.
+    One backend serves any number of event loops; each loop gets its own connections. Your own `client` or
+    `http_client` is used unchanged, so it works in the loops that it was made for.
     """
 
 
 class OpenAIResponsesBackend(_Responses, _Sync):
     """OpenAI's Responses, or any server that speaks it, for `Chat`; the server keeps nothing.
 
-    Takes and raises what `OpenAIChatBackend` does. As `client` an `AzureOpenAI` needs no
-    `azure_deployment`: on this wire Azure takes the deployment's name as the model.
+    The arguments and errors are those of `OpenAIChatBackend`. A `client` of class `AzureOpenAI` needs no
+    `azure_deployment` here, because Azure takes the deployment's name as the model.
     """
 
 

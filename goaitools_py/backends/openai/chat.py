@@ -1,9 +1,9 @@
 """The OpenAI Chat Completions dialect: neutral values into request bytes, response bytes into replies.
 
-Owns: what a request on this wire looks like. Must never know: a socket, an SDK, a turn.
+Owns: the requests of this provider API. Must never know: a socket, an SDK, a turn.
 
-The body's order is ``model, tools, messages, settings``: servers put tools before messages into the
-prompt they cache, so the order of the bytes is the order in which a cached prefix can grow.
+The order of the body is ``model, tools, messages, settings``. Servers cache the prompt with the tools before
+the messages, so the bytes stand in the order in which a cached prefix grows.
 """
 
 from __future__ import annotations
@@ -13,14 +13,17 @@ from typing import Any, ClassVar, Final
 
 from ... import rawjson
 from ...messages import Audio, Document, Image, Message, Part, Text, ToolCall, ToolResult
+from ...output.refused import refuse_at_openai
+from ...output.strict import openai_strict
 from ...render import BlockText, event_block, plain, user_text
 from ...values import Value
 from ..base import Fault, ModelRequest, ProviderTool, Reply, RequestParts, StreamDecoder, ToolSpec
 from ..http.faults import http_fault
-from ..nesting import read_again
+from ..wire import request as writing
+from ..wire.answer import OPENAI_FAMILIES
+from ..wire.extra_body import WRITTEN_HERE, encoded, with_extra
+from ..wire.nesting import read_again
 from . import chat_reply as reading
-from . import request as writing
-from .answer import FIRST_PARTY
 from .chat_message import read_entry
 from .chat_stream import ChatDecoder
 
@@ -32,9 +35,13 @@ _SETTINGS: Final = {
     "reasoning_effort": "reasoning_effort",
     "stop": "stop",
     "seed": "seed",
+    "frequency_penalty": "frequency_penalty",
+    "presence_penalty": "presence_penalty",
     "prompt_cache_key": "prompt_cache_key",
 }
-"""Settings whose value goes to the wire as it is, by field of `ModelSettings`."""
+"""Settings whose value is sent unchanged, by field of `ModelSettings`."""
+
+_REFUSED: Final = {"messages": WRITTEN_HERE, "stream": WRITTEN_HERE}
 
 _TEXT_ONLY: Final = "this provider's tool results hold text only"
 
@@ -52,9 +59,9 @@ class OpenAIChatDialect(Value, frozen=True):
     """``POST /chat/completions``, as OpenAI, Azure and many compatible servers speak it.
 
     Args:
-        family: "openai", "azure", or the host of a compatible server. The first two hold a request to
-            the published type; to the others go `max_tokens` instead of `max_completion_tokens`, and
-            neither a cache key that was not asked for nor `include_obfuscation`.
+        family: "openai", "azure", or the host of a compatible server. The first two check a request against
+            the published type. The others get `max_tokens` instead of `max_completion_tokens`, no
+            `include_obfuscation`, and a cache key only if a setting gives one.
     """
 
     wire: ClassVar[str] = "openai"
@@ -66,12 +73,12 @@ class OpenAIChatDialect(Value, frozen=True):
     def entries(self, messages: Sequence[Message]) -> list[bytes]:
         """Encode messages that the caller wrote, one entry each.
 
-        User text cannot imitate an event or context block (see `render`). A text of one part is a
-        string, anything else a list of parts. A system message stays ``system``: OpenAI turns it into
-        ``developer`` where a model wants that, and compatible servers know no other name.
+        User text cannot imitate an event or context block (see `render`). A single text is a string,
+        anything else a list of parts. A system message keeps the role ``system``: OpenAI turns it into
+        ``developer`` where a model needs that, and compatible servers know no other name.
 
         Raises:
-            ValueError: A part that this wire cannot carry: a document or sound by URL, media in a
+            ValueError: A part that this provider API does not take: a document or sound by URL, media in a
                 message that is not the user's.
         """
         return [rawjson.dumps(_message(message)) for message in messages]
@@ -79,7 +86,7 @@ class OpenAIChatDialect(Value, frozen=True):
     def results(self, results: Sequence[ToolResult]) -> list[bytes]:
         """Encode tool results, one message each, in call order.
 
-        This wire's tool messages hold text only: media in a result become a line of text that says so.
+        Tool messages hold text only here. Media in a result become a line of text that says so.
         """
         return [rawjson.dumps(_tool_message(result.call_id, result.parts)) for result in results]
 
@@ -95,25 +102,36 @@ class OpenAIChatDialect(Value, frozen=True):
         """
         return writing.tool_list(tools, _function)
 
+    def output(self, name: str, schema: Mapping[str, Any], *, strict: bool) -> bytes:
+        """Encode ``response_format`` for answers in JSON; see `WritesOutput`.
+
+        Raises:
+            ValueError: OpenAI would refuse the schema. Compatible servers are not asked.
+        """
+        written = openai_strict(schema) if strict else dict(schema)
+        if strict and self.family in OPENAI_FAMILIES:
+            refuse_at_openai(written, name)
+        made = {"name": name, "schema": written, "strict": strict}
+        return rawjson.dumps({"type": "json_schema", "json_schema": made})
+
     def request(self, parts: RequestParts) -> ModelRequest:
         """Splice a request together; the history is joined, never parsed.
 
         Raises:
-            ValueError: A setting that this wire does not have, a `prompt_cache_key` that is too long, or
-                an `extra_body` that would replace the history or the way of answering.
+            ValueError: A setting that this provider API does not have, a `prompt_cache_key` that is too
+                long, or an `extra_body` that sets what it may not set.
         """
         settings = dict(parts.settings)
         headers = settings.pop("extra_headers", {})
         extra = settings.pop("extra_body", {})
-        for key in ("messages", "stream"):
-            if key in extra:
-                raise ValueError(f"extra_body cannot replace {key!r}: the chat writes it itself")
         values = self._settings(settings, parts)
         if parts.stream:
             values["stream"] = True
             values["stream_options"] = self._stream_options()
+        if parts.output:
+            values["response_format"] = rawjson.loads(parts.output)
         members = {"model": rawjson.dumps(parts.model), "tools": parts.tools, "messages": b""}
-        members |= {key: rawjson.dumps(value) for key, value in (values | dict(extra)).items()}
+        members |= encoded(with_extra(values, extra, refused=_REFUSED))
         preamble = parts.preamble
         if preamble and writing.sets_breakpoint(parts, self.family):
             preamble = writing.with_breakpoint(preamble, "text")
@@ -126,7 +144,7 @@ class OpenAIChatDialect(Value, frozen=True):
 
     def _settings(self, settings: dict[str, Any], parts: RequestParts) -> dict[str, Any]:
         values: dict[str, Any] = {}
-        is_first_party = self.family in FIRST_PARTY
+        is_first_party = self.family in OPENAI_FAMILIES
         if parts.cache_key is not None and is_first_party:
             values["prompt_cache_key"] = writing.cache_key(parts.cache_key)
         for name, value in settings.items():
@@ -141,11 +159,12 @@ class OpenAIChatDialect(Value, frozen=True):
                 values[_SETTINGS[name]] = value
             elif name == "context_management":
                 raise ValueError(
-                    "the 'openai' wire has no context_management; use 'openai-responses', or a compactor"
+                    "the provider API 'openai' has no context_management; use 'openai-responses', or a "
+                    "compactor"
                 )
             elif name != "model":
                 raise ValueError(
-                    f"the 'openai' wire has no setting {name!r}; send a server's own by extra_body"
+                    f"the provider API 'openai' has no setting {name!r}; send a server's own by extra_body"
                 )
         if parts.forbid_tools and parts.tools:
             values["tool_choice"] = "none"
@@ -154,13 +173,13 @@ class OpenAIChatDialect(Value, frozen=True):
     def _stream_options(self) -> dict[str, bool]:
         options = {"include_usage": True}
         if self.family == "openai":
-            options["include_obfuscation"] = False  # padding against an eavesdropper inside TLS; costs bytes
+            options["include_obfuscation"] = False  # padding that hides lengths inside TLS; it costs bytes
         return options
 
     # ------------------------------------------------------------------------------------ reading
 
     def reply(self, body: bytes) -> Reply:
-        """Read a unary response; of several choices the first.
+        """Read a unary response. Of several choices the first one counts.
 
         Raises:
             ProtocolFault: The body is not a chat completion.
@@ -172,7 +191,7 @@ class OpenAIChatDialect(Value, frozen=True):
         return ChatDecoder(self.family)
 
     def without_calls(self, reply: Reply) -> Reply:
-        """The reply with its tool calls cut out; without any entry if it said nothing else."""
+        """The reply without its tool calls. It has no entry if nothing else was in it."""
         return reading.without_calls(reply)
 
     def with_call_ids(self, reply: Reply, ids: Sequence[str]) -> Reply:
@@ -180,11 +199,11 @@ class OpenAIChatDialect(Value, frozen=True):
         return reading.with_call_ids(reply, ids)
 
     def unsigned(self, entries: Sequence[bytes]) -> list[bytes]:
-        """The entries as they are: nothing on this wire is signed over its prefix."""
+        """The same entries: this provider API seals nothing."""
         return list(entries)
 
     def settled(self, reply: Sequence[bytes]) -> list[bytes]:
-        """The entries as they are: this wire pauses no reply."""
+        """The same entries: this provider API does not pause replies."""
         return list(reply)
 
     def view(self, entries: Sequence[bytes]) -> tuple[Message, ...]:
@@ -196,7 +215,7 @@ class OpenAIChatDialect(Value, frozen=True):
         return tuple(map(read_entry, entries))
 
     def fault(self, status: int, headers: Mapping[str, str], body: bytes) -> Fault:
-        """Say what an error answer means."""
+        """Say what an error response means."""
         return http_fault(status, headers, body)
 
 
@@ -217,7 +236,7 @@ def _message(message: Message) -> dict[str, Any]:
 def _spoken(message: Message) -> dict[str, Any]:
     """A system or assistant message: text, and for the assistant tool calls."""
     if not all(isinstance(part, Text) for part in message.parts):
-        raise ValueError(f"a message of role {message.role!r} holds text only on the 'openai' wire")
+        raise ValueError(f"a message of role {message.role!r} holds text only on the provider API 'openai'")
     content = plain(message.text)
     if not message.tool_calls:
         return {"role": message.role, "content": content}
@@ -265,7 +284,7 @@ def _part(part: Part) -> dict[str, Any]:
             }
         case Audio():
             if (audio_format := _AUDIO_FORMATS.get(part.media_type)) is None:
-                raise ValueError(f"the 'openai' wire takes WAV and MP3 sound, not {part.media_type}")
+                raise ValueError(f"the provider API 'openai' takes WAV and MP3 sound, not {part.media_type}")
             _check_data(part)
             return {"type": "input_audio", "input_audio": {"data": part.base64(), "format": audio_format}}
 
@@ -278,7 +297,9 @@ def _inline_url(part: Image | Document) -> str:
 def _check_data(part: Image | Document | Audio) -> None:
     if part.data is None:
         kind = type(part).__name__
-        raise ValueError(f"the 'openai' wire takes no {kind} by URL; read it and use {kind}.from_bytes(...)")
+        raise ValueError(
+            f"the provider API 'openai' takes no {kind} by URL; read it and use {kind}.from_bytes(...)"
+        )
 
 
 # --------------------------------------------------------------------------------------------- tools

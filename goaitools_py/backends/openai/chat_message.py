@@ -1,6 +1,6 @@
-"""Reads one Chat Completions message in neutral words: roles, parts, calls, reasoning, events.
+"""Reads one Chat Completions message as neutral values: roles, parts, calls, reasoning, events.
 
-Owns: where servers put what a message says. Must never know: what of it is stored or sent.
+Owns: where servers put the content of a message. Must never know: what of it is stored or sent.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, Final
 from ... import rawjson
 from ...messages import Audio, Document, Image, Message, Part, Role, Text, ToolCall
 from ...render import read_event, read_text
-from ..tolerance import as_dict, as_str, data_url, decoded, is_hollow
+from ..wire.tolerance import as_dict, as_str, data_url, decoded, is_hollow
 
 __all__ = ["call_of", "read_entry", "spoken"]
 
@@ -25,14 +25,14 @@ _ROLES: Final[Mapping[str, Role]] = {
 
 
 def read_entry(entry: bytes) -> Message:
-    """Read one stored entry as a neutral message. Parts of unknown kinds stand in `raw` only.
+    """Read one stored entry as a neutral message. Parts of unknown kinds are in `raw` only.
 
     Raises:
         RawJSONError: The entry is not a JSON object.
     """
     view = rawjson.view(entry)
     if not isinstance(view, dict):
-        raise rawjson.RawJSONError("an entry of the 'openai' wire must be a JSON object", 0)
+        raise rawjson.RawJSONError("an entry of the provider API 'openai' must be a JSON object", 0)
     role = _ROLES.get(as_str(view.get("role")), "user")
     parts = _parts(view.get("content"), as_user=role == "user")
     if role == "user" and len(parts) == 1 and isinstance(parts[0], Text):
@@ -89,7 +89,7 @@ def _parts(content: Any, *, as_user: bool) -> tuple[Part, ...]:
 
 
 def spoken(view: Mapping[str, Any]) -> tuple[str, str]:
-    """Text and reasoning of a message; both may be spread over content parts (Mistral)."""
+    """Text and reasoning of a message. Mistral's models spread both over content parts."""
     content = view.get("content")
     if isinstance(content, str):
         return content, _reasoning(view)
@@ -115,7 +115,7 @@ def _reasoning(view: Mapping[str, Any]) -> str:
 
 
 def call_of(view: Mapping[str, Any]) -> ToolCall:
-    """Read one tool call. Function and custom tools differ in where name and arguments stand."""
+    """Read one tool call. Function and custom tools have name and arguments in different members."""
     custom = as_dict(view.get("custom"))
     is_custom = not is_hollow(custom) and is_hollow(view.get("function"))
     body, written = (custom, "input") if is_custom else (as_dict(view.get("function")), "arguments")

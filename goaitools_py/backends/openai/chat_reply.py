@@ -1,8 +1,8 @@
 """Reads a Chat Completions response into a reply.
 
-Owns: what of an answer is stored, changed or left out. Must never know: a request, a stream's events.
+Owns: what of a response is stored, changed or left out. Must never know: a request, a stream's events.
 
-An answer is stored as the provider's bytes. The exceptions, all of them:
+A response is stored as the provider's bytes. These are all exceptions:
 
 ========================== ============================= =============================================
 in the message             when                          because
@@ -23,7 +23,7 @@ raw newlines               between tokens                an entry is one line
 ``tool_calls[].function``  hollow, beside ``custom``     the same the other way round
 ``tool_calls[].index``     families openai and azure     no request type has it; Mistral's clients keep it
 ``tool_calls[].id``        missing, empty, repeated, or  results could not be paired; a digest replaces it
-                           with half an emoji
+                           with a lone surrogate
 ``tool_calls[].type``      neither function nor custom   the next request would be refused; now what it is
 name of a call             not ``[a-zA-Z0-9_-]{1,64}``   every later request would be refused
 ``arguments``, ``input``   null or missing               the same; now ``""``, as SDKs read it
@@ -39,9 +39,9 @@ the message itself         null or missing; a filter or  an empty one, so that w
 ``role``                   not ``"assistant"``           the same; now ``"assistant"``
 ========================== ============================= =============================================
 
-*Hollow* is null, empty, or an object whose members are all hollow or zero. The counts are of recorded
-answers from a dozen hosts, as of 2026-11. What a model wrote for arguments is in the reply's calls as it
-came, whatever is stored: the engine answers it. Keys not named here (``reasoning``, ``reasoning_content``,
+*Hollow* means null, empty, or an object whose members are all hollow or zero. The counts are from recorded
+responses of a dozen hosts, as of 2026-11. The reply's calls have the arguments as the model wrote them,
+whatever is stored, because the engine answers them. Other keys (``reasoning``, ``reasoning_content``,
 ``reasoning_details``, ``extra_content``, any unknown one) stay as they came.
 """
 
@@ -60,9 +60,8 @@ from ...values import Value, replace
 from ..base import ProtocolFault, Reply
 from ..rules import check_entry
 from ..rules.openai_chat import entry_problems
-from ..tolerance import as_dict, as_str, count, is_hollow, object_of
-from .answer import (
-    FIRST_PARTY,
+from ..wire.answer import (
+    OPENAI_FAMILIES,
     clean_name,
     error_fault,
     made_call_id,
@@ -70,11 +69,13 @@ from .answer import (
     shape_of,
     stored_arguments,
 )
+from ..wire.envelope import Envelope
+from ..wire.tolerance import as_dict, as_str, count, is_hollow, object_of
 from .chat_message import call_of, spoken
 from .mended import has_odd_content, mended_content
 
 __all__ = [
-    "Answer",
+    "RawReply",
     "read_body",
     "reply_of",
     "usage_of",
@@ -83,14 +84,14 @@ __all__ = [
 ]
 
 _MAX_NAME: Final = 64
-"""Characters of a function's name, as the wire's reference has it."""
+"""The longest name of a function, from the provider's reference."""
 
 
-class Answer(Value, frozen=True, kw_only=True):
-    """The parts of a response that matter, not yet read: `message` is the raw object of choice 0, `usage`
-    the raw value of that name."""
+class RawReply(Value, frozen=True, kw_only=True):
+    """The members of a response that are used, not yet parsed. `message` is the raw object of choice 0,
+    `usage` the raw value of that name."""
 
-    unshown = frozenset({"message", "usage"})
+    _unshown = frozenset({"message", "usage"})
 
     message: bytes
     finish_reason: str = ""
@@ -102,14 +103,14 @@ class Answer(Value, frozen=True, kw_only=True):
 # ------------------------------------------------------------------------------------- the envelope
 
 
-def read_body(body: bytes) -> Answer:
-    """Cut the answer out of a unary response.
+def read_body(body: bytes) -> RawReply:
+    """Read the envelope of a unary response.
 
     Raises:
-        ProtocolFault: The body is not a chat completion; its `fault` says what to make of it.
+        ProtocolFault: The body is not a chat completion; its `fault` says what that means.
     """
     try:
-        completion = _completion(body)
+        completion = _COMPLETION.read(body)
     except rawjson.RawJSONError as problem:
         raise ProtocolFault(
             f"the answer is not a chat completion: {shape_of(body, lacks='choice with a message')}"
@@ -126,7 +127,7 @@ def read_body(body: bytes) -> Answer:
     if not message.startswith(b"{"):
         fault = ProtocolFault("the answer is not a chat completion: it holds no message")
         raise paid(fault, usage_of(usage))
-    return Answer(
+    return RawReply(
         message=message,
         finish_reason=finish,
         usage=usage,
@@ -136,9 +137,9 @@ def read_body(body: bytes) -> Answer:
 
 
 _NOTHING_SAID: Final = b'{"role":"assistant","content":""}'
-"""The message of an answer that has none because a filter or the output limit left nothing of it: Azure and
-Gemini's endpoint leave `message` and `delta` out (2026-11: run-llama/llama_index#8995, ravendb's chat client,
-envoyproxy/ai-gateway#2107)."""
+"""The message of a response that has none, because a filter or the output limit left nothing. Azure and
+Gemini's endpoint then leave `message` and `delta` out (2026-11: run-llama/llama_index#8995, ravendb's chat
+client, envoyproxy/ai-gateway#2107)."""
 
 
 class _Choice(msgspec.Struct):
@@ -155,47 +156,17 @@ class _Completion(msgspec.Struct):
     error: Any = None
 
 
-_COMPLETION: Final = msgspec.json.Decoder(_Completion)
-
-
-def _completion(body: bytes) -> _Completion:
-    """Read the envelope in one pass; piece by piece where a member is of an unusual type."""
-    try:
-        return _COMPLETION.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        pass
-    envelope = rawjson.members(body)
-    choices = envelope.get("choices", b"null")
-    return _Completion(
-        choices=[_choice(raw) for raw in rawjson.items(choices)[:1]] if choices.startswith(b"[") else None,
-        usage=msgspec.Raw(envelope.get("usage", b"null")),
-        model=as_str(_loads(envelope, "model")),
-        id=as_str(_loads(envelope, "id")),
-        error=_loads(envelope, "error"),
-    )
-
-
-def _choice(raw: bytes) -> _Choice:
-    choice = rawjson.members(raw)
-    return _Choice(
-        message=msgspec.Raw(choice.get("message", b"null")),
-        finish_reason=as_str(_loads(choice, "finish_reason")),
-        error=_loads(choice, "error"),
-    )
-
-
-def _loads(envelope: Mapping[str, bytes], key: str) -> Any:
-    return rawjson.loads(envelope[key]) if key in envelope else None
+_COMPLETION: Final = Envelope(_Completion)
 
 
 # ---------------------------------------------------------------------------------------- the reply
 
 
-def reply_of(answer: Answer, *, family: str) -> Reply:
-    """Read an answer: what is stored of it, what it says, and whether its calls may run.
+def reply_of(answer: RawReply, *, family: str) -> Reply:
+    """Read a response: its stored entry, its content, and whether its calls may run.
 
     Raises:
-        ProtocolFault: The message is not one.
+        ProtocolFault: The message cannot be read or sent back.
     """
     try:
         view = rawjson.view(answer.message)
@@ -225,7 +196,7 @@ def reply_of(answer: Answer, *, family: str) -> Reply:
 
 
 def _citations(message: bytes, view: Mapping[str, Any], text: str) -> tuple[Citation, ...]:
-    """The sources that a message names; their places count in its text."""
+    """The sources that a message names. Their positions count in its text."""
     annotations = view.get("annotations")
     if not annotations or not isinstance(annotations, list) or not text:
         return ()
@@ -235,8 +206,8 @@ def _citations(message: bytes, view: Mapping[str, Any], text: str) -> tuple[Cita
 
 
 def _with_usual_content(message: bytes, view: Any) -> tuple[bytes, Any]:
-    """The message, and its view, with content that a request may hold: an object, as JSON mode of some
-    servers has it, is its JSON as text."""
+    """The message and its view, with content that a request may hold. An object, which some servers send in
+    JSON mode, becomes its JSON as text."""
     if not isinstance(view, dict) or not has_odd_content(view.get("content")):
         return message, view
     content = mended_content(rawjson.members(message)["content"], text_type="text")
@@ -246,23 +217,24 @@ def _with_usual_content(message: bytes, view: Any) -> tuple[bytes, Any]:
 def _stop(finish: str, refusal: str) -> Literal["end", "length", "refusal"]:
     if finish == "length":
         return "length"
-    # Any other word, or none, ends a reply: servers have their own, and "stop" with calls is recorded.
+    # Any other word, or none, means "end": servers use their own words, and "stop" with calls is recorded.
     return "refusal" if refusal or _is_filtered(finish) else "end"
 
 
 _FILTERS: Final = frozenset({"SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII"})
-"""Gemini's words for a filter, which its endpoint and gateways pass on (2026-11: HKUDS/Vibe-Trading#308)."""
+"""Gemini's finish reasons for a filter. Its endpoint and gateways pass them on (2026-11:
+HKUDS/Vibe-Trading#308)."""
 
 
 def _is_filtered(finish: str) -> bool:
-    """Whether a filter ended the reply. Gemini's endpoint adds which: "content_filter: SAFETY"."""
+    """True if a filter ended the reply. Gemini's endpoint adds its kind: "content_filter: SAFETY"."""
     return finish.startswith("content_filter") or finish in _FILTERS
 
 
 def usage_of(raw: bytes) -> Usage:
-    """Read a usage object; whatever is missing or not a count is 0. Counts one request.
+    """Read a usage object, for one request. A member that is missing or is no count is 0.
 
-    Never raises: an absurd bill is no reason to lose the answer that it is for.
+    It never raises, because a reply must not be lost for its usage.
     """
     root = object_of(raw)
     prompt = as_dict(root.get("prompt_tokens_details"))
@@ -287,8 +259,8 @@ def _has_no_id(value: Any) -> bool:
 
 
 _TAKES_ANNOTATIONS: Final = "openrouter.ai"
-"""The family that takes annotations back, and parses no file anew that they hold (openrouter.ai/docs, PDF
-inputs, seen 2026-11)."""
+"""The family that accepts annotations in a request, and does not parse again the files that they hold
+(openrouter.ai/docs, PDF inputs, seen 2026-11)."""
 
 
 def _is_no_call(value: Any) -> bool:
@@ -337,7 +309,7 @@ def _stored(entry: bytes, view: Any, family: str, *, seed: bytes) -> tuple[bytes
     if view.get("role") != "assistant":
         changed["role"] = b'"assistant"'
     stored = rawjson.replaced(entry, changed) if changed else entry
-    is_plain = not calls and isinstance(view.get("content"), str)  # as most are: text, and nothing else
+    is_plain = not calls and isinstance(view.get("content"), str)  # most messages: only text
     if not is_plain and next(entry_problems(view), None) is not None and check_entry("openai", stored):
         raise ProtocolFault("the answer's message is none that could be sent back")
     return stored, calls
@@ -348,11 +320,11 @@ def _is_servers(call: Mapping[str, Any]) -> bool:
 
 
 _WRITTEN: Final[Mapping[str, str]] = {"function": "arguments", "custom": "input"}
-"""What the model wrote for a call of each kind."""
+"""The member with what the model wrote, for each kind of call."""
 
 
 class _CallEdit(Value, frozen=True, kw_only=True):
-    """What has to change in one stored call; false if nothing has."""
+    """The changes to one stored call. It is false if there are none."""
 
     kind: CallKind
     id: str | None = None
@@ -399,7 +371,7 @@ def _calls(
         calls.append(call)
         other = "custom" if call.kind == "function" else "function"
         cut = {other} if other in view and is_hollow(view[other]) else set()
-        if "index" in view and family in FIRST_PARTY:
+        if "index" in view and family in OPENAI_FAMILIES:
             cut.add("index")
         stored = stored_arguments(call.arguments, kind=call.kind, family=family)
         edits.append(
@@ -432,11 +404,11 @@ def with_call_ids(reply: Reply, ids: Sequence[str]) -> Reply:
 
 
 def without_calls(reply: Reply) -> Reply:
-    """The reply with its calls cut out; without any entry if it said nothing else."""
+    """The reply without its calls. It has no entry if nothing else was in it."""
     if not reply.calls:
         return reply
     entries = tuple(rawjson.without(entry, {"tool_calls"}) for entry in reply.entries) if reply.text else ()
-    # Null content was fine beside calls; alone, as beside a refusal's text, it would be refused.
+    # Null content is accepted only beside calls. Without them it becomes an empty text.
     entries = tuple(
         rawjson.replaced(entry, {"content": b'""'})
         if rawjson.members(entry).get("content", b"null") == b"null"

@@ -1,10 +1,10 @@
-"""Assembles a streamed chat completion: chunks of bytes into deltas and, at the end, one answer.
+"""Assembles a streamed chat completion: chunks of bytes become deltas and, at the end, one response.
 
-Owns: how the pieces of choice 0 grow together. Must never know: what of the message is stored.
+Owns: how the pieces of choice 0 are joined. Must never know: what of the message is stored.
 
-The assembled message has ``role``, ``content``, what else came, ``tool_calls``, in this order. Strings
-are joined code point for code point; values of keys unknown here keep their very bytes, and are joined by
-the rule that stands in `growing`.
+The assembled message has ``role``, ``content``, other members, ``tool_calls``, in this order. Strings are
+joined code point by code point. Values of unknown keys keep their bytes and are joined by the rule in
+`wire.growing`.
 """
 
 from __future__ import annotations
@@ -20,10 +20,22 @@ from ...render import plain
 from ...values import replace
 from ..base import Delta, Fault, ProtocolFault, Reply
 from ..http.sse import EventSplitter, EventTooLongError
-from ..nesting import shallow
-from .answer import error_fault
-from .chat_reply import Answer, reply_of, usage_of
-from .growing import NULL, Calls, Grown, Object, Parts, object_of, objects_of, text_of, with_members, written
+from ..wire.answer import error_fault
+from ..wire.envelope import REFUSALS
+from ..wire.growing import (
+    NULL,
+    Calls,
+    Grown,
+    Object,
+    Parts,
+    object_of,
+    objects_of,
+    text_of,
+    with_members,
+    written,
+)
+from ..wire.nesting import shallow
+from .chat_reply import RawReply, reply_of, usage_of
 
 __all__ = ["ChatDecoder"]
 
@@ -35,10 +47,10 @@ _SPOKEN: Final[Mapping[str, _Kind]] = {
     "reasoning": "reasoning",
     "reasoning_content": "reasoning",
 }
-"""The strings of a delta that come in pieces, and what they are to a listener."""
+"""The strings of a delta that come in pieces, and the kind of delta that each becomes."""
 
 _STREAM_ONLY: Final = frozenset({"channel", "function_call"})
-"""Keys that no message has: Groq's mark of what a piece is; the deprecated call, never asked for."""
+"""Keys that no message has: Groq's kind of a piece, and the deprecated call, which is never asked for."""
 
 _INTERRUPTED: Final = Fault(kind="interrupted", retryable=True)
 
@@ -60,8 +72,8 @@ class _Chunk(msgspec.Struct):
     x_groq: msgspec.Raw = NULL
 
 
-# What most events of most streams are: text of choice 0, and nothing else that counts. Every member that
-# would count is declared as what it is when it says nothing, so that msgspec refuses any other event.
+# The shape of most events: text of choice 0 and nothing else of interest. Every other member of interest is
+# declared with the value that it has when it is empty, so msgspec refuses an event in which it is not.
 
 
 class _TextDelta(msgspec.Struct, forbid_unknown_fields=True, gc=False):
@@ -91,17 +103,17 @@ class _TextChunk(msgspec.Struct, gc=False):
 
 
 _MAX_GUESSES: Final = 8
-"""Wrong guesses that an event is plain text, after which a stream is read without any."""
+"""After this number of wrong guesses that an event is plain text, the stream is read without guessing."""
 
 
 class ChatDecoder:
     """Decodes one streamed response.
 
-    The stream counts as complete once choice 0 gave a finish reason, or at ``[DONE]`` after choice 0 was
-    heard of at all: some servers leave the reason empty, none says ``[DONE]`` in the middle.
+    The stream is complete when choice 0 has a finish reason, or at ``[DONE]`` after any event of choice 0:
+    some servers leave the reason empty, and none sends ``[DONE]`` in the middle.
 
     Attributes:
-        is_done: Whether ``[DONE]`` was read; nothing after it matters.
+        is_done: True if ``[DONE]`` was read; nothing after it is needed.
     """
 
     reads_events: Final = True
@@ -122,11 +134,11 @@ class ChatDecoder:
     # -------------------------------------------------------------------------------- the protocol
 
     def feed(self, chunk: bytes) -> list[Delta]:
-        """Take the next bytes, however they were cut; return what became readable.
+        """Take the next bytes, which may be cut anywhere; return the deltas that became readable.
 
         Raises:
             ProtocolFault: An error event, one that is not JSON, or one that is too large. Its kind is
-                "interrupted" once anything of the reply has come.
+                "interrupted" if a part of the reply has come.
         """
         deltas: list[Delta] = []
         try:
@@ -153,12 +165,11 @@ class ChatDecoder:
 
     @property
     def has_begun(self) -> bool:
-        """Whether anything of the reply has come: text, reasoning, a piece of a call."""
+        """True if a part of the reply has come: text, reasoning, a piece of a call."""
         return self._has_begun
 
     def finish(self) -> Reply:
-        """The complete reply. It may be asked for as soon as there is a finish reason: what would have
-        come after it is the usage at most.
+        """The complete reply. It can be read when there is a finish reason; only the usage may come after.
 
         Raises:
             ProtocolFault: The stream ended before the reply did.
@@ -169,7 +180,7 @@ class ChatDecoder:
             message = self._assembled()
         except rawjson.RawJSONError as problem:
             raise ProtocolFault("the pieces of the reply do not make one", _INTERRUPTED) from problem
-        answer = Answer(
+        answer = RawReply(
             message=message,
             finish_reason=self._finish,
             usage=self._usage,
@@ -186,7 +197,7 @@ class ChatDecoder:
 
     @property
     def usage_so_far(self) -> Usage | None:
-        """What the stream has said of its cost; most servers say it at the very end."""
+        """The usage that the stream has reported so far; most servers report it at the end."""
         return None if self._usage == b"null" else usage_of(self._usage)
 
     # ----------------------------------------------------------------------------------- one event
@@ -206,7 +217,7 @@ class ChatDecoder:
             self._usage = bytes(_member(chunk.x_groq, "usage") or self._usage)
         for choice in chunk.choices or ():
             if choice.index:
-                continue  # of several answers the first is kept
+                continue  # only the first of several choices is kept
             if choice.error != NULL:
                 self._check_error(choice.error)
             self._has_choice = True
@@ -217,7 +228,7 @@ class ChatDecoder:
                 self._finish = choice.finish_reason
 
     def _may_go_on(self, delta: Object) -> bool:
-        """Whether the next event may be guessed to be plain text: this one had text, all else is known."""
+        """True if the next event is probably plain text: this one had text, and nothing else is open."""
         return (
             delta.get("content", NULL) != NULL
             and not self._parts
@@ -228,10 +239,10 @@ class ChatDecoder:
         )
 
     def _plain_text(self, data: bytes) -> str | None:
-        """Take an event if it is plain text; None if it has to be read in full."""
+        """Take an event that is plain text; None if it has to be read in full."""
         try:
             text = _TEXT_CHUNK.decode(data).choices[0].delta.content
-        except _REFUSALS:
+        except REFUSALS:
             self._expects_text = False
             self._guesses_left -= 1
             return None
@@ -241,7 +252,7 @@ class ChatDecoder:
         return text
 
     def _check_error(self, raw: msgspec.Raw) -> None:
-        if error := rawjson.loads(bytes(raw)):  # an empty one says nothing
+        if error := rawjson.loads(bytes(raw)):  # an empty one is no error
             raise self._fault("the provider broke the stream off", error)
 
     def _fault(self, problem: str, error: object = None) -> ProtocolFault:
@@ -275,7 +286,7 @@ class ChatDecoder:
                     self._tell(_SPOKEN[key], text, deltas)
 
     def _grow_content(self, raw: msgspec.Raw, deltas: list[Delta]) -> None:
-        """Mistral's reasoning models send parts, and may go on with strings."""
+        """Take content that comes in parts. Mistral's reasoning models send parts, and later strings."""
         before = self._message.pop_text("content")
         if before is not None:
             self._parts.add([_text_part(before)])
@@ -307,17 +318,16 @@ class ChatDecoder:
 # --------------------------------------------------------------------------------- JSON in pieces
 
 _ARRAY: Final = ord("[")
-_REFUSALS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _CHUNK: Final = msgspec.json.Decoder(_Chunk)
 _TEXT_CHUNK: Final = msgspec.json.Decoder(_TextChunk)
 
 
 def _chunk(data: bytes) -> _Chunk:
-    """Read one event; RawJSONError if it is of another shape altogether."""
+    """Read one event. Raises RawJSONError if it is not an object with a list of choices."""
     try:
         return _CHUNK.decode(data)
-    except _REFUSALS:
-        pass  # half an emoji, or a member of an unusual type: read piece by piece
+    except REFUSALS:
+        pass  # a lone surrogate, or a member of an unusual type: read member by member
     members = rawjson.members(data)
     choices = members.get("choices", b"null")
     return _Chunk(
@@ -351,7 +361,7 @@ def _raw(members: Mapping[str, bytes], key: str) -> msgspec.Raw:
 
 
 def _member(raw: msgspec.Raw, key: str) -> msgspec.Raw | None:
-    """A member of a value that may be no object."""
+    """A member of the value; None if it is no object."""
     try:
         return object_of(raw).get(key)
     except rawjson.RawJSONError:

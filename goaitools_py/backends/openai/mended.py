@@ -1,10 +1,10 @@
-"""Makes content of an impossible shape into content that servers take back.
+"""Turns content of an impossible shape into content that servers accept in a history.
 
-Owns: what becomes of a content that is no text and no list of parts. Must never know: a wire's messages,
+Owns: what replaces a content that is neither text nor a list of parts. Must never know: messages,
 roles or items.
 
-No provider documents such answers; gateways and servers under development send them. A history with one of
-them is refused by every later request, so the content is changed in the same way each time:
+No provider documents such replies, but gateways and servers under development send them. Every later request
+with such a reply would be refused, so the content is changed, always in the same way:
 
 ================================= =========================================================
 what came                         what is stored
@@ -27,18 +27,18 @@ from ... import rawjson
 __all__ = ["has_odd_content", "mended_content"]
 
 _WORDS: Final = {"text": "text", "output_text": "text", "refusal": "refusal"}
-"""Where a part of a type has its words."""
+"""The member that holds the text of a part, by the part's type."""
 
 
 def has_odd_content(content: Any) -> bool:
-    """Whether a content is something else than null, text, or a list of typed parts."""
+    """True for content that is not null, text, or a list of typed parts."""
     if content is None or isinstance(content, str):
         return False
     return not isinstance(content, list) or any(map(_is_odd, content))
 
 
 def mended_content(raw: bytes, *, text_type: str) -> bytes:
-    """A content for one that `has_odd_content`. `text_type`: the type of the wire's text parts.
+    """The content that replaces an odd one. `text_type`: the type of text parts on this provider API.
 
     Raises:
         RawJSONError: The content is not JSON.

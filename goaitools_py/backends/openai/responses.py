@@ -1,11 +1,11 @@
 """The OpenAI Responses dialect: neutral values into request bytes, response bytes into replies.
 
-Owns: what a request on this wire looks like. Must never know: a socket, an SDK, a turn.
+Owns: the requests of this provider API. Must never know: a socket, an SDK, a turn.
 
-The server keeps nothing: every request says ``store: false`` and asks for encrypted reasoning, and the
-items of every reply go back as they came. The body's order is ``model, tools, input, settings``, which is
-the order in which a cached prefix can grow. The preamble is the first item of ``input`` and never
-``instructions``, which newer models read anew behind the history in every request.
+The server keeps nothing: every request says ``store: false`` and asks for encrypted reasoning, and the items
+of every reply are sent back unchanged. The order of the body is ``model, tools, input, settings``, the order
+in which a cached prefix grows. The preamble is the first item of ``input``. It is not ``instructions``,
+because newer models put that after the history in every request.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final, Literal
 
 from ... import rawjson
-from ...context_management import ContextEdit
+from ...context_edits import ContextEdit
 from ...messages import Audio, Document, Image, Message, Part, Text, ToolCall, ToolResult
+from ...output.refused import refuse_at_openai
+from ...output.strict import openai_strict
 from ...render import BlockText, event_block, plain, user_text
 from ...values import Value, replace
 from ..base import (
@@ -28,27 +30,29 @@ from ..base import (
     StreamDecoder,
     ToolSpec,
 )
-from ..context_management import check_host, responses_edits, usable_on_responses
-from ..counting import count_of, cut_down
 from ..http.faults import http_fault
-from ..nesting import read_again
-from . import request as writing
+from ..wire import request as writing
+from ..wire.answer import OPENAI_FAMILIES
+from ..wire.context_edits import check_host, responses_edits, usable_on_responses
+from ..wire.extra_body import WRITTEN_HERE, Refused, encoded, with_extra
+from ..wire.nesting import read_again
+from ..wire.other_endpoint import count_of, cut_down
 from . import responses_client as client
 from . import responses_reply as reading
 from . import responses_units as units
-from .answer import FIRST_PARTY
 from .responses_item import CALLS, read_entries
 from .responses_stream import ResponsesDecoder
 
 __all__ = ["OpenAIResponsesDialect"]
 
 _SETTINGS: Final = frozenset({"max_output_tokens", "temperature", "top_p", "prompt_cache_key"})
-"""Settings whose value goes to the wire as it is, under the name that `ModelSettings` gives them."""
+"""Settings whose value is sent unchanged, under the same name as in `ModelSettings`."""
 
 _SPEAKERS: Final = ("assistant", "user", "system", "developer")
 """Roles of the messages in a compacted history."""
 
-_INCLUDE: Final = "reasoning.encrypted_content"
+_NEEDED: Final = {"include": ("reasoning.encrypted_content",)}
+"""Without it the next turn would lose the reasoning."""
 
 _COUNTED: Final = frozenset(
     {"model", "input", "instructions", "tools", "tool_choice", "parallel_tool_calls", "reasoning", "text"}
@@ -67,44 +71,33 @@ _COMPACTED: Final = frozenset(
 )
 """What `compact` takes (openai 3.54, types/responses/response_compact_params.py)."""
 
-_HARMLESS: Final[Mapping[str, tuple[Any, ...]]] = {
-    "input": (),
-    "stream": (),
-    "store": (False,),
-    "previous_response_id": (None,),
-    "conversation": (None,),
-    "prompt": (None,),
-    "background": (None, False),
-    "truncation": (None, "disabled"),
+_REFUSED: Final = {
+    "input": WRITTEN_HERE,
+    "stream": WRITTEN_HERE,
+    "store": Refused("the conversation is kept in the state only", (False,)),
+    "previous_response_id": Refused("the history is in the state; the server must not add another", (None,)),
+    "conversation": Refused("the history is in the state; the server must not add another", (None,)),
+    "prompt": Refused("it would stand before the history unseen; use system=", (None,)),
+    "background": Refused("the answer must be in the response, not kept for later", (None, False)),
+    "truncation": Refused("the server must not rewrite the history; use a compactor", (None, "disabled")),
 }
-"""Members that an `extra_body` may give these values only."""
-
-_WHY_NOT: Final = {
-    "input": "the chat writes it itself",
-    "stream": "the chat writes it itself",
-    "store": "the conversation is in the state, and nowhere else",
-    "previous_response_id": "the history is in the state; the server must not add another",
-    "conversation": "the history is in the state; the server must not add another",
-    "prompt": "it would stand before the history unseen; use system=",
-    "background": "the answer must be in the response, not kept for later",
-    "truncation": "the server must not rewrite the history; use a compactor",
-}
+"""Members that `extra_body` may not set, and the harmless values of some of them."""
 
 _SIGNATURE_WORDS: Final = (
     b"was provided without its required",  # following item, or 'reasoning' item; recorded, code null
     b"Items are not persisted when `store` is set to false",  # vercel/ai#7543
 )
-"""How the server words, without a code, that reasoning of the history does not fit."""
+"""The server's texts, sent without a code, for reasoning that does not fit the history."""
 
 
 class OpenAIResponsesDialect(Value, frozen=True):
     """``POST /responses`` without server state, as OpenAI, Azure and many compatible servers speak it.
 
     Args:
-        family: "openai", "azure", or the host of a compatible server. The others get no cache key that was
-            not asked for, no `include_obfuscation`, and ``system`` where the first two get ``developer``:
-            Ollama drops items of that role without a word (ollama#18305), chat templates behind vLLM and
-            llama.cpp refuse it.
+        family: "openai", "azure", or the host of a compatible server. The others get a cache key only if a
+            setting gives one, no `include_obfuscation`, and the role ``system`` where the first two get
+            ``developer``: Ollama silently drops items of that role (ollama#18305), and chat templates of
+            vLLM and llama.cpp refuse it.
     """
 
     wire: ClassVar[str] = "openai-responses"
@@ -114,15 +107,15 @@ class OpenAIResponsesDialect(Value, frozen=True):
     # ------------------------------------------------------------------------------------ writing
 
     def entries(self, messages: Sequence[Message]) -> list[bytes]:
-        """Encode messages that the caller wrote, one item each; calls of an assistant's message are items
+        """Encode messages that the caller wrote, one item each. The calls of an assistant's message are items
         of their own after it.
 
-        User text cannot imitate an event or context block (see `render`). A text of one part is a string,
-        anything else a list of parts.
+        User text cannot imitate an event or context block (see `render`). A single text is a string, anything
+        else a list of parts.
 
         Raises:
-            ValueError: A part that this wire cannot carry: sound, or media in a message that is not the
-                user's.
+            ValueError: A part that this provider API does not take: sound, or media in a message that is not
+                the user's.
         """
         return [rawjson.dumps(item) for message in messages for item in self._items(message)]
 
@@ -136,7 +129,7 @@ class OpenAIResponsesDialect(Value, frozen=True):
             return [_output("function_call_output", message.tool_call_id or "", message.parts)]
         if not all(isinstance(part, Text) for part in message.parts):
             raise ValueError(
-                f"a message of role {message.role!r} holds text only on the 'openai-responses' wire"
+                f"a message of role {message.role!r} holds text only on the provider API 'openai-responses'"
             )
         role = message.role if message.role == "assistant" else self._system
         text = plain(message.text)
@@ -145,7 +138,7 @@ class OpenAIResponsesDialect(Value, frozen=True):
 
     @property
     def _system(self) -> str:
-        return "developer" if self.family in FIRST_PARTY else "system"
+        return "developer" if self.family in OPENAI_FAMILIES else "system"
 
     def results(self, results: Sequence[ToolResult]) -> list[bytes]:
         """Encode tool results, one item each, in call order. Sound becomes a line of text that says so."""
@@ -171,33 +164,41 @@ class OpenAIResponsesDialect(Value, frozen=True):
         """Encode the tool list; b"" for none. For its order see `tool_list`."""
         return writing.tool_list(tools, _function)
 
+    def output(self, name: str, schema: Mapping[str, Any], *, strict: bool) -> bytes:
+        """Encode ``text.format`` for answers in JSON; see `WritesOutput`.
+
+        Raises:
+            ValueError: OpenAI would refuse the schema. Compatible servers are not asked.
+        """
+        written = openai_strict(schema) if strict else dict(schema)
+        if strict and self.family in OPENAI_FAMILIES:
+            refuse_at_openai(written, name)
+        return rawjson.dumps({"type": "json_schema", "name": name, "schema": written, "strict": strict})
+
     def request(self, parts: RequestParts) -> ModelRequest:
         """Splice a request together; the history is joined, never parsed.
 
-        Members of an `extra_body` replace ours, but for two that are merged: into ``reasoning`` goes the
-        setting `reasoning_effort`, into ``include`` the wish for encrypted reasoning.
+        How `extra_body` is merged: see `wire.extra_body`. Encrypted reasoning stays in ``include``.
 
         Raises:
-            ValueError: A setting that this wire does not have, a `prompt_cache_key` that is too long, or an
-                `extra_body` by which the server would keep state, rewrite the history or answer otherwise.
+            ValueError: A setting that this provider API does not have, a `prompt_cache_key` that is too
+                long, or an `extra_body` that makes the server keep state, rewrite the history or answer in
+                another way.
         """
         settings = dict(parts.settings)
         headers = settings.pop("extra_headers", {})
-        extra = dict(settings.pop("extra_body", {}))
-        _check_extra(extra)
+        extra = settings.pop("extra_body", {})
         values = self._settings(settings, parts)
         if parts.stream:
             values["stream"] = True
             if self.family == "openai":
-                # Padding against an eavesdropper inside TLS; it doubles the bytes of a stream.
+                # Padding that hides lengths inside TLS; it doubles the bytes of a stream.
                 values["stream_options"] = {"include_obfuscation": False}
-        if "reasoning" in values and isinstance(extra.get("reasoning"), Mapping):
-            extra["reasoning"] = values["reasoning"] | dict(extra["reasoning"])
-        values |= {"store": False, "include": [_INCLUDE]}
-        if wanted := extra.pop("include", None):
-            values["include"] = [*wanted, *([] if _INCLUDE in wanted else [_INCLUDE])]
+        if parts.output:
+            values["text"] = {"format": rawjson.loads(parts.output)}
+        values |= {"store": False, "include": ()}
         members = {"model": rawjson.dumps(parts.model), "tools": parts.tools, "input": b""}
-        members |= {key: rawjson.dumps(value) for key, value in (values | extra).items()}
+        members |= encoded(with_extra(values, extra, refused=_REFUSED, needed=_NEEDED))
         preamble = parts.preamble
         if preamble and writing.sets_breakpoint(parts, self.family):
             preamble = writing.with_breakpoint(preamble, "input_text")
@@ -210,7 +211,7 @@ class OpenAIResponsesDialect(Value, frozen=True):
 
     def _settings(self, settings: dict[str, Any], parts: RequestParts) -> dict[str, Any]:
         values: dict[str, Any] = {}
-        if parts.cache_key is not None and self.family in FIRST_PARTY:
+        if parts.cache_key is not None and self.family in OPENAI_FAMILIES:
             values["prompt_cache_key"] = writing.cache_key(parts.cache_key)
         for name, value in settings.items():
             if name == "reasoning_effort":
@@ -219,7 +220,7 @@ class OpenAIResponsesDialect(Value, frozen=True):
                 if parts.tools:  # without tools OpenAI refuses both
                     values[name] = _tool_choice(value) if name == "tool_choice" else value
             elif name == "context_management":
-                check_host(self.family, FIRST_PARTY)
+                check_host(self.family, OPENAI_FAMILIES)
                 values[name] = responses_edits(value)
             elif name in _SETTINGS:
                 if name == "prompt_cache_key":
@@ -227,7 +228,8 @@ class OpenAIResponsesDialect(Value, frozen=True):
                 values[name] = value
             elif name != "model":
                 raise ValueError(
-                    f"the 'openai-responses' wire has no setting {name!r}; send a server's own by extra_body"
+                    f"the provider API 'openai-responses' has no setting {name!r}; send a server's own by "
+                    "extra_body"
                 )
         if parts.forbid_tools and parts.tools:
             values["tool_choice"] = "none"
@@ -236,8 +238,8 @@ class OpenAIResponsesDialect(Value, frozen=True):
     def usable_edits(
         self, edits: Sequence[ContextEdit], settings: Mapping[str, Any]
     ) -> tuple[ContextEdit, ...]:
-        """What of a compactor's wishes a request may hold; see `EditsContext`."""
-        return usable_on_responses(edits) if self.family in FIRST_PARTY else ()
+        """Those of a compactor's edits that a request may hold; see `EditsContext`."""
+        return usable_on_responses(edits) if self.family in OPENAI_FAMILIES else ()
 
     def count_request(self, parts: RequestParts) -> ModelRequest:
         """Ask how many input tokens a request has; see `CountsTokens`."""
@@ -250,14 +252,15 @@ class OpenAIResponsesDialect(Value, frozen=True):
     def compaction_request(self, parts: RequestParts, instructions: str) -> ModelRequest:
         """Ask for a compaction of the history; see `CompactsHistory`.
 
-        The endpoint's `instructions` replace a system prompt and do not say what to keep: none are sent.
+        No instructions are sent: the endpoint's member of that name is a system prompt, and does not say what
+        to keep.
         """
         request = self.request(replace(parts, stream=False, forbid_tools=False))
         return cut_down(request, "/responses/compact", _COMPACTED)
 
     def compacted(self, body: bytes) -> Reply:
-        """The items that stand for the history from now on: the user's messages, and what the provider made
-        of the rest. The preamble is not stored, if it is among them. Raises `ProtocolFault`."""
+        """The items that replace the history from now on: the user's messages, and the provider's compaction
+        of the rest. A preamble among them is not stored. Raises `ProtocolFault`."""
         reply = read_again(
             body,
             lambda body: reading.reply_of(reading.read_body(body), family=self.family, speakers=_SPEAKERS),
@@ -268,7 +271,7 @@ class OpenAIResponsesDialect(Value, frozen=True):
         return replace(reply, entries=entries, signed=True)
 
     def is_boundary(self, entry: bytes) -> bool:
-        """True for the item that the provider has made of all that stood before it."""
+        """True for a compaction item, which replaces everything before it."""
         if b'"compaction"' not in entry:
             return False
         item = rawjson.view(entry)
@@ -289,7 +292,7 @@ class OpenAIResponsesDialect(Value, frozen=True):
         return ResponsesDecoder(self.family)
 
     def without_calls(self, reply: Reply) -> Reply:
-        """The reply with its tool calls and their reasoning cut out; no entries if it said nothing else."""
+        """The reply without its tool calls and their reasoning. No entries if nothing else was in it."""
         return reading.without_calls(reply)
 
     def with_call_ids(self, reply: Reply, ids: Sequence[str]) -> Reply:
@@ -297,7 +300,7 @@ class OpenAIResponsesDialect(Value, frozen=True):
         return reading.with_call_ids(reply, ids)
 
     def unsigned(self, entries: Sequence[bytes]) -> list[bytes]:
-        """The entries without encrypted reasoning, and what followed it without the id that points to it.
+        """The entries without encrypted reasoning. The items after it lose the id that refers to it.
 
         Raises:
             RawJSONError: An entry is not a JSON object.
@@ -305,7 +308,7 @@ class OpenAIResponsesDialect(Value, frozen=True):
         return units.unsigned(entries)
 
     def settled(self, reply: Sequence[bytes]) -> list[bytes]:
-        """The entries without calls of provider tools that the client should have run: nobody did.
+        """The entries without unanswered calls of provider tools that the client runs.
 
         Raises:
             RawJSONError: An entry is not a JSON object.
@@ -321,7 +324,7 @@ class OpenAIResponsesDialect(Value, frozen=True):
         return read_entries(entries)
 
     def fault(self, status: int, headers: Mapping[str, str], body: bytes) -> Fault:
-        """Say what an error answer means."""
+        """Say what an error response means."""
         fault = http_fault(status, headers, body)
         if fault.kind == "rejected" and any(words in body for words in _SIGNATURE_WORDS):
             return replace(fault, kind="signature")
@@ -377,7 +380,9 @@ def _part(part: Part) -> dict[str, Any]:
         case Text():
             return {"type": "input_text", "text": user_text(part.text)}
         case Audio():
-            raise ValueError("the 'openai-responses' wire takes no sound; use the 'openai' wire")
+            raise ValueError(
+                "the provider API 'openai-responses' takes no sound; use the provider API 'openai'"
+            )
         case _:
             return _media(part)
 
@@ -400,16 +405,10 @@ def _function(tool: ToolSpec) -> dict[str, Any]:
         "name": tool.name,
         "description": plain(tool.description),
         "parameters": dict(tool.parameters),
-        # Always said: without it the server makes schemas strict where it can, unlike the chat wire.
+        # Always sent: without it the server makes schemas strict where it can, unlike Chat Completions.
         "strict": tool.strict,
     }
 
 
 def _tool_choice(choice: str) -> str | dict[str, Any]:
     return choice if choice in writing.TOOL_CHOICES else {"type": "function", "name": choice}
-
-
-def _check_extra(extra: Mapping[str, Any]) -> None:
-    for key, harmless in _HARMLESS.items():
-        if key in extra and extra[key] not in harmless:
-            raise ValueError(f"extra_body cannot set {key!r}: {_WHY_NOT[key]}")

@@ -1,4 +1,4 @@
-"""Calls of provider tools that the client answers: what they are, and what an answer to one looks like.
+"""Calls of provider tools that the client answers, and the shapes of the answers.
 
 Owns: which items are such calls, and the shape of their outputs. Must never know: a reply, a turn, a request.
 
@@ -27,7 +27,7 @@ from typing import Any, Final, Literal
 from ... import rawjson
 from ...messages import Image, Part, Text, ToolCall
 from ...render import user_text
-from ..tolerance import as_dict, as_str, data_url
+from ..wire.tolerance import as_dict, as_str, data_url
 
 __all__ = [
     "OUTPUTS",
@@ -50,7 +50,7 @@ OUTPUTS: Final[Mapping[str, str]] = {
     "tool_search_call": "tool_search_output",
     "mcp_approval_request": "mcp_approval_response",
 }
-"""Items that are calls of provider tools, and what answers each."""
+"""The items that are calls of provider tools, and how each is answered."""
 
 _APPROVAL: Final = "mcp_approval_request"
 _RESPONSE: Final = "mcp_approval_response"
@@ -59,16 +59,16 @@ _NO_SCREEN: Final = (
     "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk"
     "YPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
 )
-"""One pixel: the output of a computer call must be a screenshot, also where there is none."""
+"""One pixel. The output of a computer call must be a screenshot, even if there is none."""
 
 
 def id_key(kind: str) -> str:
-    """The member by which the answer to an item of this type finds it."""
+    """The member with the id that an answer to an item of this type repeats."""
     return "id" if kind == _APPROVAL else "call_id"
 
 
 def call_id_of(item: Mapping[str, Any]) -> str:
-    """The id by which an answer finds a call; "" if it has none."""
+    """The id that an answer to the call repeats; "" if it has none."""
     return as_str(item.get(id_key(as_str(item.get("type")))))
 
 
@@ -81,14 +81,14 @@ def answered_id(item: Mapping[str, Any]) -> str:
 
 
 def is_servers(item: Mapping[str, Any]) -> bool:
-    """Whether the server runs a call by itself although its type may be the client's."""
+    """True if the server runs the call itself, although other calls of its type are the client's."""
     if item.get("type") == "shell_call":
         return as_str(as_dict(item.get("environment")).get("type")) not in ("", "local")
     return item.get("type") == "tool_search_call" and item.get("execution") != "client"
 
 
 def client_call(item: Mapping[str, Any], raw: bytes) -> ToolCall | None:
-    """The call that an item is, if the client has to answer it; its arguments are the whole item."""
+    """The item as a call, if the client has to answer it. The arguments are the whole item."""
     kind = as_str(item.get("type"))
     if kind not in OUTPUTS or is_servers(item):
         return None
@@ -104,7 +104,7 @@ def reason_of(call: ToolCall) -> Literal["approval", "external"]:
 
 
 def output_item(call: ToolCall, value: Any, *, is_error: bool = False) -> dict[str, Any]:
-    """The item that answers a call, of what somebody gave for its result.
+    """Make the item that answers a call from the given result.
 
     Args:
         call: The call; its arguments are the model's item.
@@ -113,7 +113,7 @@ def output_item(call: ToolCall, value: Any, *, is_error: bool = False) -> dict[s
         is_error: A patch failed; a shell's commands ended with an exit code of 1.
 
     Raises:
-        ValueError: The value is none of these; the text says what is expected.
+        ValueError: The value has another shape; the text says what is expected.
     """
     kind = OUTPUTS[call.name]
     given = _members(call.name, value, is_error=is_error)
@@ -143,7 +143,7 @@ _EXPECTED: Final = {
 
 
 def _named(name: str, call_id: str, arguments: str = "") -> dict[str, Any]:
-    """The output's type, and what says which call it answers."""
+    """The output's type, and the id of the call that it answers."""
     if name == _APPROVAL:
         return {"type": _RESPONSE, "approval_request_id": call_id}
     item: dict[str, Any] = {"type": OUTPUTS[name], "call_id": call_id}
@@ -180,7 +180,7 @@ _OWN: Final[Mapping[str, frozenset[str]]] = {
     "tool_search_call": frozenset({"tools"}),
     _APPROVAL: frozenset({"approve"}),
 }
-"""Members by which a mapping is taken for the members of an output rather than for its ``output``."""
+"""A mapping with one of these keys holds the members of an output; any other mapping is its ``output``."""
 
 
 def _printed(text: str, *, is_error: bool) -> dict[str, Any]:
@@ -197,7 +197,7 @@ def _screenshot(image: Image) -> dict[str, Any]:
 
 
 def _problem(kind: str, item: Mapping[str, Any]) -> str:
-    """What is wrong with an output; "" if nothing is."""
+    """The problem of an output; "" if there is none."""
     output = item.get("output")
     wrong = f"got {type(output).__name__}"
     match kind:
@@ -225,8 +225,8 @@ def _problem(kind: str, item: Mapping[str, Any]) -> str:
 
 
 def result_item(name: str, call_id: str, parts: Sequence[Part]) -> dict[str, Any]:
-    """The item of a stored result: the very one that `output_item` made, or, for words that took the place of
-    a result ("This tool was not run."), a valid one that says them as far as its shape has room."""
+    """The item of a stored result: the one that `output_item` made. For a text that replaces a result ("This
+    tool was not run.") it is a valid item that holds the text, as far as its shape allows."""
     for part in parts:
         if isinstance(part, Image) and name == "computer_call":
             return _named(name, call_id) | {"output": _screenshot(part)}
@@ -252,7 +252,7 @@ def result_item(name: str, call_id: str, parts: Sequence[Part]) -> dict[str, Any
 
 
 def _safe(item: Mapping[str, Any]) -> dict[str, Any]:
-    """An output whose words, like those of any other tool, cannot imitate a block (see `render`)."""
+    """The output with its text escaped, so that it cannot imitate a block (see `render`)."""
     safe: dict[str, Any] = {
         key: user_text(item[key]) for key in ("output", "reason") if isinstance(item.get(key), str)
     }
@@ -269,7 +269,7 @@ _PRINTED: Final = ("stdout", "stderr")
 
 
 def output_parts(item: Mapping[str, Any]) -> tuple[Part, ...] | None:
-    """What an output of a provider tool says, in neutral words; None for an item of another type."""
+    """The output of a provider tool as a neutral message; None for an item of another type."""
     kind, output = item.get("type"), item.get("output")
     match kind:
         case "computer_call_output":

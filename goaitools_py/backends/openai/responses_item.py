@@ -1,6 +1,7 @@
-"""Reads items of the Responses wire in neutral words: roles, parts, calls, reasoning, events.
+"""Reads items of the Responses API as neutral values: roles, parts, calls, reasoning, events.
 
-Owns: what an item says, and which items together are one message. Must never know: what is stored or sent.
+Owns: the content of an item, and which items together are one message.
+Must never know: what of it is stored or sent.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any, Final, Literal
 from ... import rawjson
 from ...messages import Document, Image, Message, Part, Role, Text, ToolCall
 from ...render import read_event, read_text
-from ..tolerance import as_dict, as_str, data_url
+from ..wire.tolerance import as_dict, as_str, data_url
 from . import responses_client as client
 
 __all__ = ["CALLS", "call_of", "is_refused", "kind_of", "read_entries", "spoken", "thought"]
@@ -20,7 +21,7 @@ CALLS: Final[Mapping[str, tuple[Literal["function", "custom"], str]]] = {
     "function_call": ("function", "arguments"),
     "custom_tool_call": ("custom", "input"),
 }
-"""The items that are calls of our own tools: what kind of tool, and where the model wrote for it."""
+"""The items that are calls of the caller's tools: the kind of tool, and the member with its arguments."""
 
 _ROLES: Final[Mapping[str, Role]] = {
     "assistant": "assistant",
@@ -37,12 +38,12 @@ _ROLES: Final[Mapping[str, Role]] = {
     "local_shell_call_output": "tool",
     "apply_patch_call_output": "tool",
 }
-"""Whose an item is, by `kind_of` it. Any other is the model's: its thinking, its calls, and what a hosted
-tool answered in the middle of a reply."""
+"""The role of an item, by its `kind_of`. Any other item is the model's: its thinking, its calls, and the
+results of hosted tools in the middle of a reply."""
 
 
 def kind_of(item: Mapping[str, Any]) -> str:
-    """What an item is: the role of a message, the type of anything else."""
+    """The kind of an item: the role of a message, the type of any other item."""
     kind = as_str(item.get("type"))
     return as_str(item.get("role")) or "user" if kind in ("message", "") else kind
 
@@ -50,7 +51,7 @@ def kind_of(item: Mapping[str, Any]) -> str:
 def read_entries(entries: Iterable[bytes]) -> tuple[Message, ...]:
     """Read consecutive stored entries as neutral messages; the items of one reply are one message.
 
-    Parts and items of unknown kinds stand in `raw` only.
+    Parts and items of unknown kinds are in `raw` only.
 
     Raises:
         RawJSONError: An entry is not a JSON object.
@@ -60,9 +61,11 @@ def read_entries(entries: Iterable[bytes]) -> tuple[Message, ...]:
     for entry in entries:
         item = rawjson.view(entry)
         if not isinstance(item, dict):
-            raise rawjson.RawJSONError("an entry of the 'openai-responses' wire must be a JSON object", 0)
+            raise rawjson.RawJSONError(
+                "an entry of the provider API 'openai-responses' must be a JSON object", 0
+            )
         role = _role(item)
-        # Only what a model said has a type or an id: an assistant's message without both is the caller's.
+        # Items of a reply have a type or an id. An assistant's message without both is the caller's.
         if role == "assistant" and ("type" in item or "id" in item):
             reply.append((entry, item))
             continue
@@ -195,7 +198,7 @@ def _texts(parts: Any) -> str:
 
 
 def call_of(item: Mapping[str, Any]) -> ToolCall:
-    """Read a call of one of our own tools."""
+    """Read a call of one of the caller's tools."""
     kind, written = CALLS[as_str(item.get("type"))]
     arguments = item.get(written)
     if arguments is not None and not isinstance(arguments, str):  # a server that sends an object

@@ -1,8 +1,8 @@
-"""Makes output items of an impossible shape into items that the server takes back.
+"""Turns output items of an impossible shape into items that the server accepts in a history.
 
-Owns: which items no server should send, and what becomes of them. Must never know: a reply, a stream.
+Owns: which items no server should send, and how they are changed. Must never know: a reply, a stream.
 
-The table of what is changed stands in `responses_reply`.
+The table of changes is in `responses_reply`.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _ROLES: Final = ("assistant", "user", "system", "developer")
 
 
 SPEAKERS: Final = ("assistant",)
-"""Roles that a message of a reply may have. A tuple, as what is looked up may be unhashable."""
+"""Roles that a message of a reply may have. A tuple, because the value to look up may be unhashable."""
 
 
 def is_odd_item(item: Mapping[str, Any], speakers: Sequence[str] = SPEAKERS) -> bool:
-    """Whether an item is of an impossible shape, such as a message of a role that is not in `speakers`."""
+    """True for an item of an impossible shape, such as a message whose role is not in `speakers`."""
     kind = item.get("type")
     if _has_odd_id(item):
         return True
@@ -43,10 +43,10 @@ def _has_odd_id(item: Mapping[str, Any]) -> bool:
 
 
 def mended_item(entry: bytes, item: Mapping[str, Any], speakers: Sequence[str] = SPEAKERS) -> bytes:
-    """The item as it could be sent back, as far as that can be said.
+    """The item in a form that can be sent back.
 
     Raises:
-        ProtocolFault: It is neither a message nor of any type.
+        ProtocolFault: The item is no message and has no type.
     """
     changed: dict[str, bytes] = {}
     kind = item.get("type")

@@ -1,8 +1,8 @@
 """Reads a Responses answer into a reply.
 
-Owns: what of an answer is stored, changed or left out. Must never know: a request, a stream's events.
+Owns: what of a response is stored, changed or left out. Must never know: a request, a stream's events.
 
-Each item of ``output`` is stored as one entry, as the provider's bytes. The exceptions, all of them:
+Each item of ``output`` is stored as one entry, as the provider's bytes. These are all exceptions:
 
 =========================== ================================== =========================================
 in an item                  when                               because
@@ -34,13 +34,13 @@ name of a call              not ``[a-zA-Z0-9_-]{1,128}``       every later reque
                             openai and azure                   request (llama.cpp#25510); now ``"{}"``
 =========================== ================================== =========================================
 
-Calls are the items ``function_call`` and ``custom_tool_call``, and those of provider tools that the client
-runs (see `responses_client`). One that the server answered in the same output is none: it is not run. What a
-model wrote for arguments is in the reply's calls as it came, whatever is stored: the engine answers it.
-Everything else stays as it came:
+Calls are the items ``function_call`` and ``custom_tool_call``, and calls of provider tools that the client
+runs (see `responses_client`). A call that the server answered in the same output does not count and is not
+run. The reply's calls have the arguments as the model wrote them, whatever is stored, because the engine
+answers them. Everything else stays as it came:
 ``id``, ``status``, ``phase``, ``namespace``, ``caller``, ``encrypted_content``, ``annotations``, unknown
-keys, and items of every other type, unknown ones too. Of 619 recorded items (three hosts, 2026-11)
-none holds a key that this table leaves out.
+keys, and items of every other type, also unknown ones. None of 619 recorded items (three hosts, 2026-11)
+holds a key that this table leaves out.
 """
 
 from __future__ import annotations
@@ -57,15 +57,16 @@ from ...render import plain
 from ...values import Value, replace
 from ..base import Fault, ProtocolFault, Reply
 from ..rules import check_entry
-from ..tolerance import as_dict, as_str, count, members_of, object_of
+from ..wire.answer import clean_name, error_fault, made_call_id, paid, shape_of, stored_arguments
+from ..wire.envelope import Envelope, error_in
+from ..wire.tolerance import as_dict, as_str, count, members_of, object_of
 from . import responses_client as client
 from . import responses_units as units
-from .answer import clean_name, error_fault, made_call_id, paid, shape_of, stored_arguments
 from .responses_item import CALLS, call_of, is_refused, kind_of, read_entries, spoken, thought
 from .responses_mended import SPEAKERS, is_odd_item, mended_item
 
 __all__ = [
-    "Answer",
+    "RawReply",
     "failure",
     "read_body",
     "read_response",
@@ -76,7 +77,7 @@ __all__ = [
 ]
 
 _MAX_NAME: Final = 128
-"""Characters of a function's name, as the wire's reference has it."""
+"""The longest name of a function, from the provider's reference."""
 
 _NOT_NULL: Final[Mapping[str, frozenset[str]]] = {
     "function_call": frozenset({"id", "namespace", "status", "async"}),
@@ -86,19 +87,20 @@ _NOT_NULL: Final[Mapping[str, frozenset[str]]] = {
     "image_generation_call": frozenset({"error", "svg_usage"}),
     "computer_call": frozenset({"action", "actions"}),
 }
-"""What an answer may hold as null and a request may not, by type of item (openai 3.54, types/responses)."""
+"""Members that a response may hold as null and a request may not, by type of item (openai 3.54,
+types/responses)."""
 
 _NO_INPUT: Final[Mapping[str, frozenset[str]]] = {
     "custom_tool_call_output": frozenset({"created_by", "status"})
 }
-"""Keys that answers have and requests do not, by type of item; of any other item it is `created_by`."""
+"""Keys that responses have and requests do not, by type of item. For any other item it is `created_by`."""
 
 _CREATED_BY: Final = frozenset({"created_by"})
 _FILE_PART: Final = frozenset({"detail", "file_data", "file_url", "filename", "prompt_cache_breakpoint"})
 
 
 class _Inner(Value, frozen=True, kw_only=True):
-    """What of an object, or of each object of a list, inside of an item a request does not take."""
+    """Keys of an inner object, or of each object in an inner list, that a request does not take."""
 
     member: str
     never: frozenset[str] = frozenset()
@@ -118,7 +120,7 @@ _INNER: Final[Mapping[str, _Inner]] = {
     "image_generation_call": _Inner(member="error", not_null=frozenset({"moderation_details"})),
 }
 """By type of item (openai 3.54, types/responses). `tests/backends/test_request_types.py` compares all types
-of answers with those of requests and names what is left as it came."""
+of responses with those of requests, and lists what is left unchanged."""
 
 _RESULTS: Final = frozenset({"function_call_output", "custom_tool_call_output"})
 
@@ -146,21 +148,22 @@ _REJECTED_CODES: Final = frozenset(
         "unsupported_image_media_type",
     }
 )
-"""Codes of a failed response that blame the request (openai 3.54, types/responses/response_error.py)."""
+"""Error codes of a failed response that mean a wrong request (openai 3.54,
+types/responses/response_error.py)."""
 
 
-class Answer(Value, frozen=True, kw_only=True):
-    """The parts of a response that matter, not yet read.
+class RawReply(Value, frozen=True, kw_only=True):
+    """The members of a response that are used, not yet parsed.
 
     Attributes:
         items: The raw items of `output`.
-        status: The response's own word, "" if it gave none.
-        reason: Why it is incomplete.
+        status: The response's status, "" if it has none.
+        reason: Why the response is incomplete.
         usage: The raw value of that name.
         dropped: Reasons of `input_transformations`.
     """
 
-    unshown = frozenset({"items", "usage"})
+    _unshown = frozenset({"items", "usage"})
 
     items: tuple[bytes, ...]
     status: str = ""
@@ -174,11 +177,11 @@ class Answer(Value, frozen=True, kw_only=True):
 # ------------------------------------------------------------------------------------- the envelope
 
 
-def read_body(body: bytes) -> Answer:
-    """Cut the answer out of a unary response.
+def read_body(body: bytes) -> RawReply:
+    """Read the envelope of a unary response.
 
     Raises:
-        ProtocolFault: The body is not a finished response; its `fault` says what to make of it.
+        ProtocolFault: The body is not a finished response; its `fault` says what that means.
     """
     answer = read_response(body)
     if answer is None:
@@ -194,7 +197,7 @@ class _Response(msgspec.Struct):
     output: list[msgspec.Raw] | None = None
     status: str | None = None
     incomplete_details: _Incomplete | None = None
-    error: msgspec.Raw = msgspec.Raw(b"null")
+    error: Any = None
     usage: msgspec.Raw = msgspec.Raw(b"null")
     input_transformations: msgspec.Raw = msgspec.Raw(b"null")
     model: str | None = None
@@ -202,40 +205,39 @@ class _Response(msgspec.Struct):
     object: str | None = None
 
 
-_RESPONSE: Final = msgspec.json.Decoder(_Response)
+_RESPONSE: Final = Envelope(_Response)
 
 
-def read_response(raw: bytes, *, items: Sequence[bytes] = ()) -> Answer | None:
-    """Cut the answer out of a response object; None if it is not one.
+def read_response(raw: bytes, *, items: Sequence[bytes] = ()) -> RawReply | None:
+    """Read the envelope of a response object; None if it is not one.
 
     Args:
         raw: The object.
-        items: The items that came before it in a stream, for servers that leave `output` empty at its end.
+        items: The items of the stream before it, for servers that leave `output` empty at the end.
 
     Raises:
         ProtocolFault: The response failed, or is not finished.
     """
     try:
-        response = _response(raw)
+        response = _RESPONSE.read(raw)
     except rawjson.RawJSONError:
         return None
     status = response.status or ""
     usage = bytes(response.usage)
     if response.object == "error":  # vLLM: the error's members are the body's own
-        raise paid(failure(_error(raw)), usage_of(usage))
-    error = _error(bytes(response.error))
-    if error or status == "failed":
-        raise paid(failure(error), usage_of(usage))
+        raise paid(failure(error_in(raw)), usage_of(usage))
+    if response.error or status == "failed":
+        raise paid(failure(response.error), usage_of(usage))
     if status in _NOT_FINISHED:
         fault = Fault(kind="protocol", code=status, retryable=status == "cancelled")
         raise paid(ProtocolFault(f"the response is {status}", fault), usage_of(usage))
     reason = (response.incomplete_details or _Incomplete()).reason or ""
-    # An incomplete response may say nothing, as one that a filter ended; any other has output.
+    # An incomplete response may have no output, for example after a filter. Any other response has some.
     if response.output is None and not items and not (status == "incomplete" and reason):
         if not rawjson.is_null(usage):
             raise paid(ProtocolFault("the answer is not a response: it has no output"), usage_of(usage))
         return None
-    return Answer(
+    return RawReply(
         items=tuple(map(bytes, response.output or ())) or tuple(items),
         status=status,
         reason=reason,
@@ -246,34 +248,9 @@ def read_response(raw: bytes, *, items: Sequence[bytes] = ()) -> Answer | None:
     )
 
 
-def _response(raw: bytes) -> _Response:
-    """Read the envelope in one pass; piece by piece where a member is of an unusual type."""
-    try:
-        return _RESPONSE.decode(raw)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        pass
-    envelope = rawjson.members(raw)
-    output = envelope.get("output", b"null")
-    details = members_of(envelope.get("incomplete_details"))
-    return _Response(
-        output=[msgspec.Raw(item) for item in rawjson.items(output)] if output.startswith(b"[") else None,
-        status=_string(envelope, "status"),
-        incomplete_details=_Incomplete(_string(details, "reason")),
-        error=msgspec.Raw(envelope.get("error", b"null")),
-        usage=msgspec.Raw(envelope.get("usage", b"null")),
-        input_transformations=msgspec.Raw(envelope.get("input_transformations", b"null")),
-        model=_string(envelope, "model"),
-        id=_string(envelope, "id"),
-        object=_string(envelope, "object"),
-    )
-
-
-def _string(members: Mapping[str, bytes], key: str) -> str | None:
-    return rawjson.string(members.get(key, b"null"))
-
-
 def _reasons(raw: bytes) -> tuple[str, ...]:
-    """Why the provider left parts of the history out; anything but a short word is "unknown"."""
+    """The reasons why the provider ignored parts of the history. A reason that is no short word is
+    "unknown"."""
     if not raw.startswith(b"["):
         return ()
     try:
@@ -284,18 +261,8 @@ def _reasons(raw: bytes) -> tuple[str, ...]:
     return tuple(reason if reason.isidentifier() and len(reason) <= 64 else "unknown" for reason in reasons)
 
 
-def _error(raw: bytes) -> object:
-    """What a response says of its failure, None if nothing; prose if it cannot be read."""
-    if rawjson.is_null(raw):
-        return None
-    try:
-        return rawjson.loads(raw)
-    except rawjson.RawJSONError:
-        return "unreadable"
-
-
 def failure(error: object) -> ProtocolFault:
-    """The finding for the error of a response that failed."""
+    """The fault for the error of a failed response."""
     finding = error_fault(error)
     if finding.fault.kind == "protocol" and finding.fault.code in _REJECTED_CODES:
         fault = Fault(kind="rejected", code=finding.fault.code)
@@ -306,18 +273,18 @@ def failure(error: object) -> ProtocolFault:
 # ---------------------------------------------------------------------------------------- the reply
 
 
-def reply_of(answer: Answer, *, family: str, speakers: Sequence[str] = SPEAKERS) -> Reply:
-    """Read an answer: what is stored of it, what it says, and whether its calls may run.
+def reply_of(answer: RawReply, *, family: str, speakers: Sequence[str] = SPEAKERS) -> Reply:
+    """Read a response: its stored entries, its content, and whether its calls may run.
 
     Args:
         answer: The response.
-        family: Whose server it came from.
-        speakers: Roles that its messages may have. A compacted history holds the user's messages too.
+        family: The operator of the server.
+        speakers: Roles that the messages may have. A compacted history holds the user's messages too.
 
     Raises:
-        ProtocolFault: An item is not one.
+        ProtocolFault: An item cannot be read or sent back.
     """
-    said = _Said(family, seed=answer.id.encode("utf-8", "replace"), speakers=speakers)
+    said = _Items(family, seed=answer.id.encode("utf-8", "replace"), speakers=speakers)
     try:
         for raw in answer.items:
             said.take(rawjson.one_line(raw))
@@ -346,16 +313,16 @@ def reply_of(answer: Answer, *, family: str, speakers: Sequence[str] = SPEAKERS)
     )
 
 
-def _stop(answer: Answer, is_refused: bool) -> Literal["end", "length", "refusal"]:
+def _stop(answer: RawReply, is_refused: bool) -> Literal["end", "length", "refusal"]:
     if is_refused or answer.reason == "content_filter":
         return "refusal"
     return "length" if answer.status == "incomplete" else "end"
 
 
 def usage_of(raw: bytes) -> Usage:
-    """Read a usage object; whatever is missing or not a count is 0. Counts one request.
+    """Read a usage object, for one request. A member that is missing or is no count is 0.
 
-    Never raises: an absurd bill is no reason to lose the answer that it is for.
+    It never raises, because a reply must not be lost for its usage.
     """
     root = object_of(raw)
     read = as_dict(root.get("input_tokens_details"))
@@ -373,8 +340,8 @@ def usage_of(raw: bytes) -> Usage:
 # ------------------------------------------------------------------------------------ what is stored
 
 
-class _Said:
-    """What the items say and how they are stored, item by item."""
+class _Items:
+    """Collects the content of the items and their stored form, item by item."""
 
     def __init__(self, family: str, *, seed: bytes, speakers: Sequence[str]) -> None:
         self.entries: list[bytes] = []
@@ -389,7 +356,7 @@ class _Said:
         self._speakers = speakers
         self._ids: set[str] = set()
         self._at: list[int] = []
-        """Where the calls stand among the entries."""
+        """The positions of the calls among the entries."""
         self._has_answers = False
 
     def take(self, entry: bytes) -> None:
@@ -447,7 +414,7 @@ class _Said:
         return tuple(call for call, at in zip(self.calls, self._at, strict=True) if waits[at])
 
     def _cite(self, content: Any) -> None:
-        """Note the sources of a message's parts; each part counts in its own text."""
+        """Collect the sources of a message's parts. The positions of each part count in its own text."""
         at = sum(map(len, self.text))
         for part in map(as_dict, content) if isinstance(content, list) else ():
             annotations = part.get("annotations")
@@ -477,7 +444,7 @@ class _Said:
 
 
 def _without_inner(entry: bytes, value: Any, inner: _Inner) -> bytes:
-    """The entry without what its inner objects may not have in a request; itself if there is none of it."""
+    """The entry without the keys of inner objects that a request does not take; itself if there are none."""
     objects = list(map(as_dict, value)) if isinstance(value, list) else [as_dict(value)]
     gone = [
         {key for key in one if key in inner.never or (one[key] is None and key in inner.not_null)}
@@ -518,9 +485,9 @@ def with_call_ids(reply: Reply, ids: Sequence[str]) -> Reply:
 
 
 def without_calls(reply: Reply) -> Reply:
-    """The reply with its calls cut out, and with the reasoning that led to them; () if it said nothing else.
+    """The reply without its calls and the reasoning before them; no entries if nothing else was in it.
 
-    What is left is signed if any of its reasoning is.
+    It is still sealed if any of the remaining reasoning is.
     """
     if not reply.calls:
         return reply

@@ -1,10 +1,9 @@
-"""Reads a streamed response: chunks of bytes into deltas and, at the end, one answer.
+"""Reads a streamed response: chunks of bytes become deltas and, at the end, one response.
 
-Owns: which events tell something now, and which hold what is kept. Must never know: what of an item is
-stored.
+Owns: which events give deltas, and which hold what is kept. Must never know: what of an item is stored.
 
-Nothing is assembled: the wire repeats every item whole when it is done, and the whole response at the end.
-What an ``added`` event holds is never kept: its `encrypted_content` may be half of it.
+Nothing is assembled: the server repeats every finished item whole, and the whole response at the end.
+The item of an ``added`` event is never kept, because its `encrypted_content` may be incomplete.
 """
 
 from __future__ import annotations
@@ -19,8 +18,9 @@ from ...render import plain
 from ...values import replace
 from ..base import Delta, Fault, ProtocolFault, Reply
 from ..http.sse import EventSplitter, EventTooLongError
-from ..nesting import shallow
-from .responses_reply import Answer, failure, read_response, reply_of
+from ..wire.envelope import Envelope
+from ..wire.nesting import shallow
+from .responses_reply import RawReply, failure, read_response, reply_of
 
 __all__ = ["ResponsesDecoder"]
 
@@ -30,7 +30,7 @@ _SPOKEN: Final[Mapping[str, Literal["text", "reasoning"]]] = {
     "response.reasoning_text.delta": "reasoning",
     "response.reasoning_summary_text.delta": "reasoning",
 }
-"""The events that tell something, and what it is to a listener."""
+"""The events that give deltas, and the kind of delta."""
 
 _TERMINAL: Final[Mapping[str, str]] = {
     "response.completed": "completed",
@@ -43,8 +43,8 @@ _INTERRUPTED: Final = Fault(kind="interrupted", retryable=True)
 _NULL: Final = msgspec.Raw(b"null")
 
 
-class _Event(msgspec.Struct, gc=False):
-    """What is read of an event; the rest, such as padding and positions, is passed over."""
+class _RawEvent(msgspec.Struct, gc=False):
+    """The members of an event that are read. Others, such as padding and positions, are ignored."""
 
     type: str = ""
     delta: str | None = None
@@ -53,14 +53,14 @@ class _Event(msgspec.Struct, gc=False):
     response: msgspec.Raw = _NULL
 
 
-_EVENT: Final = msgspec.json.Decoder(_Event)
+_EVENT: Final = Envelope(_RawEvent)
 
 
 class ResponsesDecoder:
-    """Decodes one streamed response. It is complete with one of the three terminal events, never before.
+    """Decodes one streamed response. It is complete with one of the three terminal events, not before.
 
     Attributes:
-        is_done: Whether a terminal event was read; nothing after it matters.
+        is_done: True if a terminal event was read; nothing after it is needed.
     """
 
     reads_events: Final = True
@@ -70,16 +70,16 @@ class ResponsesDecoder:
         self._splitter = EventSplitter()
         self._text: list[str] = []
         self._done: dict[int, bytes] = {}
-        self._answer: Answer | None = None
+        self._answer: RawReply | None = None
         self.is_done = self._is_cut = False
         self._has_begun = False
 
     def feed(self, chunk: bytes) -> list[Delta]:
-        """Take the next bytes, however they were cut; return what became readable.
+        """Take the next bytes, which may be cut anywhere; return the deltas that became readable.
 
         Raises:
             ProtocolFault: An error event, a response that failed, an event that is not JSON, or one that is
-                too large. Its kind is "interrupted" once anything of the reply has come.
+                too large. Its kind is "interrupted" if a part of the reply has come.
         """
         deltas: list[Delta] = []
         try:
@@ -109,7 +109,7 @@ class ResponsesDecoder:
 
     @property
     def has_begun(self) -> bool:
-        """Whether anything of the reply has come: text, reasoning, a piece of a call, a whole item."""
+        """True if a part of the reply has come: text, reasoning, a piece of a call, a whole item."""
         return self._has_begun
 
     def finish(self) -> Reply:
@@ -130,7 +130,7 @@ class ResponsesDecoder:
 
     # ----------------------------------------------------------------------------------- one event
 
-    def _take(self, event: _Event, data: bytes) -> None:
+    def _take(self, event: _RawEvent, data: bytes) -> None:
         if event.type == "response.output_item.done":
             self._has_begun = True
             at = len(self._done) if event.output_index is None else event.output_index
@@ -142,7 +142,7 @@ class ResponsesDecoder:
         else:
             self._check_error(data)
 
-    def _end(self, event: _Event, status: str) -> None:
+    def _end(self, event: _RawEvent, status: str) -> None:
         items = [self._done[at] for at in sorted(self._done)]
         try:
             answer = read_response(bytes(event.response), items=items)
@@ -156,7 +156,7 @@ class ResponsesDecoder:
         self.is_done = True
 
     def _check_error(self, data: bytes) -> None:
-        """Events of other names matter if they are errors; servers differ in where they put one."""
+        """Check an event of another name for an error, which servers put into different members."""
         if data.strip() in (b"", b"[DONE]"):
             return
         event = rawjson.loads(data)
@@ -180,21 +180,9 @@ class ResponsesDecoder:
 # ----------------------------------------------------------------------------------- reading events
 
 
-def _event(data: bytes) -> _Event:
-    """Read one event; an empty one if it is no JSON object, which `_check_error` then looks at."""
+def _event(data: bytes) -> _RawEvent:
+    """Read one event. An event that is no JSON object is empty; `_check_error` then checks its bytes."""
     try:
-        return _EVENT.decode(data)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        pass  # half an emoji, or a member of an unusual type: read piece by piece
-    try:
-        members = rawjson.members(data)
+        return _EVENT.read(data)
     except rawjson.RawJSONError:
-        return _Event()
-    at = members.get("output_index", b"")
-    return _Event(
-        type=rawjson.string(members.get("type", b"null")) or "",
-        delta=rawjson.string(members.get("delta", b"null")),
-        output_index=int(at) if at.isdigit() and len(at) < 10 else None,
-        item=msgspec.Raw(members.get("item", b"null")),
-        response=msgspec.Raw(members.get("response", b"null")),
-    )
+        return _RawEvent()

@@ -1,12 +1,12 @@
-"""Takes items out of stored replies, and with them what cannot stand without them.
+"""Removes items from stored replies, together with the items that are invalid without them.
 
-Owns: which items of a reply stand and fall together. Must never know: why something is to go.
+Owns: which items of a reply depend on each other. Must never know: why an item is removed.
 
-The server refuses a reasoning item "without its required following item", and a message or call that it
-knows by its id to have followed reasoning that is gone ("without its required 'reasoning' item"). So
-reasoning goes together with a call that goes; and what followed reasoning that went keeps its content and
-loses its id, which stands for nothing where nothing is stored. Records of a hosted tool's work must have an
-id: they go too.
+The server refuses a reasoning item "without its required following item". It also refuses a message or call
+whose id shows that it followed reasoning that is missing ("without its required 'reasoning' item"). So the
+reasoning before a removed call is removed too. An item after removed reasoning keeps its content and loses
+its id; the id refers to nothing, because the server stores nothing. Records of a hosted tool's work need an
+id, so they are removed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ... import rawjson
-from ..tolerance import as_str
+from ..wire.tolerance import as_str
 from . import responses_client as client
 from .responses_item import CALLS, kind_of, spoken
 
@@ -37,31 +37,31 @@ _NOT_A_REPLYS: Final = frozenset({"user", "system", "developer"})
 _GO_ALONG: Final = frozenset(
     {"code_interpreter_call", "file_search_call", "image_generation_call", "mcp_call", "web_search_call"}
 )
-"""What a hosted tool did. The request types demand an id, and nothing else refers to it."""
+"""Records of a hosted tool's work. The request types need an id, and nothing else refers to it."""
 
 _NEED_ID: Final = frozenset(
     {"computer_call", "local_shell_call", "mcp_approval_request", "mcp_list_tools", "program"}
 )
-"""Items that must have an id and that others refer to: they stay as they are."""
+"""Items that need an id and that others refer to. They stay unchanged."""
 
 _ANSWERED_BY: Final[Mapping[str, str]] = {
     "function_call": "function_call_output",
     "custom_tool_call": "custom_tool_call_output",
     **client.OUTPUTS,
 }
-"""Calls, and what answers them."""
+"""Calls and their answers."""
 
 ANSWERS: Final = frozenset(_ANSWERED_BY.values())
 """Items that answer a call."""
 
 
 def kinds_of(entries: Sequence[bytes]) -> list[str]:
-    """What each entry is; see `kind_of`."""
+    """The kind of each entry; see `kind_of`."""
     return [kind_of(_heads(entry)) for entry in entries]
 
 
 def without_orphans(entries: Sequence[bytes]) -> tuple[bytes, ...]:
-    """A reply's entries without reasoning at the end, where nothing follows it any more."""
+    """A reply's entries without reasoning at the end, because nothing follows it."""
     end = len(entries)
     while end and kind_of(_heads(entries[end - 1])) == _REASONING:
         end -= 1
@@ -69,18 +69,18 @@ def without_orphans(entries: Sequence[bytes]) -> tuple[bytes, ...]:
 
 
 def without_calls(entries: Sequence[bytes]) -> tuple[bytes, ...]:
-    """A reply's entries without the calls that wait for the client; () if it said nothing else."""
+    """A reply's entries without the calls that wait for the client; () if nothing else is left."""
     left = _without(entries, kinds_of(entries), open_calls(entries))
     kept = without_orphans([entry for entry in left if entry])
     return kept if any(map(_says_something, kept)) else ()
 
 
 def settled(entries: Sequence[bytes]) -> list[bytes]:
-    """A reply's entries, one for each, b"" for a provider tool's call that nobody answered.
+    """A reply's entries, one result for each; b"" for an unanswered call of a provider tool.
 
-    The server refuses a history with one of them ("No tool output found"), and this package runs none.
+    The server refuses a history with such a call ("No tool output found"), and this package runs none.
     """
-    # As the names of all of these items end.
+    # All these items have names that end like this.
     if not any(b'_call"' in entry or b'_request"' in entry for entry in entries):
         return list(entries)
     items = [_heads(entry) for entry in entries]
@@ -96,8 +96,11 @@ def settled(entries: Sequence[bytes]) -> list[bytes]:
 
 
 def open_calls(entries: Sequence[bytes]) -> list[bool]:
-    """For each of a reply's entries whether it is a call that the client has to answer: one of our own tools,
-    or of a provider tool that the client runs, which the server has not answered in the same reply."""
+    """For each entry of a reply: True if the client has to answer it.
+
+    That is a call of a caller's tool, or of a provider tool that the client runs and that the server has not
+    answered in the same reply.
+    """
     items = [_heads(entry) for entry in entries]
     answers = _answers(items)
 
@@ -111,14 +114,14 @@ def open_calls(entries: Sequence[bytes]) -> list[bool]:
 
 
 def _answers(items: Sequence[Mapping[str, Any]]) -> set[tuple[str, str]]:
-    """What was answered among these items: type of the answer, and id of the call."""
+    """The answers among these items: the type of the answer, and the id of the call."""
     return {(kind, client.answered_id(item)) for item in items if (kind := kind_of(item)) in ANSWERS}
 
 
 def unsigned(entries: Sequence[bytes]) -> list[bytes]:
-    """Entries without what their provider encrypted, one for each; b"" for one of which nothing is left.
+    """Entries without encrypted content, one result for each; b"" if nothing is left of an entry.
 
-    Reasoning that can be read stays, without its encrypted form: such servers take it back so (DeepSeek,
+    Readable reasoning stays, without its encrypted form. Servers that send it accept it (DeepSeek,
     recorded).
     """
     left: list[bytes] = []
@@ -137,12 +140,12 @@ def unsigned(entries: Sequence[bytes]) -> list[bytes]:
 
 
 def is_signed(item: Mapping[str, Any]) -> bool:
-    """Whether a reasoning item is bound to what stands before it: encrypted, or nothing but an id."""
+    """True if a reasoning item is bound to what stands before it: encrypted, or only an id."""
     return bool(item.get("encrypted_content")) or not item.get("content")
 
 
 def _without(entries: Sequence[bytes], kinds: Sequence[str], goes: Sequence[bool]) -> list[bytes]:
-    """The entries, b"" for each that goes and for the reasoning directly before it."""
+    """The entries, with b"" for each removed one and for the reasoning directly before it."""
     gone = list(goes)
     for at in reversed(range(len(entries) - 1)):
         gone[at] = gone[at] or (kinds[at] == _REASONING and gone[at + 1])
@@ -159,12 +162,12 @@ def _without(entries: Sequence[bytes], kinds: Sequence[str], goes: Sequence[bool
 
 
 def _goes_on(kind: str) -> bool:
-    """Whether what follows an item of this kind may be of the same reply, led by the same reasoning."""
+    """True if the next item may belong to the same reply, and to the same reasoning."""
     return kind not in _NOT_A_REPLYS and kind != _REASONING and not kind.endswith("_output")
 
 
 def _freed(entry: bytes, kind: str) -> bytes:
-    """The entry without what says that reasoning stood before it; b"" if it cannot be without."""
+    """The entry without the id that refers to earlier reasoning; b"" if it needs the id."""
     if kind in _NOT_A_REPLYS or kind in _NEED_ID or kind == _REASONING or kind.endswith("_output"):
         return entry
     return b"" if kind in _GO_ALONG else rawjson.without(entry, {"id"})
@@ -179,5 +182,5 @@ def _says_something(entry: bytes) -> bool:
 def _heads(entry: bytes) -> Mapping[str, Any]:
     item = rawjson.view(entry)
     if not isinstance(item, dict):
-        raise rawjson.RawJSONError("an entry of the 'openai-responses' wire must be a JSON object", 0)
+        raise rawjson.RawJSONError("an entry of the provider API 'openai-responses' must be a JSON object", 0)
     return item

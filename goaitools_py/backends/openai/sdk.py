@@ -1,7 +1,7 @@
-"""The edge to OpenAI's wires: what is special about the official `openai` client.
+"""Uses the official `openai` client.
 
-Owns: which clients are usable, how one is made, what its exceptions are.
-Must never know: how a body goes out, what is inside it.
+Owns: which clients can be used, how one is made, and the client's exceptions.
+Must never know: how a body is sent, or what it holds.
 """
 
 from __future__ import annotations
@@ -16,13 +16,7 @@ from ..endpoints import endpoint_family
 from ..http.async_pool import ShardedClient
 from ..http.deadlines import DeadlineClient
 from ..http.posts import options_class
-from ..http.sdk_edge import (
-    AsyncSdkEdge,
-    ClientOptions,
-    SdkEdge,
-    SdkErrors,
-    refuse_options,
-)
+from ..http.sdk_edge import AsyncSdkEdge, ClientOptions, SdkEdge, SdkErrors, refuse_options
 
 __all__ = ["async_openai_edge", "openai_edge"]
 
@@ -33,7 +27,7 @@ _Client = TypeVar("_Client", openai.OpenAI, openai.AsyncOpenAI)
 
 
 def openai_edge(options: ClientOptions, *, path: str) -> SdkEdge[openai.OpenAI]:
-    """Connect. `path` is that of the wire.
+    """Connect. `path` is the endpoint of the provider API.
 
     Raises `ValueError` without a key, `TypeError` for a client that cannot be used."""
     return SdkEdge(_OpenAI(openai.OpenAI, DeadlineClient, path), options)
@@ -100,4 +94,4 @@ class _OpenAI(Generic[_Client]):
         return isinstance(error, openai.OpenAIError) and not isinstance(error, openai.APIError)
 
     def refused(self, client: _Client) -> None:
-        pass  # a key that was refused stays the key; a callable is asked for each request
+        pass  # a refused key is not replaced; a callable is asked for each request

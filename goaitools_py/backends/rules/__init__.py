@@ -1,7 +1,7 @@
-"""The sequence rules of each wire: which histories a provider takes.
+"""The sequence rules of each provider API: which histories a provider accepts.
 
-Owns: roles, shapes and the pairing of calls with results, as pure functions over the wires' own JSON.
-Must never know: how a history came about, how it is mended, or who sends it.
+Owns: roles, shapes, and the pairing of calls with results, as pure functions over the provider's own JSON.
+Must never know: where a history comes from, how it is repaired, or who sends it.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ def check_history(
     open_end: bool = False,
     unique_ids: bool = True,
 ) -> list[str]:
-    """Say what a provider would refuse in a history; an empty list means that it takes it.
+    """Say what a provider would refuse in a history; an empty list means that it accepts the history.
 
-    The whole history costs time in its length. A turn needs only what is new: hand in the new entries and,
-    as `open_calls`, the calls that the entries before them left open.
+    Checking takes time for each entry. A turn has to check only what is new: pass the new entries and, as
+    `open_calls`, the calls that are open before them.
 
     Args:
-        wire: The wire whose rules hold, one of `WIRES`.
+        wire: The provider API, one of `WIRES`.
         messages: The history's entries in order, as parsed JSON objects or as raw JSON bytes.
         open_calls: Ids of calls before `messages` that still wait for their results.
         open_end: Let calls at the very end wait for their results, as in the middle of a turn.
-        unique_ids: Count it as a problem, by the words "call id reused", when two exchanges use one call
-            id. Real histories hold such ids and providers took them, so False is right for what was
-            already accepted, such as an imported history.
+        unique_ids: True: report "call id reused" if two exchanges use one call id. Real histories hold such
+            ids, and providers accepted them, so use False for a history that was accepted already, such as
+            an imported one.
 
     Returns:
         One sentence for each problem, with indexes into `messages` and call ids, never content.
@@ -47,7 +47,7 @@ def check_history(
 
 
 def check_entry(wire: str, entry: Mapping[str, Any] | bytes) -> list[str]:
-    """Say what a provider would refuse in one entry wherever it stood; an empty list means nothing.
+    """Say what a provider would refuse in one entry at any position; an empty list means nothing.
 
     Raises:
         ValueError: No rules are known for `wire`.
@@ -63,7 +63,7 @@ class _Rules(NamedTuple):
 def _rules(wire: str) -> _Rules:
     rules = _RULES.get(wire)
     if rules is None:
-        raise ValueError(f"no rules for wire {wire!r}; known wires: {', '.join(WIRES)}")
+        raise ValueError(f"no rules for provider API {wire!r}; known are: {', '.join(WIRES)}")
     return rules
 
 
@@ -74,4 +74,4 @@ _RULES: Mapping[str, _Rules] = {
 }
 
 WIRES: tuple[str, ...] = tuple(_RULES)
-"""The wires whose rules are known."""
+"""The provider APIs whose rules are known."""

@@ -1,6 +1,6 @@
-"""The sequence rules of the Anthropic Messages wire.
+"""The sequence rules of Anthropic's Messages API.
 
-Owns: which histories of messages a provider takes. Must never know: how a history came about.
+Owns: which histories of messages a provider accepts. Must never know: where a history comes from.
 
 Shapes: MessageParam in anthropic's types. The rest are rules of the server alone (all 400): "`tool_use` ids
 were found without `tool_result` blocks immediately after", "unexpected `tool_use_id` found in `tool_result`
@@ -27,7 +27,7 @@ _HOSTED = ("server_tool_use", "mcp_tool_use")
 
 
 def problems(messages: Iterable[Mapping[str, Any] | bytes], frame: Frame) -> Iterator[str]:
-    """What a server of this wire would refuse."""
+    """What a server of this provider API refuses in a history."""
     waiting = set(frame.open_calls)
     hosted: set[str] = set()
     caller = "an earlier message"
@@ -68,7 +68,7 @@ def problems(messages: Iterable[Mapping[str, Any] | bytes], frame: Frame) -> Ite
 
 
 def _answers(blocks: Sequence[Mapping[str, Any]], waiting: set[str], caller: str) -> Iterator[str]:
-    """Each call is answered once, before anything else is said."""
+    """Each call has one result, before any other content."""
     left = set(waiting)
     has_begun = False
     for block in blocks:
@@ -77,7 +77,7 @@ def _answers(blocks: Sequence[Mapping[str, Any]], waiting: set[str], caller: str
             continue
         call_id = block.get("tool_use_id")
         if not is_name(call_id):
-            pass  # a matter of its shape
+            pass  # the check of the shape reports it
         elif call_id in left:
             left.discard(call_id)
             if has_begun:
@@ -91,7 +91,7 @@ def _answers(blocks: Sequence[Mapping[str, Any]], waiting: set[str], caller: str
 
 
 def entry_problems(message: object) -> Iterator[str]:
-    """What a server of this wire would refuse in a message wherever it stood."""
+    """What a server of this provider API refuses in a message at any position."""
     role = message.get("role") if isinstance(message, Mapping) else None
     if not isinstance(message, Mapping):
         yield "must be a JSON object"

@@ -1,7 +1,6 @@
-"""What every wire's sequence rules are made of.
+"""The shared parts of the sequence rules.
 
-Owns: the frame in which a history is checked, and small questions to its JSON.
-Must never know: a particular wire.
+Owns: the options of a check, and small functions on JSON. Must never know: a particular provider API.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ __all__ = ["Frame", "is_name", "listed", "parsed"]
 
 
 class Frame(NamedTuple):
-    """What holds around the entries: the options of `rules.check_history`, for every wire's rules."""
+    """The options of `rules.check_history`, for the rules of every provider API."""
 
     open_calls: Sequence[str]
     open_end: bool
@@ -23,7 +22,7 @@ class Frame(NamedTuple):
 
 
 def parsed(entry: Mapping[str, Any] | bytes) -> object:
-    """The entry's JSON value; None if it is none."""
+    """The entry's JSON value; None if it is not JSON."""
     if not isinstance(entry, bytes):
         return entry
     try:
@@ -38,5 +37,5 @@ def is_name(value: object) -> bool:
 
 
 def listed(ids: Iterable[str]) -> str:
-    """Ids for a sentence."""
+    """The ids as a text for a sentence."""
     return ", ".join(sorted(map(repr, ids)))

@@ -1,12 +1,12 @@
-"""The sequence rules of the Chat Completions wire.
+"""The sequence rules of the Chat Completions API.
 
-Owns: which histories of chat messages a provider takes. Must never know: how a history came about.
+Owns: which histories of chat messages a provider accepts. Must never know: where a history comes from.
 
 Shapes: ChatCompletionMessageParam in openai's types/chat. That an assistant's calls are answered one by
 one, directly after it, is a rule of the server alone: "An assistant message with 'tool_calls' must be
 followed by tool messages responding to each 'tool_call_id'", and "messages with role 'tool' must be a
 response to a preceeding message with 'tool_calls'" (both 400). Where a compatible server takes more than
-OpenAI does, the wider rule holds: a state of this wire may belong to any of them.
+OpenAI does, the wider rule holds: a state of this provider API may belong to any of them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["entry_problems", "problems"]
 
 
 def problems(messages: Iterable[Mapping[str, Any] | bytes], frame: Frame) -> Iterator[str]:
-    """What a server of this wire would refuse."""
+    """What a server of this provider API refuses in a history."""
     waiting = set(frame.open_calls)
     caller = "an earlier message"
     answered: set[str] = set()
@@ -39,7 +39,7 @@ def problems(messages: Iterable[Mapping[str, Any] | bytes], frame: Frame) -> Ite
         if role == "tool":
             call_id = message.get("tool_call_id")
             if not is_name(call_id):
-                pass  # a matter of its shape
+                pass  # the check of the shape reports it
             elif call_id in waiting:
                 waiting.discard(call_id)
                 answered.add(call_id)
@@ -63,7 +63,7 @@ def problems(messages: Iterable[Mapping[str, Any] | bytes], frame: Frame) -> Ite
 
 
 def entry_problems(message: object) -> Iterator[str]:
-    """What a server of this wire would refuse in a message wherever it stood."""
+    """What a server of this provider API refuses in a message at any position."""
     if not isinstance(message, Mapping):
         yield "must be a JSON object"
         return
@@ -76,7 +76,7 @@ def entry_problems(message: object) -> Iterator[str]:
 
 
 def _assistant_shape(message: Mapping[str, Any]) -> Iterator[str]:
-    # An empty array of parts or calls says nothing, and Mistral takes it (recorded 200s).
+    # An empty array of parts or calls has no effect, and Mistral accepts it (recorded 200s).
     if message.get("content") not in (None, [], ()):
         yield from _content_shape(message)
     elif not any(message.get(key) for key in ("tool_calls", "refusal", "audio", "function_call")):

@@ -1,6 +1,6 @@
-"""The sequence rules of the Responses wire.
+"""The sequence rules of the Responses API.
 
-Owns: which histories of input items a provider takes. Must never know: how a history came about.
+Owns: which histories of input items a provider accepts. Must never know: where a history comes from.
 
 Shapes: ResponseInputItemParam in openai's types/responses. The rest are rules of the server alone, known by
 its refusals: "No tool output found for function call", "No tool call found for function call output", and
@@ -31,13 +31,13 @@ _ANSWERS = {
     "tool_search_output": "tool_search_call",
     "mcp_approval_response": "mcp_approval_request",
 }
-"""What each output answers."""
+"""The calls that each kind of output answers."""
 
 _CALLS = frozenset(_ANSWERS.values())
 
 
 def _is_servers(item: Mapping[str, Any]) -> bool:
-    """True for a call that the server runs by itself, and for what came of one."""
+    """True for a call that the server runs itself, and for its result."""
     if item.get("type") in ("tool_search_call", "tool_search_output"):
         return item.get("execution") != "client"
     environment = item.get("environment")
@@ -46,7 +46,7 @@ def _is_servers(item: Mapping[str, Any]) -> bool:
 
 
 def _call_id(item: Mapping[str, Any], kind: str | None) -> object:
-    """The id of the call that an item is, or that it answers."""
+    """The id of a call, or of the call that an output answers."""
     if kind == "mcp_approval_request":
         return item.get("id")
     if kind == "mcp_approval_response":
@@ -56,8 +56,8 @@ def _call_id(item: Mapping[str, Any], kind: str | None) -> object:
 
 
 def problems(messages: Iterable[Mapping[str, Any] | bytes], frame: Frame) -> Iterator[str]:
-    """What a server of this wire would refuse."""
-    waiting: dict[str, str | None] = dict.fromkeys(frame.open_calls)  # None: of either kind
+    """What a server of this provider API refuses in a history."""
+    waiting: dict[str, str | None] = dict.fromkeys(frame.open_calls)  # None: a function or a custom tool
     caller = "an earlier item"
     answered: set[str] = set()
     first_use: dict[str, str] = {}
@@ -88,7 +88,7 @@ def problems(messages: Iterable[Mapping[str, Any] | bytes], frame: Frame) -> Ite
             continue
         call_id = _call_id(item, kind)
         if not isinstance(call_id, str) or not call_id:
-            pass  # a matter of its shape
+            pass  # the check of the shape reports it
         elif _is_servers(item) or (kind in _ANSWERS and call_id in hosted):
             hosted.add(call_id)
         elif kind in _ANSWERS:
@@ -119,7 +119,7 @@ def problems(messages: Iterable[Mapping[str, Any] | bytes], frame: Frame) -> Ite
 
 
 def entry_problems(item: object) -> Iterator[str]:
-    """What a server of this wire would refuse in an item wherever it stood."""
+    """What a server of this provider API refuses in an item at any position."""
     kind = _kind(item) if isinstance(item, Mapping) else None
     if not isinstance(item, Mapping) or kind is None:
         yield "must be a JSON object with a type or a role"
@@ -128,7 +128,7 @@ def entry_problems(item: object) -> Iterator[str]:
 
 
 def _kind(item: Mapping[str, Any]) -> str | None:
-    """The role of a message, the type of anything else; None if there is neither."""
+    """The role of a message, the type of any other item; None if there is neither."""
     kind = item.get("type")
     if kind not in (None, "message"):
         return kind if is_name(kind) else None

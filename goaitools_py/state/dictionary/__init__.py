@@ -2,7 +2,8 @@
 
 Owns: their bytes, their frozen hashes. Must never know: what is compressed with them.
 A dictionary is kept for ever, byte for byte: blobs written with it cannot be read without it. A better
-one gets the next number; see `build` for how number 1 was made and `corpus.txt` for what it was made from.
+one gets the next number. `tests/golden/dictionary` has the text that number 1 was made from, and the
+script that made it.
 """
 
 from __future__ import annotations

@@ -1,0 +1,112 @@
+"""A reply of Anthropic's Messages API in neutral pieces, and pieces as such a reply.
+
+Owns: what each block of this provider API says. Must never know: another provider API, a state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from ... import rawjson
+from ...messages import ToolCall
+from ...render import plain_json
+from ..wire.tolerance import as_dict, as_str
+from .pieces import Called, Lost, Piece, Said, hosted, outcome
+
+__all__ = ["MOST_NAME", "failed_calls", "pieces", "written"]
+
+MOST_NAME = 128
+"""The longest name of a tool."""
+
+_THINKING: Final = ("thinking", "redacted_thinking")
+_HOSTED: Final = ("server_tool_use", "mcp_tool_use")
+
+
+def pieces(entries: Sequence[bytes]) -> Iterator[Piece]:
+    """The pieces of one message of the model."""
+    for entry in entries:
+        content = rawjson.members(entry).get("content", b"")
+        if not content.startswith(b"["):
+            words = as_str(rawjson.view(content or b'""'))
+            if words:
+                yield Said(words)
+            continue
+        for raw in rawjson.items(content):
+            yield from _block(raw, as_dict(rawjson.view(raw)))
+
+
+def _block(raw: bytes, block: dict[str, Any]) -> Iterator[Piece]:
+    kind = as_str(block.get("type"))
+    if kind == "text":
+        yield Said(as_str(block.get("text")))
+        if isinstance(citations := block.get("citations"), list) and citations:
+            yield Lost("citations", len(citations))
+    elif kind in _THINKING:
+        yield Lost("thinking")
+    elif kind == "tool_use":
+        arguments = rawjson.members(raw).get("input", b"{}").decode("utf-8", "replace")
+        yield Called(
+            ToolCall(id=as_str(block.get("id")), name=as_str(block.get("name")), arguments=arguments)
+        )
+    elif kind in _HOSTED:
+        yield hosted(as_str(block.get("name")) or kind, block.get("input"))
+        yield Lost("hosted_tool")
+    elif kind.endswith("_tool_result") or kind == "tool_result":
+        yield hosted(outcome(kind.removesuffix("_result").removesuffix("_tool")), block.get("content"))
+        yield Lost("hosted_tool")
+    elif kind == "compaction":
+        words = as_str(block.get("content"))
+        form = "" if words else " in a form that cannot be read here"
+        yield hosted(f"earlier messages, compacted by the provider{form}", None)
+        if words:
+            yield Said(words, is_hosted=True)
+        yield Lost("compaction")
+    else:
+        yield Lost("unread")
+
+
+def failed_calls(entry: bytes) -> frozenset[str]:
+    """The ids of the calls whose results in this entry say that they failed."""
+    if b'"is_error"' not in entry:
+        return frozenset()
+    content = as_dict(rawjson.view(entry)).get("content")
+    blocks = [as_dict(block) for block in content] if isinstance(content, list) else []
+    return frozenset(as_str(block.get("tool_use_id")) for block in blocks if block.get("is_error") is True)
+
+
+def written(text: str, calls: Sequence[ToolCall]) -> tuple[list[bytes], int]:
+    """One message, and how many calls had arguments that are no JSON object. No message if there is nothing
+    that this provider API takes."""
+    blocks: list[bytes] = []
+    if text and (calls or text.strip()):
+        blocks.append(rawjson.dumps({"type": "text", "text": text}))
+    odd = 0
+    for call in calls:
+        given = _input(call)
+        odd += given is None
+        head = rawjson.dumps({"type": "tool_use", "id": call.id, "name": call.name})
+        blocks.append(head[:-1] + b',"input":' + (given or b"{}") + b"}")
+    if not blocks:
+        return [], odd
+    entry = b'{"role":"assistant","content":[' + b",".join(blocks) + b"]}"
+    return [entry], odd
+
+
+_DEEPEST: Final = rawjson.MAX_DEPTH - 3
+"""Around the input of a call stand the block, the content and the message."""
+
+
+def _input(call: ToolCall) -> bytes | None:
+    """The arguments as the bytes of an object; None if they are none."""
+    if call.kind == "custom":
+        return rawjson.dumps({"input": call.arguments})
+    if not call.arguments.strip():
+        return b"{}"
+    try:
+        given = rawjson.one_line(plain_json(call.arguments).encode())
+        rawjson.members(given)
+        rawjson.view(b"[" * (rawjson.MAX_DEPTH - _DEEPEST) + given + b"]" * (rawjson.MAX_DEPTH - _DEEPEST))
+    except (rawjson.RawJSONError, UnicodeEncodeError):
+        return None
+    return given

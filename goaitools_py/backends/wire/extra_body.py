@@ -1,0 +1,76 @@
+"""Merges a caller's `extra_body` into the members of a request: one rule for every provider API.
+
+Owns: what wins, what is merged, and what may never be set. Must never know: a provider API's own members.
+
+The rule:
+
+1. A member of `extra_body` wins over the setting that writes the same member.
+2. None leaves the member out of the request, whatever wrote it.
+3. The objects in `MERGED` are merged, one level deep: a setting gives one part of them and `extra_body`
+   another. Where both give the same key, `extra_body` wins. Every other object is replaced, because most of
+   them are variants told apart by ``type``, and half of one variant is no other variant.
+4. Items that a dialect needs in a list stay in it, behind the caller's.
+5. What would take over the history, the way of answering, or the conversation's state is a `ValueError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from ... import rawjson
+from ...values import Value
+
+__all__ = ["MERGED", "WRITTEN_HERE", "Refused", "encoded", "with_extra"]
+
+MERGED: Final = frozenset({"reasoning", "thinking", "output_config", "text"})
+"""Objects of which an option writes a part: `reasoning_effort`, `thinking_budget_tokens` or `output_type`."""
+
+
+class Refused(Value, frozen=True):
+    """Why a member may not be set, and the values that it may have all the same."""
+
+    why: str
+    but: tuple[Any, ...] = ()
+
+
+WRITTEN_HERE: Final = Refused("the chat writes it itself")
+
+
+def with_extra(
+    values: Mapping[str, Any],
+    extra: Mapping[str, Any],
+    *,
+    refused: Mapping[str, Refused],
+    needed: Mapping[str, Sequence[Any]] | None = None,
+) -> dict[str, Any]:
+    """The members that settings write, with `extra_body` merged in. None: the member is to be left out.
+
+    Args:
+        values: Members that settings write, by name.
+        extra: The caller's `extra_body`.
+        refused: Members that `extra_body` may not set.
+        needed: Lists, by member, whose items a request always has.
+
+    Raises:
+        ValueError: `extra_body` sets a member that it may not set.
+    """
+    for key, refusal in refused.items():
+        if key in extra and extra[key] not in refusal.but:
+            raise ValueError(f"extra_body cannot set {key!r}: {refusal.why}")
+    merged = dict(values)
+    for key, value in extra.items():
+        ours = values.get(key)
+        if key in MERGED and isinstance(value, Mapping) and isinstance(ours, Mapping):
+            merged[key] = {**ours, **value}
+        else:
+            merged[key] = value
+    for key, items in (needed or {}).items():
+        given = merged.get(key) or ()
+        merged[key] = [*given, *(item for item in items if item not in given)]
+    return merged
+
+
+def encoded(values: Mapping[str, Any]) -> dict[str, bytes]:
+    """Each member as JSON; b"", which `body_of` leaves out, for None."""
+    return {key: b"" if value is None else rawjson.dumps(value) for key, value in values.items()}

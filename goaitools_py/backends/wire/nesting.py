@@ -1,0 +1,42 @@
+"""Reads replies that nest deeper than this package's JSON reader allows.
+
+Owns: what is cut from such a reply, and how it is read again. Must never know: what a reply means.
+
+A reply is paid for, so it is kept: a container below the deepest level becomes null. The arguments of a tool
+call are not changed silently. An object of arguments becomes a JSON string of its own text, which every
+dialect reads as the arguments that the model wrote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from ... import rawjson
+from ...values import replace
+from ..base import ProtocolFault, Reply
+
+__all__ = ["read_again", "shallow"]
+
+_ARGUMENTS: Final = ("arguments", "input")
+"""Members that hold what a model wrote for a tool: Chat Completions and Responses; Anthropic."""
+
+
+def shallow(data: bytes) -> bytes:
+    """Cut what nests too deep; `data` itself if nothing does."""
+    return rawjson.pruned(data, as_text=_ARGUMENTS)
+
+
+def read_again(body: bytes, read: Callable[[bytes], Reply]) -> Reply:
+    """Read a body. If it cannot be read, cut what nests too deep and read it once more.
+
+    Raises:
+        ProtocolFault: The body is not a reply in either form.
+    """
+    try:
+        return read(body)
+    except ProtocolFault:
+        cut = shallow(body)
+        if cut is body:
+            raise
+    return replace(read(cut), cut=True)

@@ -1,0 +1,75 @@
+"""Reads values of a wrong type: a number for a string, a list for an object, a count that is too large.
+
+Owns: what such a value counts as. Nothing here raises. Must never know: a provider API, a message.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ... import rawjson
+
+__all__ = ["as_dict", "as_str", "count", "data_url", "decoded", "is_hollow", "members_of", "object_of"]
+
+
+def as_str(value: Any) -> str:
+    """The value if it is a string, else an empty one."""
+    return value if isinstance(value, str) else ""
+
+
+def as_dict(value: Any) -> dict[str, Any]:
+    """The value if it is an object, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def is_hollow(value: Any) -> bool:
+    """True for a placeholder: null, empty, zero, or an object with only such values."""
+    return all(map(is_hollow, value.values())) if isinstance(value, dict) else not value
+
+
+def members_of(raw: bytes | None) -> Mapping[str, bytes]:
+    """The members of an object, by key; {} for anything else."""
+    try:
+        return rawjson.members(raw or b"{}")
+    except rawjson.RawJSONError:
+        return {}
+
+
+def object_of(raw: bytes) -> dict[str, Any]:
+    """An object as Python values; {} for anything else."""
+    try:
+        return as_dict(rawjson.view(raw))
+    except rawjson.RawJSONError:
+        return {}
+
+
+_MAX_COUNT: Final = 2**53 - 1
+"""The largest count. Every JSON reader holds it exactly."""
+
+
+def count(value: Any) -> int:
+    """The value if it is a whole number, within bounds; a fraction, a string or anything else is 0."""
+    if type(value) is int and 0 <= value <= _MAX_COUNT:
+        return value
+    if type(value) is int or (type(value) is float and value.is_integer()):
+        return min(max(int(value), 0), _MAX_COUNT)
+    return 0
+
+
+def data_url(url: str, fallback: str) -> tuple[str, bytes | None]:
+    """Media type and bytes of a ``data:`` URL; `fallback` and None for any other URL."""
+    head, comma, encoded = url.partition(",")
+    if not comma or not head.startswith("data:"):
+        return fallback, None
+    return head[5:].partition(";")[0] or fallback, decoded(encoded)
+
+
+def decoded(encoded: str) -> bytes | None:
+    """The bytes of base64 text; None if it is not base64."""
+    try:
+        return base64.b64decode(encoded)
+    except (binascii.Error, ValueError):
+        return None

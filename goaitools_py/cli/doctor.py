@@ -1,0 +1,104 @@
+"""`goaitools doctor`: what is installed, set and reachable on this machine.
+
+Owns: the command's options, the order of the checks, and the report. Must never know: how a check is done.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from .output import add_json, show_json
+from .stores import add_store, has_store, opened_store, shown_url
+from .terminal import columns
+
+if TYPE_CHECKING:
+    from .checks import Finding
+
+__all__ = ["add_to"]
+
+_SIGNS: Final = {"ok": "ok", "note": "-", "problem": "!!"}
+_WIDTH: Final = 27
+
+
+def add_to(commands: Any) -> None:
+    """Add the command to argparse's list of commands."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "doctor",
+        description="Say what is installed, which keys are set (never their values), which servers can be "
+        "reached, whether a store keeps what it is given, and whether the clock is right. A server is asked "
+        "without a key, if its key or its URL is set.",
+    )
+    add_store(
+        parser,
+        what="check this store, with a conversation that is deleted again",
+        otherwise="$GOAITOOLS_STORE",
+    )
+    parser.add_argument("--contract", action="store_true", help="check all of the store's protocol (seconds)")
+    parser.add_argument("--offline", action="store_true", help="ask no server of a provider")
+    parser.add_argument(
+        "--timeout", type=float, default=5.0, metavar="S", help="seconds for a server (default: 5)"
+    )
+    add_json(parser)
+    parser.set_defaults(run=run, error=parser.error)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the checks; 1 if one of them found a problem."""
+    if args.contract and not has_store(args):
+        args.error("--contract needs a --store URL")
+    found = []
+    for finding in _findings(args):
+        found.append(finding)
+        if not args.json:
+            sign = f"{_SIGNS[finding.status]:>2}  {finding.name}"
+            print(*columns(sign, finding.text, width=_WIDTH), sep="\n", flush=True)
+    problems = sum(finding.status == "problem" for finding in found)
+    if args.json:
+        show_json({"problems": problems, "findings": [finding._asdict() for finding in found]})
+    elif problems:
+        print(f"\n{problems} {'problem' if problems == 1 else 'problems'}, marked with !!")
+    else:
+        print("\nno problems")
+    return 1 if problems else 0
+
+
+def _findings(args: argparse.Namespace) -> Iterator[Finding]:
+    from . import checks
+
+    yield from checks.versions()
+    yield from checks.variables()
+    dates: list[float] = []
+    if not args.offline:
+        for server in checks.servers():
+            yield checks.reached(server, args.timeout, dates)
+    yield checks.clock(dates)
+    if has_store(args):
+        yield from _store(args)
+
+
+def _store(args: argparse.Namespace) -> Iterator[Finding]:
+    from ..errors import GoAIToolsError
+    from . import checks
+    from .store_checks import CHECKS, contract, new_key
+
+    name = shown_url(args.store)
+    try:
+        with opened_store(args.store, args.table) as store:
+            yield checks.Finding("store", "ok", f"{name}: {type(store).__name__}")
+            key = new_key()
+            try:
+                for check in CHECKS:
+                    finding = check(store, key)
+                    yield finding
+                    if check is CHECKS[0] and finding.status == "problem":
+                        break  # the others build on it
+            finally:
+                if hasattr(store, "delete"):
+                    store.delete(key)
+            if args.contract:
+                with opened_store(args.store, args.table) as other:
+                    yield contract(store, other)
+    except (GoAIToolsError, OSError) as error:
+        yield checks.Finding("store", "problem", f"{name}: {error}")

@@ -1,0 +1,329 @@
+"""What a chat does with a line: a message or a command, as flows of steps.
+
+Owns: the order of the steps, and the texts for the user. Must never know: a terminal, an event loop, or how a
+turn runs.
+
+Another program may use the same conversation. If another turn was saved meanwhile, it stays, and the one of
+this program is added after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from .commands import COMMANDS, Typed, help_lines, typed
+from .exports import exported, file_name
+from .facts import HeaderFacts, header_facts
+from .keys import check_name, copy_name, free_name
+from .steps import Call, Changed, Choose, Clear, Confirm, Flow, Keys, Open, Quit, Say, Turn, Waiting, Write
+from .terminal import counted
+
+if TYPE_CHECKING:
+    from .. import ChatResult, PendingCall, TurnError
+    from ..history.open.answers import Answer
+    from ..kept.facade import ConversationInfo, ConversationSnapshot
+
+__all__ = ["CONVERSATION", "Session", "waiting_calls"]
+
+CONVERSATION: Final[Mapping[str, Any]] = {
+    "save": "checkpoint",  # a program that is killed in mid-answer loses nothing
+    "concurrent_turns": True,
+    "lease_ttl": 5.0,
+}
+"""The settings of the conversations of a chat in a terminal."""
+
+
+class Session:
+    """The conversation at hand, and what was not saved of it.
+
+    Args:
+        key: The key of the conversation at hand.
+        opened: The `codec` and `binding` of its state; {} for a plain one.
+    """
+
+    def __init__(self, key: str, opened: Mapping[str, Any] | None = None) -> None:
+        self.key = key
+        self._opened = dict(opened or {})
+        self._unsaved: TurnError | None = None
+        self._has_failed = False
+        self._flows = {name: getattr(self, f"_{name}") for name, _, _ in COMMANDS}
+
+    @property
+    def failed(self) -> bool:
+        """True if the last turn failed, or was not saved."""
+        return self._has_failed or self._unsaved is not None
+
+    # ------------------------------------------------------------------------------- what a line does
+
+    def begin(self) -> Flow[None]:
+        """Say what an earlier program left unfinished in this conversation, and what to type."""
+        info: ConversationInfo | None = yield Call("info")
+        if info is None:
+            return
+        pending = yield Call("pending")
+        if waiting := waiting_calls(pending):
+            yield Waiting(waiting)
+        elif info.state.status in ("in_progress", "failed"):
+            yield Say("The last turn is unfinished: /resume finishes it; a new line begins another.")
+
+    def answer(self, line: str) -> Flow[None]:
+        """Answer a message or carry out a command."""
+        if (read := typed(line)) is None:
+            return
+        yield from self._guarded(self._answered(read))
+
+    def settle(self, answers: Mapping[str, Answer]) -> Flow[None]:
+        """Give answers to waiting calls, by their ids, and let the model continue."""
+        yield from self._guarded(self._turn(Turn(answers=answers)))
+
+    def end(self) -> Flow[None]:
+        """Save what was not saved."""
+        yield from self._save_rest()
+
+    def facts(self) -> Flow[HeaderFacts]:
+        """What the header says."""
+        return header_facts(self.key, (yield Call("info")))
+
+    def snapshot(self) -> Flow[ConversationSnapshot | None]:
+        """What a screen shows."""
+        found: ConversationSnapshot | None = yield Call("snapshot")
+        return found
+
+    def _guarded(self, flow: Flow[None]) -> Flow[None]:
+        from ..errors import GoAIToolsError
+
+        if not (yield from self._save_rest()):
+            yield Say("Your line was not sent.")
+            return
+        try:
+            yield from flow
+        except (GoAIToolsError, OSError, ValueError) as error:
+            self._has_failed = True
+            yield Say(f"Failed: {error}")
+
+    def _answered(self, read: Typed) -> Flow[None]:
+        if read.command == "":
+            yield from self._turn(Turn(read.text))
+        elif read.command == "?":
+            yield Say(read.text)
+        else:
+            yield from self._flows[read.command](read.text)
+
+    # ------------------------------------------------------------------------------------------- turns
+
+    def _turn(self, turn: Turn) -> Flow[None]:
+        """Run a turn, and say how it ended."""
+        from ..errors import (
+            NothingToResumeError,
+            StateConflictError,
+            StoreCommitError,
+            ToolPendingError,
+            TurnError,
+        )
+
+        try:
+            result: ChatResult | None = yield turn
+        except StoreCommitError as error:
+            yield from self._keep_unsaved(error)
+        except StateConflictError as error:
+            self._has_failed = True
+            yield Say(f"Not kept: {error.__cause__ or error}")
+        except TurnError as error:
+            yield from self._fail(error)
+        except ToolPendingError as error:
+            self._has_failed = True
+            yield Say("Your line was not sent.")
+            yield Waiting(waiting_calls(error.pending))
+        except NothingToResumeError:
+            yield Say("There is nothing to resume.")
+        else:
+            if result is None:
+                yield from self._stopped()
+            else:
+                yield from self._finish(result)
+
+    def _stopped(self) -> Flow[None]:
+        """Say what is left of a turn that the user gave up. One that waited for its turn has left nothing."""
+        info: ConversationInfo | None = yield Call("info")
+        if info is not None and info.state.status != "complete":
+            yield Say("Cancelled. What was said so far is kept; /resume asks again.")
+        else:
+            yield Say("Cancelled before it began. Your line was not sent.")
+
+    def _finish(self, result: ChatResult) -> Flow[None]:
+        self._has_failed = False
+        if result.status == "awaiting_tools":
+            yield Waiting(waiting_calls(result.pending))
+        elif result.status != "complete":
+            yield Say(f"The reply is {result.status}.")
+        for warning in result.warnings:
+            if warning.code == "price_unknown":
+                continue  # the header has no cost then
+            yield Say(f"Warning: {warning.message}")
+        if result.compaction is not None:
+            yield Say(f"Compacted: {counted(result.compaction.removed_turns, 'turn')} removed.")
+
+    def _fail(self, error: TurnError) -> Flow[None]:
+        """Say what happened and what to do. The conversation continues from the error's state."""
+        self._has_failed = True
+        yield Say(f"{type(error).__name__}: {error}")
+        if cause := error.sdk_error or error.__cause__:
+            yield Say(f"Cause: {cause}")
+        if error.retry_after is not None:
+            yield Say(f"The provider asks to wait {error.retry_after:g} seconds.")
+        if error.unsaved is not None:
+            yield from self._keep_unsaved(error)
+        elif error.pending_input:
+            yield Say("Your message was not accepted and is not kept: change it, or what the error names.")
+        else:
+            yield Say("Your message is kept: /resume asks again.")
+
+    # ------------------------------------------------------------------------------- what was not saved
+
+    def _keep_unsaved(self, error: TurnError) -> Flow[None]:
+        """Keep a turn that the store did not save. It is saved before the next line is answered."""
+        self._unsaved = error
+        yield Say(f"Not saved: {error.unsaved}. The next line tries again.")
+
+    def _save_rest(self) -> Flow[bool]:
+        """Save the kept turn; False if the store still fails."""
+        from ..errors import StateConflictError, StoreError
+
+        if self._unsaved is None:
+            return True
+        try:
+            yield Call("commit", (self._unsaved,))
+        except StateConflictError as error:
+            self._has_failed = True
+            yield Say(f"Not kept: {error}")
+        except StoreError as error:
+            yield Say(f"Still not saved: {error}.")
+            return False
+        self._unsaved = None
+        return True
+
+    # ------------------------------------------------------------------- commands: which conversation
+
+    def _new(self, name: str) -> Flow[None]:
+        taken = {stored.key for stored in (yield Keys())} | {self.key}
+        if name and name in taken:
+            yield Say(f"There is a conversation {name!r} already: /threads {name} goes to it.")
+            return
+        yield from self._go_to(check_name(name) if name else free_name(taken))
+
+    def _threads(self, name: str) -> Flow[None]:
+        found = yield Keys()
+        if not name:
+            name = (yield Choose(tuple(found), self.key)) or ""
+        elif name not in {stored.key for stored in found}:
+            yield Say(f"There is no conversation {name!r}: /new {name} begins it.")
+            return
+        if name and name != self.key:
+            yield from self._go_to(name)
+
+    def _fork(self, name: str) -> Flow[None]:
+        if (yield Call("info")) is None:
+            yield Say("Nothing was said yet.")
+            return
+        if not name:
+            name = copy_name(self.key, {stored.key for stored in (yield Keys())})
+        yield Call("fork", (check_name(name),))
+        yield from self._go_to(name)
+
+    def _go_to(self, key: str) -> Flow[None]:
+        yield Open(key)
+        self.key = key
+        yield Changed()
+        yield Say(f"Now in conversation {key!r}.")
+        yield from self.begin()
+
+    # ---------------------------------------------------------------- commands: the one that is at hand
+
+    def _rewind(self, text: str) -> Flow[None]:
+        if not (text or "1").isdecimal():
+            yield Say("/rewind takes a number of turns.")
+            return
+        if (yield Call("info")) is None:
+            yield Say("Nothing was said yet.")
+            return
+        yield Call("rewind", (int(text or 1),))
+        yield Changed()
+        yield Say(f"{counted(int(text or 1), 'turn')} taken away.")
+
+    def _reset(self, _: str) -> Flow[None]:
+        info: ConversationInfo | None = yield Call("info")
+        if info is None:
+            yield Say("Nothing was said yet.")
+        elif (yield Confirm(f"Forget all {counted(info.state.turns, 'turn')} of conversation {self.key!r}?")):
+            yield Call("reset")
+            yield Changed()
+            yield Say("The conversation is forgotten.")
+        else:
+            yield Say("Nothing was changed.")
+
+    def _clear(self, _: str) -> Flow[None]:
+        yield Clear()
+
+    def _export(self, path: str) -> Flow[None]:
+        blob: bytes | None = yield Call("state")
+        if blob is None:
+            yield Say("Nothing was said yet.")
+            return
+        path = path or file_name(self.key)
+        yield Write(path, exported(blob, path, self._opened))
+        yield Say(f"Written to {path}.")
+
+    def _inspect(self, _: str) -> Flow[None]:
+        from .report import info_lines
+
+        if (info := (yield Call("info"))) is None:
+            yield Say("Nothing was said yet.")
+            return
+        yield Say("\n".join(info_lines(info.state, (yield Call("pending")))), "report")
+
+    def _history(self, _: str) -> Flow[None]:
+        from .report import history_lines
+
+        found = yield from self.snapshot()
+        if found is None:
+            yield Say("Nothing was said yet.")
+            return
+        lines = history_lines(found.history, open_calls=found.info.state.open_calls)
+        yield Say("\n".join(lines), "report")
+
+    def _event(self, text: str) -> Flow[None]:
+        from ..messages import event
+
+        yield Call("append", (event(text),))
+
+    def _resume(self, _: str) -> Flow[None]:
+        yield from self._turn(Turn())
+
+    def _approve(self, _: str) -> Flow[None]:
+        from .. import Approve
+
+        calls = [call for call in (yield Call("pending")) if call.reason == "approval"]
+        if calls:
+            yield from self._turn(Turn(answers={call.id: Approve() for call in calls}))
+        else:
+            yield Say("There is nothing to approve.")
+
+    def _deny(self, reason: str) -> Flow[None]:
+        from .. import Deny
+
+        if waiting := waiting_calls((yield Call("pending"))):
+            yield from self._turn(Turn(answers={call.id: Deny(reason) for call in waiting}))
+        else:
+            yield Say("There is nothing to deny.")
+
+    def _help(self, _: str) -> Flow[None]:
+        yield Say("\n".join(help_lines()), "report")
+
+    def _quit(self, _: str) -> Flow[None]:
+        yield Quit()
+
+
+def waiting_calls(pending: Sequence[PendingCall]) -> Sequence[PendingCall]:
+    """The calls that block a new message. Calls in doubt do not block it."""
+    return [call for call in pending if call.reason != "in_doubt"]

@@ -1,0 +1,150 @@
+"""What a chat asks of the world around it, and the two loops that carry it out.
+
+Owns: the steps as values, and the loops. Must never know: a terminal, or which conversation is at hand.
+
+A flow of `session` is a generator. It yields steps and is resumed with their answers; an error is thrown in
+where its step was yielded. So line mode and the app run the same flows, one in plain code and one in an event
+loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar
+
+if TYPE_CHECKING:
+    from ..history.open.answers import Answer, PendingCall
+    from ..stores import StoredKey
+
+__all__ = [
+    "Call",
+    "Changed",
+    "Choose",
+    "Clear",
+    "Confirm",
+    "Flow",
+    "Keys",
+    "Open",
+    "Quit",
+    "Say",
+    "Step",
+    "Turn",
+    "Waiting",
+    "Write",
+    "drive",
+    "drive_async",
+]
+
+T = TypeVar("T")
+
+
+class Say(NamedTuple):
+    """Show a text. A "report" is what was asked for; a "note" says what has happened."""
+
+    text: str
+    kind: Literal["note", "report"] = "note"
+
+
+class Call(NamedTuple):
+    """Call a method of the conversation at hand; the answer is what it returns."""
+
+    method: str
+    arguments: tuple[Any, ...] = ()
+
+
+class Turn(NamedTuple):
+    """Run a turn and show it: of a text, or with None the unfinished one. The answer is its result.
+
+    The answer is None if the user stopped it.
+    """
+
+    said: str | None = None
+    answers: Mapping[str, Answer] | None = None
+
+
+class Waiting(NamedTuple):
+    """Say which calls wait for an answer from the user or from outside."""
+
+    calls: Sequence[PendingCall]
+
+
+class Confirm(NamedTuple):
+    """Ask a question; the answer is True or False."""
+
+    question: str
+
+
+class Keys(NamedTuple):
+    """The conversations of the store, as a list of `StoredKey`."""
+
+
+class Choose(NamedTuple):
+    """Show the conversations and let the user choose; the answer is a key, or None."""
+
+    found: tuple[StoredKey, ...]
+    at_hand: str
+
+
+class Open(NamedTuple):
+    """Make the conversation under this key the one at hand. A StateError: it stays as it was."""
+
+    key: str
+
+
+class Changed(NamedTuple):
+    """What is stored is no longer what was shown."""
+
+
+class Clear(NamedTuple):
+    """Clear the screen."""
+
+
+class Quit(NamedTuple):
+    """End the program after this flow."""
+
+
+class Write(NamedTuple):
+    """Write a new file. An OSError: it is there already, or cannot be written."""
+
+    path: str
+    data: bytes
+
+
+Step: TypeAlias = (
+    Say | Call | Turn | Confirm | Keys | Choose | Open | Changed | Clear | Quit | Waiting | Write
+)
+Flow: TypeAlias = Generator[Step, Any, T]
+
+
+def drive(flow: Flow[T], do: Callable[[Step], Any]) -> T:
+    """Run a flow; `do` carries out a step and returns its answer."""
+    answer: Any = None
+    error: Exception | None = None
+    while True:
+        try:
+            step = flow.send(answer) if error is None else flow.throw(error)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        answer = error = None
+        try:
+            answer = do(step)
+        except Exception as raised:
+            error = raised
+
+
+async def drive_async(flow: Flow[T], do: Callable[[Step], Awaitable[Any]]) -> T:
+    """As `drive`, with a `do` that is awaited."""
+    answer: Any = None
+    error: Exception | None = None
+    while True:
+        try:
+            step = flow.send(answer) if error is None else flow.throw(error)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        answer = error = None
+        try:
+            answer = await do(step)
+        except Exception as raised:
+            error = raised

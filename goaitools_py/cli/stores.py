@@ -1,0 +1,143 @@
+"""A store by its URL, for commands.
+
+Owns: which store a URL names, and how it is opened and closed. Must never know: what is done with it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+__all__ = ["TABLE", "add_store", "has_store", "is_redis", "opened_store", "shown_url", "sqlite_path"]
+
+TABLE: Final = "goaitools_state"
+_SQL: Final = ("postgresql", "mysql", "mariadb")
+_REDIS: Final = ("redis", "rediss", "unix")
+_EXPECTED: Final = "a SQLite file, sqlite:///FILE, postgresql+psycopg://…, mysql+pymysql://… or redis://…"
+
+
+def add_store(
+    parser: argparse.ArgumentParser,
+    *,
+    what: str = "take the state from this store",
+    otherwise: str = "$GOAITOOLS_STORE, where no file is named",
+) -> None:
+    """Add the options that name a store. `otherwise`: what is taken if none is named."""
+    parser.add_argument(
+        "--store",
+        metavar="URL",
+        help=f"{what}: {_EXPECTED} (default: {otherwise})",
+    )
+    parser.add_argument(
+        "--table", metavar="NAME", help=f"its table, or the prefix in Redis (default: {TABLE}; goaitools)"
+    )
+
+
+def has_store(args: argparse.Namespace) -> bool:
+    """Take the store of the environment if none is named. True if there is one."""
+    if args.store is None:
+        args.store = os.environ.get("GOAITOOLS_STORE") or None
+    return args.store is not None
+
+
+def is_redis(url: str) -> bool:
+    """True for the URL of a Redis server."""
+    return url.partition("://")[0] in _REDIS
+
+
+def sqlite_path(url: str) -> str | None:
+    """The file of a SQLite store; None for a store on a server."""
+    if url.startswith("sqlite:///"):
+        return url.removeprefix("sqlite:///")
+    return None if "://" in url else url
+
+
+def shown_url(url: str) -> str:
+    """The URL without name, password and parameters. The path of a file is shown as it is."""
+    scheme, found, rest = url.partition("://")
+    if not found or scheme == "sqlite":
+        return url
+    return f"{scheme}://{rest.partition('?')[0].rpartition('@')[2]}"
+
+
+@contextmanager
+def opened_store(url: str, table: str | None = None, *, make: bool = False) -> Iterator[Any]:
+    """The store of a URL, open as long as the block runs. `make`: a SQLite file may be new.
+
+    Raises `StoreError` if there is no such store, and OSError if a package is missing.
+    """
+    if (path := sqlite_path(url)) is not None:
+        with _sqlite(path, table, make) as store:
+            yield store
+    elif is_redis(url):
+        with _redis(url, table) as store:
+            yield store
+    else:
+        with _sql(url, table or TABLE) as store:
+            yield store
+
+
+@contextmanager
+def _sqlite(path: str, table: str | None, make: bool) -> Iterator[Any]:
+    from ..errors import StoreError
+
+    if not make and not os.path.isfile(path):  # opening would make the file
+        raise StoreError(f"there is no store {path}")
+    if table not in (None, TABLE):
+        with _sql(f"sqlite:///{path}", str(table)) as store:
+            yield store
+        return
+    from ..stores import SQLiteStore
+
+    with SQLiteStore(path) as sqlite:
+        yield sqlite
+
+
+@contextmanager
+def _redis(url: str, prefix: str | None) -> Iterator[Any]:
+    try:
+        import redis
+    except ModuleNotFoundError:
+        raise OSError("Redis needs an extra: pip install 'goaitools-py[redis]'") from None
+    from ..errors import StoreError
+    from ..stores import RedisStore
+
+    try:
+        client = redis.Redis.from_url(url)
+    except ValueError as error:
+        raise StoreError(f"{shown_url(url)} is not a URL of Redis: {error}") from None
+    with client:
+        yield RedisStore(client, prefix=prefix or "goaitools")
+
+
+@contextmanager
+def _sql(url: str, table: str) -> Iterator[Any]:
+    from ..errors import StoreError
+
+    scheme = url.partition("://")[0].partition("+")[0]
+    if scheme not in (*_SQL, "sqlite"):
+        raise StoreError(f"{shown_url(url)} names no store; expected {_EXPECTED}")
+    try:
+        import sqlalchemy
+
+        from ..stores import SQLAlchemyStore
+    except ModuleNotFoundError:
+        raise OSError("this store needs an extra: pip install 'goaitools-py[sqlalchemy]'") from None
+    try:
+        engine = sqlalchemy.create_engine(url, poolclass=sqlalchemy.NullPool)
+    except (sqlalchemy.exc.ArgumentError, ModuleNotFoundError) as error:
+        raise StoreError(f"{shown_url(url)} cannot be opened: {_why(error)}") from None
+    try:
+        yield SQLAlchemyStore(engine, table=table)
+    finally:
+        engine.dispose()
+
+
+def _why(error: Exception) -> str:
+    """The reason, without the URL, which may hold a password."""
+    if isinstance(error, ModuleNotFoundError):
+        return f"its driver is not installed ({error.name})"
+    return "SQLAlchemy cannot read the URL, or does not know this database"

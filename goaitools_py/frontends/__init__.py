@@ -1,0 +1,37 @@
+"""Front ends: the protocols that pages, bots and games speak, as pure functions.
+
+Owns: this door. Must never know: HTTP, a store, or who runs a turn.
+
+A front end reads a request's body, writes the events of a turn as server-sent events, and writes a history as
+messages. `goaitools_py.serve` is a server with them; they work in any web framework.
+"""
+
+from __future__ import annotations
+
+from .aisdk import AISDK
+from .base import Ask, AskError, FrontEnd, FrontStream
+from .pieces import Called, Piece, Reasoned, Returned, Said, Step, Waits, pieces_of, pieces_since
+from .plain import PLAIN_JSON
+from .problems import Problem, problem_of
+from .sse import KEEP_ALIVE
+
+__all__ = [
+    "AISDK",
+    "KEEP_ALIVE",
+    "PLAIN_JSON",
+    "Ask",
+    "AskError",
+    "Called",
+    "FrontEnd",
+    "FrontStream",
+    "Piece",
+    "Problem",
+    "Reasoned",
+    "Returned",
+    "Said",
+    "Step",
+    "Waits",
+    "pieces_of",
+    "pieces_since",
+    "problem_of",
+]

@@ -1,0 +1,41 @@
+"""The AI SDK (npm ``ai``, versions 6 and 7): ``useChat`` and its like talk to a conversation.
+
+Owns: the front end `AISDK`. Must never know: HTTP, or a store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from ...history.open.answers import PendingCall
+from ...history.turns import History
+from ..base import Ask, FrontEnd, FrontStream
+from ..pieces import Piece
+from ..sse import HEADERS
+from .asking import read
+from .showing import ui_messages
+from .streaming import UIMessageStream
+
+__all__ = ["AISDK"]
+
+
+class _AISDK(FrontEnd):
+    """The UI message stream of the AI SDK, versions 6 and 7."""
+
+    name: str = "aisdk"
+    headers: Mapping[str, str] = {**HEADERS, "x-vercel-ai-ui-message-stream": "v1"}
+
+    def read(self, body: bytes) -> Ask:
+        return read(body)
+
+    def stream(self, *, before: Sequence[Piece] = (), goes_on: bool = False) -> FrontStream:
+        return UIMessageStream(before, goes_on=goes_on)
+
+    def history(
+        self, history: History, *, conversation_id: str, pending: Sequence[PendingCall] = ()
+    ) -> list[dict[str, Any]]:
+        return ui_messages(history, conversation_id=conversation_id, pending=pending)
+
+
+AISDK: Final[FrontEnd] = _AISDK()

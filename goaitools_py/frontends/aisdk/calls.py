@@ -1,0 +1,39 @@
+"""Tool calls and results in the values of the AI SDK, alike in a stream and in a history.
+
+Owns: these values. Must never know: whether they are streamed or stored.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from ...messages import ToolCall
+
+__all__ = ["BAD_INPUT", "input_of", "output_of"]
+
+BAD_INPUT = "The arguments are not valid JSON."
+
+
+def input_of(call: ToolCall) -> tuple[Any, bool]:
+    """The arguments of a call as a JSON value, and whether they are what the tool can take.
+
+    The free text of a custom tool is good as it is; a function's arguments that are no JSON are not.
+    """
+    if call.kind == "custom":
+        return call.arguments, True
+    try:
+        return orjson.loads(call.arguments or "{}"), True
+    except orjson.JSONDecodeError:
+        return call.arguments, False
+
+
+def output_of(text: str) -> Any:
+    """The text of a result as a client gets it: an object or a list if it is one in JSON, else the text."""
+    if text[:1] in ("{", "["):
+        try:
+            return orjson.loads(text)
+        except orjson.JSONDecodeError:
+            return text
+    return text

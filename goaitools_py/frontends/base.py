@@ -1,0 +1,114 @@
+"""What a front end is: one protocol between a page and a conversation, as pure functions.
+
+Owns: `Ask`, and the shapes `FrontEnd` and `FrontStream`. Must never know: HTTP, a store, or who runs a turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Protocol
+
+from ..errors import GoAIToolsError
+from ..events import Event
+from ..history.open.answers import Answers, Approve, Deny, PendingCall
+from ..history.turns import History
+from ..messages import Part
+from ..tools.results import ToolReturn
+from ..values import Value, field
+from .pieces import Piece
+
+__all__ = ["Ask", "AskError", "FrontEnd", "FrontStream"]
+
+_MAY_ANSWER: Final[Mapping[str, tuple[type, ...]]] = {
+    "approval": (Approve, Deny),
+    "external": (ToolReturn, Deny),
+    "in_doubt": (),
+}
+"""The answers that a client may give, by the reason for which a call waits. A client does not know the
+outcome of a call that ran on the server."""
+
+
+class AskError(GoAIToolsError, ValueError):
+    """The client's request cannot be read. The text says why, and quotes nothing of it."""
+
+
+class Ask(Value, frozen=True, kw_only=True):
+    """What a client asks for. Of its transcript it holds the last message of the user and the answers to
+    calls, and nothing else.
+
+    Attributes:
+        conversation: The client's name of the conversation; "" if the request has none. It is no key: your
+            program decides whose it is.
+        said: What the user says, in parts; empty if the client only answers calls.
+        turn_id: The client's id of the message. It makes a delivery that comes twice one turn.
+        answers: Answers by call id, as the client claims them; see `answers_to`.
+        again: The id of the reply that is to be written again; "" for the newest one. None: a new message.
+        context: Facts for the model that are not stored.
+        metadata: Names and values to keep with the turn.
+    """
+
+    _unshown = frozenset({"said", "answers", "context", "metadata"})
+
+    conversation: str = ""
+    said: tuple[Part, ...] = ()
+    turn_id: str | None = None
+    answers: Answers = field(default_factory=dict)
+    again: str | None = None
+    context: str | None = None
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+    def answers_to(self, pending: Sequence[PendingCall]) -> Answers:
+        """Give the answers to calls that wait, and drop all others.
+
+        A call that waits for an approval takes `Approve` and `Deny`. An external call takes `ToolReturn` and
+        `Deny`. A call whose outcome is in doubt takes no answer of a client.
+        """
+        wanted = {call.id: _MAY_ANSWER[call.reason] for call in pending}
+        return {id: one for id, one in self.answers.items() if isinstance(one, wanted.get(id, ()))}
+
+
+class FrontStream(Protocol):
+    """Writes one turn as server-sent events. Each element of the lists is one event, ready to be sent."""
+
+    def feed(self, event: Event) -> list[bytes]:
+        """Write what an event of the turn means to the client. `TurnCompleted` ends the stream."""
+        ...
+
+    def fail(self, error: BaseException) -> list[bytes]:
+        """End the stream with an error: its class and a hint, without content."""
+        ...
+
+    def stop(self) -> list[bytes]:
+        """End the stream of a turn that was cancelled."""
+        ...
+
+
+class FrontEnd(Protocol):
+    """A protocol that clients speak. It holds no state, so one object serves all conversations.
+
+    Attributes:
+        name: Its name in routes and logs.
+        headers: HTTP headers of a stream.
+    """
+
+    name: str
+    headers: Mapping[str, str]
+
+    def read(self, body: bytes) -> Ask:
+        """Read a request's body. Raises `AskError` for a body that is not of this protocol."""
+        ...
+
+    def stream(self, *, before: Sequence[Piece] = (), goes_on: bool = False) -> FrontStream:
+        """Begin a stream.
+
+        Args:
+            before: What the turn has said so far, for a client that has seen none of it.
+            goes_on: True if the client holds the beginning of this reply, such as after an approval.
+        """
+        ...
+
+    def history(
+        self, history: History, *, conversation_id: str, pending: Sequence[PendingCall] = ()
+    ) -> list[dict[str, Any]]:
+        """Write a history as the messages of this protocol, as JSON-able values."""
+        ...

@@ -1,0 +1,154 @@
+"""A reply as a sequence of pieces: text, reasoning, calls and results, in the order of their making.
+
+Owns: the pieces, and how events and histories become pieces. So a live stream and a history that is read
+later say the same. Must never know: a front end's protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from ..events import (
+    Event,
+    ModelReplied,
+    ModelRequested,
+    ReasoningDelta,
+    TextDelta,
+    ToolFinished,
+    ToolPending,
+)
+from ..history.open.answers import PendingCall
+from ..history.turns import HistoryIteration, HistoryTurn
+from ..messages import Message, ToolCall
+from ..values import Value
+
+__all__ = [
+    "Called",
+    "Piece",
+    "Reasoned",
+    "Returned",
+    "Said",
+    "Step",
+    "Waits",
+    "parts_of",
+    "pieces_of",
+    "pieces_of_event",
+    "pieces_since",
+]
+
+
+class Piece(Value, frozen=True):
+    """Base of all pieces of a reply."""
+
+
+class Step(Piece, frozen=True):
+    """The model is asked. What follows belongs to its next reply."""
+
+
+class Reasoned(Piece, frozen=True):
+    """Reasoning of the model, or a part of it."""
+
+    _unshown = frozenset({"text"})
+    text: str
+
+
+class Said(Piece, frozen=True):
+    """Visible text, or a part of it."""
+
+    _unshown = frozenset({"text"})
+    text: str
+
+
+class Called(Piece, frozen=True):
+    """The model calls a tool."""
+
+    call: ToolCall
+
+
+class Returned(Piece, frozen=True):
+    """A call has its result: the text that the model reads, and the flag of `ToolResult`."""
+
+    _unshown = frozenset({"output"})
+    call_id: str
+    flag: str
+    output: str
+
+
+class Waits(Piece, frozen=True):
+    """A call waits for an answer. `reason`: as in `PendingCall`."""
+
+    call_id: str
+    reason: str
+
+
+def pieces_of_event(event: Event) -> tuple[Piece, ...]:
+    """Give the pieces that an event of a running turn adds to the reply."""
+    match event:
+        case TextDelta():
+            return (Said(event.text),)
+        case ReasoningDelta():
+            return (Reasoned(event.text),)
+        case ModelRequested():
+            return (Step(),)
+        case ModelReplied():
+            return tuple(Called(call) for call in event.tool_calls)
+        case ToolFinished():
+            return (Returned(event.call_id, event.flag, event.output),)
+        case ToolPending():
+            return (Waits(event.call_id, event.reason),)
+    return ()
+
+
+def pieces_of(turn: HistoryTurn, pending: Sequence[PendingCall] = ()) -> tuple[Piece, ...]:
+    """Give the pieces of a stored reply.
+
+    Args:
+        turn: The turn. An unfinished one, too.
+        pending: The calls that wait for an answer. The history of an unfinished turn has results for them
+            that nobody has given; a `Waits` takes their place.
+    """
+    reasons = {call.id: call.reason for call in pending}
+    flags = turn.facts.get("flags", {})
+    found: list[Piece] = []
+    for iteration in turn.iterations:
+        sent, reply = parts_of(iteration)
+        for message in sent:
+            if message.role == "tool" and message.tool_call_id is not None:
+                id = message.tool_call_id
+                if id in reasons:
+                    found.append(Waits(id, reasons[id]))
+                else:
+                    found.append(Returned(id, flags.get(id, "ok"), message.text))
+        if reply:
+            found.extend(_pieces_of_reply(reply))
+    if partial := turn.facts.get("interrupted"):
+        found += (Step(), Said(partial))
+    return tuple(found)
+
+
+def parts_of(iteration: HistoryIteration) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
+    """Divide an iteration into the messages that were sent, and the reply."""
+    messages = iteration.messages
+    end = len(messages)
+    while end and messages[end - 1].role == "assistant":
+        end -= 1
+    return messages[:end], messages[end:]
+
+
+def _pieces_of_reply(reply: Sequence[Message]) -> list[Piece]:
+    found: list[Piece] = [Step()]
+    if reasoning := "".join(message.reasoning for message in reply):
+        found.append(Reasoned(reasoning))
+    if said := "".join(message.said for message in reply):
+        found.append(Said(said))
+    found.extend(Called(call) for message in reply for call in message.tool_calls)
+    return found
+
+
+def pieces_since(pieces: Sequence[Piece], call_ids: Collection[str]) -> tuple[Piece, ...]:
+    """Leave out what a client saw before it answered calls: everything up to the step of these calls.
+
+    The results of that step stay. All pieces stay if no piece is a call with one of these ids.
+    """
+    made = [at for at, one in enumerate(pieces) if isinstance(one, Called) and one.call.id in call_ids]
+    return tuple(pieces[made[-1] + 1 :]) if made else tuple(pieces)

@@ -1,0 +1,41 @@
+"""Plain JSON and plain server-sent events, for programs in any language.
+
+Owns: the front end `PLAIN_JSON`. Must never know: HTTP, or a store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from ...history.open.answers import PendingCall
+from ...history.turns import History
+from ..base import Ask, FrontEnd, FrontStream
+from ..pieces import Piece
+from ..sse import HEADERS
+from .asking import read
+from .showing import messages_of
+from .streaming import PlainStream
+
+__all__ = ["PLAIN_JSON"]
+
+
+class _PlainJSON(FrontEnd):
+    """Plain JSON, and server-sent events with names."""
+
+    name: str = "plain"
+    headers: Mapping[str, str] = HEADERS
+
+    def read(self, body: bytes) -> Ask:
+        return read(body)
+
+    def stream(self, *, before: Sequence[Piece] = (), goes_on: bool = False) -> FrontStream:
+        return PlainStream(before)
+
+    def history(
+        self, history: History, *, conversation_id: str, pending: Sequence[PendingCall] = ()
+    ) -> list[dict[str, Any]]:
+        return messages_of(history, conversation_id=conversation_id, pending=pending)
+
+
+PLAIN_JSON: Final[FrontEnd] = _PlainJSON()

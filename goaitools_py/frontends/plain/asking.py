@@ -1,0 +1,100 @@
+"""Reads requests in plain JSON.
+
+Owns: the request's members. Must never know: a stream, or what is stored.
+
+A message: ``{"text" | "parts", "turn_id", "context"?, "metadata"?}``. Answers: ``{"answers": {call_id:
+{"approve": true, "arguments"?} | {"deny": reason} | {"return": value, "is_error"?}}}``. The URL names the
+conversation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...history.open.answers import Answer, Approve, Deny
+from ...messages import Part, Text
+from ...tools.results import ToolReturn
+from ..base import Ask, AskError
+from ..bodies import json_object, media_of, text_of
+
+__all__ = ["read"]
+
+_MEMBERS = frozenset({"text", "parts", "turn_id", "context", "metadata", "answers"})
+
+
+def read(body: bytes) -> Ask:
+    """Read a body. Raises `AskError` if it is none of ours; an unknown member is an error, too."""
+    found = json_object(body)
+    if unknown := found.keys() - _MEMBERS:
+        known = ", ".join(sorted(_MEMBERS))
+        raise AskError(f"the body has {len(unknown)} unknown members; the members are {known}")
+    context = found.get("context")
+    if context is not None and not isinstance(context, str):
+        raise AskError("context must be text")
+    said = _said(found)
+    answers = _answers(found.get("answers"))
+    if bool(said) is bool(answers):
+        raise AskError("the body must have one of text, parts and answers")
+    return Ask(
+        said=said,
+        turn_id=text_of(found, "turn_id") if "turn_id" in found else None,
+        answers=answers,
+        context=context,
+        metadata=_metadata(found.get("metadata")),
+    )
+
+
+def _said(found: dict[str, Any]) -> tuple[Part, ...]:
+    if "text" in found and "parts" in found:
+        raise AskError("the body must have one of text, parts and answers")
+    if "text" in found:
+        return (Text(text_of(found, "text", most=None)),)
+    if "parts" not in found:
+        return ()
+    parts = found["parts"]
+    if not isinstance(parts, list) or not parts or not all(isinstance(part, dict) for part in parts):
+        raise AskError("parts must be a list of objects with at least one of them")
+    return tuple(_part(part) for part in parts)
+
+
+def _part(part: dict[str, Any]) -> Part:
+    if part.get("type") == "text":
+        return Text(text_of(part, "text", most=None))
+    if part.get("type") == "file":
+        name = text_of(part, "name") if part.get("name") else None
+        return media_of(text_of(part, "url", most=None), text_of(part, "media_type"), name)
+    raise AskError("the type of a part must be text or file")
+
+
+def _metadata(found: object) -> Mapping[str, str]:
+    if found is None:
+        return {}
+    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
+        raise AskError("metadata must be an object whose values are text")
+    return found
+
+
+def _answers(found: object) -> dict[str, Answer]:
+    if found is None:
+        return {}
+    if not isinstance(found, dict) or not all(isinstance(one, dict) for one in found.values()):
+        raise AskError("answers must be an object of objects, by call id")
+    return {id: _answer(one) for id, one in found.items()}
+
+
+def _answer(one: dict[str, Any]) -> Answer:
+    match one:
+        case {"approve": True, **rest} if rest.keys() <= {"arguments"}:
+            arguments = rest.get("arguments")
+            if arguments is not None and not isinstance(arguments, dict):
+                raise AskError("the arguments of an approval must be an object")
+            return Approve(arguments)
+        case {"deny": str(reason), **rest} if not rest:
+            return Deny(reason)
+        case {"return": value, **rest} if rest.keys() <= {"is_error"}:
+            is_error = rest.get("is_error", False)
+            if not isinstance(is_error, bool):
+                raise AskError("is_error must be true or false")
+            return ToolReturn(value, is_error=is_error)
+    raise AskError("an answer must be {approve: true}, {deny: reason} or {return: value}")

@@ -1,0 +1,81 @@
+"""A state in a file of its own.
+
+Owns: how a file is replaced in one step, and who may read it. Must never know: what a state holds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from ..state import blob as blobs
+from ..state.codec import check_limit
+
+__all__ = ["load_state", "replace_file", "save_state"]
+
+_MOST_BYTES: Final = 64 * 2**20
+"""No larger file is read; see `load_state`."""
+
+
+def save_state(blob: bytes | bytearray | memoryview, path: str | os.PathLike[str]) -> None:
+    """Write a state to a file. After a crash the file has either the old state or the new one, whole.
+
+    The bytes are written to a file beside it and flushed to the disk. That file then takes the place of the
+    old one, and only its owner may read it (mode 600). A symbolic link is followed: the file that it names is
+    replaced.
+
+    Args:
+        blob: The state, sealed or not; it is not decoded.
+        path: The file. Its folder must exist.
+
+    Raises:
+        StateFormatError: The bytes are not a state.
+        OSError: The file cannot be written; the old one is as it was.
+    """
+    blobs.peek(blob)
+    replace_file(path, blob)
+
+
+def replace_file(path: str | os.PathLike[str], data: bytes | bytearray | memoryview) -> None:
+    """Write a file in one step, for its owner only; see `save_state`."""
+    target = Path(os.path.realpath(path))
+    number, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
+    try:
+        with os.fdopen(number, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(name, target)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(name)
+        raise
+    _flush_folder(target.parent)
+
+
+def _flush_folder(folder: Path) -> None:
+    """Have the new name on the disk, where the system can: Windows opens no folders."""
+    with contextlib.suppress(OSError):
+        number = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(number)
+        finally:
+            os.close(number)
+
+
+def load_state(path: str | os.PathLike[str]) -> bytes:
+    """Read a state from a file that `save_state` wrote, or any program.
+
+    Raises:
+        FileNotFoundError, OSError: The file cannot be read.
+        StateFormatError: It holds something else than a state.
+        StateTooLargeError: It is larger than 64 MiB.
+    """
+    with open(path, "rb") as file:
+        found = file.read(_MOST_BYTES + 1)
+    check_limit("max_blob_bytes", _MOST_BYTES, len(found))
+    blobs.peek(found)
+    return found

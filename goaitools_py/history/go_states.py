@@ -1,0 +1,186 @@
+"""States of the Go library goaitools, as states of this one.
+
+Owns: the two shapes of that JSON, and what of them is kept. Must never know: how a blob is packed.
+
+The Go library writes ``{"version": 1, "provider": "openai", "processed_length": n, "messages": [...]}``
+(github.com/m0rjc/goaitools, state.go at commit 2210390): the messages are those of Chat Completions, and a
+model has seen the first `n`. An earlier sketch has ``{"version": 1, "messages": [...], "metadata": {...}}``.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+import msgspec
+
+from .. import rawjson
+from ..backends.dialects import dialect_of
+from ..errors import StateFormatError, StateInvalidError, StateProviderError, StateVersionError
+from ..options import check_options
+from ..rawjson import RawJSONError
+from ..render import plain
+from ..state.codec import PLAIN, Codec, check_limit
+from ..state.letters import SYSTEM, USER, InboxLetter
+from ..state.records import InboxItem
+from ..state.state import dump_state, hard_limits
+from ..values import replace
+from .convert import state_of_entries
+from .update import MAX_METADATA_BYTES
+
+__all__ = ["import_goaitools_state"]
+
+_WIRE: Final = "openai"
+_VERSION: Final = 1
+_KNOWN: Final = frozenset({"version", "provider", "processed_length", "messages", "metadata"})
+_GZIP: Final = b"\x1f\x8b"
+_LETTERS: Final[Mapping[str, InboxLetter]] = {"user": USER, "system": SYSTEM}
+
+
+def import_goaitools_state(
+    data: bytes | bytearray | memoryview,
+    *,
+    conversation_id: str | None = None,
+    created_ms: int | None = None,
+    codec: Codec = PLAIN,
+    binding: Any = None,
+) -> bytes:
+    """Make a state for the provider API "openai" of a state of the Go library goaitools.
+
+    Each message keeps its bytes, with members that this library does not know. Messages that no model had
+    seen wait, as after `append_to_state`. Histories that the provider would refuse are mended. The metadata
+    of the second shape, and members of the whole that are not known, become the conversation's metadata:
+    texts as they are, other values as JSON text.
+
+    Args:
+        data: The JSON, as the Go library stored it, or gzipped.
+        conversation_id: A part of every idempotency key. None: a random one.
+        created_ms: When the conversation began, in milliseconds since 1970; None: now.
+        codec: How the new blob is protected.
+        binding: The owner, for a sealed blob.
+
+    Raises:
+        TypeError: It is not bytes.
+        StateFormatError: It is no such JSON.
+        StateVersionError: Its version is not 1.
+        StateProviderError: Its provider is not "openai".
+        StateInvalidError: A message is not a JSON object, or the history cannot be mended.
+        StateTooLargeError: It is beyond the limits of the codec.
+        ValueError: Its metadata take more than 4 KiB.
+    """
+    if not isinstance(data, (bytes, bytearray, memoryview)):
+        raise TypeError(f"a Go state is bytes of JSON, not {type(data).__name__}")
+    check_options({"conversation_id": conversation_id})
+    found = _members(_inflated(bytes(data), hard_limits(codec).max_decoded_bytes))
+    _check_head(found)
+    entries = _entries(found["messages"])
+    roles = [rawjson.view(rawjson.members(entry).get("role", b"null")) for entry in entries]
+    seen = _seen(found, roles)
+    dialect = dialect_of(_WIRE)
+    try:
+        state = state_of_entries(
+            entries[:seen],
+            dialect,
+            conversation_id=conversation_id,
+            created_ms=created_ms,
+            repair=True,
+            may_lead=True,
+        )
+    except ValueError:
+        raise StateInvalidError(
+            "the history of the Go state cannot be mended; nothing was imported"
+        ) from None
+    waiting = tuple(
+        InboxItem(entry=entry, letter=_LETTERS[role])
+        for entry, role in zip(entries[seen:], roles[seen:], strict=True)
+    )
+    meta = msgspec.structs.replace(state.meta, about=_about(found))
+    return dump_state(replace(state, meta=meta, inbox=waiting), codec=codec, binding=binding)
+
+
+def _inflated(data: bytes, most: int) -> bytes:
+    """Undo gzip, never beyond `most` bytes."""
+    check_limit("max_decoded_bytes", most, len(data))
+    if data[:2] != _GZIP:
+        return data
+    inflater = zlib.decompressobj(wbits=31)
+    found: bytes | None = None
+    with suppress(zlib.error):
+        found = inflater.decompress(data, most + 1)
+    if found is None or (not inflater.eof and len(found) <= most):
+        raise StateFormatError("the Go state is gzipped, and the gzip data are damaged", blob=data)
+    check_limit("max_decoded_bytes", most, len(found))
+    return found
+
+
+def _members(data: bytes) -> dict[str, bytes]:
+    with suppress(RawJSONError):
+        found = {name: bytes(value) for name, value in rawjson.members(data).items()}
+        if "messages" in found and "version" in found:
+            return found
+    raise StateFormatError(
+        "this is no state of the Go library: expected a JSON object with 'version' and 'messages'", blob=data
+    )
+
+
+def _check_head(found: Mapping[str, bytes]) -> None:
+    version = _value(found["version"])
+    if version != _VERSION or type(version) is not int:
+        shown = version if type(version) is int else type(version).__name__
+        raise StateVersionError(f"the Go state has version {shown}, expected {_VERSION}")
+    provider = _value(found.get("provider", b'"openai"'))
+    if provider not in ("openai", ""):
+        shown = provider[:40] if isinstance(provider, str) else type(provider).__name__
+        raise StateProviderError(
+            f"the Go state is of the provider {shown!r}, and only 'openai' can be read",
+            expected=_WIRE,
+            found=shown,
+        )
+
+
+def _value(raw: bytes) -> Any:
+    with suppress(RawJSONError):
+        return rawjson.view(raw)
+    return None
+
+
+def _entries(raw: bytes) -> list[bytes]:
+    if raw.strip() == b"null":  # what Go writes for a list that was never made
+        return []
+    with suppress(RawJSONError):
+        # A JSON string has no line break of its own, so those that are here stand between its values.
+        entries = [bytes(item).replace(b"\r", b" ").replace(b"\n", b" ") for item in rawjson.items(raw)]
+        for entry in entries:
+            rawjson.members(entry)
+        return entries
+    raise StateInvalidError("'messages' of the Go state is not a list of JSON objects; nothing was imported")
+
+
+def _seen(found: Mapping[str, bytes], roles: Sequence[Any]) -> int:
+    """How many of the messages a model has seen: what the state says, or up to the last reply. Only messages
+    of users and of the system can wait."""
+    said = _value(found["processed_length"]) if "processed_length" in found else None
+    first = len(roles)
+    while first and roles[first - 1] in _LETTERS:
+        first -= 1
+    return min(max(said, first), len(roles)) if type(said) is int else first
+
+
+def _about(found: Mapping[str, bytes]) -> dict[str, str]:
+    given = _value(found["metadata"]) if "metadata" in found else None
+    about: dict[str, str] = {}
+    if isinstance(given, Mapping):
+        members = rawjson.members(found["metadata"])
+        about = {
+            name: value if isinstance(value, str) else bytes(members[name]).decode()
+            for name, value in given.items()
+        }
+    about |= {name: raw.decode() for name, raw in found.items() if name not in _KNOWN}
+    about = {plain(name): plain(value) for name, value in about.items()}
+    if about and (size := len(msgspec.json.encode(about))) > MAX_METADATA_BYTES:
+        raise ValueError(
+            f"the metadata of the Go state take {size} bytes, and at most {MAX_METADATA_BYTES} are stored"
+        )
+    return about

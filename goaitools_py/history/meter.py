@@ -1,0 +1,170 @@
+"""How many tokens a conversation has, and how many its next request will have.
+
+Owns: what a state keeps of its `Gauge`, and which entries are counted when. Must never know: how tokens are
+estimated, or who needs the number.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+
+import msgspec
+
+from ..backends.base import Dialect, Reply
+from ..backends.capabilities import capabilities
+from ..messages import Message, Text, ToolResult
+from ..reading import read_entries
+from ..state.bounds import bounded, bounded_row
+from ..state.records import Meta
+from ..state.state import ConversationState
+from ..tokens import ExchangeEstimate, Gauge, ReasoningStays, TokenCounter, TokenEstimate, learned
+
+__all__ = [
+    "BelowZeroError",
+    "booked",
+    "checked_count",
+    "count_entries",
+    "gauge_of",
+    "next_tokens",
+    "unanchored",
+    "with_unanswered",
+]
+
+_BYTES_PER_TOKEN = 4
+"""The rough rate for entries that cannot be read, and for a history without any usage."""
+
+
+def gauge_of(meta: Meta) -> Gauge:
+    """The gauge of a state. It is anchored at a real usage only if `booked` wrote the number of tokens."""
+    anchor, thinking, estimated, real, frame = (*meta.gauge, 0, 0, 0, 0, 0)[:5]
+    return Gauge(
+        tokens=meta.tokens,
+        is_anchored=bool(anchor) and anchor == meta.tokens,
+        frame=min(frame, meta.tokens),
+        thinking=thinking,
+        estimated=estimated,
+        real=real,
+    )
+
+
+def _kept(meta: Meta, gauge: Gauge) -> Meta:
+    anchor = gauge.tokens if gauge.is_anchored else 0
+    row = (anchor, gauge.thinking, gauge.estimated, gauge.real, gauge.frame)
+    return msgspec.structs.replace(
+        meta, tokens=bounded(gauge.tokens), gauge=bounded_row(row) if any(row) else ()
+    )
+
+
+def unanchored(meta: Meta) -> Meta:
+    """The meta data after the preamble, the tools or the model changed: the last usage no longer applies."""
+    return msgspec.structs.replace(meta, gauge=(0, *meta.gauge[1:])) if meta.gauge else meta
+
+
+def booked(
+    meta: Meta, sent: Sequence[bytes], reply: Reply, dialect: Dialect, counter: TokenCounter | None = None
+) -> Meta:
+    """The meta data after a reply. Its usage anchors the size of the next request and calibrates estimates.
+
+    Args:
+        meta: The meta data from when the request was sent.
+        sent: The entries that the request added to the one before it.
+        reply: The reply.
+        dialect: Reads the entries.
+        counter: The caller's token counter; None: `TokenEstimate`.
+    """
+    messages, unread = _read(sent, dialect)
+    words = Message(role="assistant", parts=(Text(reply.text),), tool_calls=reply.calls)
+    said = ExchangeEstimate(
+        sent=unread + _count(messages, dialect.wire, counter),
+        has_media=bool(unread) or any(not isinstance(part, Text) for one in messages for part in one.parts),
+        replied=_count((words,), dialect.wire, counter),
+        has_reasoning=bool(reply.reasoning) or reply.signed,
+        goes_on=bool(reply.calls) and reply.run_calls,
+        stays=_stays(reply, dialect.wire, meta.model),
+    )
+    return _kept(meta, learned(gauge_of(meta), reply.usage, said))
+
+
+def _stays(reply: Reply, wire: str, model: str) -> ReasoningStays:
+    """For how long reasoning counts as input of later requests.
+
+    Chat Completions sends reasoning back only where a server showed it as text. In recorded usages of the
+    other provider APIs reasoning counts while the results of its calls are sent, and no longer after the next
+    user message. Models that bind their thinking to the history keep it.
+    """
+    if wire == "openai":
+        return "loop" if reply.reasoning else "never"
+    return "always" if capabilities(model).binds_thinking else "loop"
+
+
+def with_unanswered(meta: Meta, unanswered: Sequence[bytes], dialect: Dialect) -> Meta:
+    """The meta data of a turn that closes without a reply to its last entries: no usage has counted these."""
+    if not unanswered:
+        return meta
+    gauge = gauge_of(meta)
+    tokens = bounded(gauge.expected(count_entries(unanswered, dialect)))
+    return msgspec.structs.replace(meta, tokens=tokens)
+
+
+def next_tokens(state: ConversationState, dialect: Dialect, counter: TokenCounter | None = None) -> int:
+    """Input tokens of the next request: the last real usage, plus an estimate of what came since."""
+    opened, gauge = state.open, gauge_of(state.meta)
+    since = [item.entry for item in state.inbox]
+    results: list[Message] = []
+    if opened is not None:
+        since[:0] = opened.unanswered
+        results = [_result(ToolResult(call_id=call.id, parts=call.parts)) for call in opened.calls]
+    estimate = count_entries(since, dialect, counter) + _count(results, dialect.wire, counter)
+    if not gauge.tokens:
+        estimate += state.history_bytes() // _BYTES_PER_TOKEN
+    return gauge.expected(estimate)
+
+
+def _result(result: ToolResult) -> Message:
+    return Message(role="tool", parts=result.parts, tool_call_id=result.call_id)
+
+
+def count_entries(entries: Sequence[bytes], dialect: Dialect, counter: TokenCounter | None = None) -> int:
+    """An estimate of the tokens of stored entries, without calibration."""
+    messages, unread = _read(entries, dialect)
+    return unread + _count(messages, dialect.wire, counter)
+
+
+def _read(entries: Sequence[bytes], dialect: Dialect) -> tuple[tuple[Message, ...], int]:
+    """The entries as messages and 0; or () and a rough number of tokens if they cannot be read."""
+    if not entries:
+        return (), 0
+    try:
+        return read_entries(dialect, entries), 0
+    except Exception:  # a missing estimate must not lose a reply that is paid for
+        return (), sum(map(len, entries)) // _BYTES_PER_TOKEN
+
+
+def _count(messages: Sequence[Message], wire: str, counter: TokenCounter | None) -> int:
+    own = TokenEstimate(wire)
+    total = own.between(messages) if counter is None else 0
+    for message in messages:
+        try:
+            total += own.count(message) if counter is None else checked_count(counter, message)
+        except Exception:  # the caller's counter failed; that must not lose a reply either
+            total += own.count(message)
+    return total
+
+
+class BelowZeroError(ValueError):
+    """A counter gave a number of tokens below 0."""
+
+
+def checked_count(counter: TokenCounter, message: Message) -> int:
+    """The number of tokens that the caller's counter gives for a message.
+
+    Raises:
+        TypeError: The counter gave no whole number.
+        BelowZeroError: The number is below 0.
+        Exception: Whatever the counter raised.
+    """
+    found = operator.index(counter.count(message))
+    if found < 0:
+        raise BelowZeroError("a counter gave a number of tokens below 0")
+    return found

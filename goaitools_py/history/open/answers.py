@@ -1,0 +1,94 @@
+"""Calls that wait for an answer from outside, and the possible answers.
+
+Owns: `PendingCall` and the answers as values. Must never know: a state, or a tool's function.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Literal, TypeAlias
+
+from ...messages import CallKind
+from ...tools.results import ToolReturn
+from ...values import Value
+
+__all__ = ["Answer", "Answers", "Approve", "Deny", "PendingCall", "PendingReason", "check_answer"]
+
+PendingReason: TypeAlias = Literal["approval", "external", "in_doubt"]
+
+
+class Approve(Value, frozen=True):
+    """Let a call run.
+
+    Attributes:
+        arguments: Other arguments than the model's: a mapping or JSON text. None: the model's.
+        again: Let the call run even if an earlier approval has started it and the outcome is unknown. Without
+            `again` such a call does not run a second time, because this approval may be a redelivery of the
+            earlier one.
+    """
+
+    _unshown = frozenset({"arguments"})
+
+    arguments: Mapping[str, Any] | str | None = None
+    again: bool = False
+
+
+class Deny(Value, frozen=True):
+    """Do not let a call run. The model reads `reason`."""
+
+    _unshown = frozenset({"reason"})
+
+    reason: str = ""
+
+
+Answer: TypeAlias = Approve | Deny | ToolReturn
+Answers: TypeAlias = Mapping[str, Answer]
+"""Answers by call id."""
+
+
+def check_answer(value: object) -> None:
+    """Raise TypeError unless the value is an answer."""
+    if not isinstance(value, (Approve, Deny, ToolReturn)):
+        raise TypeError(f"an answer must be Approve(), Deny() or ToolReturn(), not {type(value).__name__}")
+
+
+class PendingCall(Value, frozen=True, kw_only=True):
+    """A call that waits for an answer in `resume`.
+
+    Attributes:
+        id: The id of the call. The answer to it is given under this id.
+        name: The name of the tool.
+        arguments: The JSON text that the model wrote, unchanged.
+        reason: Why the call waits. "approval": the call runs after an `Approve`. "external": the result comes
+            from outside, as a `ToolReturn`. "in_doubt": the call had started when its process died. Without
+            an answer the model reads that the outcome is unknown, but an idempotent tool runs again.
+        kind: "function" for a function tool. "custom" for a custom tool, whose `arguments` are plain text.
+            "provider" for a provider's tool that your program runs, such as a ``computer_call``: `name` is
+            the type of the model's item, `arguments` is the whole item as JSON text, and `raw` is the item as
+            a dict.
+    """
+
+    _unshown = frozenset({"arguments"})
+
+    id: str
+    name: str
+    arguments: str
+    reason: PendingReason
+    kind: CallKind = "function"
+
+    @property
+    def parsed(self) -> Any:
+        """The arguments as Python values.
+
+        Raises ValueError if the arguments are not valid JSON, or nest too deep for `json`.
+        """
+        try:
+            return json.loads(self.arguments or "{}")
+        except RecursionError:
+            raise ValueError("the arguments nest too deep to be read") from None
+
+    @property
+    def raw(self) -> dict[str, Any] | None:
+        """The provider's item as a dict for a call of kind "provider", else None."""
+        return dict(self.parsed) if self.kind == "provider" else None

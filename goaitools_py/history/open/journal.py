@@ -1,0 +1,560 @@
+"""The unfinished turn: how it grows, and how it is closed if it is not finished.
+
+Owns: the pure steps from one `ConversationState` to the next while a turn is open.
+Must never know: how a model is called, or a clock.
+
+Between two requests the results of the last reply's calls stay in the journal. They become entries only when
+the provider has accepted them. So a result that the provider refuses can still be replaced, and the
+conversation can go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from ...backends.base import Dialect, Reply
+from ...citations import rows_of_citations
+from ...errors import StateInvalidError
+from ...messages import ResultFlag, Text, ToolCall, ToolRecord, ToolResult, assistant
+from ...reading import read_entries
+from ...state.bounds import MAX_LABEL, MAX_NAME, bounded
+from ...state.closed_turns import Iteration
+from ...state.letters import ASSISTANT, SYSTEM, TOOL, USER
+from ...state.records import InboxItem, JournalCall, Meta, OpenTurn, model_index, usage_of, usage_row
+from ...state.row_ends import iteration_facts, with_seconds
+from ...state.state import ConversationState, with_turn
+from ...tokens import TokenCounter
+from ...values import replace
+from ..meter import booked, with_unanswered
+from .answers import PendingCall
+from .attempts import ANSWERS, ends_with_answer, has_attempts, without_attempts
+from .turn_ids import TURN_IDS_FACT, UNANSWERED, finished
+
+__all__ = [
+    "accept",
+    "add_reply",
+    "calls_started",
+    "check_journal",
+    "claimed",
+    "close_turn",
+    "completion",
+    "deny_waiting",
+    "failure_in",
+    "failure_of",
+    "is_waiting",
+    "not_accepted",
+    "paused_text",
+    "pending",
+    "put_call",
+    "ready",
+    "reject_results",
+    "reply_text",
+    "results",
+    "settle",
+    "synthetic",
+    "tool_call",
+    "tool_record",
+    "unfinished",
+    "waiting_entries",
+    "with_failure",
+    "with_metadata",
+    "with_partial_said",
+    "without_failure",
+]
+
+SYNTHETIC: dict[ResultFlag, str] = {
+    "not_run": "This tool was not run.",
+    "unknown": "The outcome of this tool call is unknown: it may or may not have taken effect.",
+    "cancelled": "This tool call was cancelled.",
+    "error": "The result of this tool call could not be delivered.",
+    "denied": "This tool call was denied.",
+}
+
+
+_STARTED: Final = "calls_started"
+"""A fact of the open turn: how many calls had started in it before those in the journal."""
+
+
+_CLAIM: Final = "claim"
+"""A fact of the open turn: the mark of the worker that starts its calls."""
+
+
+def claimed(state: ConversationState, id: str) -> ConversationState:
+    """The state with the mark of a worker that is about to start calls.
+
+    Two workers that start the same call in the same millisecond would write equal journals. Each would take
+    the other's save for its own. The mark makes the journals differ.
+    """
+    opened = state.open
+    assert opened is not None
+    return replace(state, open=replace(opened, facts={**opened.facts, _CLAIM: id}))
+
+
+_FAILED: Final = "failed"
+"""A fact of a turn that failed: the class of its error, and the provider's code if there is one."""
+
+
+def with_failure(state: ConversationState, error: str, code: str) -> ConversationState:
+    """The state, with the error of its unfinished turn. The very object if the state has no such turn.
+
+    Before a model has accepted any message there is no open turn yet. Then the meta data has the error.
+    """
+    row = (error[:MAX_LABEL], code[:MAX_LABEL]) if code else (error[:MAX_LABEL],)
+    turn = state.open
+    if turn is not None:
+        return replace(state, open=replace(turn, facts={**turn.facts, _FAILED: list(row)}))
+    if state.inbox:
+        return replace(state, meta=msgspec.structs.replace(state.meta, failed=row))
+    return state
+
+
+def without_failure(state: ConversationState) -> ConversationState:
+    """The state without the error of its unfinished turn. The very object if there is none."""
+    turn = state.open
+    if turn is not None and _FAILED in turn.facts:
+        facts = {name: value for name, value in turn.facts.items() if name != _FAILED}
+        state = replace(state, open=replace(turn, facts=facts))
+    if state.meta.failed:
+        state = replace(state, meta=msgspec.structs.replace(state.meta, failed=()))
+    return state
+
+
+def failure_of(state: ConversationState) -> tuple[str, str] | None:
+    """Class and code of the error that the unfinished turn ended with; None without an error."""
+    return failure_in(state.open.facts) if state.open is not None else _failure(state.meta.failed)
+
+
+def failure_in(facts: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Class and code of the error in the facts of one turn; None without an error."""
+    return _failure(facts.get(_FAILED, ()))
+
+
+def _failure(row: Sequence[str]) -> tuple[str, str] | None:
+    return (row[0], row[1] if len(row) > 1 else "") if row else None
+
+
+def calls_started(turn: OpenTurn) -> int:
+    """How many calls of the turn had started before those in its journal."""
+    return int(turn.facts.get(_STARTED, 0))
+
+
+def synthetic(call: JournalCall, flag: ResultFlag) -> JournalCall:
+    """The call, with a flagged result in place of a tool's."""
+    return replace(call, state="done", flag=flag, parts=(Text(SYNTHETIC[flag]),))
+
+
+def _resolved(call: JournalCall) -> JournalCall:
+    if call.state == "done":
+        return call
+    return synthetic(call, "unknown" if call.state == "started" else "not_run")
+
+
+def results(calls: Sequence[JournalCall]) -> list[ToolResult]:
+    """The results of these calls, in order."""
+    return [ToolResult(call_id=c.id, name=c.name, parts=c.parts, flag=c.flag, kind=c.kind) for c in calls]
+
+
+def ready(state: ConversationState) -> bool:
+    """True if every call of the last reply has its result."""
+    return state.open is None or all(call.state == "done" for call in state.open.calls)
+
+
+def unfinished(state: ConversationState) -> int:
+    """How many calls of the last reply have no result yet."""
+    return 0 if state.open is None else sum(call.state != "done" for call in state.open.calls)
+
+
+def is_waiting(state: ConversationState) -> bool:
+    """True if a call of the last reply waits for an answer from outside."""
+    return state.open is not None and any(call.state == "waiting" for call in state.open.calls)
+
+
+def pending(state: ConversationState) -> tuple[PendingCall, ...]:
+    """The calls that wait for an answer in `resume`, in order."""
+    calls = state.open.calls if state.open is not None else ()
+    return tuple(
+        PendingCall(
+            id=call.id,
+            name=call.name,
+            arguments=call.arguments,
+            kind=call.kind,
+            reason="in_doubt" if call.state == "started" else call.reason or "approval",
+        )
+        for call in calls
+        if call.state in ("waiting", "started")
+    )
+
+
+def deny_waiting(state: ConversationState) -> ConversationState:
+    """The state with every waiting call denied."""
+    opened = state.open
+    assert opened is not None
+    calls = tuple(synthetic(call, "denied") if call.state == "waiting" else call for call in opened.calls)
+    return replace(state, open=replace(opened, calls=calls))
+
+
+def check_journal(state: ConversationState, dialect: Dialect) -> None:
+    """Raise `StateInvalidError` unless the journal has exactly the calls of the last reply.
+
+    The provider would refuse a result of any other call.
+    """
+    turn = state.open
+    if turn is None or not turn.calls:
+        return
+    reply = read_entries(dialect, turn.last_reply)
+    done = {
+        message.tool_call_id for message in reply if message.role == "tool"
+    }  # the provider ran these itself
+    made = [call.id for message in reply for call in message.tool_calls if call.id not in done]
+    if made != [call.id for call in turn.calls]:
+        raise StateInvalidError("the open turn's journal does not match its reply; the state cannot be used")
+
+
+def reply_text(state: ConversationState, dialect: Dialect) -> str:
+    """The text of the open turn's last reply; "" without one."""
+    if state.open is None:
+        return ""
+    return "".join(message.text for message in read_entries(dialect, state.open.last_reply))
+
+
+def paused_text(state: ConversationState, dialect: Dialect) -> str:
+    """The text of the open turn's last reply if its provider paused it, else ""."""
+    turn = state.open
+    if turn is None or not _is_paused(turn):
+        return ""
+    return reply_text(state, dialect)
+
+
+def _is_paused(turn: OpenTurn) -> bool:
+    """True if the open turn ends with a reply without calls: the provider paused it."""
+    if not turn.iterations or turn.calls or turn.letters:
+        return False
+    return ANSWERS not in turn.facts or not ends_with_answer(turn)
+
+
+def settle(state: ConversationState, dialect: Dialect) -> ConversationState:
+    """The state, ready for its inbox to follow. The very object if nothing has to change.
+
+    A paused reply may hold calls of hosted tools that only its continuation would have answered. If messages
+    follow instead, these calls are taken out.
+    """
+    turn = state.open
+    if turn is None or not state.inbox or not _is_paused(turn):
+        return state
+    settled = _settled(turn, dialect)
+    return state if settled is turn else replace(state, open=settled)
+
+
+def waiting_entries(state: ConversationState, dialect: Dialect) -> list[bytes]:
+    """The entries that the next request adds: the results of the last reply's calls, then the inbox."""
+    entries: list[bytes] = []
+    if state.open is not None and state.open.calls:
+        entries.extend(dialect.results(results(state.open.calls)))
+    entries.extend(item.entry for item in state.inbox)
+    return entries
+
+
+def accept(
+    state: ConversationState,
+    sent: Sequence[InboxItem],
+    dialect: Dialect,
+    *,
+    at: int,
+    metadata: Mapping[str, str] | None = None,
+) -> ConversationState:
+    """The provider accepted the request: the results and the sent messages enter the open turn.
+
+    Args:
+        state: The conversation now.
+        sent: The items of the inbox that the request carried. Newer items stay in the inbox.
+        dialect: Writes the results.
+        at: When the turn began, in milliseconds after the conversation began.
+        metadata: The caller's metadata of the turn; see `with_metadata`.
+    """
+    turn = state.open or OpenTurn(at=at, facts=_number(state.meta))
+    turn = _with_results(turn, dialect)
+    meta = state.meta
+    if who := _speakers_of(sent, turn.letters.count(USER)):
+        turn = replace(turn, facts={**turn.facts, "who": [*turn.facts.get("who", ()), *who]})
+    turn = replace(
+        turn,
+        entries=(*turn.entries, *(item.entry for item in sent)),
+        letters=turn.letters + "".join(item.letter for item in sent),
+        messages=turn.messages + len(sent),
+        partial="",
+        facts={**turn.facts, TURN_IDS_FACT: [row.id for row in meta.turn]} if meta.turn else turn.facts,
+    )
+    if any(item.letter == SYSTEM for item in sent) and not meta.systems:
+        meta = msgspec.structs.replace(meta, systems=True)
+    # By identity, not equality: an equal message may have come in since.
+    waiting = tuple(item for item in state.inbox if not any(item is known for known in sent))
+    if meta.said:
+        metadata = {**meta.said, **(metadata or {})}
+        meta = msgspec.structs.replace(meta, said={})
+    return with_metadata(replace(state, meta=meta, open=turn, inbox=waiting), metadata)
+
+
+def _speakers_of(sent: Sequence[InboxItem], first: int) -> list[list[Any]]:
+    """The speakers of the user's messages among these: place and name; places are counted from `first`."""
+    said = [item for item in sent if item.letter == USER]
+    return [[place, item.speaker] for place, item in enumerate(said, first) if item.more and item.speaker]
+
+
+def _number(meta: Meta) -> Mapping[str, Any]:
+    """The turn's number as a fact, if it is not one more than that of the stored turn before it."""
+    return {"n": meta.processed + 1} if meta.gap else {}
+
+
+def with_metadata(state: ConversationState, metadata: Mapping[str, str] | None) -> ConversationState:
+    """The state with the caller's metadata in its open turn, whichever process finishes the turn.
+
+    Metadata of an earlier call stays, but for names that are given again.
+    """
+    turn = state.open
+    if turn is None or not metadata:
+        return state
+    known = {**turn.facts.get("metadata", {}), **metadata}
+    return replace(state, open=replace(turn, facts={**turn.facts, "metadata": known}))
+
+
+def not_accepted(state: ConversationState, before: ConversationState) -> ConversationState:
+    """Undo `accept`, because the answer did not come from a model: the turn and inbox of `before`, and the
+    messages that came in since."""
+    newer = {item.topic for item in state.inbox if item.topic}
+    unseen = (item for item in before.inbox if item.topic not in newer)
+    return replace(state, open=before.open, inbox=(*unseen, *state.inbox))
+
+
+def _with_results(turn: OpenTurn, dialect: Dialect) -> OpenTurn:
+    if not turn.calls:
+        return turn
+    entries = dialect.results(results(turn.calls))
+    flags = {call.id: call.flag for call in turn.calls if call.flag != "ok"}
+    facts: dict[str, Any] = dict(turn.facts)
+    if started := calls_started(turn) + sum(call.started > 0 for call in turn.calls):
+        facts[_STARTED] = started
+    if flags:
+        facts["flags"] = {**facts.get("flags", {}), **flags}
+    iterations = turn.iterations
+    if iterations and any(call.seconds for call in turn.calls):
+        last = iterations[-1]
+        more = with_seconds(last.more, [call.seconds for call in turn.calls])
+        iterations = (*iterations[:-1], replace(last, more=more))
+    return replace(
+        turn,
+        iterations=iterations,
+        entries=(*turn.entries, *entries),
+        letters=turn.letters + TOOL * len(entries),
+        messages=turn.messages + len(turn.calls),
+        calls=(),
+        facts=facts,
+    )
+
+
+def add_reply(
+    state: ConversationState,
+    reply: Reply,
+    dialect: Dialect,
+    *,
+    asked: int,
+    ms: int,
+    counter: TokenCounter | None = None,
+    request_id: str = "",
+) -> ConversationState:
+    """The state with a complete reply at the end of its open turn. Calls that may run enter the journal.
+
+    Args:
+        state: The conversation, after `accept`.
+        reply: The reply.
+        dialect: Reads the entries that were sent.
+        asked: When the request was sent, in milliseconds after the conversation began.
+        ms: How many milliseconds the reply took.
+        counter: The caller's token counter, for what no usage has counted yet.
+        request_id: The provider's id of the request, to be kept with the iteration; "" for none.
+    """
+    turn = state.open
+    assert turn is not None
+    sent = turn.unanswered
+    iteration = Iteration(
+        roles=turn.letters + ASSISTANT * len(reply.entries),
+        finish_reason=reply.finish_reason,
+        usage=reply.usage,
+        start=max(0, asked - turn.at),
+        ms=ms,
+        more=iteration_facts(model_index(state.meta), turn.facts.get("who"), request_id),
+    )
+    calls = tuple(
+        JournalCall(id=call.id, name=call.name, arguments=call.arguments, kind=call.kind)
+        for call in (reply.calls if reply.run_calls else ())
+    )
+    turn = replace(
+        turn,
+        entries=(*turn.entries, *reply.entries),
+        iterations=(*turn.iterations, iteration),
+        letters="",
+        messages=turn.messages + (reply.messages if reply.entries else 0),
+        calls=calls,
+        partial="",
+        facts=_facts_with(turn, reply),
+    )
+    meta = msgspec.structs.replace(
+        booked(state.meta, sent, reply, dialect, counter),
+        total=usage_row(usage_of(state.meta.total) + reply.usage),
+        usage=usage_row(reply.usage),
+        signed=state.meta.signed or reply.signed,
+        carry={**state.meta.carry, **_carried(reply)} if reply.carried else state.meta.carry,
+    )
+    return replace(state, meta=meta, open=turn)
+
+
+def _facts_with(turn: OpenTurn, reply: Reply) -> Mapping[str, Any]:
+    """The turn's facts behind its next reply, whose iteration has the speakers."""
+    facts = _with_citations(turn, reply) if reply.citations else turn.facts
+    return {name: value for name, value in facts.items() if name != "who"} if "who" in facts else facts
+
+
+def _with_citations(turn: OpenTurn, reply: Reply) -> Mapping[str, Any]:
+    """The facts of the turn, with the sources that the reply names."""
+    rows = rows_of_citations(reply.citations, reply=len(turn.iterations))
+    return {**turn.facts, "citations": [*turn.facts.get("citations", ()), *rows]}
+
+
+_MAX_CARRIED = 8
+
+
+def _carried(reply: Reply) -> dict[str, tuple[str, int]]:
+    return {
+        name: (value, bounded(until))
+        for name, (value, until) in list(reply.carried.items())[:_MAX_CARRIED]
+        if len(value) <= MAX_NAME
+    }
+
+
+def put_call(state: ConversationState, index: int, call: JournalCall) -> ConversationState:
+    """The state with one call of its journal replaced."""
+    opened = state.open
+    assert opened is not None
+    calls = tuple(call if n == index else old for n, old in enumerate(opened.calls))
+    return replace(state, open=replace(opened, calls=calls))
+
+
+def reject_results(state: ConversationState) -> ConversationState:
+    """The state after the provider refused the results: each is replaced by a result flagged as an error."""
+    opened = state.open
+    assert opened is not None
+    return replace(
+        state, open=replace(opened, calls=tuple(synthetic(call, "error") for call in opened.calls))
+    )
+
+
+_AT_ONCE_MS: Final = 100
+
+
+def completion(state: ConversationState, now: int) -> dict[str, int]:
+    """The fact of when the open turn was completed, in milliseconds after it began. A turn that ends within
+    100 ms of its last reply goes without: the end of that reply is its own.
+
+    `now`: milliseconds since the epoch.
+    """
+    turn = state.open
+    if turn is None:
+        return {}
+    last = turn.iterations[-1] if turn.iterations else None
+    done = max(0, now - state.meta.created - turn.at)
+    return {"done": done} if last is None or done > last.start + last.ms + _AT_ONCE_MS else {}
+
+
+def with_partial_said(state: ConversationState, dialect: Dialect) -> ConversationState:
+    """The state, with the text of a reply that broke off as the reply of its open turn: the model then reads
+    what it had said. The very object if no reply broke off, or it broke off before its first word."""
+    turn = state.open
+    if turn is None or turn.calls or not turn.letters or not turn.partial.strip():
+        return state
+    said = dialect.entries([assistant(turn.partial)])
+    replied = replace(
+        turn,
+        entries=(*turn.entries, *said),
+        letters=turn.letters + ASSISTANT * len(said),
+        messages=turn.messages + 1,
+        partial="",
+    )
+    return replace(state, open=replied)
+
+
+def close_turn(
+    state: ConversationState,
+    dialect: Dialect,
+    *,
+    facts: dict[str, Any] | None = None,
+    status: str = UNANSWERED,
+) -> ConversationState:
+    """Close the open turn. Calls without a result get a flagged one; partial text becomes a fact of the turn.
+
+    `status`: how the turn ended; the ring of turn ids keeps it. A turn that ends with a paused reply, or with
+    an answer that does not fit its type, is "truncated", not "unanswered". Earlier attempts at that answer
+    leave the turn.
+
+    The same state always gives the same bytes. A state without an open turn is returned as it is. The inbox
+    stays.
+    """
+    turn = state.open
+    if turn is None:
+        return state
+    if ANSWERS in turn.facts:
+        if has_attempts(turn):
+            turn, meta = without_attempts(turn, state.meta, dialect)
+            state = replace(state, meta=meta)
+        turn = replace(turn, facts={name: fact for name, fact in turn.facts.items() if name != ANSWERS})
+    if turn.calls:
+        turn = _with_results(replace(turn, calls=tuple(_resolved(call) for call in turn.calls)), dialect)
+    elif _is_paused(turn):
+        turn = _settled(turn, dialect)
+    if status == UNANSWERED and _is_paused(turn):
+        status = "truncated"
+    known: dict[str, Any] = {**turn.facts, **(facts or {})}
+    known.pop(_STARTED, None)
+    known.pop(_CLAIM, None)
+    if turn.partial:
+        known["interrupted"] = turn.partial
+    counted = with_unanswered(state.meta, turn.unanswered, dialect)
+    closed = with_turn(replace(state, open=None), replace(turn, facts=known).closed())
+    meta = msgspec.structs.replace(
+        finished(counted, turn.facts.get(TURN_IDS_FACT, ()), status) if counted.turn else counted,
+        messages=state.meta.messages + turn.messages,
+        turns=state.meta.turns + (1 if turn.entries else 0),
+        processed=state.meta.processed + 1,
+        gap=not turn.entries,
+    )
+    return replace(closed, meta=meta)
+
+
+def _settled(turn: OpenTurn, dialect: Dialect) -> OpenTurn:
+    """The turn without hosted calls of its last, paused replies that only a continuation would answer."""
+    closed = turn.closed()  # a paused turn ends with a reply, so that closing adds no iteration
+    start = len(closed.letters.rstrip(ASSISTANT))
+    settled = closed.with_entries((*closed.entries[:start], *dialect.settled(closed.entries[start:])))
+    if settled is closed:
+        return turn
+    record = settled.record
+    return replace(turn, entries=settled.entries, iterations=record.iterations, messages=record.messages)
+
+
+def tool_call(call: JournalCall) -> ToolCall:
+    """A call of the journal, as the caller sees it."""
+    return ToolCall(id=call.id, name=call.name, arguments=call.arguments, kind=call.kind)
+
+
+def tool_record(call: JournalCall, *, iteration: int, error: BaseException | None = None) -> ToolRecord:
+    """A finished call of the journal, as a row of the tool log. `error`: what its tool raised."""
+    return ToolRecord(
+        call=tool_call(call),
+        result="".join(part.text for part in call.parts if isinstance(part, Text)),
+        flag=call.flag,
+        started=call.started or None,
+        seconds=call.seconds,
+        iteration=iteration,
+        error=error,
+    )

@@ -1,0 +1,291 @@
+"""Stored entries without a text, still valid for their provider API.
+
+Owns: the way through an entry, and the new ids of calls. Must never know: a state, or which entries there
+are.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import Final
+
+from . import json_tree, words
+from .json_tree import Edits, Node
+from .matching import ROUNDS, Finder, found_again, quoted
+
+__all__ = ["Redactor"]
+
+_DEEPEST: Final = 6
+"""How deep JSON in strings of JSON is read as JSON. Deeper ones are read as text."""
+
+_SAFE: Final = re.compile(r"[A-Za-z0-9_-]{1,128}")
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]+")
+_IDS: Final = re.compile(rb'"(?:id|\w{1,40}_id)"[ ]*:[ ]*"([^"\\]{1,128})"')
+_LONGEST_ID: Final = 56
+_TRIES: Final = 100
+
+
+class Redactor:
+    """Takes a match out of entries and texts. `finder.count` grows with each replacement.
+
+    Attributes:
+        finder: What is searched, and what replaces it.
+        kept: How many matches were words of a provider API, which stay.
+        ids: The new id or tool's name for each one that matched. Everywhere the same, so that results find
+            their calls.
+    """
+
+    def __init__(self, finder: Finder) -> None:
+        self.finder = finder
+        self.kept = 0
+        self.ids: dict[str, str] = {}
+        self._taken: set[str] = set()
+        self._depth = 0
+
+    def learn_ids(self, entries: Iterable[bytes]) -> None:
+        """Note the ids in these entries: no new id becomes equal to one of them."""
+        for entry in entries:
+            self._taken.update(id.decode("utf-8", "replace") for id in _IDS.findall(entry))
+
+    def entry(self, entry: bytes) -> bytes:
+        """The entry without the match. The same object if nothing in it matches."""
+        text = entry.decode()
+        new = self.item(text)
+        return entry if new == text else new.encode()
+
+    def item(self, text: str) -> str:
+        """As `entry`, for the text of an entry."""
+        tree = json_tree.parsed(text)
+        if tree is None:
+            return self.text(text)
+        edits = Edits(text)
+        self._structure(text, tree, "", "", edits)
+        return edits.done()
+
+    def text(self, value: str) -> str:
+        """A text without the match, also where it is JSON. The same object if nothing matches."""
+        new = value
+        if value[:1] in ("{", "[", " ", "\n") and self._depth < _DEEPEST:
+            tree = json_tree.parsed(value)
+            if tree is not None and tree.kind in ("object", "array"):
+                edits = Edits(value)
+                self._depth += 1
+                try:
+                    self._content(value, tree, edits)
+                finally:
+                    self._depth -= 1
+                new = edits.done()
+        return self.finder.replaced(new)
+
+    def arguments(self, value: str) -> str:
+        """The arguments of a call without the match. What was JSON stays JSON."""
+        new = self.text(value)
+        if new is value or new == value or json_tree.parsed(value) is None:
+            return new
+        return new if json_tree.parsed(new) is not None else "{}"
+
+    def id(self, id: str) -> str:
+        """The id of a call, or the name of a tool, without the match."""
+        if id in self.ids:
+            return self.ids[id]
+        spans = self.finder.spans(id)
+        if not spans:
+            return id
+        if not _SAFE.fullmatch(id):
+            return self.text(id)
+        new = self._new_id(id, spans)
+        if new is None:
+            self.kept += len(spans)
+            return id
+        self.finder.count += len(spans)
+        self.ids[id] = new
+        self._taken.add(new)
+        return new
+
+    def _new_id(self, id: str, spans: Sequence[tuple[int, int]]) -> str | None:
+        """An id without the match that no other call has; None if each fits the match."""
+        word = _UNSAFE.sub("", self.finder.replacement)[:32] or "redacted"
+        pieces, done = [], 0
+        for start, end in spans:
+            pieces += [id[done:start], word]
+            done = end
+        base = "".join((*pieces, id[done:]))[:_LONGEST_ID]
+        for stem in (base, word, "x"):
+            for number in (None, *range(2, _TRIES)):
+                for tail in ("",) if number is None else (f"_{number}", "_" + "z" * number):
+                    new = stem + tail[: 64 - len(stem)]
+                    if new not in self._taken and not self.finder.spans(new):
+                        return new
+        return None
+
+    # ------------------------------------------------------------------------------ inside an entry
+
+    def _structure(self, text: str, node: Node, key: str, kind: str, edits: Edits) -> None:
+        """What the provider API has given a shape: its words and ids keep theirs.
+
+        `key`: the member that holds the node. `kind`: the type of the object that has this member.
+        """
+        if node.kind == "string":
+            self._string(text, node, edits, lambda said: self._member(key, said, kind))
+        elif node.kind == "array":
+            self._array(text, node, key, kind, edits)
+        elif node.kind == "object":
+            members = node.members(text)
+            kind = _said(text, members.get("type"))
+            if self._is_named_medium(text, node, kind):
+                new = (
+                    f'{{"type":"{words.placeholder_type(kind)}","text":"{quoted(self.finder.replacement)}"}}'
+                )
+                edits.put(node, new)
+                return
+            for name, item in zip(node.keys, node.items, strict=True):
+                self._key(text, name, edits)
+                self._value(text, item, name.said(text), kind, edits)
+
+    def _value(self, text: str, item: Node, key: str, kind: str, edits: Edits) -> None:
+        if key in words.CALLERS_OWN and item.kind in ("object", "array"):
+            self._content(text, item, edits)
+        else:
+            self._structure(text, item, key, kind, edits)
+
+    def _array(self, text: str, node: Node, key: str, kind: str, edits: Edits) -> None:
+        """An array. Texts of parts that stand side by side are also searched as one text."""
+        run: list[Node] = []
+        for item in node.items:
+            members = item.members(text) if item.kind == "object" else {}
+            said = members.get("text")
+            is_text = _said(text, members.get("type")) in words.TEXT_PARTS
+            if said is None or said.kind != "string" or not is_text:
+                self._run(text, run, edits)
+                run = []
+                self._structure(text, item, key, kind, edits)
+                continue
+            run.append(said)
+            for name, value in zip(item.keys, item.items, strict=True):
+                self._key(text, name, edits)
+                if value is not said:
+                    self._value(text, value, name.said(text), "text", edits)
+        self._run(text, run, edits)
+
+    def _run(self, text: str, run: Sequence[Node], edits: Edits) -> None:
+        if len(run) < 2:
+            for node in run:
+                self._string(text, node, edits, self.text)
+            return
+        new = iter(self.across([self.text(node.said(text)) for node in run]))
+        for node in run:
+            self._string(text, node, edits, lambda _: next(new))
+
+    def across(self, texts: Sequence[str]) -> list[str]:
+        """The texts without the matches that begin in one of them and end in another."""
+        found = list(texts)
+        for _ in range(ROUNDS):
+            spans = self.finder.spans("".join(found))
+            if not spans:
+                return found
+            self.finder.count += len(spans)
+            found = _cut(found, spans, self.finder.replacement)
+        raise found_again()
+
+    def _string(self, text: str, node: Node, edits: Edits, change: Callable[[str], str]) -> None:
+        said = node.said(text)
+        new = change(said)
+        if new != said:
+            edits.put(node, f'"{quoted(new)}"')
+
+    def _key(self, text: str, node: Node, edits: Edits) -> None:
+        said = node.said(text)
+        spans = self.finder.spans(said)
+        if spans and words.is_words_key(said):
+            self.kept += len(spans)
+        elif spans:
+            self._string(text, node, edits, self.text)
+
+    def _member(self, key: str, said: str, kind: str) -> str:
+        """A string in the place of a member."""
+        if words.is_word(key, said, kind):
+            self.kept += len(self.finder.spans(said))
+            return said
+        if words.is_id(key) or (key == "name" and _SAFE.fullmatch(said)):
+            return self.id(said)
+        if key in words.SEALED or (key == "data" and kind == "redacted_thinking"):
+            return said
+        if words.is_media_text(key, said, kind):
+            return self._medium(said)
+        if key == "arguments":
+            return self.arguments(said)
+        return self.text(said)
+
+    def _medium(self, said: str) -> str:
+        """Base64. Bytes that are text are searched; a picture is not."""
+        head, comma, data = said.rpartition(",")
+        with suppress(binascii.Error, UnicodeDecodeError, ValueError):
+            read = base64.b64decode(data, validate=True).decode()
+            new = self.text(read)
+            if new != read:
+                return head + comma + base64.b64encode(new.encode("utf-8", "replace")).decode()
+        return said
+
+    def _is_named_medium(self, text: str, node: Node, kind: str) -> bool:
+        """True for a medium that is only an address, if the address matches. Another address would not
+        lead anywhere, and the provider would refuse the request."""
+        if words.placeholder_type(kind) is None:
+            return False
+        found = [
+            said
+            for said in _addresses(text, node)
+            if not said.startswith("data:") and self.finder.replaced(said) != said
+        ]
+        return bool(found)
+
+    def _content(self, text: str, node: Node, edits: Edits) -> None:
+        """JSON of the caller's or the model's own: keys, strings and numbers are content."""
+        for name in node.keys:
+            self._string(text, name, edits, self.text)
+        for item in node.items:
+            if item.kind == "string":
+                self._string(text, item, edits, self.text)
+            elif item.kind != "literal":
+                self._content(text, item, edits)
+            elif item.raw(text) not in ("true", "false", "null") and self.finder.spans(item.raw(text)):
+                self.finder.count += 1
+                edits.put(item, f'"{quoted(self.finder.replacement)}"')
+
+
+def _said(text: str, node: Node | None) -> str:
+    return node.said(text) if node is not None and node.kind == "string" else ""
+
+
+def _addresses(text: str, node: Node) -> Iterable[str]:
+    for name, item in zip(node.keys, node.items, strict=True):
+        key = name.said(text)
+        if key in ("file_url", "image_url", "url") and item.kind == "string":
+            yield item.said(text)
+        elif key in ("image_url", "source", "video_url") and item.kind == "object":
+            yield from _addresses(text, item)
+
+
+def _cut(texts: Sequence[str], spans: Sequence[tuple[int, int]], replacement: str) -> list[str]:
+    """The texts without these places of all of them joined. The replacement stands where a place begins; a
+    text of which nothing is left also gets it."""
+    found: list[str] = []
+    begin = 0
+    for text in texts:
+        pieces: list[str] = []
+        done = 0
+        for start, end in spans:
+            first, last = max(start - begin, 0), min(end - begin, len(text))
+            if first >= last:
+                continue
+            pieces.append(text[done:first])
+            if start >= begin:
+                pieces.append(replacement)
+            done = last
+        new = "".join((*pieces, text[done:]))
+        found.append(new or (replacement if text else new))
+        begin += len(text)
+    return found

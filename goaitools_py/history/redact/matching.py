@@ -1,0 +1,214 @@
+"""Find a text in other text, and replace it, whatever escapes stand around it.
+
+Owns: what a match is, the views of a text without its escapes, and the replacement. Must never know: a state,
+or an entry.
+
+A text that holds JSON, or a block of this package, has the secret in an escaped form: ``Jos\\u00e9`` for
+``José``. So a text is also searched as it reads without these escapes. What is found there is replaced where
+it stands, and every other character of the text stays.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from ...escaping import escaped
+
+__all__ = ["ROUNDS", "Finder", "Match", "found_again", "quoted"]
+
+Match: TypeAlias = "str | re.Pattern[str] | Callable[[str], Iterable[tuple[int, int]]]"
+"""What is searched: a text; a compiled regular expression; or a function that takes a text and gives the
+places of all matches in it, each as its start and its end."""
+
+ROUNDS: Final = 8
+"""How often a text is searched again after a replacement. The replacement may form a match with its
+neighbours."""
+
+_Span: TypeAlias = tuple[int, int]
+
+
+class Finder:
+    """Finds a match in texts and replaces it. `count` grows with each replacement."""
+
+    def __init__(self, match: Match, replacement: str) -> None:
+        if not isinstance(replacement, str):
+            raise TypeError(f"with_ must be str, not {type(replacement).__name__}")
+        if not replacement.strip():
+            raise ValueError("with_ must have a visible character: a provider refuses a message without text")
+        self._find = _finding(match)
+        self.replacement = escaped(replacement.encode("utf-8", "replace").decode())
+        self.count = 0
+        if self.spans(self.replacement) or self.replaced(self.replacement) != self.replacement:
+            raise ValueError("the match also matches with_, so the replacement would be found again")
+        self.count = 0
+
+    def spans(self, text: str) -> list[_Span]:
+        """The places of all matches, in order; overlapping ones are joined, empty ones left out."""
+        return _joined(self._find(text), len(text)) if text else []
+
+    def replaced(self, text: str) -> str:
+        """The text without the match, plain or escaped. The same object if nothing matches."""
+        text = self._without(text, ())
+        if "\\" in text:
+            for level in (1, 2):
+                text = self._without(text, (_JSON,) * level)
+        if "&" in text:
+            text = self._without(text, (_ENTITIES,))
+        return text
+
+    def _without(self, text: str, escapes: Sequence[_Escape]) -> str:
+        """The text without the matches that are seen when these escapes are undone, the first one first."""
+        for _ in range(ROUNDS):
+            read, layers = text, []
+            for escape in escapes:
+                read, layer = _undone(read, escape)
+                layers.append(layer)
+            found = self.spans(read)
+            if not found:
+                return text
+            self.count += len(found)
+            for layer in reversed(layers):
+                found = [(layer.raw(start), layer.raw(end)) for start, end in found]
+            text = self._spliced(text, found, escapes)
+        raise found_again()
+
+    def _spliced(self, text: str, found: Sequence[_Span], escapes: Sequence[_Escape]) -> str:
+        new = self.replacement
+        if not escapes and _BLOCK.search(text):
+            new = _ENTITIES.write(new)
+        for escape in reversed(escapes):
+            new = escape.write(new)
+        pieces: list[str] = []
+        done = 0
+        for start, end in found:
+            pieces += (text[done:start], new)
+            done = end
+        return "".join((*pieces, text[done:]))
+
+
+def found_again() -> ValueError:
+    """Make the error for a replacement that never ends."""
+    return ValueError(
+        "the match is found again after each replacement: with_ and the text beside it form a new match; "
+        "choose another with_"
+    )
+
+
+# ------------------------------------------------------------------------------------------- matches
+
+
+def _finding(match: Any) -> Callable[[str], Iterable[_Span]]:
+    if isinstance(match, str):
+        if not match:
+            raise ValueError("match must not be empty")
+        return lambda text: _places(text, match)
+    if isinstance(match, re.Pattern):
+        if not isinstance(match.pattern, str):
+            raise TypeError("match must be a regular expression for text, not for bytes")
+        return lambda text: (found.span() for found in match.finditer(text))
+    if not callable(match):
+        raise TypeError(f"match must be str, a compiled re.Pattern or a function, not {type(match).__name__}")
+    return lambda text: _given(match(text), len(text))
+
+
+def _places(text: str, wanted: str) -> Iterable[_Span]:
+    at = text.find(wanted)
+    while at >= 0:
+        yield at, at + len(wanted)
+        at = text.find(wanted, at + 1)
+
+
+def _given(spans: Iterable[Any], length: int) -> Iterable[_Span]:
+    for span in spans:
+        try:
+            start, end = span
+        except (TypeError, ValueError):
+            start = end = None
+        if type(start) is not int or type(end) is not int or not 0 <= start <= end <= length:
+            raise ValueError(
+                "the match function must give pairs (start, end) of whole numbers within the text"
+            ) from None
+        yield start, end
+
+
+def _joined(spans: Iterable[_Span], length: int) -> list[_Span]:
+    found: list[_Span] = []
+    for start, end in sorted(span for span in spans if span[0] < span[1]):
+        if found and start < found[-1][1]:
+            found[-1] = found[-1][0], max(end, found[-1][1])
+        else:
+            found.append((start, end))
+    return found
+
+
+# ------------------------------------------------------------------------------------------- escapes
+
+
+class _Escape(NamedTuple):
+    """One way to escape a text: what an escape looks like, what it stands for, and how a text is written."""
+
+    pattern: re.Pattern[str]
+    read: Callable[[str], str]
+    write: Callable[[str], str]
+
+
+class _Layer(NamedTuple):
+    """Where each character of an unescaped text stands in the escaped one. At each break the distance
+    changes."""
+
+    starts: Sequence[int]
+    raws: Sequence[int]
+
+    def raw(self, at: int) -> int:
+        known = bisect_right(self.starts, at) - 1
+        return self.raws[known] + at - self.starts[known]
+
+
+def _undone(text: str, escape: _Escape) -> tuple[str, _Layer]:
+    pieces: list[str] = []
+    starts, raws = [0], [0]
+    done = length = 0
+    for found in escape.pattern.finditer(text):
+        meant = escape.read(found[0])
+        pieces += (text[done : found.start()], meant)
+        length += found.start() - done
+        starts.append(length)
+        raws.append(found.start())
+        length += len(meant)
+        done = found.end()
+        starts.append(length)
+        raws.append(done)
+    return "".join((*pieces, text[done:])), _Layer(starts, raws)
+
+
+def quoted(text: str) -> str:
+    """The text as the inside of a JSON string. A lone surrogate is escaped: UTF-8 has no bytes for it."""
+    return _LONE.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(text, ensure_ascii=False)[1:-1])
+
+
+_LONE: Final = re.compile(r"[\ud800-\udfff]")
+_BLOCK: Final = re.compile(r"<app-(?:event|context|note|system)")
+
+_UNIT: Final = r"\\u[0-9a-fA-F]{4}"
+_PAIR: Final = r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+_JSON: Final = _Escape(
+    re.compile(rf'{_PAIR}|{_UNIT}|\\["\\/bfnrt]'), lambda found: str(json.loads(f'"{found}"')), quoted
+)
+
+_MEANT: Final = {"&amp;": "&", "&lt;": "<", "&gt;": ">", "&quot;": '"', "&#10;": "\n", "&#13;": "\r"}
+
+
+def _with_entities(text: str) -> str:
+    for entity, meant in _MEANT.items():  # "&" comes first
+        text = text.replace(meant, entity)
+    return text
+
+
+_ENTITIES: Final = _Escape(
+    re.compile("|".join(map(re.escape, _MEANT))), lambda found: _MEANT[found], _with_entities
+)
+"""The escapes inside a block of this package; see `render`."""

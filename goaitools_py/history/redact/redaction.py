@@ -1,0 +1,153 @@
+"""Redaction: a state without a text, wherever it stands.
+
+Owns: the order of the steps, and the report. Must never know: how an entry is rewritten, or a store.
+
+::
+
+    drop what a later release wrote -> rewrite entries and rows -> take signed blocks out behind the first
+    change -> rewrite the archive -> do it again, which must find nothing
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from ...backends.base import Dialect
+from ...state.codec import PLAIN, Codec
+from ...state.parts import ELSEWHERE
+from ...state.records import digest8, with_cut
+from ...state.state import ConversationState, closed_entries, dump_state, hard_limits, load_state
+from ...state.stripped import stripped
+from ...values import Value, replace
+from ..archive import REDACTED
+from ..rewrite.mend.report import problems
+from ..rewrite.repair import repaired
+from ..wires import dialect_for
+from .archived import cuts_of
+from .matching import Finder, Match, found_again
+from .passes import Pass, RedactedPlace
+
+__all__ = ["RedactedPlace", "Redaction", "redact_state"]
+
+_OPAQUE: Final = (b'"encrypted_content"', b'"redacted_thinking"')
+_PASSES: Final = 4
+
+
+class Redaction(Value, frozen=True, kw_only=True):
+    """What `redact_state` gives. Nothing of the content is in it, but for the state.
+
+    Attributes:
+        state: The new state; the very bytes if nothing had to change.
+        count: How many matches were replaced.
+        places: Where; oldest turns first.
+        kept: How many matches were left, because they are words of the provider API, such as ``"user"`` in
+            ``"role": "user"``.
+        unsigned: How many entries have lost signed or encrypted reasoning, or an id that belongs to it: the
+            provider would not accept them behind the change.
+        sealed: How many entries still hold pieces that only the provider can read: encrypted reasoning from
+            before the first change, and compactions that the provider made. They cannot be searched.
+        dropped: How many values of a later release were dropped, because this release cannot read them.
+        erased: Of a kept conversation: how many rows of unreadable bytes were deleted; None if the store
+            cannot list, so that nobody knows whether there are any. 0 otherwise.
+    """
+
+    _unshown = frozenset({"state"})
+
+    state: bytes
+    count: int
+    places: tuple[RedactedPlace, ...]
+    kept: int
+    unsigned: int
+    sealed: int
+    dropped: int
+    erased: int | None = 0
+
+
+def redact_state(
+    blob: bytes | bytearray | memoryview,
+    match: Match,
+    with_: str = "[redacted]",
+    *,
+    codec: Codec = PLAIN,
+    binding: Any = None,
+    min_revision: int | None = None,
+    dialect: Dialect | None = None,
+) -> Redaction:
+    """Take a text out of a state: messages, tool calls and results, archive, waiting messages, metadata.
+
+    Text is matched as it reads, not as it is escaped: inside of tool arguments, of JSON in a result, of
+    events, and across the parts of a message. The result is a history that the provider accepts. Behind the
+    first change signed thinking leaves. Call it again, and nothing changes.
+
+    What it does not search: pictures and other media that are no text, digests, numbers outside of tool
+    arguments, and what only the provider can read (`Redaction.sealed`).
+
+    Args:
+        blob: The state.
+        match: A text, with upper and lower case as given; a compiled regular expression; or a function that
+            takes a text and gives the (start, end) of each match.
+        with_: What stands there from then on. It has a visible character, and does not match.
+        codec: How the blob is protected, before and after.
+        binding: The owner, for a sealed blob.
+        min_revision: The least revision that it may have.
+        dialect: The dialect of a provider API that is not built in.
+
+    Raises:
+        TypeError, ValueError: The match cannot be searched, or `with_` would be found again.
+        ValueError: Parts of the state are kept in a store: use `redact` of the conversation.
+        StateError: The blob cannot be read, or a part of it is damaged.
+    """
+    finder = Finder(match, with_)
+    given = load_state(blob, codec=codec, binding=binding, min_revision=min_revision)
+    if any(part.place == ELSEWHERE for part in given.parts):
+        raise ValueError(
+            "a store keeps parts of this state, and the blob does not have them: use redact() of a "
+            "conversation with parts='store'"
+        )
+    dialect = dialect_for(given.meta.wire, dialect)
+    known, dropped = stripped(given)
+    first = Pass(known, finder, dialect, codec, binding)
+    state, places = first.state, first.places
+    for _ in range(_PASSES):
+        again = Pass(state, finder, dialect, codec, binding)
+        if not again.places:
+            break
+        state, places = again.state, [*places, *again.places]
+    else:
+        raise found_again()
+    dropped += first.dropped
+    found = Redaction(
+        state=bytes(blob),
+        count=sum(place.count for place in places),
+        places=tuple(places),
+        kept=first.kept,
+        unsigned=first.unsigned,
+        sealed=_sealed(state, codec, binding),
+        dropped=dropped,
+    )
+    if not places and not dropped:
+        return found
+    if places and _is_refused(state) and not _is_refused(known):
+        state, _ = repaired(state, dialect)
+    meta = msgspec.structs.replace(state.meta, rev=given.meta.rev + 1, parent=digest8(bytes(blob)[:112]))
+    if places:
+        # A redaction has no clock, so the row has the time of the last write. It tells another worker, who
+        # saves a turn on the state before, that the history is another one now.
+        meta = msgspec.structs.replace(meta, cuts=with_cut(meta, meta.updated, REDACTED, 0, 0))
+    limits = hard_limits(codec)
+    new = dump_state(replace(state, meta=meta), codec=codec, binding=binding, limits=limits)
+    return replace(found, state=new)
+
+
+def _sealed(state: ConversationState, codec: Codec, binding: Any) -> int:
+    entries = [*closed_entries(state), *(state.open.entries if state.open is not None else ())]
+    entries += [entry for cut in cuts_of(state, codec, binding) for entry in cut.entries]
+    return sum(any(mark in entry for mark in _OPAQUE) for entry in entries)
+
+
+def _is_refused(state: ConversationState) -> bool:
+    opened = state.open
+    entries = [*closed_entries(state), *(opened.entries if opened is not None else ())]
+    return bool(problems(state.meta.wire, entries, open_end=opened is not None))

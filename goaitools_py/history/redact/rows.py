@@ -1,0 +1,271 @@
+"""What stands beside the entries of a state, without a text: meta data, turn facts, inbox, open turn.
+
+Owns: which of these values are text, and which are numbers, digests and words of this package. Must never
+know: how an entry is rewritten, or how a state is written.
+
+Each function gives the very object back if nothing in it matches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from ... import rawjson
+from ...messages import Part, Text
+from ...state.bounds import MAX_LABEL, MAX_NAME
+from ...state.closed_turns import Iteration, TurnRecord
+from ...state.records import CutRow, InboxItem, JournalCall, Meta, OpenTurn, fresh_id
+from ...state.row_ends import inbox_end, iteration_end
+from ...values import replace
+from .entries import Redactor
+
+__all__ = ["NO_TEXT", "NO_TEXT_FACTS", "inbox_without", "meta_without", "open_without", "record_without"]
+
+_T = TypeVar("_T")
+
+_LONGEST_TEXT: Final = 32_768
+NO_TEXT_FACTS: Final = frozenset(
+    {
+        "answers",
+        "c",
+        "calls_started",
+        "claim",
+        "done",
+        "flags",
+        "n",
+        "repaired",
+        "rewritten",
+        "status",
+        "turn_ids",
+    }
+)
+"""The turn facts that hold no text: numbers, digests and words of this package. All others are searched."""
+
+NO_TEXT: Final = frozenset(
+    {
+        *(
+            "wire",
+            "rev",
+            "parent",
+            "created",
+            "updated",
+            "status",
+            "messages",
+            "turns",
+            "processed",
+            "tokens",
+        ),
+        *("total", "usage", "preamble", "tools", "context", "events", "turn", "systems", "signed", "unbound"),
+        *("aside", "gauge", "cost", "warned", "rules", "ask_failed", "gap", "media", "output"),
+    }
+)
+"""The meta data that hold no text. All others are searched."""
+
+
+# -------------------------------------------------------------------------------------------- values
+
+
+def _cut(redactor: Redactor, text: str, most: int) -> str:
+    """A text that has a bound in the state."""
+    new = redactor.text(text)
+    return text if new == text else new[:most]
+
+
+def _label(redactor: Redactor, text: str) -> str:
+    return _cut(redactor, text, MAX_LABEL)
+
+
+def _name(redactor: Redactor, text: str) -> str:
+    return _cut(redactor, text, MAX_NAME)
+
+
+def _values(redactor: Redactor, value: _T) -> _T:
+    """JSON-able values: all text in them is content, keys too."""
+    found: Any = value
+    match value:
+        case str():
+            found = redactor.text(value)
+        case Mapping():
+            found = {redactor.text(name): _values(redactor, item) for name, item in value.items()}
+        case list() | tuple():
+            found = [_values(redactor, item) for item in value]
+            found = tuple(found) if isinstance(value, tuple) else found
+    return value if found == value else found
+
+
+# --------------------------------------------------------------------------------------------- turns
+
+
+def record_without(redactor: Redactor, record: TurnRecord) -> TurnRecord:
+    """The record of a turn."""
+    iterations = _iterations(redactor, record.iterations)
+    facts = _facts(redactor, record.facts)
+    if iterations is record.iterations and facts is record.facts:
+        return record
+    return replace(record, iterations=iterations, facts=facts)
+
+
+def _iterations(redactor: Redactor, iterations: tuple[Iteration, ...]) -> tuple[Iteration, ...]:
+    found = tuple(_iteration(redactor, one) for one in iterations)
+    return iterations if all(map(_is, found, iterations)) else found
+
+
+def _iteration(redactor: Redactor, one: Iteration) -> Iteration:
+    reason = redactor.text(one.finish_reason)
+    more = one.more
+    if more:
+        end = iteration_end(more)
+        who = [[place, _name(redactor, name)] for place, name in end.who]
+        request = _name(redactor, end.q)
+        changes: dict[str, Any] = {"who": who} if who != [list(pair) for pair in end.who] else {}
+        if request != end.q:
+            changes["q"] = request
+        if changes:
+            more = rawjson.replaced(more, {name: rawjson.dumps(value) for name, value in changes.items()})
+    if reason == one.finish_reason and more is one.more:
+        return one
+    return replace(one, finish_reason=reason, more=more)
+
+
+def _facts(redactor: Redactor, facts: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = {
+        name: _values(redactor, value) if name not in NO_TEXT_FACTS else value
+        for name, value in facts.items()
+    }
+    if isinstance(flags := facts.get("flags"), Mapping):
+        found["flags"] = {redactor.id(id): flag for id, flag in flags.items()}
+    if "failed" in found:
+        found["failed"] = [one[:MAX_LABEL] for one in found["failed"]]
+    return facts if found == facts else found
+
+
+def _is(new: object, old: object) -> bool:
+    return new is old
+
+
+# ------------------------------------------------------------------------------- inbox and open turn
+
+
+def inbox_without(redactor: Redactor, inbox: Sequence[InboxItem]) -> tuple[InboxItem, ...]:
+    """The waiting messages. Different topics stay different."""
+    topics: dict[str, str] = {}
+    taken = {item.topic for item in inbox}
+    for topic in taken:
+        new = _name(redactor, topic)
+        if new != topic:
+            stem = new[: MAX_NAME - 8]
+            new = next(one for n in range(1, 10_000) if (one := stem + " " * (n - 1)) not in taken)
+            taken = taken | {new}
+        topics[topic] = new
+    return tuple(_item(redactor, item, topics[item.topic]) for item in inbox)
+
+
+def _item(redactor: Redactor, item: InboxItem, topic: str) -> InboxItem:
+    entry, more = redactor.entry(item.entry), item.more
+    if more and (who := inbox_end(more).who) is not None:
+        new = _name(redactor, who)
+        more = msgspec.json.encode({"who": new}) if new != who else more
+    if entry is item.entry and topic == item.topic and more is item.more:
+        return item
+    return replace(item, entry=entry, topic=topic, more=more)
+
+
+def open_without(redactor: Redactor, turn: OpenTurn) -> OpenTurn:
+    """The unfinished turn. The calls that wait have the same ids as in its last reply."""
+    entries = tuple(map(redactor.entry, turn.entries))
+    calls = tuple(_call(redactor, call) for call in turn.calls)
+    partial = redactor.text(turn.partial)
+    iterations = _iterations(redactor, turn.iterations)
+    facts = _facts(redactor, turn.facts)
+    if (
+        all(map(_is, entries, turn.entries))
+        and all(map(_is, calls, turn.calls))
+        and partial == turn.partial
+        and iterations is turn.iterations
+        and facts is turn.facts
+    ):
+        return turn
+    return replace(turn, entries=entries, calls=calls, partial=partial, iterations=iterations, facts=facts)
+
+
+def _call(redactor: Redactor, call: JournalCall) -> JournalCall:
+    is_item = call.kind == "provider"  # its arguments and its result are items of the provider API
+    arguments = (redactor.item if is_item else redactor.arguments)(call.arguments)
+    parts = tuple(_part(redactor, part, is_item=is_item) for part in call.parts)
+    name = call.name if is_item else redactor.id(call.name)
+    id = redactor.id(call.id)
+    if (id, name, arguments) == (call.id, call.name, call.arguments) and all(map(_is, parts, call.parts)):
+        return call
+    return replace(call, id=id, name=name, arguments=arguments, parts=parts)
+
+
+def _part(redactor: Redactor, part: Part, *, is_item: bool) -> Part:
+    if isinstance(part, Text):
+        new = redactor.item(part.text) if is_item else redactor.text(part.text)
+        return part if new == part.text else replace(part, text=new)
+    if part.url is not None and redactor.text(part.url) != part.url:
+        return Text(redactor.finder.replacement)
+    name = part.name and redactor.text(part.name)
+    data = part.data
+    if data is not None:
+        with suppress(UnicodeDecodeError):
+            read = data.decode()
+            new = redactor.text(read)
+            data = data if new == read else new.encode("utf-8", "replace")
+    return part if name == part.name and data is part.data else replace(part, name=name, data=data)
+
+
+# ----------------------------------------------------------------------------------------- meta data
+
+
+def meta_without(redactor: Redactor, meta: Meta) -> Meta:
+    """The meta data. Counts, digests and the provider API stay; a row of `carry` that matches leaves."""
+    carry = {name: row for name, row in meta.carry.items() if not _matches(redactor, name, row[0])}
+    redactor.finder.count += len(meta.carry) - len(carry)
+    changed = {
+        "family": _label(redactor, meta.family),
+        "model": _name(redactor, meta.model),
+        "models": tuple((_label(redactor, family), _name(redactor, model)) for family, model in meta.models),
+        "id": _conversation_id(redactor, meta.id),
+        "sticky": _values(redactor, meta.sticky),
+        "cuts": tuple(_cut_row(redactor, row) for row in meta.cuts),
+        "ring": tuple(row._replace(text=_cut(redactor, row.text, _LONGEST_TEXT)) for row in meta.ring),
+        "carry": carry,
+        "info": _values(redactor, meta.info),
+        "said": _values(redactor, meta.said),
+        "failed": tuple(_label(redactor, one) for one in meta.failed),
+        "title": _name(redactor, meta.title),
+        "about": _values(redactor, meta.about),
+    }
+    changed = {name: value for name, value in changed.items() if value != getattr(meta, name)}
+    return msgspec.structs.replace(meta, **changed) if changed else meta
+
+
+def _cut_row(redactor: Redactor, row: CutRow) -> CutRow:
+    by = _label(redactor, row.by)
+    return row if by == row.by else row._replace(by=by)
+
+
+def _matches(redactor: Redactor, *texts: str) -> bool:
+    return any(redactor.finder.spans(text) for text in texts)
+
+
+_LETTERS: Final = str.maketrans("0123456789abcdef", "ghijklmnopqrstuv")
+
+
+def _conversation_id(redactor: Redactor, id: str) -> str:
+    """A new random id if the old one matches. An id made of the old one would be the same for two
+    conversations, or could be guessed back."""
+    found = len(redactor.finder.spans(id))
+    if not found:
+        return id
+    redactor.finder.count += found
+    fresh = fresh_id()
+    for one in (fresh, fresh.translate(_LETTERS), fresh.translate(_LETTERS).upper()):
+        if not redactor.finder.spans(one):
+            return one
+    return redactor.finder.replacement[:MAX_NAME]

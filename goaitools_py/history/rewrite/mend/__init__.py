@@ -1,0 +1,66 @@
+"""Mending: a history that its provider refuses becomes one that it takes. Entries in, entries out.
+
+Owns: the order of the steps. Must never know: a provider's JSON (that is the dialect's and its rules'), a
+turn, or a state.
+
+A history that the rules accept comes back as the very same objects, so a repaired history is never repaired
+again. Everything that needs no change stays as it is, byte for byte. So does all that stands before the
+first damaged place.
+
+`report` has the words for what was done, `atoms` the pieces that are moved. The steps are `reading` (entries
+become atoms), `pairing` (calls get their results), `settling` (each round becomes valid) and `writing` (atoms
+become entries).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from ....backends.base import Dialect
+from ....errors import StateInvalidError
+from .atoms import Atom, Round, Workbench
+from .pairing import add_missing_results, pair, place_strays
+from .reading import read_atoms, split_rounds
+from .report import Entry, Mend, Mended, problems, require_valid, summary
+from .settling import settle
+from .writing import write_entries
+
+__all__ = ["Entry", "Mend", "Mended", "mended", "problems", "require_valid", "summary"]
+
+
+def mended(entries: Sequence[bytes], dialect: Dialect) -> Mended:
+    """A closed history as its provider takes it. The log is empty if the provider takes it already.
+
+    Raises:
+        StateInvalidError: The provider would refuse the mended history too.
+    """
+    wire = dialect.wire
+    if not problems(wire, entries):
+        same = tuple(Entry(entry=entry, source=n, letter="") for n, entry in enumerate(entries))
+        return Mended(entries=same, log=())
+    found = _mended(entries, dialect)
+    require_valid(wire, [one.entry for one in found.entries])
+    if not found.log:
+        raise StateInvalidError("the state's history is invalid and cannot be repaired; it cannot be used")
+    return found
+
+
+def _mended(entries: Sequence[bytes], dialect: Dialect) -> Mended:
+    bench = Workbench(dialect)
+    pieces, strays = split_rounds(read_atoms(bench, entries))
+    rounds = [piece for piece in pieces if isinstance(piece, Round)]
+    # All rounds take their own results first: a stray result may only fill a place that is still free then.
+    for one in rounds:
+        strays += pair(bench, one)
+    place_strays(bench, strays, rounds)
+    out: list[Atom] = []
+    for piece, following in pairwise([*pieces, None]):
+        if isinstance(piece, Round):
+            add_missing_results(bench, piece)
+            tail = following.run if isinstance(following, Round) else []
+            out += settle(bench, piece, tail)
+        elif piece is not None:
+            out.append(piece)
+    made = tuple(write_entries(bench, out))
+    return Mended(entries=made, log=tuple(sorted(bench.log, key=lambda row: row[1])))

@@ -1,0 +1,157 @@
+"""The pieces that a repair moves: atoms, and the rounds that they make.
+
+Owns: `Atom`, `Round`, and the workbench that cuts entries apart and joins atoms. Must never know: which
+atoms are wrong, or where they should stand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from ....backends.atoms import apart, together
+from ....backends.base import Dialect
+from ....messages import Message, ToolCall
+from ....state.letters import letter_of
+from ....values import Value, field
+from .report import Mend, problems
+
+__all__ = ["Atom", "Round", "Slot", "Workbench"]
+
+_JOIN: Final = b",\n"
+
+
+class Atom(Value, frozen=True, kw_only=True, eq=False):
+    """The smallest piece that can be moved: an entry, or one result of an entry that holds several.
+
+    Attributes:
+        entry: The piece as an entry of its own.
+        source: The place of the given entry that it comes from; None for an added one.
+        whole: The number of the whole entry that it is a part of; see `Workbench.wholes`.
+        message: The piece in neutral words.
+        letter: Its role letter.
+        answers: The id of the call that it is the result of; "" for anything else.
+        flags: The flag of an added result, by call id.
+    """
+
+    _unshown = frozenset({"entry", "message"})
+
+    entry: bytes
+    source: int | None
+    whole: int
+    message: Message
+    letter: str
+    answers: str = ""
+    flags: Mapping[str, str] = {}
+
+    @property
+    def is_silent(self) -> bool:
+        """True if the piece has neither content nor calls, such as a piece of reasoning."""
+        return not self.message.parts and not self.message.tool_calls
+
+
+class Slot(msgspec.Struct, kw_only=True, eq=False):
+    """A call, and the result that was found for it."""
+
+    call: ToolCall
+    result: Atom | None = None
+
+
+class Round(msgspec.Struct, kw_only=True, eq=False):
+    """A run of the model's own atoms, its calls, and the results that stand directly behind them.
+
+    Attributes:
+        run: What the model wrote, without a break.
+        own: The results behind the run.
+        slots: The calls of the run, each with its result.
+        in_order: True if `own` has exactly one result for each call.
+        log: The repairs in this round; they count only if the round stays.
+    """
+
+    run: list[Atom]
+    own: list[Atom] = field(default_factory=list)
+    slots: list[Slot] = field(default_factory=list)
+    in_order: bool = False
+    log: list[tuple[Mend, int]] = field(default_factory=list)
+
+    def has_call(self, id: str) -> bool:
+        """True if the model made a call with this id in the round."""
+        return any(call.id == id for atom in self.run for call in atom.message.tool_calls)
+
+    def results(self) -> list[Atom]:
+        """The results in their given order if they are complete, else in the order of the calls."""
+        if self.in_order:
+            return self.own
+        return [slot.result for slot in self.slots if slot.result is not None]
+
+
+class Workbench:
+    """One repair: the entries that were cut apart, and the log.
+
+    Attributes:
+        dialect: Reads and writes the entries.
+        wire: The name of the provider API.
+        wholes: Each entry that was cut apart, with its atoms.
+        log: The repairs so far.
+    """
+
+    def __init__(self, dialect: Dialect) -> None:
+        self.dialect = dialect
+        self.wire = dialect.wire
+        self.wholes: list[tuple[bytes, list[Atom]]] = []
+        self.log: list[tuple[Mend, int]] = []
+
+    def note(self, kind: Mend, atom: Atom) -> None:
+        """Add a repair to the log."""
+        self.log.append((kind, atom.source or 0))
+
+    def apart(self, entry: bytes, source: int | None, flags: Mapping[str, str] = {}) -> list[Atom]:
+        """The atoms of an entry."""
+        atoms = [self._atom(part, source, len(self.wholes), flags) for part in apart(self.wire, entry)]
+        self.wholes.append((entry, atoms))
+        return atoms
+
+    def _atom(self, entry: bytes, source: int | None, whole: int, flags: Mapping[str, str]) -> Atom:
+        message = self.dialect.view([entry])[0]
+        answers = message.tool_call_id or ""
+        if answers and not problems(self.wire, [entry]):
+            answers = ""  # a result that the rules do not pair with a call, such as a provider tool's
+        return Atom(
+            entry=entry,
+            source=source,
+            whole=whole,
+            message=message,
+            letter=letter_of(message),
+            answers=answers,
+            flags={id: flag for id, flag in flags.items() if id == answers},
+        )
+
+    def joined(self, atoms: Sequence[Atom]) -> Iterator[tuple[bytes, list[Atom]]]:
+        """Atoms as entries, each with its atoms. Results in a row are joined as the provider API wants it."""
+        results: list[Atom] = []
+        for atom in (*atoms, None):
+            if atom is not None and atom.answers:
+                results.append(atom)
+                continue
+            if results:
+                entries = together(self.wire, [one.entry for one in results])
+                if len(entries) == len(results):
+                    yield from ((entry, [one]) for entry, one in zip(entries, results, strict=True))
+                else:
+                    yield entries[0], results
+                results = []
+            if atom is not None:
+                yield atom.entry, [atom]
+
+    def messages(self, run: Sequence[Atom]) -> Iterator[list[Atom]]:
+        """The atoms of a run, message by message."""
+        left = iter(run)
+        for message in self.dialect.view([atom.entry for atom in run]):
+            yield [next(left) for _ in range((message.raw or b"").count(_JOIN) + 1)]
+
+    def problems(self, atoms: Sequence[Atom], *, open: bool = False) -> list[str]:
+        """What the provider would refuse in these atoms. `open`: more may follow."""
+        entries = [entry for entry, _ in self.joined(atoms)]
+        return problems(self.wire, entries, open_end=open)

@@ -1,0 +1,102 @@
+"""What a repair did, and what it left.
+
+Owns: the kinds of mending, the values that a repair returns, and the check of a history. Must never know: how
+anything is mended.
+
+================  ===================================================================================
+unreadable        The entry is no JSON object of its provider API. It is dropped.
+rewritten         The entry has a shape that the provider refuses. It is written again from its content.
+empty             Nothing is left of such an entry. It is dropped.
+result_added      A call has no result. It gets a result with the flag "unknown".
+result_moved      A result does not stand where its call needs it. It is moved there.
+duplicate_result  A call has more than one result. The first one stays.
+stray_result      A result belongs to no call. It is dropped. As a user message it would give a tool's
+                  output the authority of the user.
+duplicate_call    A reply with calls stands in the history twice. One is dropped.
+call_renamed      Two calls beside each other have the same id. The second one and its result get a new id.
+orphan            A piece of reasoning lacks what has to follow it. It is dropped.
+unfinished        The call of a hosted tool lacks its result. It is dropped.
+calls_removed     No step above makes the calls of a reply valid. The reply stays without them.
+reply_removed     No step above makes the reply valid. It is dropped.
+================  ===================================================================================
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
+
+from ....backends import rules
+from ....errors import StateInvalidError
+from ....values import Value
+
+__all__ = ["Entry", "Mend", "Mended", "problems", "require_valid", "summary"]
+
+Mend = Literal[
+    "unreadable",
+    "rewritten",
+    "empty",
+    "result_added",
+    "result_moved",
+    "duplicate_result",
+    "stray_result",
+    "duplicate_call",
+    "call_renamed",
+    "orphan",
+    "unfinished",
+    "calls_removed",
+    "reply_removed",
+]
+
+
+class Entry(Value, frozen=True, kw_only=True):
+    """One entry of a mended history.
+
+    Attributes:
+        entry: The bytes.
+        source: The place of the given entry that it was made of; None for an added one.
+        letter: Its role letter; "" if nothing was mended.
+        flags: The flags of results that were added, by call id.
+    """
+
+    _unshown = frozenset({"entry"})
+
+    entry: bytes
+    source: int | None
+    letter: str
+    flags: Mapping[str, str] = {}
+
+
+class Mended(Value, frozen=True, kw_only=True):
+    """A history that its provider takes.
+
+    Attributes:
+        entries: The entries.
+        log: For each repair its kind, and the place of the given entry.
+    """
+
+    _unshown = frozenset({"entries"})
+
+    entries: tuple[Entry, ...]
+    log: tuple[tuple[Mend, int], ...]
+
+
+def summary(log: Iterable[tuple[Mend, int]]) -> dict[str, int]:
+    """How often each kind of mending was done, sorted by kind."""
+    return dict(sorted(Counter[str](kind for kind, _ in log).items()))
+
+
+def require_valid(wire: str, entries: Sequence[bytes]) -> None:
+    """Raise `StateInvalidError` unless the provider takes the history."""
+    if found := problems(wire, entries):
+        raise StateInvalidError(
+            f"the state's history cannot be repaired ({found[0]}); the state cannot be used"
+        )
+
+
+def problems(wire: str, entries: Sequence[bytes], *, open_end: bool = False) -> list[str]:
+    """What the provider would refuse in a history. [] for a provider API without rules."""
+    if wire not in rules.WIRES:
+        return []
+    return rules.check_history(wire, entries, open_end=open_end, unique_ids=False)

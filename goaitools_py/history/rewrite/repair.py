@@ -1,0 +1,195 @@
+"""States whose history the provider would refuse: a blob of an older or broken writer, or an import.
+
+Owns: when the closed history of a state is checked, and its turns, facts and meta data after a repair.
+Must never know: how entries are mended (`mend`), a clock, or how a turn runs.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from itertools import accumulate
+from typing import Any, Final
+
+import msgspec
+
+from ...backends import rules
+from ...backends.base import Dialect
+from ...state.closed_turns import ClosedTurn, TurnRecord, has_gap, with_numbers
+from ...state.letters import ASSISTANT
+from ...state.records import RULES_VERSION, with_cut
+from ...state.state import ConversationState, closed_turns, rebuild
+from ...values import replace
+from ..archive import Retention, marked, with_record
+from ..open.turn_ids import with_texts
+from .mend import Entry, Mend, Mended, mended, problems, require_valid, summary
+from .unsign import is_signed, unsigned_turns
+
+__all__ = ["REPAIRED", "checked", "noted", "repaired"]
+
+REPAIRED: Final = "repaired"
+"""What the row of a repair in the list of cuts says in the place of a strategy."""
+
+_REPAIRED_FACT: Final = "repaired"
+"""The name of a turn fact: what was mended in the turn, as the number of repairs of each kind."""
+
+
+def checked(
+    state: ConversationState, dialect: Dialect, *, retention: Retention | None = None
+) -> tuple[ConversationState, Mapping[str, int]]:
+    """The state with a closed history that its provider takes, and what was mended; see `repaired`.
+
+    The history is read only if the state says that it was written under older rules. After the check the
+    state says that it is valid under the rules of today.
+
+    Raises:
+        StateInvalidError: The history cannot be read, or cannot be mended.
+    """
+    if state.meta.rules >= RULES_VERSION:
+        return state, {}
+    state, log = repaired(state, dialect, retention=retention)
+    opened = state.open
+    if opened is not None and problems(dialect.wire, opened.entries, open_end=True):
+        return state, log  # the state is checked again after this turn is closed
+    return replace(state, meta=msgspec.structs.replace(state.meta, rules=RULES_VERSION)), log
+
+
+def repaired(
+    state: ConversationState, dialect: Dialect, *, retention: Retention | None = None
+) -> tuple[ConversationState, Mapping[str, int]]:
+    """The state with its closed history mended, and what was mended. The history is always read.
+
+    After a repair the signed blocks are taken out of the closed turns, as after any other rewrite, and the
+    list of cuts has a new row. The very object if the rules find nothing.
+
+    `retention`: how much of what changes is kept in the archive; None for nothing.
+
+    Raises:
+        StateInvalidError: The history cannot be read, or cannot be mended.
+    """
+    if dialect.wire not in rules.WIRES:
+        return state, {}
+    turns = closed_turns(state)
+    found = mended([entry for turn in turns for entry in turn.entries], dialect)
+    if not found.log:
+        return state, {}
+    turns = with_numbers(turns)
+    kept, gone = _turns(turns, found, dialect)
+    kept = [turn for turn in unsigned_turns(kept, dialect) if turn.entries]
+    if retention is not None:
+        kept = marked(turns, kept)
+    require_valid(dialect.wire, [entry for turn in kept for entry in turn.entries])
+    still = state.open is not None and is_signed(state.open.entries, dialect)
+    messages = sum(turn.record.messages for turn in kept)
+    meta = msgspec.structs.replace(
+        with_texts(state.meta, [turn for turn in gone if _is_readable(turn.entries, dialect)], dialect),
+        messages=messages,
+        turns=len(kept),
+        context="",  # its message may be gone, so the context is sent again
+        signed=still,
+        unbound=still,
+        # A repair has no clock, so the row has the time of the last write.
+        cuts=with_cut(
+            state.meta,
+            state.meta.updated,
+            REPAIRED,
+            len(turns) - len(kept),
+            max(0, state.meta.messages - messages),
+            removed=gone,
+        ),
+        gap=has_gap(kept, state.meta.processed),
+    )
+    mended_state = replace(rebuild(state, kept), meta=meta)
+    if retention is not None:
+        at = state.meta.updated
+        mended_state = with_record(mended_state, state, turns, kept, retention, at=at)
+    return mended_state, summary(found.log)
+
+
+def _is_readable(entries: Sequence[bytes], dialect: Dialect) -> bool:
+    with suppress(ValueError):
+        dialect.view(entries)
+        return True
+    return False
+
+
+def noted(turns: Sequence[ClosedTurn], found: Mended) -> list[ClosedTurn]:
+    """The turns of a mended history. The facts of each get the flags and the kinds of its repairs.
+
+    `turns` have the entries of `found`, in order. The repair of an entry that is gone is noted in the next
+    turn, or in the last one.
+    """
+    left = iter(found.entries)
+    flags: list[dict[str, str]] = []
+    ends: list[int] = []
+    for turn in turns:
+        own = [next(left) for _ in turn.entries]
+        flags.append({id: flag for one in own for id, flag in one.flags.items()})
+        ends.append(max((one.source for one in own if one.source is not None), default=-1))
+    ends = list(accumulate(ends, max))
+    kinds: list[list[tuple[Mend, int]]] = [[] for _ in turns]
+    for kind, at in found.log if turns else ():
+        kinds[min(bisect_left(ends, at), len(turns) - 1)].append((kind, at))
+    return [
+        replace(turn, record=_with_facts(turn.record, own_flags, own_kinds))
+        if own_flags or own_kinds
+        else turn
+        for turn, own_flags, own_kinds in zip(turns, flags, kinds, strict=True)
+    ]
+
+
+def _with_facts(
+    record: TurnRecord, flags: Mapping[str, str], kinds: Sequence[tuple[Mend, int]]
+) -> TurnRecord:
+    facts: dict[str, Any] = dict(record.facts)
+    if flags:
+        facts["flags"] = {**facts.get("flags", {}), **flags}
+    if kinds:
+        before = facts.get(_REPAIRED_FACT)
+        facts[_REPAIRED_FACT] = {**(before if isinstance(before, dict) else {}), **summary(kinds)}
+    return replace(record, facts=facts)
+
+
+def _turns(
+    turns: Sequence[ClosedTurn], found: Mended, dialect: Dialect
+) -> tuple[list[ClosedTurn], list[ClosedTurn]]:
+    """The turns with their mended entries, and the old turns of which nothing is left.
+
+    An added entry belongs to the turn in which it stands. Behind a reply it belongs to the next iteration.
+    """
+    places = [
+        (turn, iteration, letter)
+        for turn, closed in enumerate(turns)
+        for iteration, one in enumerate(closed.record.iterations)
+        for letter in one.roles
+    ]
+    given = [entry for closed in turns for entry in closed.entries]
+    own: list[list[Entry]] = [[] for _ in turns]
+    roles: list[list[str]] = [[""] * len(closed.record.iterations) for closed in turns]
+    turn, iteration, last = 0, 0, ""
+    for one in found.entries:
+        letter = one.letter
+        if one.source is not None:
+            *place, was = places[one.source]
+            # Never back: an entry that was moved towards the beginning belongs to the place where it stands.
+            turn, iteration = max((turn, iteration), (place[0], place[1]))
+            letter = was if one.entry is given[one.source] else letter
+        elif last == ASSISTANT:
+            iteration += 1
+        if iteration == len(roles[turn]):
+            roles[turn].append("")
+        roles[turn][iteration] += letter
+        own[turn].append(one)
+        last = letter
+    kept: list[ClosedTurn] = []
+    gone: list[ClosedTurn] = []
+    for old, entries, letters in zip(turns, own, roles, strict=True):
+        now = tuple([one.entry for one in entries])
+        if now == old.entries:
+            kept.append(old)
+        elif now:
+            kept.append(old.with_iterations(letters, now, messages=len(dialect.view(now))))
+        else:
+            gone.append(old)
+    return noted([turn for turn in kept if turn.entries], found), gone

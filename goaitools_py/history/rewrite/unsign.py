@@ -1,0 +1,65 @@
+"""Taking signed blocks out of closed turns after their prefix has changed.
+
+Owns: the stored rewrite that takes out signed thinking and reasoning, and what stays signed after it.
+Must never know: why the prefix changed, or which blocks a provider signs (that is the dialect's).
+
+Some providers sign a block together with its prefix: everything that stands before it. Behind another prefix
+they refuse or drop this block and all signed blocks after it. So signed blocks are taken out of the whole
+closed history at once, never out of its middle only. An open turn keeps its signed blocks: its next request
+asks the provider to drop those that do not fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from ...backends.base import Dialect
+from ...state.closed_turns import ClosedTurn, with_numbers
+from ...state.records import with_cut
+from ...state.state import ConversationState, closed_turns, rebuild
+from ...values import replace
+from ..archive import Retention, marked, with_record
+
+__all__ = ["UNSIGNED", "is_signed", "unsign", "unsigned_turns"]
+
+UNSIGNED: Final = "unsigned"
+"""What the row in the list of cuts says in the place of a strategy."""
+
+
+def is_signed(entries: Sequence[bytes], dialect: Dialect) -> bool:
+    """True if these entries have signed blocks."""
+    return any(new is not old for new, old in zip(dialect.unsigned(entries), entries, strict=True))
+
+
+def unsigned_turns(turns: Sequence[ClosedTurn], dialect: Dialect) -> list[ClosedTurn]:
+    """The turns without their signed blocks. An entry of which nothing is left is taken out."""
+    return [turn.with_entries(dialect.unsigned(turn.entries)) for turn in turns]
+
+
+def unsign(
+    state: ConversationState, dialect: Dialect, *, at: int, retention: Retention | None = None
+) -> ConversationState:
+    """The state without the signed blocks of its closed turns, and with a row in its list of cuts.
+
+    `at`: now, in milliseconds after the conversation began.
+    `retention`: how much of what changes is kept in the archive; None for nothing.
+    """
+    old = with_numbers(closed_turns(state))
+    turns = unsigned_turns(old, dialect)
+    if retention is not None:
+        turns = marked(old, turns)
+    still = state.open is not None and is_signed(state.open.entries, dialect)
+    meta = msgspec.structs.replace(
+        state.meta,
+        messages=sum(turn.record.messages for turn in turns),
+        signed=still,
+        unbound=still,
+        cuts=with_cut(state.meta, at, UNSIGNED, 0, 0),
+    )
+    unsigned = replace(rebuild(state, turns), meta=meta)
+    if retention is None:
+        return unsigned
+    return with_record(unsigned, state, old, turns, retention, at=at)

@@ -1,0 +1,82 @@
+"""Conversion of a blob: one of another provider API, and what did not go along.
+
+Owns: the public function and its result. Must never know: an entry.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ...backends.base import Dialect
+from ...backends.dialects import WIRES, dialect_of
+from ...state.codec import PLAIN, Codec
+from ...state.records import digest8
+from ...state.state import dump_state, hard_limits, load_state
+from ...values import Value, replace
+from ..wires import dialect_for
+from .losses import Loss
+from .state import translated
+
+__all__ = ["Conversion", "convert_state"]
+
+
+class Conversion(Value, frozen=True):
+    """A converted state, and what it could not take along.
+
+    Attributes:
+        state: The blob of the other provider API.
+        losses: What is not in it, by turn and kind, without content. Empty: everything went along.
+    """
+
+    _unshown = frozenset({"state"})
+
+    state: bytes
+    losses: tuple[Loss, ...] = ()
+
+
+def convert_state(
+    blob: bytes | bytearray | memoryview,
+    to: str,
+    *,
+    codec: Codec = PLAIN,
+    binding: Any = None,
+    min_revision: int | None = None,
+    dialect: Dialect | None = None,
+) -> Conversion:
+    """Convert a conversation to another provider API. No model is asked; equal blobs give equal results.
+
+    Texts, calls with their results, pictures, events, context blocks, notes, waiting messages, an unfinished
+    turn with its waiting calls, times, usage, cost, metadata and the title go along. Thinking does not, and
+    never becomes text. The archive of cuts stays as it is and can be read and searched, but a cut from before
+    the conversion cannot be undone.
+
+    Args:
+        blob: The state.
+        to: The other provider API: "openai", "openai-responses" or "anthropic".
+        codec: How the blob is protected; the result is protected in the same way.
+        binding: The owner, for a sealed blob.
+        min_revision: The least revision that it may have.
+        dialect: The dialect of `to` for another endpoint than the provider's own, such as a compatible
+            server; see `goaitools_py.backends`.
+
+    Returns:
+        A `Conversion`. A state of that provider API already comes back as it is, without losses.
+
+    Raises:
+        StateError: The blob cannot be read, or its history cannot be mended.
+        ValueError: `to` is not a known provider API, or not that of `dialect`.
+    """
+    if to not in WIRES:
+        raise ValueError(f"to must be one of {', '.join(WIRES)}, got {to!r}")
+    if dialect is not None and dialect.wire != to:
+        raise ValueError(f"the dialect is of the provider API {dialect.wire!r}, not {to!r}")
+    state = load_state(blob, codec=codec, binding=binding, min_revision=min_revision)
+    if state.meta.wire == to:
+        return Conversion(bytes(blob))
+    source = dialect_for(state.meta.wire, None)
+    state, losses = translated(state, source, dialect or dialect_of(to))
+    meta = msgspec.structs.replace(state.meta, rev=state.meta.rev + 1, parent=digest8(bytes(blob)[:112]))
+    converted = dump_state(replace(state, meta=meta), codec=codec, binding=binding, limits=hard_limits(codec))
+    return Conversion(converted, losses)

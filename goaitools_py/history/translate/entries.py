@@ -1,0 +1,223 @@
+"""Entries of one provider API as entries of another.
+
+Owns: which message becomes which entries, the ids of calls, and what is lost on the way. Must never know: a
+turn's record, or a state.
+
+What a user, the system or a tool said is read and written by the dialects. A model's reply is taken apart by
+`backends.translate`. The same history always becomes the same entries, and each turn depends only on the
+turns before it: so two states with a common beginning still have it afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import groupby
+from typing import Final
+
+from ...backends import translate
+from ...backends.base import Dialect
+from ...backends.translate.pieces import Called, Lost, Piece, call_id, reply_text
+from ...backends.wire.answer import clean_name
+from ...backends.wire.request import placeholder
+from ...messages import CallKind, Image, Message, Part, ResultFlag, Text, ToolCall, ToolResult
+from ...reading import read_entries
+from ...state.letters import ASSISTANT, TOOL, letter_of
+from ...values import Value, replace
+from .losses import Books
+
+__all__ = ["Moved", "Translator"]
+
+_JOIN: Final = b",\n"
+_EMPTY: Final = "[empty message]"
+_UNREAD: Final = "[a part that this provider cannot be shown]"
+_NOT_TAKEN: Final = "this provider takes none of its kind"
+
+
+class Moved(Value, frozen=True, kw_only=True):
+    """Entries of the other provider API, one letter for each, and where text was put into the reply.
+
+    `shifts`: for each insertion the place in the reply's own text, and its length.
+    `failed`: the ids of calls whose results said that they failed.
+    """
+
+    _unshown = frozenset({"entries"})
+
+    entries: tuple[bytes, ...] = ()
+    letters: str = ""
+    shifts: tuple[tuple[int, int], ...] = ()
+    failed: frozenset[str] = frozenset()
+
+
+class Translator:
+    """Turns the entries of one conversation into those of another provider API, in order.
+
+    Attributes:
+        books: Where losses are counted.
+    """
+
+    def __init__(self, source: Dialect, target: Dialect) -> None:
+        self.source = source
+        self.target = target
+        self.books = Books()
+        self._ids: dict[str, str] = {}
+        self._taken: set[str] = set()
+        self._kinds: dict[str, CallKind] = {}
+
+    def id(self, old: str) -> str:
+        """The id of a call on the other provider API. The same id always becomes the same one."""
+        if old not in self._ids:
+            new = call_id(self.target.wire, old)
+            if new in self._taken:
+                new = call_id(self.target.wire, old, taken=True)
+            self._ids[old] = new
+            self._taken.add(new)
+        return self._ids[old]
+
+    def moved(self, entries: Sequence[bytes], letters: str, flags: Mapping[str, ResultFlag]) -> Moved:
+        """The entries of one iteration: those that were sent, then those of the reply.
+
+        Args:
+            entries: The entries.
+            letters: Their role letters.
+            flags: The flags of results, by the old ids.
+        """
+        found: list[bytes] = []
+        new = ""
+        shifts: list[tuple[int, int]] = []
+        failed: set[str] = set()
+        for is_reply, own in groupby(zip(letters, entries, strict=True), lambda one: one[0] == ASSISTANT):
+            messages = read_entries(self.source, [entry for _, entry in own])
+            for role, run in groupby(messages, lambda message: message.role):
+                run_of = list(run)
+                if role == "tool":
+                    made, bad = self._results(run_of, flags)
+                    failed |= bad
+                    letter = TOOL
+                elif role == "assistant":
+                    made = []
+                    for message in run_of:
+                        entries_of, places = self._reply(message)
+                        made += entries_of
+                        shifts += places
+                    letter = ASSISTANT
+                else:
+                    for message in run_of:
+                        own_entries = self.said(message)
+                        found += own_entries
+                        new += (ASSISTANT if is_reply else letter_of(message)) * len(own_entries)
+                    continue
+                found += made
+                new += (ASSISTANT if is_reply else letter) * len(made)
+        return Moved(entries=tuple(found), letters=new, shifts=tuple(shifts), failed=frozenset(failed))
+
+    # ------------------------------------------------------------------------------------- a reply
+
+    def _reply(self, message: Message) -> tuple[list[bytes], list[tuple[int, int]]]:
+        pieces = translate.pieces_of(self.source.wire, (message.raw or b"").split(_JOIN))
+        calls: list[ToolCall] = []
+        for piece in pieces:
+            if isinstance(piece, Lost):
+                self.books.lose(piece.kind, piece.count)
+            elif isinstance(piece, Called):
+                calls.append(self._call(piece.call))
+        return self._written(pieces, calls)
+
+    def _written(
+        self, pieces: Sequence[Piece], calls: Sequence[ToolCall]
+    ) -> tuple[list[bytes], list[tuple[int, int]]]:
+        text, places = reply_text(pieces)
+        if not text and not calls:
+            self.books.lose("empty")
+            return [], []
+        entries, odd = translate.written(self.target.wire, text, calls)
+        self.books.lose("arguments", odd)
+        if not entries:
+            self.books.lose("empty")
+        return entries, places
+
+    def _call(self, call: ToolCall) -> ToolCall:
+        name = clean_name(call.name, limit=translate.most_name(self.target.wire))
+        if name is not None:
+            self.books.lose("tool_name")
+        kind: CallKind = call.kind
+        if kind == "provider":
+            self.books.lose("provider_call")
+            kind = "function"
+        elif kind == "custom" and self.target.wire == "anthropic":
+            self.books.lose("custom_call")
+        id = self.id(call.id)
+        self._kinds[id] = kind
+        return replace(call, id=id, name=name or call.name, kind=kind)
+
+    # ------------------------------------------------------------------------------------ results
+
+    def _results(
+        self, messages: Sequence[Message], flags: Mapping[str, ResultFlag]
+    ) -> tuple[list[bytes], set[str]]:
+        failed: set[str] = set()
+        results: list[ToolResult] = []
+        for message in messages:
+            old = message.tool_call_id or ""
+            if not old:
+                self.books.lose("unread")  # no call is named that it could belong to
+                continue
+            flag = flags.get(old, "ok")
+            id = self.id(old)
+            if flag == "ok" and old in translate.failed_calls(self.source.wire, message.raw or b""):
+                flag = "error"
+                failed.add(id)
+            self.books.lose("unread", message.unread)
+            self._lose_details(message.parts)
+            kind = self._kinds.get(id, "function")
+            results.append(ToolResult(call_id=id, parts=message.parts, flag=flag, kind=kind))
+        entries = self.target.results(results)
+        self._lose_media([result.parts for result in results], entries)
+        return entries, failed
+
+    # ------------------------------------------------------------------------- what else was said
+
+    def said(self, message: Message) -> list[bytes]:
+        """The entries of a message of the user or the system."""
+        self.books.lose("unread", message.unread)
+        self._lose_details(message.parts)
+        parts = tuple(message.parts)
+        if not parts:
+            self.books.lose("empty", not message.unread)
+            parts = (Text(_UNREAD if message.unread else _EMPTY),)
+        bare = replace(message, parts=parts, raw=None)
+        with suppress(ValueError):
+            return self.target.entries([bare])
+        return self.target.entries([replace(bare, parts=tuple(self._taken_parts(bare)))])
+
+    def _taken_parts(self, message: Message) -> Iterator[Part]:
+        """The parts, with a line of text in place of each that the other provider API does not take."""
+        is_blank = True
+        for part in message.parts:
+            if isinstance(part, Text):
+                is_blank = is_blank and not part.text.strip()
+                yield part
+                continue
+            is_blank = False
+            taken: Part = Text(placeholder(part, _NOT_TAKEN))
+            with suppress(ValueError):
+                self.target.entries([Message(role="user", parts=(part,))])
+                taken = part
+            self.books.lose("media", taken is not part)
+            yield taken
+        if is_blank:
+            self.books.lose("empty")
+            yield Text(_EMPTY)
+
+    def _lose_media(self, parts: Sequence[Sequence[Part]], entries: Sequence[bytes]) -> None:
+        """Count the pictures, documents and sounds that the dialect has replaced by a line of text."""
+        given = sum(not isinstance(part, Text) for own in parts for part in own)
+        if given:
+            messages = read_entries(self.target, entries)
+            left = sum(not isinstance(part, Text) for message in messages for part in message.parts)
+            self.books.lose("media", given - left)
+
+    def _lose_details(self, parts: Sequence[Part]) -> None:
+        if self.target.wire == "anthropic":
+            details = [part.detail for part in parts if isinstance(part, Image)]
+            self.books.lose("image_detail", sum(detail not in (None, "auto") for detail in details))

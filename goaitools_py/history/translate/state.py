@@ -1,0 +1,315 @@
+"""A whole state of one provider API as a state of another: turns with their records, open turn, inbox, facts.
+
+Owns: what of a state is written anew, what stays, and what goes. Must never know: a provider's JSON, a blob,
+or a clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from ... import rawjson
+from ...backends.base import Dialect, RequestParts
+from ...errors import StateInvalidError
+from ...state.closed_turns import (
+    FACTS,
+    ClosedTurn,
+    Iteration,
+    TurnRecord,
+    has_gap,
+    numbers_of,
+    with_numbers,
+)
+from ...state.parts import ARCHIVE, IGNORABLE_PARTS
+from ...state.records import (
+    RULES_VERSION,
+    UNKNOWN_MARK,
+    CutRow,
+    InboxItem,
+    JournalCall,
+    Meta,
+    OpenTurn,
+    with_cut,
+)
+from ...state.row_ends import NO_MORE
+from ...state.state import ConversationState, closed_turns, newest_number, rebuild
+from ...values import replace
+from ..meter import unanchored
+from ..open import journal
+from ..open.inbox import inbox_messages
+from ..open.turn_ids import UNKNOWN_SAID, with_texts
+from ..rewrite.mend.report import problems
+from ..rewrite.repair import checked, repaired
+from .entries import Moved, Translator
+from .losses import Books, Loss
+
+__all__ = ["CONVERTED", "translated"]
+
+CONVERTED: Final = "converted"
+"""What the row of a conversion in the list of cuts says in the place of a strategy."""
+
+_ITERATION_ENDS: Final = frozenset({"m", "who", "q"})
+_CUT_ENDS: Final = frozenset({"n", "size", "sum", "record", "records"})
+_INBOX_ENDS: Final = frozenset({"who"})
+
+
+def translated(
+    state: ConversationState, source: Dialect, target: Dialect, *, at: int | None = None
+) -> tuple[ConversationState, tuple[Loss, ...]]:
+    """The state as one of the provider API of `target`, and what did not go along.
+
+    Equal states give equal results. The archive stays as it is, in its own provider API.
+
+    Args:
+        state: The conversation.
+        source: Reads its entries.
+        target: Writes the new ones.
+        at: Now, in milliseconds after the conversation began; None: when the state was written last.
+
+    Raises:
+        StateInvalidError: The history cannot be read, or the other provider would refuse it however it is
+            mended.
+    """
+    state, _ = checked(state, source)
+    closed = False
+    opened = state.open
+    if opened is not None and not _goes_on(opened, source, target):
+        state, closed = journal.close_turn(state, source), True
+        state, _ = repaired(state, source)
+    found, books = _translated(state, source, target, state.meta.updated if at is None else at)
+    if closed:
+        books.turn = state.meta.processed
+        books.lose("open_turn")
+    found, log = repaired(found, target)
+    books.turn = 0
+    books.lose("mended", sum(log.values()))
+    meta = msgspec.structs.replace(found.meta, rules=RULES_VERSION)
+    return replace(found, meta=meta), books.losses()
+
+
+def _translated(
+    state: ConversationState, source: Dialect, target: Dialect, at: int
+) -> tuple[ConversationState, Books]:
+    translator = Translator(source, target)
+    books = translator.books
+    old = with_numbers(closed_turns(state))
+    turns: list[ClosedTurn] = []
+    reworded: list[ClosedTurn] = []
+    for turn, number in zip(old, numbers_of([turn.record for turn in old]), strict=True):
+        books.turn = number
+        new, has_shifted = _turn(turn, translator)
+        turns.append(new)
+        if has_shifted:
+            reworded.append(turn)
+    turns = [turn for turn in turns if turn.entries]
+    books.turn = newest_number(state)
+    opened = _open_turn(state.open, translator) if state.open is not None else None
+    books.turn = 0
+    inbox = _inbox(state, translator)
+    kept = tuple(part for part in state.parts if part.kind not in IGNORABLE_PARTS)
+    books.lose("later", len(state.extras) + len(state.later) + len(state.parts) - len(kept))
+    books.lose("archive", sum(part.entries for part in kept if part.kind == ARCHIVE))
+    base = replace(
+        state,
+        meta=with_texts(state.meta, reworded, source),
+        extras={},
+        later=(),
+        parts=kept,
+        inbox=inbox,
+        open=opened,
+    )
+    found = rebuild(base, turns)
+    return replace(found, meta=_meta(found, turns, target, books, at)), books
+
+
+# --------------------------------------------------------------------------------------------- turns
+
+
+def _turn(turn: ClosedTurn, translator: Translator) -> tuple[ClosedTurn, bool]:
+    """The turn, and whether the text of a reply has changed."""
+    record = turn.record
+    iterations, moved = _iterations(turn, translator)
+    entries = tuple(entry for one in moved for entry in one.entries)
+    new = TurnRecord(
+        at=record.at,
+        messages=len(translator.target.view(entries)),
+        iterations=iterations,
+        facts=_facts(record.facts, moved, translator),
+    )
+    return ClosedTurn(entries, new), any(one.shifts for one in moved)
+
+
+def _iterations(turn: ClosedTurn, translator: Translator) -> tuple[tuple[Iteration, ...], list[Moved]]:
+    flags = turn.record.facts.get("flags", {})
+    moved = [translator.moved(entries, iteration.roles, flags) for iteration, entries in turn.by_iteration()]
+    iterations = tuple(
+        replace(iteration, roles=one.letters, more=_end(iteration.more, _ITERATION_ENDS, translator.books))
+        for iteration, one in zip(turn.record.iterations, moved, strict=True)
+    )
+    return iterations, moved
+
+
+def _facts(facts: Mapping[str, Any], moved: Sequence[Moved], translator: Translator) -> Mapping[str, Any]:
+    """The facts that this release knows, with the new ids of calls and the new places of citations."""
+    known = {name: value for name, value in facts.items() if name in FACTS}
+    translator.books.lose("later", len(facts) - len(known))
+    failed = {id: "error" for one in moved for id in sorted(one.failed)}
+    if failed or "flags" in known:
+        known["flags"] = {
+            **{translator.id(id): flag for id, flag in known.get("flags", {}).items()},
+            **failed,
+        }
+    if "citations" in known and any(one.shifts for one in moved):
+        known["citations"] = [_shifted(row, moved) for row in known["citations"]]
+    return known
+
+
+def _shifted(row: Any, moved: Sequence[Moved]) -> Any:
+    """The row of a citation, moved by what was put into the text of its reply before it."""
+    reply = row.get("reply") if isinstance(row, Mapping) else None
+    if type(reply) is not int or not 0 <= reply < len(moved):
+        return row
+    shifts = moved[reply].shifts
+    places = {
+        name: row[name] + sum(length for place, length in shifts if place <= row[name])
+        for name in ("start", "end")
+        if type(row.get(name)) is int
+    }
+    return {**row, **places}
+
+
+def _end(raw: bytes, known: frozenset[str], books: Books) -> bytes:
+    """The object at the end of a row, without the names of a later release."""
+    if not raw:
+        return raw
+    unknown = rawjson.names(raw) - known
+    if not unknown:
+        return raw
+    books.lose("later", len(unknown))
+    left = rawjson.without(raw, unknown)
+    return left if rawjson.names(left) else b""
+
+
+# ---------------------------------------------------------------------------------------- what is open
+
+
+def _goes_on(opened: OpenTurn, source: Dialect, target: Dialect) -> bool:
+    """True if the unfinished turn can go on with the other provider API."""
+    trial = _open_turn(opened, Translator(source, target))
+    if problems(target.wire, trial.entries, open_end=True):
+        return False
+    state = ConversationState(meta=Meta(wire=target.wire), open=trial)
+    try:
+        journal.check_journal(state, target)
+    except StateInvalidError:
+        return False
+    return True
+
+
+def _open_turn(opened: OpenTurn, translator: Translator) -> OpenTurn:
+    turn = ClosedTurn(
+        opened.entries[: len(opened.entries) - len(opened.letters)],
+        TurnRecord(at=opened.at, messages=0, iterations=opened.iterations, facts=opened.facts),
+    )
+    iterations, moved = _iterations(turn, translator)
+    rest = translator.moved(opened.unanswered, opened.letters, opened.facts.get("flags", {}))
+    entries = tuple(entry for one in (*moved, rest) for entry in one.entries)
+    extras = len(opened.extras) + sum(len(call.extras) for call in opened.calls)
+    translator.books.lose("later", extras)
+    return replace(
+        opened,
+        entries=entries,
+        iterations=iterations,
+        letters=rest.letters,
+        messages=len(translator.target.view(entries)),
+        calls=tuple(_open_call(call, translator) for call in opened.calls),
+        facts=_facts(opened.facts, (*moved, rest), translator),
+        extras={},
+    )
+
+
+def _open_call(call: JournalCall, translator: Translator) -> JournalCall:
+    """The call under its new id. A provider's tool does not exist elsewhere: without a result its call is
+    closed."""
+    moved = replace(call, id=translator.id(call.id), extras={})
+    if call.kind == "function":
+        return moved
+    if call.kind == "provider":
+        moved = replace(moved, kind="function")
+        if call.state == "done":
+            return moved
+        return journal.synthetic(moved, "unknown" if call.state == "started" else "not_run")
+    if translator.target.wire == "anthropic":
+        written = rawjson.dumps({"input": call.arguments}).decode()
+        return replace(moved, kind="function", arguments=written)
+    return moved
+
+
+def _inbox(state: ConversationState, translator: Translator) -> tuple[InboxItem, ...]:
+    moved: list[InboxItem] = []
+    for item in state.inbox:
+        (message, *_) = inbox_messages(replace(state, inbox=(item,)), translator.source)
+        (entry, *_) = translator.said(message)
+        more = _end(item.more, _INBOX_ENDS, translator.books)
+        moved.append(replace(item, entry=entry, more=more))
+    return tuple(moved)
+
+
+# -------------------------------------------------------------------------------------------- facts
+
+
+def _meta(
+    state: ConversationState, turns: Sequence[ClosedTurn], target: Dialect, books: Books, at: int
+) -> Meta:
+    """The meta data of the converted state. What was spent, said and named stays."""
+    meta = unanchored(state.meta)
+    sticky = {name: value for name, value in meta.sticky.items() if _takes(target, name, value)}
+    books.lose("setting", len(meta.sticky) - len(sticky))
+    books.lose("carried", len(meta.carry))
+    books.lose("later", sum(bool(bytes(row.more)) for rows in (meta.turn, meta.ring) for row in rows))
+    return msgspec.structs.replace(
+        meta,
+        wire=target.wire,
+        status=_status(state),
+        messages=sum(turn.record.messages for turn in turns),
+        turns=len(turns),
+        preamble=meta.preamble and UNKNOWN_MARK,
+        tools=meta.tools and UNKNOWN_MARK,
+        sticky=sticky,
+        # The messages of a turn have other bytes now, so their digests can no longer be compared.
+        turn=tuple(row._replace(said=UNKNOWN_SAID, more=NO_MORE) for row in meta.turn),
+        ring=tuple(row._replace(said=UNKNOWN_SAID, more=NO_MORE) for row in meta.ring),
+        cuts=with_cut(_with_known_cuts(meta, books), at, CONVERTED, 0, 0),
+        signed=False,
+        unbound=False,
+        carry={},
+        gap=has_gap(turns, meta.processed),
+    )
+
+
+def _status(state: ConversationState) -> str:
+    status = state.meta.status
+    return "in_progress" if status == "awaiting_tools" and not journal.is_waiting(state) else status
+
+
+def _with_known_cuts(meta: Meta, books: Books) -> Meta:
+    cuts = tuple(_cut(row, books) for row in meta.cuts)
+    return msgspec.structs.replace(meta, cuts=cuts)
+
+
+def _cut(row: CutRow, books: Books) -> CutRow:
+    more = bytes(row.more)
+    left = _end(more, _CUT_ENDS, books)
+    return row if left == more else row._replace(more=msgspec.Raw(left))
+
+
+def _takes(target: Dialect, name: str, value: Any) -> bool:
+    """Whether the provider API has a setting."""
+    try:
+        target.request(RequestParts(model="any", history=(), settings={name: value}))
+    except (TypeError, ValueError):
+        return False
+    return True

@@ -1,0 +1,45 @@
+"""All of a blob checked: its bytes, and the chain of records in its archive.
+
+Owns: `verify_state`. Must never know: a store, or a model.
+"""
+
+from __future__ import annotations
+
+from ..errors import StateError
+from ..state import placing
+from ..state.codec import PLAIN, Binding, Codec
+from ..state.state import load_state
+from .archive import check_chain
+
+__all__ = ["verify_state"]
+
+
+def verify_state(
+    blob: bytes | bytearray | memoryview, *, codec: Codec = PLAIN, binding: Binding = None
+) -> tuple[bytes, ...]:
+    """Check all of a blob: its seal, the digest of each part in it, and that everything in it can be opened.
+
+    If the journal of cuts names a record of the archive, and all parts of the archive are in the blob, the
+    records are read too: each names the one before it, and the journal names the newest.
+
+    A turn checks only what it reads. Call this for backups, and after a migration of a database.
+
+    Args:
+        blob: The stored value.
+        codec: How the blob is protected.
+        binding: For sealed codecs: the owner of the blob.
+
+    Returns:
+        The digests of the parts that are kept elsewhere. They are not checked: attach them first.
+
+    Raises:
+        StateError: Something in it is damaged, or cannot be read.
+    """
+    elsewhere = placing.verify_state(blob, codec=codec, binding=binding)
+    state = load_state(blob, codec=codec, binding=binding)
+    try:
+        check_chain(state, codec, binding)
+    except StateError as error:
+        error.blob = bytes(blob)
+        raise
+    return elsewhere

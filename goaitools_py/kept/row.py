@@ -1,0 +1,538 @@
+"""One key of a store: the state that this worker knows under it, and the save of a new state.
+
+Owns: compare-and-swap, rebasing on the state of another worker, saves without an answer, the lease, and the
+place for unreadable bytes. Must never know: an engine of a store, a model, or whether its caller is async.
+
+Everything here is a flow: it yields effects (`flow`), in most cases an `Invoke` of one of the store's
+methods.
+
+A row knows two blobs. `stored` is the blob in the store. `mine` is the state that the caller of this row has
+seen. They differ if another worker has appended something while the caller worked. Then a new state that grew
+from `mine` is rebased on `stored` before it is saved, so that the addition is not lost.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from ..backends.base import Dialect
+from ..errors import (
+    LeaseHeldError,
+    StateConflictError,
+    StateError,
+    StoreUnavailableError,
+    TurnInProgressError,
+)
+from ..events import StateSaved
+from ..history.info import refs_of
+from ..history.rebase import begun_at, holds_state, rebase_state
+from ..state.codec import Codec
+from ..state.parts import ARCHIVE
+from ..state.records import Meta, digest8
+from ..state.state import dump_state, hard_limits, load_state, new_state
+from ..stores.layout import MAX_KEY_BYTES, RowFacts, StoredPart, takes_facts
+from ..turn.flow import Clock, Emit, Flow, Invoke, Sleep
+from ..values import Value, replace
+from .facts import row_facts
+from .parts import LOADED, Pieces, joined, part_with_room, pieces_of, with_shared_part
+
+if TYPE_CHECKING:
+    from ..stores.base import Stored
+
+__all__ = ["DuplicateError", "Row", "RowSettings", "aside_prefix", "is_aside"]
+
+MAX_REBASES: Final = 5
+"""How often a state is rebased on the states of other workers. After that it is a conflict."""
+
+FIRST_WAIT: Final = 0.01
+LONGEST_WAIT: Final = 0.25
+"""Seconds between two tries for a lease. Each wait is twice as long as the wait before it."""
+
+
+_ASIDE: Final = ".unreadable."
+_DIGITS: Final = 24
+
+
+def aside_prefix(key: str) -> str:
+    """The beginning of the keys under which unreadable bytes of this key stand aside. A very long key is cut
+    there, so that a store takes the new one."""
+    room = MAX_KEY_BYTES - len(_ASIDE) - _DIGITS
+    return key.encode()[:room].decode(errors="ignore") + _ASIDE
+
+
+def is_aside(other: str, key: str) -> bool:
+    """True for a key under which unreadable bytes of `key` stand aside."""
+    prefix = aside_prefix(key)
+    digits = other[len(prefix) :]
+    return other.startswith(prefix) and len(digits) == _DIGITS and not digits.strip("0123456789abcdef")
+
+
+class RowSettings(Value, frozen=True, kw_only=True):
+    """The settings of a key: they are the same for each use.
+
+    `renewal`: takes a lease and its seconds; what it makes renews the lease in the background, from `start`
+    to `end`.
+    `gate`: "queue" waits for a lease that another worker holds, "reject" raises at once.
+    `lease_ttl`: how long a lease lasts without a renewal, in seconds.
+    `concurrent_turns`: True puts a turn behind another worker's turn instead of raising a conflict.
+    `save_timeout`: for how many seconds the save of a paid turn, or the release of a lease, is tried again
+    while the store is unavailable.
+    `with_title`: True if the title stands in a plain column beside the blob.
+    `converts`: True if turns convert states of other provider APIs, so that one may be stored.
+    `in_parts`: True if the store keeps archive and media as parts of their own; see `parts`.
+    `stop_every`: seconds between two looks of a turn at the stop flag; None if it does not look.
+    """
+
+    _unshown = frozenset({"key", "binding"})
+
+    store: Any
+    key: str
+    codec: Codec
+    binding: Any
+    dialect: Dialect
+    renewal: Callable[[Any, float], Any]
+    gate: str = "queue"
+    lease_ttl: float = 10.0
+    concurrent_turns: bool = False
+    save_timeout: float = 5.0
+    with_title: bool = False
+    in_parts: bool = False
+    stop_every: float | None = None
+    converts: bool = False
+
+    @property
+    def reader(self) -> Dialect | None:
+        """The dialect that reads what is stored; None for the one of the state's own provider API."""
+        return None if self.converts else self.dialect
+
+
+class DuplicateError(Exception):
+    """A signal from a commit to its caller: another worker has finished the same turn meanwhile."""
+
+
+class Row:
+    """One use of a key, from its load to its last save."""
+
+    def __init__(self, settings: RowSettings) -> None:
+        self.settings = settings
+        self.meta_of: Callable[[bytes], Meta | None] = lambda blob: None
+        """Gives the meta data of a blob that the running turn has made, without decoding; else None."""
+        self.mine = b""
+        self.stored = b""
+        self._version: int | None = None
+        self._kept_parts: frozenset[bytes] = frozenset()
+        """The names of the parts that the store keeps of `stored`."""
+        self._sent_parts: frozenset[bytes] = frozenset()
+        self._at_hand: dict[bytes, StoredPart] = {}
+        self._slimmed: tuple[bytes, bytes, Meta | None] | None = None
+        self._sent: tuple[bytes, bytes] | None = None
+        self._created: int | None = None
+        self._context: Any = None
+        self._saves = self._told = 0
+        self._lease: Any = None
+        self._renewal: Any = None
+        self._patient_until: float | None = None
+        self._pause = FIRST_WAIT
+
+    @property
+    def has_saved(self) -> bool:
+        """True once a state was saved."""
+        return self._saves > 0
+
+    def tell(self, of: dict[str, str] | None = None) -> Flow[None]:
+        """Emit the event of a save, once for each. `of`: the references in the event; without them they are
+        read from the stored state."""
+        if self._told == self._saves:
+            return
+        self._told = self._saves
+        settings = self.settings
+        if of is None:
+            of = refs_of(self.stored, codec=settings.codec, binding=settings.binding)
+        yield Emit(StateSaved(self._version, len(self.stored), **of))
+
+    # ------------------------------------------------------------------------------------ loading
+
+    def load(self, *, is_whole: bool = False) -> Flow[Stored | None]:
+        """Load the stored state. From here on `stored` and `mine` are this state.
+
+        `is_whole`: load all parts, not only the parts that a turn needs.
+        """
+        found: Stored | None = yield Invoke(self._load_whole if is_whole else self._load)
+        self._version = None if found is None else found.version
+        self._sent = self._created = None
+        self.mine = self.stored = b"" if found is None else self._blob_of(found)
+        return found
+
+    def _load(self) -> Any:
+        settings = self.settings
+        if settings.in_parts:
+            return settings.store.load_head(settings.key, kinds=LOADED)
+        return settings.store.load(settings.key)
+
+    def _load_whole(self) -> Any:
+        settings = self.settings
+        return settings.store.load_head(settings.key) if settings.in_parts else self._load()
+
+    def read_parts(self, names: Collection[bytes]) -> Flow[dict[bytes, bytes]]:
+        """Give the stored bytes of those of these parts that are at hand or in the store."""
+        found = {name: self._at_hand[name].data for name in names if name in self._at_hand}
+        lacking = [name for name in names if name not in found]
+        settings = self.settings
+        if lacking and settings.in_parts:
+            parts: Sequence[StoredPart] = yield Invoke(settings.store.load_parts, (settings.key, lacking))
+            found |= {part.name: bytes(part.data) for part in parts}
+        return found
+
+    def _blob_of(self, found: Any) -> bytes:
+        if not self.settings.in_parts:
+            return bytes(found.blob)
+        blob, self._kept_parts = joined(found, self.settings.codec, self.settings.binding)
+        return blob
+
+    def _save(self, blob: bytes, expected: int | None) -> Any:
+        settings = self.settings
+        if settings.in_parts:
+            return self._save_parts(blob, expected)
+        if not takes_facts(settings.store):
+            return settings.store.save(settings.key, blob, expected=expected)
+        return settings.store.save(settings.key, blob, expected=expected, facts=self._facts(blob))
+
+    def _save_parts(self, blob: bytes, expected: int | None) -> Any:
+        """Save the head. The same step adds the parts that the store lacks, and drops the parts that the head
+        does not list any more. Both sets come from a comparison with the newest head that was loaded."""
+        settings = self.settings
+        pieces = pieces_of(blob, settings.codec, settings.binding)
+        self._at_hand.update(pieces.at_hand)
+        lacking = pieces.names - self._kept_parts
+        if not lacking <= self._at_hand.keys():
+            raise StateConflictError(
+                "another worker dropped a part of the conversation that this state still lists; load again "
+                "and redo the turn"
+            )
+        self._sent_parts = pieces.names
+        return settings.store.save_parts(
+            settings.key,
+            pieces.head,
+            [self._at_hand[name] for name in lacking],
+            self._kept_parts - pieces.names,
+            expected=expected,
+            facts=self._facts(blob),
+        )
+
+    def _share(self, blob: bytes) -> Flow[None]:
+        """Take a new state apart for its save. If it has a new part of the archive, that becomes one with the
+        newest part in the store, which is loaded for this. If it cannot be had, both stay apart."""
+        settings = self.settings
+        if not settings.in_parts or not blob or (self._slimmed is not None and self._slimmed[0] == blob):
+            return
+        codec, binding = settings.codec, settings.binding
+        pieces = pieces_of(blob, codec, binding)
+        if pieces.has_new_archive and (name := part_with_room(blob, codec, binding)) is not None:
+            with suppress(Exception):  # a paid turn is saved whether or not its record shares a part
+                found = yield from self.read_parts([name])
+                pieces = pieces_of(with_shared_part(blob, found[name], codec, binding), codec, binding)
+                # The running turn still lists the part, and its next state joins the two anew.
+                self._at_hand[name] = StoredPart(name=name, kind=ARCHIVE, data=found[name])
+        self._note_pieces(blob, pieces)
+
+    def _slim(self, blob: bytes) -> bytes:
+        """Give a new state the form of a loaded one: without the parts that only the store keeps. The row
+        keeps those for the save. The same state gives the same bytes, although encryption is random."""
+        if not self.settings.in_parts or not blob:
+            return blob
+        if self._slimmed is None or self._slimmed[0] != blob:
+            self._note_pieces(blob, pieces_of(blob, self.settings.codec, self.settings.binding))
+        assert self._slimmed is not None
+        return self._slimmed[1]
+
+    def _note_pieces(self, blob: bytes, pieces: Pieces) -> None:
+        self._at_hand.update(pieces.at_hand)
+        self._slimmed = blob, pieces.slim, self.meta_of(blob)
+
+    def _facts(self, blob: bytes) -> RowFacts:
+        settings = self.settings
+        meta = self.meta_of(blob)
+        if self._slimmed is not None and self._slimmed[1] is blob:
+            meta = self._slimmed[2]
+        if meta is None:  # the state was rebased, or no turn has made it
+            meta = load_state(blob, codec=settings.codec, binding=settings.binding).meta
+        return row_facts(meta, with_title=settings.with_title)
+
+    # ------------------------------------------------------------------------------------- saving
+
+    def commit(
+        self,
+        new: bytes,
+        *,
+        is_there: Callable[[bytes], bool] | None = None,
+        most: int = MAX_REBASES,
+        is_paid: bool = True,
+    ) -> Flow[bytes]:
+        """Save a state that grew from `mine`. Gives the stored state: this one, or this one with additions of
+        other workers.
+
+        A caller that was interrupted here may call it again. It then first looks for the save that was sent.
+
+        Args:
+            new: The state.
+            is_there: Tells whether another worker's state contains the turn of `new`.
+            most: How often the state may be rebased.
+            is_paid: True if model calls or tools were paid for it. Then the save is tried again for
+                `save_timeout` seconds while the store is unavailable.
+
+        Raises:
+            StateConflictError: Another worker had a turn, or deleted the conversation.
+            DuplicateError: `is_there` was true.
+            Exception: The error of the store, if it neither answered that it saved nor holds the state.
+        """
+        refused = failed = 0
+        yield from self._share(new)
+        new = self.timed(self._slim(new))
+        if self._sent is not None:
+            known = self.mine
+            yield from self._look(is_there, is_paid)
+            new = self.mine if new == known else self.timed(new)
+        while new != self.mine:
+            blob = self._rebased(new)
+            self._sent = (new, blob)
+            failure = conflict = None
+            try:
+                version = yield Invoke(self._save, (blob, self._version))
+            except StateConflictError as exc:
+                refused += 1
+                if not failed:
+                    self._sent = None  # this state was not saved: the stored one is another worker's
+                    if refused > most:
+                        raise
+                conflict = exc  # if an earlier save got no answer, others may have continued from this state
+            except Exception as exc:
+                failed += 1
+                failure = exc
+            else:
+                self._version, self.stored, self._sent = version, blob, None
+                self._kept_parts = self._sent_parts
+                self._patient_until = None
+                new = self._became(new)
+                continue
+            is_newer = yield from self._look(is_there, is_paid)
+            new = self.timed(new)
+            if failure is not None and failed > 1 and not is_newer:
+                may_pass = is_paid and isinstance(failure, StoreUnavailableError)
+                if not (may_pass and (yield from self._wait())):
+                    raise failure
+            if conflict is not None and refused > most and new != self.mine:
+                raise conflict
+        return self.stored
+
+    def find_sent(self, is_there: Callable[[bytes], bool] | None) -> Flow[None]:
+        """Look for a save that got no answer, if there is one. If it was done, `mine` is its state."""
+        if self._sent is not None:
+            yield from self._look(is_there, False)
+
+    def _rebased(self, new: bytes) -> bytes:
+        """Give the state to save, rebased. After a save without an answer these are the same bytes again."""
+        if self._sent is not None and self._sent[0] == new:
+            return self._sent[1]
+        if self.stored == self.mine:
+            return new
+        settings = self.settings
+        try:
+            return rebase_state(
+                new,
+                base=self.mine,
+                theirs=self.stored,
+                concurrent_turns=settings.concurrent_turns,
+                codec=settings.codec,
+                binding=settings.binding,
+                dialect=settings.dialect,
+            )
+        except StateError as exc:
+            raise StateConflictError(
+                "another worker saved a state that cannot be read here: load again and redo the turn"
+            ) from exc
+
+    def _wait(self) -> Flow[bool]:
+        """Wait before the unavailable store is tried again. False once `save_timeout` seconds have passed
+        since the first failure."""
+        now = yield Clock()
+        if self._patient_until is None:
+            self._patient_until = now.monotonic + self.settings.save_timeout
+            self._pause = FIRST_WAIT
+        if now.monotonic + self._pause > self._patient_until:
+            return False
+        yield Sleep(self._pause)
+        self._pause = min(2 * self._pause, LONGEST_WAIT)
+        return True
+
+    def _look(self, is_there: Callable[[bytes], bool] | None, is_paid: bool) -> Flow[bool]:
+        """Load after a save that did not succeed. True if the store has a newer state."""
+        while True:
+            try:
+                found = yield Invoke(self._load)
+                break
+            except StoreUnavailableError:
+                if not (is_paid and (yield from self._wait())):
+                    raise
+        if (None if found is None else found.version) == self._version:
+            return False
+        sent, self._sent = self._sent, None
+        if found is None:
+            raise StateConflictError("the conversation was deleted meanwhile; begin it anew")
+        before, self.stored, self._version = self.stored, self._blob_of(found), found.version
+        if sent is not None and self._holds(sent[1], before):
+            self._became(sent[0])
+        elif is_there is not None and is_there(self.stored):
+            raise DuplicateError
+        return True
+
+    def _became(self, new: bytes) -> bytes:
+        """Note that a state is stored now, and give it with the time at which the conversation began."""
+        self._saves += 1
+        if not self.mine and self.stored != new:  # another worker began it too: the stored time stays
+            settings = self.settings
+            stored = load_state(self.stored, codec=settings.codec, binding=settings.binding)
+            self._created = stored.meta.created
+        self.mine = self.timed(new)
+        return self.mine
+
+    def timed(self, blob: bytes) -> bytes:
+        """Give a state of this worker the time at which the stored conversation began.
+
+        That time differs from the worker's own only if two workers began the conversation at the same moment.
+        """
+        settings = self.settings
+        if self._created is None or not blob:
+            return blob
+        return begun_at(blob, self._created, codec=settings.codec, binding=settings.binding)
+
+    def _holds(self, blob: bytes, base: bytes) -> bool:
+        if self.stored == blob:
+            return True
+        if not self.stored:
+            return False
+        settings = self.settings
+        try:
+            return holds_state(self.stored, blob, base=base, codec=settings.codec, binding=settings.binding)
+        except StateError:
+            return False
+
+    def grew_from(self, base: bytes, new: bytes) -> None:
+        """Note that `new`, the next state to save, grew from `base`. It may have been saved already."""
+        self.mine = base
+        if self.stored != base and self._holds(new, base):
+            self.mine = new
+
+    def overwrite(self, new: bytes) -> Flow[None]:
+        """Save a state that did not grow from the stored one. `StateConflictError` if that has changed."""
+        new = self._slim(new)
+        self._version = yield Invoke(self._save, (new, self._version))
+        self._kept_parts = self._sent_parts
+        self.mine = self.stored = new
+
+    def taken_back(self, old: bytes) -> bytes:
+        """Make a state from before `mine` ready to replace it: no model accepted what was added since."""
+        settings = self.settings
+        now = load_state(self.mine, codec=settings.codec, binding=settings.binding).meta
+        if old:
+            state = load_state(old, codec=settings.codec, binding=settings.binding)
+        else:
+            state = new_state(now.wire, id=now.id, created=now.created)
+        if state.meta.rev >= now.rev:
+            return old
+        meta = msgspec.structs.replace(state.meta, rev=now.rev + 1, parent=digest8(self.mine[:112]))
+        return dump_state(
+            replace(state, meta=meta),
+            codec=settings.codec,
+            binding=settings.binding,
+            limits=hard_limits(settings.codec),
+        )
+
+    def set_aside(self) -> Flow[str]:
+        """Keep the stored bytes, which cannot be read, under another key. The next save begins anew.
+
+        Gives the suffix of that key. The same bytes get the same key, so that they are kept once.
+        """
+        digest = hashlib.sha256(self.stored).hexdigest()[:_DIGITS]
+        suffix = _ASIDE + digest
+        key = aside_prefix(self.settings.key) + digest
+        store, head, parts = self.settings.store, self.stored, ()
+        if self.settings.in_parts:
+            found = yield Invoke(self._load_whole)
+            if found is None or found.version != self._version:
+                raise StateConflictError("another worker saved meanwhile; load again and redo the turn")
+            head, parts = bytes(found.blob), found.parts
+            self._kept_parts = frozenset(part.name for part in parts)
+        try:
+            if parts:
+                yield Invoke(lambda: store.save_parts(key, head, parts, (), expected=None))
+            else:
+                yield Invoke(lambda: store.save(key, head, expected=None))
+        except StateConflictError:
+            there = yield Invoke(lambda: store.load(key))
+            if there is None or bytes(there.blob) != head:
+                raise
+        self.mine = self.stored = b""
+        return suffix
+
+    # ------------------------------------------------------------------------------------- the lease
+
+    def take_lease(self, timeout: float | None) -> Flow[float]:
+        """Take the lease, if the store has leases, and keep it alive. Gives the seconds of the wait.
+
+        Raises `TurnInProgressError` if another worker holds it: at once with the gate "reject", else after
+        `timeout` seconds.
+        """
+        settings = self.settings
+        if not hasattr(settings.store, "lease"):
+            return 0.0
+        began = yield Clock()
+        pause, waited = FIRST_WAIT, 0.0
+        while True:
+            context = settings.store.lease(settings.key, settings.lease_ttl)
+            enter = getattr(context, "__aenter__", None) or context.__enter__
+            try:
+                lease = yield Invoke(enter)
+            except LeaseHeldError as exc:
+                now = yield Clock()
+                waited = now.monotonic - began.monotonic
+                if settings.gate == "reject" or (timeout is not None and waited + pause > timeout):
+                    raise TurnInProgressError(
+                        "another turn runs on this conversation, and nothing was called: try again later"
+                    ) from exc
+            else:
+                self._context, self._lease = context, lease
+                self._renewal = settings.renewal(lease, settings.lease_ttl)
+                yield Invoke(self._renewal.start)
+                return waited
+            yield Sleep(pause)
+            pause = min(2 * pause, LONGEST_WAIT)
+
+    def release(self) -> Flow[None]:
+        """Give the lease back. While the store is unavailable it is tried again, as a save is. A lease that
+        cannot be given back runs out. A caller that was interrupted here may call it again."""
+        if self._renewal is not None:
+            yield Invoke(self._renewal.end)
+            self._renewal = None
+        if self._context is None:
+            return
+        with suppress(Exception):  # the outcome of the turn is more important than this error
+            yield from self._give_back()
+            leave = getattr(self._context, "__aexit__", None) or self._context.__exit__
+            yield Invoke(leave, (None, None, None))
+        self._context = self._lease = None
+
+    def _give_back(self) -> Flow[None]:
+        """Call the lease's own `release`, if it has one. It raises if it fails; its context does not."""
+        release = getattr(self._lease, "release", None)
+        while release is not None:
+            try:
+                yield Invoke(release)
+                return
+            except StoreUnavailableError:
+                if not (yield from self._wait()):
+                    return

@@ -1,0 +1,90 @@
+"""A stop that somebody asks for while a turn runs, perhaps on another machine.
+
+Owns: when a turn looks at the stop flag of its row, and what a conversation does with that flag and with the
+lease. Must never know: what a turn does when it is stopped.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from ..errors import LeaseHeldError
+from ..turn.flow import CallModel, Clock, Emit, Flow, Invoke, Moment, ReadChunk
+
+if TYPE_CHECKING:
+    from ..turn.flow import Effect
+    from .row import RowSettings
+
+__all__ = ["StopWatch", "running_flow", "stop_flow"]
+
+
+class StopWatch:
+    """Looks at the stop flag while a turn runs: before a model call, and before the next piece of a reply is
+    read, but not more often than every `stop_every` seconds. So a tool that runs is not interrupted, and a
+    short turn looks at nothing but the flag that it takes away when it begins."""
+
+    def __init__(self, settings: RowSettings) -> None:
+        self._store, self._key = settings.store, settings.key
+        self._every = settings.stop_every or inf
+        self._next = inf
+        self._now = 0.0
+
+    def begin(self) -> Flow[None]:
+        """Take away a flag that was meant for an earlier turn."""
+        if (yield Invoke(self._store.stop_requested, (self._key,))):
+            yield from self.clear()
+        now = yield Clock()
+        self._next = now.monotonic + self._every
+
+    def clear(self) -> Flow[None]:
+        """Take the flag away."""
+        yield Invoke(self._store.set_stop, (self._key, False))
+
+    def note(self, answer: Any) -> None:
+        """Take the time from the answer to an effect, if it has one."""
+        if type(answer) is tuple and type(answer[0]) is Moment:
+            self._now = answer[0].monotonic
+
+    def is_asked(self, effect: Effect) -> Flow[bool]:
+        """True if the turn has to stop in place of this effect."""
+        if type(effect) is CallModel:
+            now = yield Clock()
+            self._now = now.monotonic
+        elif type(effect) is not ReadChunk and not (type(effect) is Emit and effect.then is not None):
+            return False
+        if self._now < self._next:
+            return False
+        self._next = self._now + self._every
+        asked: bool = yield Invoke(self._store.stop_requested, (self._key,))
+        return asked
+
+
+def stop_flow(settings: RowSettings) -> Flow[bool]:
+    """Set the stop flag. False if nothing is stored under the key.
+
+    Raises:
+        TypeError: The store has no such flag.
+    """
+    if not callable(getattr(settings.store, "set_stop", None)):
+        raise TypeError(f"stop needs a store with set_stop(); {type(settings.store).__name__} has none")
+    found: bool = yield Invoke(settings.store.set_stop, (settings.key,))
+    return found
+
+
+def running_flow(settings: RowSettings) -> Flow[bool]:
+    """True while a worker holds the lease of the conversation.
+
+    Raises:
+        TypeError: The store has no leases.
+    """
+    if not callable(getattr(settings.store, "lease", None)):
+        raise TypeError(f"is_running needs a store with leases; {type(settings.store).__name__} has none")
+    context = settings.store.lease(settings.key, settings.lease_ttl)
+    is_async = hasattr(context, "__aenter__")
+    try:
+        yield Invoke(context.__aenter__ if is_async else context.__enter__)
+    except LeaseHeldError:
+        return True
+    yield Invoke(context.__aexit__ if is_async else context.__exit__, (None, None, None))
+    return False

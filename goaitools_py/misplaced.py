@@ -1,0 +1,34 @@
+"""Options given in the wrong place, and where each belongs.
+
+Owns: the answer of a method that takes no options of turns. Must never know: what an option means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from .options import OPTION_NAMES, PER_TURN
+from .places import place_of
+
+__all__ = ["refuse_misplaced"]
+
+_A_TURN: Final = "each turn: chat.chat_with_state(state, {0}=…) or conversation.send({0}=…)"
+_ANY_TURN: Final = "the chat, for all its turns: Chat(MODEL, {0}=…); or one turn: conversation.send({0}=…)"
+
+
+def refuse_misplaced(method: str, given: Iterable[str]) -> None:
+    """Raise TypeError for the first name that was given to a method that takes no options of turns.
+
+    Args:
+        method: The method's name.
+        given: The names of the keywords that it does not have.
+    """
+    for name in given:
+        place = place_of(name)
+        if place is None and name in OPTION_NAMES:
+            place = (_A_TURN if name in PER_TURN else _ANY_TURN).format(name)
+        found = f"{method}() has no option {name!r}"
+        raise TypeError(
+            f"{found}: it belongs to {place}" if place is not None else f"{found}, and no turn has"
+        )

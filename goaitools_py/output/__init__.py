@@ -1,0 +1,13 @@
+"""Typed answers: what `output_type=` takes, and what goes with it.
+
+Owns: the public names. Must never know: a turn, a provider API. Nothing of pydantic is imported until a type
+is used.
+"""
+
+from __future__ import annotations
+
+from ..errors import OutputError
+from ..events import OutputDelta
+from .spec import Output
+
+__all__ = ["Output", "OutputDelta", "OutputError"]

@@ -1,0 +1,68 @@
+"""What a turn is to answer: a type with its shape, and how it is asked for.
+
+Owns: the choice between the provider's own format and words. Must never know: a state beyond its meta data,
+how a turn runs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..backends.base import Dialect, WritesOutput
+from ..state.records import Meta, digest8
+from ..values import Value
+from .shape import Shape, shape_of
+from .spec import SHORT_TOKENS, Output
+from .words import schema_words
+
+__all__ = ["Wanted", "wanted"]
+
+
+class Wanted(Value, frozen=True, kw_only=True):
+    """A type that a turn is to answer with.
+
+    Attributes:
+        asked: What the caller gave.
+        shape: The type as a schema.
+    """
+
+    asked: Output[Any]
+    shape: Shape
+
+    @property
+    def words(self) -> str:
+        """The type as a request in words."""
+        return schema_words(self.shape.schema)
+
+    def format(self, dialect: Dialect, meta: Meta) -> bytes:
+        """The provider's format for the answer; b"" if the type is to be asked for in words.
+
+        On provider APIs with a prompt cache the format belongs to the cached prefix. So "auto" takes the
+        format only if the last request had the same, or if the history is short.
+
+        Raises:
+            ValueError: The provider cannot take the schema, or has no format and the mode is "native".
+        """
+        mode, shape = self.asked.mode, self.shape
+        if mode == "prompt":
+            return b""
+        if not isinstance(dialect, WritesOutput):
+            if mode == "native":
+                raise ValueError(
+                    f"the provider API {dialect.wire!r} has no format for answers in JSON; use mode='prompt'"
+                )
+            return b""
+        written = dialect.output(self.asked.name or shape.name, shape.schema, strict=self.asked.strict)
+        if mode == "native" or meta.tokens < SHORT_TOKENS or digest8(written) == meta.output:
+            return written
+        return b""
+
+
+def wanted(output_type: Any) -> Wanted:
+    """What the option `output_type` asks for.
+
+    Raises:
+        TypeError: It is no type that JSON Schema can describe.
+    """
+    asked = Output.given(output_type)
+    return Wanted(asked=asked, shape=shape_of(asked.of, asked.name))

@@ -1,0 +1,39 @@
+"""What a model is told about the type of its answer: the schema, and why an answer does not fit.
+
+Owns: these texts. Must never know: how they are sent.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+__all__ = ["problem_words", "schema_words"]
+
+_MOST: Final = 10
+_LONGEST: Final = 120
+
+
+def schema_words(schema: Mapping[str, Any]) -> str:
+    """The request to answer in JSON, with the schema."""
+    written = json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
+    return (
+        "Give your final answer as one JSON value that fits this JSON Schema. Write nothing else: no other "
+        f"words, no code fence.\n{written}"
+    )
+
+
+def problem_words(problems: Sequence[tuple[str, str]]) -> str:
+    """Why an answer does not fit, and the request for another one. `problems`: pairs of a field and what is
+    wrong with it; "" is the whole answer."""
+    lines = [f"- {field[:_LONGEST] or 'the answer'}: {problem}" for field, problem in problems[:_MOST]]
+    if len(problems) > _MOST:
+        lines.append(f"- and {len(problems) - _MOST} more")
+    return "\n".join(
+        (
+            "The answer above does not fit what was asked for:",
+            *lines,
+            "Answer again, with the whole JSON value and nothing else.",
+        )
+    )

@@ -1,0 +1,12 @@
+"""A server for pages, bots and games: an ASGI application over the conversations of a store.
+
+Owns: this door. Must never know: an HTTP server, or who your users are. It needs the extra ``[serve]``.
+"""
+
+from __future__ import annotations
+
+from .app import ServeApp, serve
+from .limits import ServeLimits
+from .whose import Refused, Who
+
+__all__ = ["Refused", "ServeApp", "ServeLimits", "Who", "serve"]

@@ -1,0 +1,340 @@
+"""The ASGI application: routes, and what each of them does.
+
+Owns: the table of routes. Must never know: how a turn runs, or what a front end's words are.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from ..async_chat import AsyncChat
+from ..frontends import AISDK, PLAIN_JSON, Ask, AskError, FrontEnd
+from ..frontends.bodies import MAX_ID_CHARACTERS
+from ..frontends.plain.showing import pending_of, result_of
+from ..kept.facade import ConversationSnapshot, PartsPlace, Save
+from ..stores.base import AsyncLeasing, AsyncListing, AsyncStopping, AsyncStore
+from ..values import replace
+from .http import Handler, guarded, json_response, no_content, problem_response, read_body, streamed
+from .hub import Hub
+from .limits import ServeLimits
+from .runs import Run
+from .talks import Talk, events_of, shown_pending
+from .whose import KeyFunction, Refused, Who
+
+if TYPE_CHECKING:
+    from ..async_conversation import AsyncConversation
+
+__all__ = ["ServeApp", "serve"]
+
+_NAME: Final = re.compile(r"[A-Za-z0-9._~@:+-]{1,128}")
+"""What a client may call a conversation. No slash: it would make one key of two names."""
+
+
+def serve(
+    chat: AsyncChat,
+    store: AsyncStore,
+    *,
+    key: KeyFunction,
+    frontends: Sequence[FrontEnd] = (AISDK,),
+    save: Save = "checkpoint",
+    parts: PartsPlace = "inline",
+    lease_ttl: float = 10.0,
+    stop_every: float = 1.0,
+    limits: ServeLimits | None = None,
+) -> ServeApp:
+    """Make an ASGI application over the conversations of a store.
+
+    Run it alone, or mount it: ``app.mount("/chat", serve(…))``. Servers do not start mounted applications, so
+    then put ``async with chat_app.running():`` into the lifespan of the outer one.
+
+    Args:
+        chat: An `AsyncChat`. It is not closed.
+        store: An ``Async…`` store. It is not closed.
+        key: From a request and the client's name of a conversation to `Who`: whose it is, and under which key
+            it is kept. Raise `Refused` in it. It may be a coroutine function.
+        frontends: The front ends beside plain JSON, each under its name.
+        save: As for `AsyncChat.conversation`.
+        parts: As for `AsyncChat.conversation`.
+        lease_ttl: As for `AsyncChat.conversation`.
+        stop_every: As for `AsyncChat.conversation`, if the store has a stop flag: a stop then reaches a turn
+            that another process runs.
+        limits: What the server takes at most.
+
+    Raises:
+        TypeError: `chat` is no `AsyncChat`, or `key` is not callable.
+    """
+    if not isinstance(chat, AsyncChat):
+        raise TypeError(f"serve takes an AsyncChat, not {type(chat).__name__}")
+    if not callable(key):
+        raise TypeError("key must be a function of a request and a name; it says whose conversation it is")
+    how: dict[str, Any] = {"save": save, "parts": parts, "lease_ttl": lease_ttl}
+    if isinstance(store, AsyncStopping):
+        how["stop_every"] = stop_every
+    return ServeApp(chat, store, key, tuple(frontends), how, limits or ServeLimits())
+
+
+class ServeApp(Starlette):
+    """The application that `serve` makes."""
+
+    def __init__(
+        self,
+        chat: AsyncChat,
+        store: AsyncStore,
+        key: KeyFunction,
+        frontends: tuple[FrontEnd, ...],
+        how: dict[str, Any],
+        limits: ServeLimits,
+    ) -> None:
+        self._chat = chat
+        self._store = store
+        self._whose = key
+        self._how = how
+        self._limits = limits
+        self._hub = Hub(limits)
+        self._can_stop_others = isinstance(store, AsyncStopping) and isinstance(store, AsyncLeasing)
+        super().__init__(
+            routes=[
+                *self._plain_routes(),
+                *(route for front in frontends for route in self._routes_of(front)),
+            ],
+            lifespan=lambda _: self.running(),
+            exception_handlers={HTTPException: lambda _, error: problem_response(error)},
+        )
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Warm the chat up, and at the end wait for running turns, for the lifespan of an outer application.
+
+        Turns that are not over after `ServeLimits.grace_seconds` are cancelled and saved.
+        """
+        await self._chat.warm_up()
+        self._hub.open()
+        try:
+            yield
+        finally:
+            await self._hub.close()
+
+    # --------------------------------------------------------------------------------------- routes
+
+    def _plain_routes(self) -> list[Route]:
+        one = "/conversations/{name}"
+        return [
+            _route("GET", "/conversations", self._list),
+            _route("GET", one, self._info),
+            _route("DELETE", one, self._reset),
+            _route("GET", f"{one}/messages", self._messages_in(PLAIN_JSON)),
+            _route("POST", f"{one}/turns", self._turn),
+            _route("GET", f"{one}/turns/current", self._follow_in(PLAIN_JSON)),
+            _route("DELETE", f"{one}/turns/current", self._stop),
+            _route("POST", f"{one}/answers", self._answers),
+            _route("POST", f"{one}/events", self._events),
+            _route("POST", "/events", self._events_of_many),
+        ]
+
+    def _routes_of(self, front: FrontEnd) -> list[Route]:
+        return [
+            _route("POST", f"/{front.name}", self._post_in(front)),
+            _route("GET", f"/{front.name}/{{name}}/stream", self._follow_in(front)),
+            _route("DELETE", f"/{front.name}/{{name}}/stream", self._stop),
+            _route("GET", f"/{front.name}/{{name}}/messages", self._messages_in(front)),
+        ]
+
+    async def _who(self, request: Request, name: str | None = None) -> Who:
+        name = request.path_params["name"] if name is None else name
+        if name and (_NAME.fullmatch(name) is None or not name.strip(".")):
+            raise AskError("the name of a conversation has 1 to 128 letters, digits and . _ ~ @ : + -")
+        who = self._whose(request, name)
+        found = await who if inspect.isawaitable(who) else who
+        if not isinstance(found, Who):
+            raise TypeError(f"the key function must return Who, not {type(found).__name__}")
+        return found
+
+    def _talk(self, who: Who) -> Talk:
+        def open(gate: Any) -> AsyncConversation:
+            return self._chat.conversation(self._store, who.key, gate=gate, binding=who.binding, **self._how)
+
+        return Talk(self._hub, open, who, can_stop_others=self._can_stop_others)
+
+    # ------------------------------------------------------------------------------------ plain JSON
+
+    async def _turn(self, request: Request) -> Response:
+        who = await self._who(request)
+        ask = PLAIN_JSON.read(await read_body(request, self._limits))
+        if not ask.said:
+            raise AskError("a turn needs text or parts; answers have an address of their own")
+        if (ask.context is not None or ask.metadata) and not who.trusted:
+            raise Refused(403)
+        id = ask.turn_id or request.headers.get("idempotency-key")
+        if not id or len(id) > MAX_ID_CHARACTERS:
+            raise AskError("a turn needs turn_id, or the header Idempotency-Key, of 1 to 256 characters")
+        return await self._replied(request, await self._talk(who).say(replace(ask, turn_id=id)))
+
+    async def _answers(self, request: Request) -> Response:
+        who = await self._who(request)
+        ask = PLAIN_JSON.read(await read_body(request, self._limits))
+        if not ask.answers:
+            raise AskError("the body must have answers")
+        return await self._replied(request, await self._talk(who).answer(ask), goes_on=True)
+
+    async def _replied(self, request: Request, run: Run, *, goes_on: bool = False) -> Response:
+        """The run as a stream if the client wants one, else its result."""
+        if "text/event-stream" in request.headers.get("accept", ""):
+            return await self._begun(request, run, PLAIN_JSON, goes_on=goes_on)
+        await run.over()
+        if run.error is not None:
+            return problem_response(run.error)
+        if run.result is None:
+            return json_response({"turn": run.turn_ref, "status": "stopped"})
+        return json_response(result_of(run.result, run.turn_ref))
+
+    async def _begun(self, request: Request, run: Run, front: FrontEnd, *, goes_on: bool = False) -> Response:
+        """The stream, or a problem if the turn failed before it had begun."""
+        await run.begun()
+        if run.is_over and run.error is not None and not run.turn_ref:
+            return problem_response(run.error)
+        return await streamed(request, run, front, self._limits, goes_on=goes_on)
+
+    async def _info(self, request: Request) -> Response:
+        talk = self._talk(await self._who(request))
+        snapshot = await talk.conversation.snapshot()
+        if snapshot is None:
+            raise HTTPException(404)
+        state = snapshot.info.state
+        return json_response(
+            {
+                "title": snapshot.info.title,
+                "status": state.status,
+                "turns": state.turns_processed,
+                "updated_at": snapshot.info.saved_at.isoformat(),
+                "pending": pending_of(shown_pending(snapshot)),
+            }
+        )
+
+    async def _list(self, request: Request) -> Response:
+        who = await self._who(request, "")
+        if not who.prefix or not isinstance(self._store, AsyncListing):
+            raise HTTPException(404)
+        cursor, limit = request.query_params.get("cursor"), request.query_params.get("limit", "100")
+        if not limit.isdecimal() or not 1 <= int(limit) <= 1_000:
+            raise AskError("limit must be 1 to 1000")
+        page = await self._store.list(who.prefix, cursor=cursor, limit=int(limit))
+        rows = []
+        for row in page.keys:
+            name = row.key.removeprefix(who.prefix)
+            if _NAME.fullmatch(name) is None:
+                continue
+            facts = row.facts
+            rows.append(
+                {
+                    "name": name,
+                    "updated_at": row.updated_at.isoformat(),
+                    "title": facts.title if facts else "",
+                    "status": facts.status if facts else "",
+                    "turns": facts.turns if facts else None,
+                }
+            )
+        return json_response({"conversations": rows, "cursor": page.cursor})
+
+    async def _reset(self, request: Request) -> Response:
+        await self._talk(await self._who(request)).forget()
+        return no_content()
+
+    async def _stop(self, request: Request) -> Response:
+        return json_response({"stopped": await self._talk(await self._who(request)).stop()})
+
+    async def _events(self, request: Request) -> Response:
+        who = await self._who(request)
+        rows = _list_in(await read_body(request, self._limits), self._limits.events)
+        await self._append(who, rows)
+        return no_content()
+
+    async def _events_of_many(self, request: Request) -> Response:
+        body = await read_body(request, self._limits)
+        try:
+            found = orjson.loads(body)
+        except orjson.JSONDecodeError:
+            raise AskError("the body is not JSON") from None
+        if not isinstance(found, dict) or len(found) > self._limits.events:
+            raise AskError(f"the body must be an object with at most {self._limits.events} members")
+        answer: dict[str, Any] = {}
+        for name, rows in found.items():
+            try:
+                if not name or not isinstance(rows, list) or len(rows) > self._limits.events:
+                    raise AskError("a member must be a list of events under a name")
+                await self._append(await self._who(request, name), rows)
+                answer[name] = {"status": 204}
+            except Exception as error:
+                answer[name] = orjson.loads(problem_response(error).body)
+        return json_response(answer)
+
+    async def _append(self, who: Who, rows: Sequence[Any]) -> None:
+        if not who.trusted:
+            raise Refused(403)
+        if rows:
+            await self._talk(who).conversation.append(*events_of(rows))
+
+    # ------------------------------------------------------------------------------------ front ends
+
+    def _post_in(self, front: FrontEnd) -> Handler:
+        async def post(request: Request) -> Response:
+            ask = front.read(await read_body(request, self._limits))
+            if not ask.conversation:
+                raise AskError("the request names no conversation")
+            talk = self._talk(await self._who(request, ask.conversation))
+            run = await self._run_of(talk, ask)
+            return await self._begun(request, run, front, goes_on=not ask.said)
+
+        return post
+
+    async def _run_of(self, talk: Talk, ask: Ask) -> Run:
+        if not ask.said:
+            return await talk.answer(ask)
+        if not ask.turn_id:
+            raise AskError("the message has no id")
+        return await (talk.say(ask) if ask.again is None else talk.again(ask))
+
+    def _follow_in(self, front: FrontEnd) -> Handler:
+        async def follow(request: Request) -> Response:
+            run = await self._talk(await self._who(request)).follow()
+            if run is None:
+                return no_content()
+            return await streamed(request, run, front, self._limits)
+
+        return follow
+
+    def _messages_in(self, front: FrontEnd) -> Handler:
+        async def messages(request: Request) -> Response:
+            snapshot = await self._talk(await self._who(request)).conversation.snapshot()
+            return json_response([] if snapshot is None else _shown(front, snapshot))
+
+        return messages
+
+
+def _route(method: str, path: str, handler: Handler) -> Route:
+    return Route(path, guarded(handler), methods=[method])
+
+
+def _shown(front: FrontEnd, snapshot: ConversationSnapshot) -> Any:
+    id = snapshot.info.state.conversation_id
+    return front.history(snapshot.history, conversation_id=id, pending=shown_pending(snapshot))
+
+
+def _list_in(body: bytes, most: int) -> list[Any]:
+    try:
+        found = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        raise AskError("the body is not JSON") from None
+    if not isinstance(found, list) or len(found) > most:
+        raise AskError(f"the body must be a list of at most {most} events")
+    return found

@@ -1,0 +1,131 @@
+"""Requests and responses: bodies within limits, problem documents, streams.
+
+Owns: HTTP. Must never know: what a turn is asked, or which routes there are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Final
+
+import orjson
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response, StreamingResponse
+
+from ..errors import GoAIToolsError
+from ..frontends import FrontEnd, Problem, problem_of
+from .hub import TooManyTurnsError
+from .limits import ServeLimits
+from .runs import Run
+from .whose import Refused
+
+__all__ = ["Handler", "guarded", "json_response", "no_content", "problem_response", "read_body", "streamed"]
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+_log = logging.getLogger("goaitools_py")
+
+_TITLES: Final = {
+    401: "You are not signed in.",
+    403: "You may not do that.",
+    404: "There is nothing here.",
+    405: "This address does not take that method.",
+    408: "The request took too long to arrive.",
+    413: "The request is too long.",
+    415: "The request must be JSON.",
+    429: "Too many of your turns run at a time. Try again in a moment.",
+    503: "The service is busy. Try again in a moment.",
+}
+
+
+def json_response(value: Any, status: int = 200) -> Response:
+    """Answer with JSON."""
+    return Response(orjson.dumps(value), status, media_type="application/json")
+
+
+def no_content() -> Response:
+    """Answer that there is nothing."""
+    return Response(status_code=204)
+
+
+def problem_response(error: BaseException) -> Response:
+    """Answer with a problem document of RFC 9457."""
+    problem = _problem(error)
+    headers = {}
+    if problem.retry_after is not None:
+        headers["retry-after"] = str(math.ceil(problem.retry_after))
+    return Response(
+        orjson.dumps(problem.to_dict()), problem.status, headers, media_type="application/problem+json"
+    )
+
+
+def _problem(error: BaseException) -> Problem:
+    if isinstance(error, (TooManyTurnsError, Refused)):
+        return Problem(
+            code=type(error).__name__,
+            status=error.status,
+            title=_TITLES[error.status],
+            retryable=error.retryable,
+            retry_after=getattr(error, "retry_after", None),
+        )
+    if isinstance(error, HTTPException):
+        title = _TITLES.get(error.status_code, "The request cannot be answered.")
+        return Problem(code=f"HTTP{error.status_code}", status=error.status_code, title=title)
+    return problem_of(error)
+
+
+def guarded(handler: Handler) -> Handler:
+    """Answer each error of a handler with a problem document. Errors that are not of this package are logged
+    by their class."""
+
+    async def answer(request: Request) -> Response:
+        try:
+            return await handler(request)
+        except ClientDisconnect:
+            return no_content()  # nobody reads it
+        except Exception as error:
+            if not isinstance(error, (GoAIToolsError, HTTPException)):
+                _log.error("a request of the server failed with %s", type(error).__name__)
+            return problem_response(error)
+
+    return answer
+
+
+async def read_body(request: Request, limits: ServeLimits) -> bytes:
+    """Read a JSON body.
+
+    Only ``application/json`` is taken: another page cannot make a browser send that without asking first.
+    """
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type != "application/json":
+        raise HTTPException(415)
+    length = request.headers.get("content-length", "")
+    if length.isdecimal() and int(length) > limits.body_bytes:
+        raise HTTPException(413)
+    found = bytearray()
+    try:
+        async with asyncio.timeout(limits.body_seconds):
+            async for piece in request.stream():
+                found += piece
+                if len(found) > limits.body_bytes:
+                    raise HTTPException(413)
+    except TimeoutError:
+        raise HTTPException(408) from None
+    return bytes(found)
+
+
+async def streamed(
+    request: Request, run: Run, front: FrontEnd, limits: ServeLimits, *, goes_on: bool = False
+) -> Response:
+    """Answer with the stream of a run. The run does not notice when the client goes away."""
+    frames: AsyncIterator[bytes] = run.follow(
+        front,
+        goes_on=goes_on,
+        last_id=request.headers.get("last-event-id", ""),
+        keep_alive=limits.keep_alive_seconds,
+    )
+    return StreamingResponse(frames, headers=dict(front.headers))

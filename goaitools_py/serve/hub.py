@@ -1,0 +1,131 @@
+"""The turns that run in this process: one for each conversation, and how many there may be.
+
+Owns: the tasks that drive them. Must never know: HTTP, or what a turn is asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import os
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from ..errors import GoAIToolsError, TurnInProgressError
+from .limits import ServeLimits
+from .runs import Run
+
+__all__ = ["Drive", "Hub", "TooManyTurnsError"]
+
+Drive = Callable[[Run], Awaitable[None]]
+"""Runs a turn to its end and tells the run its events."""
+
+_log = logging.getLogger("goaitools_py")
+
+
+class TooManyTurnsError(GoAIToolsError):
+    """No turn may begin now: too many run, or the server stops.
+
+    `status`: 429 if the owner has too many, else 503.
+    """
+
+    retryable = True
+    retry_after = 1.0
+
+    def __init__(self, status: int) -> None:
+        super().__init__("too many turns run at a time")
+        self.status = status
+
+
+class Hub:
+    """Starts runs, finds them again by key, and ends them with the server."""
+
+    def __init__(self, limits: ServeLimits) -> None:
+        self._limits = limits
+        self._runs: dict[str, Run] = {}
+        self._tasks: dict[asyncio.Task[None], Run] = {}
+        self._owners: Counter[str] = Counter()
+        self._numbers = itertools.count(1)
+        self._name = os.urandom(4).hex()
+        self._is_closing = False
+
+    def find(self, key: str) -> Run | None:
+        """The newest run of a conversation: running, or over and still kept."""
+        return self._runs.get(key)
+
+    def running(self, key: str) -> Run | None:
+        """The run of a conversation that is not over."""
+        run = self._runs.get(key)
+        return None if run is None or run.is_over else run
+
+    def forget(self, key: str) -> None:
+        """Keep the newest run of a conversation no longer."""
+        self._runs.pop(key, None)
+
+    def check_room(self, owner: str) -> None:
+        """Raise `TooManyTurnsError` if no turn of this owner may begin now."""
+        if self._is_closing or self._owners.total() >= self._limits.turns:
+            raise TooManyTurnsError(503)
+        if self._owners[owner] >= self._limits.turns_per_owner:
+            raise TooManyTurnsError(429)
+
+    def start(self, key: str, owner: str, drive: Drive, **about: Any) -> Run:
+        """Begin a run in a task of its own.
+
+        Raises `TurnInProgressError` if one runs on this key, and `TooManyTurnsError`.
+        """
+        if self.running(key) is not None:
+            raise TurnInProgressError("this server runs a turn of this conversation already")
+        self.check_room(owner)
+        run = Run(f"{self._name}-{next(self._numbers)}", key, owner, **about)
+        self._runs[key] = run
+        self._owners[owner] += 1
+        task = asyncio.get_running_loop().create_task(self._drive(run, drive))
+        self._tasks[task] = run
+        task.add_done_callback(self._done)
+        return run
+
+    def shown(self, key: str, owner: str, **about: Any) -> Run:
+        """Make a run that is told by the caller and not driven, such as a reply that is stored already."""
+        return Run(f"{self._name}-{next(self._numbers)}", key, owner, **about)
+
+    async def _drive(self, run: Run, drive: Drive) -> None:
+        try:
+            await drive(run)
+        except asyncio.CancelledError:
+            run.was_stopped = True
+            raise
+        except Exception as error:
+            if not run.was_stopped:
+                run.error = error
+                if not isinstance(error, GoAIToolsError):
+                    _log.error("a turn of the server failed with %s", type(error).__name__)
+        finally:
+            self._owners[run.owner] -= 1
+            self._owners += Counter()  # owners without turns go
+            run.end()
+            asyncio.get_running_loop().call_later(self._limits.keep_seconds, self._forget, run)
+
+    def _forget(self, run: Run) -> None:
+        if self._runs.get(run.key) is run:
+            del self._runs[run.key]
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        del self._tasks[task]
+        if not task.cancelled():
+            task.exception()  # it is in the run
+
+    async def close(self) -> None:
+        """Take no more turns, wait for those that run, and cancel what is left after the grace."""
+        self._is_closing = True
+        if self._tasks:
+            await asyncio.wait(list(self._tasks), timeout=self._limits.grace_seconds)
+        await asyncio.gather(*(run.stop() for run in self._tasks.values()), return_exceptions=True)
+        if self._tasks:
+            await asyncio.wait(list(self._tasks))
+
+    def open(self) -> None:
+        """Take turns again, such as after a restart in the same process."""
+        self._is_closing = False

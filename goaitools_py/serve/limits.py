@@ -1,0 +1,41 @@
+"""What a server takes at most.
+
+Owns: the limits and their defaults. Must never know: who keeps them.
+"""
+
+from __future__ import annotations
+
+from ..values import Value
+
+__all__ = ["ServeLimits"]
+
+
+class ServeLimits(Value, frozen=True, kw_only=True):
+    """Limits of one server process. Times are in seconds.
+
+    Attributes:
+        body_bytes: The longest body of a request; beyond it the answer is 413.
+        body_seconds: How long a body may take to arrive; after that the answer is 408.
+        turns_per_owner: Turns of one owner that run at a time; one more is answered 429.
+        turns: Turns of all owners that run at a time; one more is answered 503.
+        events: Events, and conversations, of one request.
+        keep_seconds: How long a turn that is over can be replayed from memory: to a page that read the
+            history before its end, and for a message that comes twice. After that the store answers.
+        keep_alive_seconds: A stream on which nothing comes for so long gets a comment.
+        grace_seconds: How long running turns may take when the server stops. Then they are cancelled, and
+            saved as far as they came.
+    """
+
+    body_bytes: int = 1_000_000
+    body_seconds: float = 10.0
+    turns_per_owner: int = 4
+    turns: int = 200
+    events: int = 1_000
+    keep_seconds: float = 10.0
+    keep_alive_seconds: float = 15.0
+    grace_seconds: float = 20.0
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            if not getattr(self, name) > 0 and name not in ("keep_seconds", "grace_seconds"):
+                raise ValueError(f"{name} must be more than 0, got {getattr(self, name)}")

@@ -1,0 +1,202 @@
+"""A turn that outlives the connections of its listeners.
+
+Owns: what was told so far, and how it is written for each listener. Must never know: HTTP, who starts a turn,
+or where it is stored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Collection, Sequence
+from dataclasses import replace as replace_result
+from typing import TYPE_CHECKING, Final
+
+from ..events import (
+    Compacted,
+    ContextWarning,
+    Event,
+    ModelReplied,
+    ModelRequested,
+    ReasoningDelta,
+    TextDelta,
+    ToolFinished,
+    ToolPending,
+    TurnCompleted,
+    TurnStarted,
+)
+from ..frontends import KEEP_ALIVE, FrontEnd, FrontStream, Piece
+from ..frontends.sse import numbered
+from ..messages import Part
+from ..result import ChatResult
+from ..values import replace
+
+if TYPE_CHECKING:
+    from ..handles import AsyncTurn
+
+__all__ = ["Run"]
+
+_TOLD: Final = (
+    TextDelta, TurnStarted, ModelRequested, ReasoningDelta, ModelReplied, ToolFinished, ToolPending,
+    Compacted, ContextWarning, TurnCompleted,
+)  # fmt: skip
+"""The events that a front end may write. The others hold states, and are not kept."""
+
+
+class _Written:
+    """The turn in one front end's words, for all listeners that see it from the same point."""
+
+    def __init__(self, stream: FrontStream) -> None:
+        self.stream = stream
+        self.frames: list[bytes] = []
+        self.read = 0
+        self.has_ended = False
+
+
+class Run:
+    """One turn: running, or over and kept for a while.
+
+    Attributes:
+        id: Unique in this process.
+        key: The conversation's key.
+        owner: Whose turns are counted together.
+        turn_id: The client's id of the message; "" for a turn that goes on.
+        said: What the user said.
+        answered: The calls that the request answered.
+        before: What the turn had said before this run.
+        since: The part of it that a client lacks which answered these calls.
+        turn_ref: The `turn_ref`; "" until it is known.
+        error: What the turn raised.
+        result: What came of it, without its state.
+        was_stopped: True for a turn that was cancelled.
+        is_over: True once nothing more comes.
+    """
+
+    def __init__(
+        self,
+        id: str,
+        key: str,
+        owner: str,
+        *,
+        turn_id: str = "",
+        said: tuple[Part, ...] = (),
+        answered: Collection[str] = (),
+        before: Sequence[Piece] = (),
+        since: Sequence[Piece] = (),
+    ) -> None:
+        self.id = id
+        self.key = key
+        self.owner = owner
+        self.turn_id = turn_id
+        self.said = said
+        self.answered = frozenset(answered)
+        self.before = tuple(before)
+        self.since = tuple(since)
+        self.turn_ref = ""
+        self.error: BaseException | None = None
+        self.result: ChatResult | None = None
+        self.was_stopped = False
+        self.is_over = False
+        self.turn: AsyncTurn | None = None
+        self._events: list[Event] = []
+        self._written: dict[tuple[str, bool], _Written] = {}
+        self._news = asyncio.Event()
+        self._begun = asyncio.Event()
+
+    @property
+    def is_good(self) -> bool:
+        """True unless the turn failed or was stopped: a message that comes twice gets it once more."""
+        return self.error is None and not self.was_stopped
+
+    def tell(self, event: Event) -> None:
+        """Add an event of the turn."""
+        if not isinstance(event, _TOLD):
+            return
+        if isinstance(event, TurnCompleted):
+            self.result = replace_result(event.result, state=b"")
+            event = replace(event, result=self.result)
+        self.turn_ref = event.turn_ref or self.turn_ref
+        self._events.append(event)
+        self._wake()
+        if not isinstance(event, TurnStarted):
+            self._begun.set()
+
+    def end(self) -> None:
+        """Say that nothing more comes."""
+        self.is_over, self.turn = True, None
+        self._begun.set()
+        self._wake()
+
+    async def stop(self) -> None:
+        """Cancel the turn. What it has come to is saved when this returns."""
+        self.was_stopped = True
+        if self.turn is not None:
+            await self.turn.cancel()
+
+    async def begun(self) -> None:
+        """Wait until there is something to send, or an error instead of it."""
+        await self._begun.wait()
+
+    async def over(self) -> None:
+        """Wait for the end."""
+        while not self.is_over:
+            await self._news.wait()
+
+    def _wake(self) -> None:
+        news, self._news = self._news, asyncio.Event()
+        news.set()
+
+    # ----------------------------------------------------------------------------------- listeners
+
+    def frames(self, front: FrontEnd, *, goes_on: bool = False) -> list[bytes]:
+        """Everything so far in a front end's words."""
+        if not self._events and not self.is_over:
+            return []  # what was before may still be found
+        kind = (front.name, goes_on)
+        written = self._written.get(kind)
+        if written is None:
+            before = self.since if goes_on else self.before
+            written = self._written[kind] = _Written(front.stream(before=before, goes_on=goes_on))
+        for event in self._events[written.read :]:
+            written.frames += written.stream.feed(event)
+        written.read = len(self._events)
+        if self.is_over and not written.has_ended:
+            written.has_ended = True
+            if self.was_stopped:
+                written.frames += written.stream.stop()
+            elif self.error is not None:
+                written.frames += written.stream.fail(self.error)
+        return written.frames
+
+    async def follow(
+        self, front: FrontEnd, *, goes_on: bool = False, last_id: str = "", keep_alive: float = 15.0
+    ) -> AsyncIterator[bytes]:
+        """Replay the run and follow it to its end.
+
+        Args:
+            front: The front end of the listener.
+            goes_on: As in `FrontEnd.stream`.
+            last_id: The last id that the listener has seen; of another run it counts as none.
+            keep_alive: A comment is sent after so many seconds without news.
+        """
+        run, _, number = last_id.rpartition(".")
+        at = int(number) if run == self.id and number.isdecimal() else 0
+        while True:
+            news = self._news
+            frames, is_over = self.frames(front, goes_on=goes_on), self.is_over
+            if at < len(frames):
+                new = [numbered(frame, f"{self.id}.{n}") for n, frame in enumerate(frames[at:], at + 1)]
+                at = len(frames)
+                yield b"".join(new)
+            if is_over:
+                return
+            if news is self._news and not await _in_time(news, keep_alive):
+                yield KEEP_ALIVE
+
+
+async def _in_time(news: asyncio.Event, seconds: float) -> bool:
+    try:
+        async with asyncio.timeout(seconds):
+            await news.wait()
+    except TimeoutError:
+        return False
+    return True

@@ -1,0 +1,60 @@
+"""Who asks, and whose conversation it is.
+
+Owns: what the program's `key` function answers. Must never know: HTTP beyond a status, or a turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from ..errors import GoAIToolsError
+from ..values import Value, field
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+__all__ = ["KeyFunction", "Refused", "Who"]
+
+
+class Refused(GoAIToolsError):  # noqa: N818 - an answer, not a fault
+    """Raise it in the `key` function: the request has no user (401), or this user may not (403).
+
+    `status`: 401 or 403. No text of it is sent.
+    """
+
+    def __init__(self, status: int = 403) -> None:
+        if status not in (401, 403):
+            raise ValueError(f"status must be 401 or 403, got {status}")
+        super().__init__("the key function refused the request")
+        self.status = status
+
+
+class Who(Value, frozen=True):
+    """Whose conversation a request is about.
+
+    Attributes:
+        key: The conversation's key in the store. Make it of the user whom you have authenticated and of the
+            name, such as ``f"{user}/{name}"``.
+        owner: Whose turns are counted together for `ServeLimits.turns_per_owner`; "" takes the key.
+        prefix: The beginning of all keys of this user, such as ``f"{user}/"``, for the list of
+            conversations; "" if there is no list.
+        binding: For sealed codecs: what the conversation belongs to.
+        options: Options of each turn by name, such as ``{"deps": database}``; see `ChatOptions`.
+        trusted: True if the caller is a program of yours, such as a game server. It may append events, and
+            give turns `context` and `metadata`. A page may not: the model believes an event.
+    """
+
+    _unshown = frozenset({"key", "owner", "prefix", "binding", "options"})
+
+    key: str
+    owner: str = ""
+    prefix: str = ""
+    binding: Any = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    trusted: bool = False
+
+
+KeyFunction: TypeAlias = "Callable[[Request, str], Who | Awaitable[Who]]"
+"""From a request and the client's name of the conversation to `Who`; raises `Refused`. The name is "" for
+the list of conversations."""

@@ -1,0 +1,219 @@
+"""The media of a state: which are kept, and which part is whose.
+
+Owns: the rows of the meta data, the parts that belong to them by order, and when a medium leaves a state.
+Must never know: what an entry says, or what is in a record of the archive.
+
+A medium stays while an entry names it, or while the archive may have a record that does. Its row has the
+number of the newest cut whose record names it. So a medium that no entry names stays until all records up to
+that number have left the archive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from ..errors import StateInvalidError
+from .blob import Segment
+from .codec import BlobLimits, Codec, check_limit
+from .media import Media, Medium
+from .parts import ARCHIVE, ELSEWHERE, MEDIA, Part
+from .records import MAX_MEDIA, MediaRow, Meta, cut_facts
+from .segments import with_inlined, with_media
+
+__all__ = [
+    "Written",
+    "archived_bytes",
+    "media_of",
+    "media_size",
+    "media_weight",
+    "only_archived",
+    "resolved",
+    "with_archived",
+    "with_archived_only",
+    "with_rows",
+]
+
+_ROW_BYTES: Final = 512
+"""Of the meta data's limit, so many bytes are counted for each medium."""
+_PART_BYTES: Final = 512
+"""More than a part takes beside its content."""
+
+
+class Written(NamedTuple):
+    """A state as its blob has it: segments, parts, and the bytes that references stand for."""
+
+    segments: list[Segment]
+    parts: tuple[Part, ...]
+    added: int
+
+
+def media_of(meta: Meta, parts: Sequence[Part], codec: Codec, binding: Any = None) -> Media:
+    """Give the media of a state by their digests.
+
+    Raises `StateInvalidError` if rows and parts do not match.
+    """
+    found = [part for part in parts if part.kind == MEDIA]
+    media = {
+        row.digest.encode(): Medium(part, codec, binding)
+        for row, part in zip(meta.media, found, strict=False)
+    }
+    if not len(media) == len(meta.media) == len(found):
+        raise StateInvalidError("the media of the state do not match their parts; the state cannot be used")
+    return media
+
+
+def resolved(segments: Sequence[Segment], media: Media, limits: BlobLimits) -> list[Segment]:
+    """Give the segments of a loaded state, each with the media that its entries name.
+
+    Raises:
+        StateInvalidError: An entry names a medium that the state does not have.
+        StateTooLargeError: The entries are larger than a state may be, with all media put back.
+    """
+    found = [with_media(segment, media) for segment in segments]
+    size = sum([segment.raw_len + segment.added for segment in found])
+    check_limit("max_decoded_bytes", limits.max_decoded_bytes, size)
+    return found
+
+
+# -------------------------------------------------------------------------------------------- keeping
+
+
+def _oldest_archived(meta: Meta, records: int) -> int | None:
+    """Give the number of the oldest of the newest so many records; None without records.
+
+    0, the lowest number, if the journal of cuts has forgotten it.
+    """
+    if not records:
+        return None
+    known = [facts.number for row in meta.cuts if (facts := cut_facts(row)) is not None and facts.record]
+    return max(1, known[-records]) if records <= len(known) else 0
+
+
+def _held(meta: Meta, parts: Sequence[Part]) -> set[bytes]:
+    """Give the media that the archive may name."""
+    oldest = _oldest_archived(meta, sum([part.entries for part in parts if part.kind == ARCHIVE]))
+    if oldest is None:
+        return set()
+    return {row.digest.encode() for row in meta.media if row.archived and row.archived >= oldest}
+
+
+def _named(segments: Sequence[Segment]) -> dict[bytes, Medium]:
+    named: dict[bytes, Medium] = {}
+    for segment in segments:
+        if segment.media:
+            named.update(segment.media)
+    return named
+
+
+def with_rows(
+    meta: Meta,
+    parts: Sequence[Part],
+    segments: Sequence[Segment],
+    limits: BlobLimits,
+    seen: dict[bytes, Part] | None = None,
+) -> tuple[Meta, Written]:
+    """Give meta data and parts with exactly the media that the state needs.
+
+    Media beyond the limits are put back into their entries.
+
+    Args:
+        meta: The meta data, with the rows that are known.
+        parts: The parts of the state.
+        segments: All segments but the meta data.
+        limits: The soft limits of the state.
+        seen: The parts of new media by their digests, which grows; see `dump_state`.
+    """
+    seen = {} if seen is None else seen
+    rows = {row.digest.encode(): row for row in meta.media}
+    own = dict(zip(rows, [part for part in parts if part.kind == MEDIA], strict=True))
+    named = _named(segments)
+    held = _held(meta, parts)
+    most = min(MAX_MEDIA, limits.max_segments // 4, limits.max_meta_bytes // _ROW_BYTES)
+    room = limits.max_media_bytes - sum([own[name].stored_len for name in held])
+    kept = dict.fromkeys(name for name in rows if name in held)
+    for name in dict.fromkeys((*(name for name in rows if name in named), *named)):
+        size = named[name].part.raw_len + _PART_BYTES
+        if name in kept:
+            continue
+        if len(kept) < most and size <= room:
+            kept[name] = None
+            room -= size
+    gone = named.keys() - kept.keys()
+    if gone:
+        segments = [_without(segment, gone) for segment in segments]
+    ordered = [name for name in (*rows, *(name for name in named if name not in rows)) if name in kept]
+    meta = msgspec.structs.replace(
+        meta, media=tuple([rows.get(name) or MediaRow(name.decode(), 0) for name in ordered])
+    )
+    media = [own.get(name) or seen.setdefault(name, named[name].part) for name in ordered]
+    others = [part for part in parts if part.kind != MEDIA]
+    placed = tuple(sorted([*others, *media], key=_kind_of))  # stable
+    return meta, Written(list(segments), placed, sum([segment.added for segment in segments]))
+
+
+def _kind_of(part: Part) -> int:
+    return part.kind
+
+
+def _without(segment: Segment, gone: Collection[bytes]) -> Segment:
+    own = [name for name in segment.media or () if name in gone]
+    return with_inlined(segment, own) if own else segment
+
+
+def with_archived(
+    meta: Meta, parts: Sequence[Part], media: Media, number: int
+) -> tuple[Meta, tuple[Part, ...]]:
+    """Give meta data and parts after a cut whose record names these media. `number`: that of the cut."""
+    rows = {row.digest.encode(): row for row in meta.media}
+    added = [medium.part for name, medium in media.items() if name not in rows]
+    for name in media:
+        row = rows.get(name) or MediaRow(name.decode(), 0)
+        rows[name] = row._replace(archived=max(1, number))
+    meta = msgspec.structs.replace(meta, media=tuple(rows.values()))
+    return meta, tuple(sorted([*parts, *added], key=_kind_of))  # stable
+
+
+def with_archived_only(meta: Meta, named: Mapping[bytes, int]) -> Meta:
+    """Give meta data whose archive names exactly these media, each with the number of its newest cut."""
+    rows = []
+    for row in meta.media:
+        number = named.get(row.digest.encode())
+        rows.append(row._replace(archived=0 if number is None else max(1, number)))
+    return msgspec.structs.replace(meta, media=tuple(rows))
+
+
+# -------------------------------------------------------------------------------------------- weighing
+
+
+def media_size(parts: Sequence[Part]) -> tuple[int, int]:
+    """Give the number of media that a state stores once, and their bytes, decoded."""
+    sizes = [part.raw_len for part in parts if part.kind == MEDIA]
+    return len(sizes), sum(sizes)
+
+
+def media_weight(meta: Meta, parts: Sequence[Part], segments: Sequence[Segment]) -> int:
+    """Count at most the bytes that the media of closed turns and of the archive take in a blob."""
+    known = {
+        row.digest.encode(): part
+        for row, part in zip(meta.media, [part for part in parts if part.kind == MEDIA], strict=True)
+    }
+    named, held = _named(segments), _held(meta, parts)
+    weight = sum([part.weight for name, part in known.items() if name in named or name in held])
+    return weight + sum([one.part.weight + _ROW_BYTES for name, one in named.items() if name not in known])
+
+
+def archived_bytes(meta: Meta, parts: Sequence[Part], segments: Sequence[Segment]) -> int:
+    """Count the bytes in the blob of media that only the archive names."""
+    found = [part for part in parts if part.kind == MEDIA]
+    own = dict(zip([row.digest.encode() for row in meta.media], found, strict=True))
+    names = _held(meta, parts) - _named(segments).keys()
+    return sum([own[name].stored_len for name in names if own[name].place != ELSEWHERE])
+
+
+def only_archived(segments: Sequence[Segment], media: Media) -> int:
+    """Count the bytes of those of the media that no segment names."""
+    named = _named(segments)
+    return sum([medium.part.stored_len for name, medium in media.items() if name not in named])

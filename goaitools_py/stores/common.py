@@ -1,0 +1,142 @@
+"""The rules that every store follows: keys, versions, times, pages, and the texts of the errors.
+
+Owns: these rules, as pure functions. Must never know: an engine, a column (`layout`), or what is in a blob.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from datetime import UTC, datetime
+
+from ..errors import LeaseHeldError, StateConflictError, StoreError, StoreUnavailableError
+from .layout import MAX_KEY_BYTES
+
+__all__ = [
+    "MAX_KEY_BYTES",
+    "after_prefix",
+    "as_ms",
+    "as_time",
+    "check_key",
+    "check_page",
+    "check_ttl",
+    "conflict",
+    "held",
+    "is_listed",
+    "new_version",
+    "older_layout",
+    "unavailable",
+]
+
+_FIRST_VERSIONS = 2**48
+
+
+def check_key(key: str) -> str:
+    """Give the key, if every engine can keep it unchanged. Else ValueError, without the key in its text."""
+    if not isinstance(key, str):
+        raise TypeError(f"a key is a str, not {type(key).__name__}")
+    try:
+        size = len(key.encode())
+    except UnicodeEncodeError:
+        raise ValueError("the key holds half a surrogate pair, which is no text; use another key") from None
+    if size > MAX_KEY_BYTES:
+        raise ValueError(
+            f"the key has {size} bytes of UTF-8, a store keeps at most {MAX_KEY_BYTES}; use a shorter one, "
+            "such as a digest"
+        )
+    if "\0" in key:
+        raise ValueError("the key holds a NUL character, which databases refuse; use another key")
+    return key
+
+
+def check_page(prefix: str, limit: int) -> None:
+    """ValueError for a prefix or limit that cannot be used."""
+    check_key(prefix)
+    if limit < 1:
+        raise ValueError(f"limit is {limit}; a page holds at least 1 key")
+
+
+_SET_ASIDE = re.compile(r"\.unreadable\.[0-9a-f]{24}")
+"""The end of the keys under which kept conversations set unreadable bytes aside."""
+_END_LENGTH = len(".unreadable.") + 24
+
+
+def is_listed(key: str, prefix: str) -> bool:
+    """Whether a listing shows a key that begins with `prefix`.
+
+    Unreadable bytes that were set aside are not a conversation. They are listed only for a prefix that
+    reaches into the end of their keys, such as ``"ada.unreadable."``. A key that differs from
+    ``<key>.unreadable.<24 hexadecimal digits>`` in any way is the application's own.
+    """
+    of, end = key[:-_END_LENGTH], key[-_END_LENGTH:]
+    return not of or _SET_ASIDE.fullmatch(end) is None or prefix.startswith(f"{of}.unreadable.")
+
+
+def check_ttl(ttl: float) -> float:
+    """The seconds that a lease lasts. ValueError if there cannot be such a lease."""
+    if not 0 < ttl < 86_400 * 20:
+        raise ValueError(f"ttl is {ttl} seconds; a lease lasts more than 0 seconds and less than 20 days")
+    return ttl
+
+
+def new_version(expected: int | None) -> int:
+    """The version that a save gives.
+
+    A key's first version is random. So a deleted conversation and a new one under the same key have different
+    versions, and a late save of the old one is a conflict instead of damage to the new one.
+    """
+    return 1 + secrets.randbelow(_FIRST_VERSIONS) if expected is None else expected + 1
+
+
+def after_prefix(prefix: str) -> str | None:
+    """The first text, in code point order, after all that begin with `prefix`; None if there is none."""
+    while prefix:
+        prefix, last = prefix[:-1], ord(prefix[-1])
+        if last < 0x10FFFF:
+            return prefix + chr(0xE000 if last == 0xD7FF else last + 1)
+    return None
+
+
+def as_ms(at: datetime) -> int:
+    """A time as stored: milliseconds since 1970."""
+    return round(at.timestamp() * 1000)
+
+
+def as_time(ms: int) -> datetime:
+    """A stored time, in UTC."""
+    return datetime.fromtimestamp(ms / 1000, UTC)
+
+
+def conflict(expected: int | None) -> StateConflictError:
+    """The error of a save that names another version than the stored one."""
+    if expected is None:
+        return StateConflictError(
+            "the store holds a state under this key already, and none was expected; load that, or choose "
+            "another key"
+        )
+    return StateConflictError(
+        f"the store does not hold version {expected} under this key any more; load again and redo the turn"
+    )
+
+
+def held() -> LeaseHeldError:
+    """The error of `lease` while another holder has the lease."""
+    return LeaseHeldError("another holder has the lease of this key; try again when it has ended")
+
+
+def unavailable(engine: str, error: BaseException) -> StoreUnavailableError:
+    """The error of a store whose engine failed. The engine's own error is at `sdk_error`, and is not printed:
+    its text may quote a key, or the parameters of a statement, and so the blob."""
+    return StoreUnavailableError(
+        f"{engine} did not do what the store asked: {type(error).__name__}; the engine's own error is at "
+        "err.sdk_error; try again later"
+    ).because_of(error)
+
+
+def older_layout(table: str) -> StoreError:
+    """The error of a store whose table lacks a column. It is no `StoreUnavailableError`: waiting
+    does not help."""
+    return StoreError(
+        f"{table} of this store has the layout of an older version of this package, and lacks a column: run "
+        "`goaitools store migrate URL` once, which keeps all rows"
+    )

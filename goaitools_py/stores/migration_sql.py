@@ -1,0 +1,89 @@
+"""The steps of a migration in PostgreSQL, MySQL and MariaDB, over SQLAlchemy.
+
+Owns: how a step is done there. Must never know: which steps there are.
+
+A column that may be empty, or has a default, is added without a copy of the table (PostgreSQL 11, MySQL
+8.0.12, MariaDB 10.3). It needs the table's lock for a moment, and waits for transactions that hold it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy import Connection, MetaData, create_engine, inspect, make_url, text
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.schema import CreateColumn
+
+from ..errors import StoreUnavailableError
+from .migration import Step
+from .sql_lease import lease_table
+from .sql_parts import part_table
+from .sql_table import state_table
+
+__all__ = ["SQLTables"]
+
+
+class SQLTables:
+    """The tables of a database.
+
+    Args:
+        url: As SQLAlchemy takes it, such as ``postgresql+psycopg://user@host/database``.
+        table: The name of the table of conversations.
+    """
+
+    def __init__(self, url: str, table: str) -> None:
+        with _errors():
+            parsed = make_url(url)
+            self._engine = create_engine(parsed, isolation_level="AUTOCOMMIT")
+        states = state_table(metadata := MetaData(), table)
+        is_postgres = self._engine.dialect.name == "postgresql"
+        self._tables = {
+            "state": states,
+            "lease": lease_table(metadata, f"{table}_lease", unlogged=is_postgres),
+            "part": part_table(metadata, states),
+        }
+
+    def columns(self, table: str) -> frozenset[str] | None:
+        """The names of a table's columns; None if there is no such table."""
+        with self._connected() as connection:
+            found = inspect(connection)
+            if not found.has_table(table):
+                return None
+            return frozenset(column["name"] for column in found.get_columns(table))
+
+    def do(self, step: Step) -> None:
+        """Do a step."""
+        table = self._tables[step.role]
+        with self._connected() as connection:
+            if step.column is None:
+                table.create(connection, checkfirst=True)
+                return
+            dialect = connection.dialect
+            column = str(CreateColumn(table.c[step.column.name]).compile(dialect=dialect))
+            if step.column.default is None and step.column.when_added is not None:
+                column += f" DEFAULT {step.column.when_added}"
+            name = dialect.identifier_preparer.format_table(table)
+            connection.execute(text(f"ALTER TABLE {name} ADD COLUMN {column}"))
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._engine.dispose()
+
+    @contextmanager
+    def _connected(self) -> Iterator[Connection]:
+        with _errors(), self._engine.connect() as connection:
+            yield connection
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    try:
+        yield
+    except ArgumentError:
+        raise ValueError("the URL is none that SQLAlchemy can read") from None
+    except ModuleNotFoundError as exc:
+        raise ValueError(f"the URL names the driver {exc.name!r}, which is not installed") from None
+    except SQLAlchemyError as exc:
+        told = getattr(exc, "orig", None) or exc
+        raise StoreUnavailableError(f"the database refused: {type(told).__name__}: {told}") from None

@@ -1,0 +1,381 @@
+"""How a turn begins: from the given blob and messages to a state that the model can be asked about.
+
+Owns: reading the blob, knowing a turn that came before, closing what an earlier turn left open, and taking
+messages and answers in. Must never know: what a model says, or what happens after the first request.
+
+::
+
+    load -> recognise (the turn_id) -> answered_before -> admit
+
+`admit` notes everything in the books in one act, `Ledger.begin`. Before that the turn has not begun, and a
+failure leaves the given blob as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from ..backends.capabilities import capabilities
+from ..errors import (
+    NothingToResumeError,
+    StateCorruptError,
+    StateError,
+    StateFormatError,
+    StateInvalidError,
+    StateProviderError,
+    StateSizeError,
+    StateVersionError,
+    TurnConflictError,
+)
+from ..history import meter
+from ..history.open import inbox, journal, turn_ids
+from ..history.open.answered import late_answers
+from ..history.open.attempts import ANSWERS, asked_in_words, without_problems
+from ..history.open.turn_ids import StoredReply
+from ..history.rewrite.repair import checked
+from ..messages import Message
+from ..output.spec import SHORT_TOKENS
+from ..state.records import UNKNOWN_MARK, Meta, models_with
+from ..state.state import (
+    ConversationState,
+    check_revision,
+    closed_turns,
+    new_state,
+    newest_number,
+)
+from ..turn_warnings import WarningCode
+from ..values import replace
+from .fitting import Fitting
+from .foreign import Converted, load_own
+from .ledger import Ledger
+from .request import STICKY, Tools, Voice, voice_of
+from .tool_calls import with_answers
+
+__all__ = ["Beginning"]
+
+_DAMAGED: Final = (StateFormatError, StateCorruptError, StateInvalidError)
+"""What `on_bad_state=None` answers with a fresh conversation; an unauthentic blob raises."""
+
+
+class Beginning:
+    """What one turn takes up. It changes while the turn finds out whether it was begun before.
+
+    Attributes:
+        messages: The messages that are new; none if the state has them already.
+        answers: The answers that still count.
+        tools: The tools, by name, once the turn was admitted.
+        resumes: True if the turn goes on with what is open in the state.
+        key: What names the turn in the state, if it was given a `turn_id`.
+        converted: The conversion of the given state, if it was of another provider API.
+    """
+
+    def __init__(self, ledger: Ledger) -> None:
+        plan = ledger.plan
+        self._plan = plan
+        self._ledger = ledger
+        self.messages = plan.messages
+        self.answers = plan.answers
+        self.tools: Tools = {}
+        self.resumes = plan.resume
+        self.key: turn_ids.TurnKey | None = None
+        self.converted: Converted | None = None
+
+    # ------------------------------------------------------------------------------------- the blob
+
+    def load(self) -> ConversationState:
+        """The given state, or a fresh one if it cannot be used and the options allow that.
+
+        Raises:
+            StateError: The state cannot be used. Nothing is in the books.
+        """
+        plan, ledger = self._plan, self._ledger
+        if not plan.blob:
+            fresh = self._fresh()
+            check_revision(fresh, ledger.options.min_revision)
+            return fresh
+        try:
+            state, self.converted = load_own(plan)
+            if self.converted is not None:
+                ledger.warn("state_converted", self.converted.words())
+            journal.check_journal(state, plan.dialect)
+            return self._sound(state)
+        except StateError as exc:
+            exc.blob = exc.blob or plan.blob
+            if plan.resume or not self._discards(exc):
+                raise
+            ledger.telling.discarded, ledger.grew_from = exc, b""
+            ledger.warn("state_discarded", _discarded(exc))
+            return self._fresh()
+
+    def _discards(self, exc: StateError) -> bool:
+        """Whether a fresh conversation begins in place of a state that cannot be used."""
+        options = self._ledger.options
+        if isinstance(exc, StateProviderError):
+            # The state is whole, and the chat is configured for another provider API. Only a caller who asks
+            # for it loses sight of the conversation.
+            return options.on_foreign_state == "fresh"
+        if options.on_bad_state == "raise" or isinstance(exc, StateVersionError):
+            return False  # a newer release's state is whole, and newer workers go on with it
+        if options.on_bad_state is None and not isinstance(exc, _DAMAGED):
+            return False
+        _log_damage(exc)
+        return True
+
+    def _fresh(self) -> ConversationState:
+        identity = self._ledger.options.conversation_id or self._plan.new_id()
+        return new_state(self._plan.dialect.wire, id=identity, created=self._ledger.now.wall_ms)
+
+    def _sound(self, state: ConversationState) -> ConversationState:
+        """The state with a closed history that the provider takes. Nothing is read if its writer made sure of
+        that; else what had to be repaired is a warning."""
+        ledger = self._ledger
+        retention = ledger.retention(ledger.retained_bytes)
+        sound, log = checked(state, self._plan.dialect, retention=retention)
+        if log:
+            ledger.tell_repaired(state, sound, log)
+        return sound
+
+    # ------------------------------------------------------------------------- a turn that came before
+
+    def recognise(self, state: ConversationState) -> StoredReply | None:
+        """Find out by its `turn_id` whether this turn was begun before. Then it goes on with what is in the
+        state; if it is finished, its stored reply is returned.
+
+        Raises:
+            TurnConflictError: Other messages came under the id.
+        """
+        plan, turn_id = self._plan, self._ledger.options.turn_id
+        if turn_id is None or plan.resume:
+            return None
+        key = self.key = turn_ids.key_of(turn_id, plan.dialect.entries(plan.messages))
+        said = turn_ids.said_under(state.meta, key)
+        if said is None:
+            return None
+        if said != key.said:
+            raise TurnConflictError("this turn_id was used for other messages; give each message its own")
+        self.resumes, self.messages = True, ()
+        if turn_ids.is_finished(state.meta, key):
+            return turn_ids.stored_reply(state, key, plan.dialect)
+        if turn_ids.is_unanswered(state.meta, key):
+            self.messages = self._asked_again(state, key)
+        return None
+
+    def _asked_again(self, state: ConversationState, key: turn_ids.TurnKey) -> tuple[Message, ...]:
+        """The messages of a turn that failed and that a newer message closed, when it comes again.
+
+        If its messages and the results of its tools are in the history, a reminder is enough. If a cut took
+        them away, they are said again.
+        """
+        for turn in closed_turns(state):
+            if key.id in turn.record.facts.get(turn_ids.TURN_IDS_FACT, ()):
+                return (inbox.reminder(self._plan.messages),)
+        return self._plan.messages
+
+    def answered_before(self, state: ConversationState) -> StoredReply | None:
+        """Leave out answers to calls that have a result: the first answer holds. If no other is left, the
+        stored reply that the first one led to is returned."""
+        if not self.answers:
+            return None
+        ledger, dialect = self._ledger, self._plan.dialect
+        late = late_answers(state, self.answers, dialect, max_bytes=ledger.options.max_tool_result_bytes)
+        if late is None:
+            return None
+        if late.other:
+            ledger.warn(
+                "answer_ignored",
+                f"{late.other} answers came for calls that had other results already; the first ones hold",
+            )
+        self.answers = {id: answer for id, answer in self.answers.items() if id not in late.ids}
+        if self.answers:
+            return None
+        if late.reply is not None and not late.in_open_turn:
+            return late.reply
+        if journal.is_waiting(state):
+            return StoredReply(
+                text=journal.reply_text(state, dialect),
+                status="awaiting_tools",
+                number=newest_number(state),
+            )
+        if state.open is None and not state.inbox:
+            return StoredReply(text="", status="truncated")
+        return None
+
+    # ------------------------------------------------------------------------------------- taking in
+
+    def queue(self, state: ConversationState) -> ConversationState:
+        """Let the messages wait behind a turn that waits for answers. The state then is in the books."""
+        ledger = self._ledger
+        queued = journal.with_metadata(self._admitted(state), ledger.options.metadata)
+        ledger.begin(state, queued, has_grown=False)
+        ledger.identify(state.meta, state.meta.processed + 1)
+        return queued
+
+    def admit(self, state: ConversationState, *, denied: bool) -> Voice:
+        """Close what an earlier turn left open, take messages and answers in, and note what changed.
+
+        `denied`: True if the user of a turn that waited for answers denied them by saying something else.
+
+        Raises:
+            ValueError: There is nothing to do, or an answer is for a call that is not known.
+            StateSizeError: An answer is too large for the state.
+        """
+        plan, ledger, dialect = self._plan, self._ledger, self._plan.dialect
+        given = state
+        left_open = state.open is not None and not self.resumes
+        if left_open:
+            # A turn that its user denied is over. One that failed is answered if its message comes again.
+            status = "truncated" if denied else turn_ids.UNANSWERED
+            if state.open is not None and ANSWERS in state.open.facts:
+                state = without_problems(state)
+            if ledger.options.keep_partial:
+                state = journal.with_partial_said(state, dialect)
+            state = self._sound(journal.close_turn(state, dialect, status=status))
+            ledger.warn(
+                "turn_closed", "the state held an unfinished turn; it was closed, and a new one began"
+            )
+        elif state.open is not None and ANSWERS in state.open.facts and state.inbox:
+            state = without_problems(state)  # its answer is looked at again
+        unfailed = journal.without_failure(state)
+        has_changed, state = left_open or unfailed is not given, unfailed
+        is_new = inbox.has_unseen(state, self.messages) or ledger.has_appended
+        if not (is_new or state.inbox or state.open is not None):
+            raise _nothing_to_do(resume=plan.resume, left_open=left_open)
+        voice, self.tools = voice_of(plan, state.meta)
+        answered = self._with_answers(state, has_changed) if self.answers else state
+        admitted = self._admitted(answered)
+        if plan.output is not None and not voice.output:
+            admitted = asked_in_words(admitted, plan.output.words, dialect)
+        ledger.context_window = plan.context_window or capabilities(voice.model).context_window
+        ledger.begin(answered, admitted, has_grown=has_changed or answered is not state)
+        state = self._marked(admitted, voice)
+        ledger.identify(state.meta, state.meta.processed + 1)
+        return voice
+
+    def _with_answers(self, state: ConversationState, has_changed: bool) -> ConversationState:
+        """The state with the answers in its journal."""
+        ledger, plan = self._ledger, self._plan
+        fitting = Fitting(ledger)
+        answered = with_answers(
+            state,
+            self.tools,
+            self.answers,
+            ledger.options.deps,
+            plan.dialect,
+            max_bytes=ledger.options.max_tool_result_bytes,
+            fitted=fitting,
+        )
+        if fitting.problem:
+            ledger.begin(state, state, has_grown=has_changed)
+            raise ledger.error(
+                StateSizeError, f"{fitting.problem}; nothing was sent, the calls still wait: answer with less"
+            )
+        return answered
+
+    def _admitted(self, state: ConversationState) -> ConversationState:
+        """The state with this turn's messages, their context and its id."""
+        options, messages = self._ledger.options, self.messages
+        is_redelivered = self.resumes and not self._plan.resume
+        if options.context is not None and not is_redelivered:
+            state, found = inbox.with_new_context(state, messages, options.context)
+            messages = tuple(found)
+        state = inbox.admit(state, messages, self._plan.dialect)
+        if options.metadata and state.inbox:
+            # It is kept with what waits, so that a resume need not give it again.
+            said = {**state.meta.said, **options.metadata}
+            state = replace(state, meta=msgspec.structs.replace(state.meta, said=said))
+        if self.key is not None:
+            state = replace(state, meta=turn_ids.begun(state.meta, self.key))
+        return state
+
+    def _marked(self, state: ConversationState, voice: Voice) -> ConversationState:
+        """Note digests of what is not stored; gives the state, which is in the books.
+
+        A difference to the last request is a warning. Thinking that was signed over the old prefix is taken
+        out.
+        """
+        ledger, meta = self._ledger, state.meta
+        marks = {
+            # A blob of another writer may have no id. It gets one: two such would share their keys.
+            "id": ledger.options.conversation_id or meta.id or self._plan.new_id(),
+            "family": self._plan.dialect.family,
+            **voice.marks,
+        }
+        if meta.output != marks["output"] and meta.model and _is_told(meta, marks["output"]):
+            ledger.warn("output_changed", "the format of the answer differs from the last turn's")
+        changed: list[str] = []
+        if meta.model and (meta.processed or state.open is not None):
+            changed = [name for name in _CHANGES if getattr(meta, name) != marks[name]]
+        for name in changed:
+            if name == "preamble" and not marks[name]:
+                ledger.warn("preamble_missing", "earlier turns had a preamble, this one has none")
+            elif getattr(meta, name) != UNKNOWN_MARK:  # else the state was converted, which is told
+                ledger.warn(*_CHANGES[name])
+        if meta.signed and (changed or (meta.unbound and state.open is None)):
+            reason = f"the {' and '.join(changed)} changed" if changed else "what stands before it changed"
+            # Before the new digests are noted: the archive names the ones that the blocks were signed over.
+            ledger.state = state
+            state = ledger.unsign(reason)
+            meta = state.meta
+        own = {k: v for k, v in ledger.options.settings.items() if k in STICKY}
+        sticky = {k: v for k, v in {**meta.sticky, **own}.items() if v is not None}
+        counted = meter.unanchored(meta) if changed else meta
+        models = models_with(meta, marks["family"], marks["model"]) if changed else meta.models
+        state = ledger.state = replace(
+            state, meta=msgspec.structs.replace(counted, **marks, sticky=sticky, models=models)
+        )
+        return state
+
+
+def _is_told(meta: Meta, output: str) -> bool:
+    """True if another format of the answer is worth a warning: a cached prefix may be lost with it."""
+    return bool(meta.output and output) or meta.tokens >= SHORT_TOKENS
+
+
+def _log_damage(exc: StateError) -> None:
+    import logging  # not at the top: most turns log nothing
+
+    logging.getLogger("goaitools_py").error(
+        "a stored conversation cannot be used, and a fresh one begins (%s, %d bytes): %s",
+        type(exc).__name__,
+        len(exc.blob),
+        exc,
+    )
+
+
+def _discarded(exc: StateError) -> str:
+    """Why a new conversation began. A foreign state's own text names the option that was just given."""
+    if isinstance(exc, StateProviderError):
+        return (
+            f"the given state was written by {exc.found!r} and this chat uses {exc.expected!r}: a new "
+            "conversation began; the old one is in the result's `discarded`"
+        )
+    return f"the given state could not be used, a fresh one began: {exc}"
+
+
+def _nothing_to_do(*, resume: bool, left_open: bool) -> ValueError:
+    if resume:
+        return NothingToResumeError(
+            "there is nothing to resume: nothing in the state is unfinished or waits for an answer; use "
+            "chat_with_state with a message"
+        )
+    if left_open:
+        return ValueError(
+            "there is no new message, and the state holds an unfinished turn: finish it with resume"
+        )
+    return ValueError(
+        "there is nothing new to answer: pass user=… or messages=…, or append to the state first"
+    )
+
+
+_CHANGES: Final[Mapping[str, tuple[WarningCode, str]]] = {
+    "preamble": (
+        "preamble_changed",
+        "the system preamble differs from the last turn's; use context= for what changes",
+    ),
+    "tools": ("tools_changed", "the tools differ from the last turn's: the prompt cache starts over"),
+    "model": ("model_changed", "the model differs from the last turn's"),
+    "family": ("endpoint_changed", "the endpoint differs from the last turn's"),
+}

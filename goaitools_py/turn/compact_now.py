@@ -1,0 +1,89 @@
+"""Compacts a blob outside a turn.
+
+Owns: the flow from a blob to a report. Must never know: who carries its effects out.
+"""
+
+from __future__ import annotations
+
+from ..errors import CompactionError
+from ..events import Compacted
+from ..history.rewrite.repair import checked
+from ..result import CompactionReport
+from ..state.state import ConversationState, hard_limits, newest_number
+from ..values import replace
+from .flow import Emit, Flow
+from .foreign import load_own
+from .ledger import Ledger
+from .plan import Plan
+from .request import voice_of
+from .shrink import compact, waits_for_end
+
+__all__ = ["compact_flow"]
+
+
+def compact_flow(plan: Plan, *, dry_run: bool) -> Flow[CompactionReport]:
+    """Run the plan's compactor; its trigger is not asked.
+
+    With `dry_run` the report's state is the given blob, and nothing is archived. A strategy that asks a model
+    asks it nevertheless.
+
+    Raises:
+        StateError: The blob cannot be read.
+        CompactionError: The compactor raised, or kept something that no provider would take. The error's
+            `state` has what it has cost.
+        ValueError: There is no compactor.
+    """
+    if dry_run:
+        plan = replace(plan, listening=False)  # nothing changes, so there is nothing to tell
+    options = plan.options
+    plan.codec.check(options.binding)
+    # The state first: a compactor does not help with one that this chat cannot read.
+    state = _loaded(plan) if plan.blob else None
+    if options.compactor is None:
+        raise ValueError("there is no compactor: give one to compact_state, or to the chat as compactor=")
+    if state is None:
+        return CompactionReport(outcome="no_change", reason="the conversation has not begun")
+    ledger = Ledger(plan)
+    yield from ledger.start_clock()
+    state, _ = checked(state, plan.dialect, retention=ledger.retention(ledger.retained_bytes))
+    ledger.begin(state, state, has_grown=False)
+    ledger.identify(state.meta, newest_number(state))
+    reason = ""
+    if waits_for_end(ledger):
+        reason = "the unfinished turn has signed thinking, which no cut history fits: compact after its end"
+    else:
+        yield from compact(ledger, lambda: voice_of(plan, state.meta)[0], force=True, archives=not dry_run)
+    report = ledger.telling.report
+    if report is None:
+        meta, size = state.meta, state.history_bytes()
+        report = CompactionReport(
+            outcome="no_change",
+            reason=reason,
+            messages_before=meta.messages,
+            messages_after=meta.messages,
+            bytes_before=size,
+            bytes_after=size,
+            tokens_before=meta.tokens,
+            tokens_after=meta.tokens,
+        )
+        if ledger.listening:
+            yield Emit(Compacted(report, **ledger.of))
+    if report.outcome in ("invalid", "failed"):
+        error = CompactionError(
+            f"{report.reason}; the history is unchanged",
+            state=b"" if dry_run or ledger.state is state else _blob(ledger),
+            usage=report.usage,
+        )
+        cause = ledger.tried.compaction_cause
+        raise error if cause is None else error.because_of(cause)
+    if dry_run or (report.outcome == "no_change" and ledger.state is state):
+        return replace(report, state=plan.blob)
+    return replace(report, state=_blob(ledger))
+
+
+def _loaded(plan: Plan) -> ConversationState:
+    return load_own(plan)[0]
+
+
+def _blob(ledger: Ledger) -> bytes:
+    return ledger.encode(ledger.state.meta.status, limits=hard_limits(ledger.plan.codec))

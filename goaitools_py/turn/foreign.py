@@ -1,0 +1,72 @@
+"""States of another provider API, where a turn is to go on with them: they are converted first.
+
+Owns: loading a state for this turn's provider API, and what is told of a conversion. Must never know: how an
+entry is converted (the plan has the function), or what the turn does with the state.
+"""
+
+from __future__ import annotations
+
+from ..errors import StateProviderError
+from ..history.open import journal
+from ..state.state import ConversationState, load_state
+from ..values import Value
+from .plan import Plan
+
+__all__ = ["Converted", "load_own"]
+
+
+class Converted(Value, frozen=True, kw_only=True):
+    """What a conversion did.
+
+    Attributes:
+        found: The provider API of the given state.
+        to: That of this turn.
+        lost: What did not go along: each kind with its count.
+    """
+
+    found: str
+    to: str
+    lost: tuple[tuple[str, int], ...]
+
+    def words(self) -> str:
+        """The conversion in words, without content."""
+        left = ", ".join(f"{kind}: {count}" for kind, count in self.lost)
+        return f"the state was written by {self.found!r} and was converted for {self.to!r}" + (
+            f"; left behind: {left}" if left else ""
+        )
+
+
+def load_own(plan: Plan) -> tuple[ConversationState, Converted | None]:
+    """The given state as one of this turn's provider API, and the conversion if there was one.
+
+    Raises:
+        StateProviderError: It is of another provider API, and the options do not say to convert it, or this
+            release does not know that API.
+        StateError: The state cannot be read, or not be converted.
+    """
+    dialect, options = plan.dialect, plan.options
+    foreign: StateProviderError | None = None
+    try:
+        state = load_state(
+            plan.blob,
+            wire=dialect.wire,
+            codec=plan.codec,
+            binding=options.binding,
+            min_revision=options.min_revision,
+        )
+        return state, None
+    except StateProviderError as error:
+        foreign = error
+    source = plan.dialect_of(foreign.found) if options.on_foreign_state == "convert" else None
+    if source is None or plan.dialect_of(dialect.wire) is None:
+        raise foreign
+    state = load_state(
+        plan.blob, codec=plan.codec, binding=options.binding, min_revision=options.min_revision
+    )
+    journal.check_journal(state, source)
+    state, losses = plan.translate(state, source, dialect)
+    counts: dict[str, int] = {}
+    for loss in losses:
+        counts[loss.kind] = counts.get(loss.kind, 0) + loss.count
+    lost = tuple(sorted(counts.items()))
+    return state, Converted(found=foreign.found, to=dialect.wire, lost=lost)

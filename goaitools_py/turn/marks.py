@@ -1,0 +1,84 @@
+"""How full the history is: of the model's context window, and of each limit of its state.
+
+Owns: the warning at each mark of `context_marks`, once for each. Must never know: what makes room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Literal
+
+import msgspec
+
+from ..events import ContextWarning, Filled
+from ..history.open.room import stored_size
+from ..state.state import ConversationState
+from ..values import replace
+from .ledger import Ledger
+
+__all__ = ["passed_marks"]
+
+_DIGIT_BITS: Final = 4
+_DIGIT: Final = 15
+"""`Meta.warned` has four bits for each thing that a history fills: how many marks were told of."""
+
+_SHRINK: Final = "a compactor would shrink it; without one, old turns are dropped at the limit"
+_FILLED: Final[Mapping[Filled, tuple[str, str]]] = {
+    "tokens": ("the model's {} tokens", "a compactor would shrink it"),
+    "blob_bytes": ("the state's max_blob_bytes={}", _SHRINK),
+    "decoded_bytes": ("the state's max_decoded_bytes={}", _SHRINK),
+    "entries": ("the state's max_entries={}", _SHRINK),
+}
+
+
+def passed_marks(ledger: Ledger, state: ConversationState) -> list[ContextWarning]:
+    """Warn once for each mark that the history has grown beyond. The state keeps which marks were told of; a
+    history that has shrunk below a mark is told of again.
+
+    Gives the events; the warnings and the state are in the books.
+    """
+    marks, meta = ledger.options.context_marks, state.meta
+    told = meta.warned
+    if not told and _is_far_below(ledger, state, marks[0]):
+        return []
+    found: list[ContextWarning] = []
+    for at, (of, used, limit) in enumerate(_fillings(ledger, state)):
+        if limit is None:
+            continue
+        passed = min(_DIGIT, sum(used >= mark * limit for mark in marks))
+        known = meta.warned >> _DIGIT_BITS * at & _DIGIT
+        told += passed - known << _DIGIT_BITS * at
+        if passed > known:
+            unit, advice = _FILLED[of]
+            ledger.warn(
+                "context_mark",
+                f"the history takes about {used} of {unit.format(limit)}, which is beyond the mark of "
+                f"{marks[passed - 1]:.0%}; {advice}",
+            )
+            level: Literal["approaching", "at_limit"] = "at_limit" if passed == len(marks) else "approaching"
+            found.append(ContextWarning(level, used, limit, of, **ledger.of))
+    if told != meta.warned:
+        ledger.state = replace(state, meta=msgspec.structs.replace(meta, warned=told))
+    return found
+
+
+def _is_far_below(ledger: Ledger, state: ConversationState, mark: float) -> bool:
+    """True if nothing can have reached a mark, by the numbers that cost least to know."""
+    soft, window = ledger.room.soft, ledger.context_window
+    return (
+        (not window or state.meta.tokens < mark * window)
+        and not state.inbox
+        and state.history_bytes() < mark * min(soft.max_blob_bytes, soft.max_decoded_bytes)
+        and sum([segment.entries for segment in state.segments]) < mark * soft.max_entries
+    )
+
+
+def _fillings(ledger: Ledger, state: ConversationState) -> tuple[tuple[Filled, int, int | None], ...]:
+    """Each thing that the history fills: how much it takes, and how much it may."""
+    size, soft = stored_size(state, ledger.plan.codec), ledger.room.soft
+    return (
+        ("tokens", state.meta.tokens, ledger.context_window),
+        ("blob_bytes", size.blob, soft.max_blob_bytes),
+        ("decoded_bytes", size.decoded, soft.max_decoded_bytes),
+        ("entries", size.entries, soft.max_entries),
+    )

@@ -1,0 +1,327 @@
+"""One model call: what is sent, what becomes of the reply, and what is changed before it is sent again.
+
+Owns: the way from the state to a reply in its open turn. Must never know: tools, or what comes next.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from ..backends.base import BackendError, Fault, ModelRequest, ProtocolFault, Reply
+from ..errors import StateInvalidError, TurnError
+from ..events import ModelRequested, TextDelta
+from ..history.open import journal
+from ..history.open.admission import reply_problem
+from ..history.rewrite.repair import repaired
+from ..rawjson import MAX_DEPTH
+from ..values import replace
+from .body import ReplyTooLarge
+from .deadlines import CallTimes
+from .flow import CallModel, Emit, Flow
+from .ledger import Ledger, ReturnPoint
+from .model_failures import POISON, oversized, turn_error
+from .receive import Call, receive
+from .request import Voice, request_parts
+from .retry import Failure, failure_of, with_retries
+
+__all__ = ["ask"]
+
+_TOO_LARGE: Final = 413
+"""The request is too large: because of the history if a cut helps, else because of what is new."""
+
+_BLAMES_HISTORY: Final = ("rejected", "signature")
+"""Kinds of faults that a forged history, or one that its writer has damaged, may cause."""
+
+
+def ask(
+    ledger: Ledger,
+    voice: Voice,
+    *,
+    shrink: Callable[[], Flow[bool]],
+    booked: Callable[[Reply], Reply],
+    forbid_tools: bool = False,
+) -> Flow[Reply]:
+    """Ask the model; the answer is in the open turn when this returns.
+
+    Args:
+        ledger: The books of the turn.
+        voice: What goes with the request beside the history.
+        shrink: Called when the history does not fit into the model's context; True if it fits better now.
+        booked: Called as soon as the reply is in the open turn, before anybody can look. What it returns is
+            the answer.
+        forbid_tools: True: the model may call no tool.
+
+    Raises:
+        TurnError: There is no reply. The error has everything needed to go on.
+    """
+    ledger.iteration += 1
+    # The flow itself, and no generator around it: each read of a long stream passes all that are open.
+    return with_retries(
+        ledger,
+        lambda: _attempt(ledger, voice, booked, forbid_tools),
+        remedy=_Remedies(ledger, shrink).apply,
+        error=partial(turn_error, ledger),
+    )
+
+
+# ------------------------------------------------------------------------------------- one attempt
+
+
+def _attempt(
+    ledger: Ledger, voice: Voice, booked: Callable[[Reply], Reply], forbid_tools: bool
+) -> Flow[Reply]:
+    """Send once. Raises `Failure`; the state is as before unless the provider took the request."""
+    call = yield from _prepared(ledger, voice, forbid_tools)
+
+    def book(reply: Reply) -> Reply:
+        return ledger.entered(lambda: booked(_take(ledger, call, reply)))
+
+    try:
+        content_type = yield from _sent(ledger, call)
+        read = yield from receive(ledger, call, content_type, book)
+        came = yield from read
+    except (TurnError, AssertionError):
+        raise  # an assertion is a test's, and says nothing about a provider
+    except ReplyTooLarge as exc:
+        raise oversized(ledger, str(exc)) from None
+    except Exception as exc:
+        raise (yield from _failed(ledger, call, exc)) from exc
+    # The reply is paid for, and until the next line is done it is in no state: an exit here loses it. So
+    # nothing stands before that line, not even a look at the clock. Whatever there is to check or to tell
+    # about the reply comes behind it.
+    reply = book(came)
+    if ledger.oversized:
+        raise oversized(ledger, ledger.oversized)
+    if call.request.stream and not call.is_stream and came.text:
+        yield Emit(TextDelta(came.text, ledger.iteration, **ledger.of))  # a listener has seen none of it yet
+    return reply
+
+
+def _prepared(ledger: Ledger, voice: Voice, forbid_tools: bool) -> Flow[Call]:
+    """The call that is made now. Until it is sent the provider knows nothing, and the state can go back."""
+    yield from ledger.tick()
+    ledger.check_deadline()
+    ledger.admit_appended()
+    _settle(ledger)
+    ledger.partial_text, ledger.streamed = "", None
+    before, began = ledger.state, ledger.now
+    times = ledger.call_times(is_streamed=ledger.plan.stream)
+    parts = request_parts(ledger, voice, forbid_tools=forbid_tools)
+    request = _timed(ledger.dialect.request(parts), times, began.monotonic)
+    if ledger.listening:
+        yield Emit(ModelRequested(ledger.iteration, len(request.body), **ledger.of))
+    return Call(before, began, request, times, voice.model)
+
+
+def _timed(request: ModelRequest, times: CallTimes, now: float) -> ModelRequest:
+    """The request with its times: that of the whole answer, and that of the headers if it is shorter."""
+    whole, head = times.left(now, begun=True), times.left(now, begun=False)
+    return replace(request, timeout=whole, head_timeout=None if head == whole else head)
+
+
+def _settle(ledger: Ledger) -> None:
+    """Cut out what a paused reply left open, if new messages come before its continuation."""
+    settled = journal.settle(ledger.state, ledger.dialect)
+    if settled is not ledger.state:
+        ledger.state = settled
+        ledger.warn(
+            "calls_dropped", "a new message followed a paused reply; its unanswered calls were cut out"
+        )
+
+
+def _sent(ledger: Ledger, call: Call) -> Flow[str]:
+    """Send the request, and note that the provider took it; the content type of its answer.
+
+    With the headers the messages leave the inbox for the open turn, before a byte of the reply is read: a
+    turn that breaks off now goes on with the question asked and not with the question to ask, and text that
+    comes meanwhile has an open turn to be noted in.
+    """
+    ledger.has_acted = True
+    head = yield CallModel(call.request)
+    ledger.telling.request_id = head.request_id or ""
+    if head.request_id:
+        ledger.telling.request_ids.append(head.request_id)
+    ledger.state = journal.accept(
+        ledger.state,
+        call.before.inbox,
+        ledger.dialect,
+        at=call.asked_ms,
+        metadata=ledger.options.metadata,
+    )
+    content_type: str = head.headers.get("content-type", "")
+    return content_type
+
+
+def _failed(ledger: Ledger, call: Call, exc: Exception) -> Flow[Failure]:
+    """What an exception on the way to a reply means. The state goes back if the provider took nothing."""
+    shown = call.was_shown
+    if isinstance(exc, BackendError):
+        yield from ledger.tick()  # a time may have passed, and the clock says which
+        return failure_of(
+            exc,
+            ledger.dialect,
+            call.times,
+            now=ledger.now.monotonic,
+            is_streamed=call.request.stream,
+            begun=call.has_begun,
+            shown=shown,
+        )
+    if isinstance(exc, ProtocolFault):
+        if exc.usage is not None:
+            ledger.book_broken(exc.usage, asked=call.model)
+        if exc.fault.kind != "interrupted" and not shown:
+            # Nothing of a reply came, but a proxy's page, say: so nothing was accepted.
+            ledger.state = journal.not_accepted(ledger.state, call.before)
+        return Failure(exc.fault, exc, shown=shown)
+    # A backend that fails in a way of its own. The turn keeps its state all the same.
+    return Failure(Fault(kind="unavailable", code=type(exc).__name__), exc, shown=shown)
+
+
+# ---------------------------------------------------------------------------- a reply in the open turn
+
+
+def _take(ledger: Ledger, call: Call, reply: Reply) -> Reply:
+    """Put a complete reply into the open turn. Calls that may not run are cut out of what is stored.
+
+    It may be done twice, from the beginning: see `Ledger.entered`.
+    """
+    ledger.streamed = None  # before the reply is in the state, or a snapshot would have its text twice
+    ledger.telling.reply_seconds = ledger.now.monotonic - call.began.monotonic
+    kept = reply
+    if reply.calls and not reply.run_calls:
+        ledger.warn("calls_dropped", "the reply stopped before its tool calls were whole; they were not run")
+        kept = ledger.dialect.without_calls(reply)
+    elif reply.calls:
+        kept = _with_fresh_ids(ledger, reply)
+    if reply.cut:
+        ledger.warn(
+            "reply_cut", f"parts of the reply nest deeper than {MAX_DEPTH} levels; they were not stored"
+        )
+    if reply.dropped:
+        reasons = ", ".join(sorted(set(reply.dropped)))
+        ledger.warn(
+            "input_dropped", f"the provider left {len(reply.dropped)} parts of the history out ({reasons})"
+        )
+    ledger.book(reply.usage, asked=call.model, answered=reply.model)
+    if reply.aside is not None:
+        ledger.book_aside(reply.aside, asked=call.model, answered=reply.model, dialect=ledger.dialect)
+    ledger.telling.text = reply.text or ledger.telling.text
+    with_reply = journal.add_reply(
+        ledger.state,
+        kept,
+        ledger.dialect,
+        asked=call.asked_ms,
+        ms=round(ledger.telling.reply_seconds * 1000),
+        counter=ledger.counter,
+        request_id=ledger.telling.request_id if ledger.options.record_ids else "",
+    )
+    ledger.oversized = reply_problem(ledger.room, with_reply, kept)
+    if ledger.oversized:
+        # The state cannot hold the reply. Its text stays as that of a reply that broke off, as far as there
+        # is room, and what it has cost stays in the books.
+        meta = msgspec.structs.replace(
+            ledger.state.meta, total=with_reply.meta.total, usage=with_reply.meta.usage
+        )
+        ledger.state = ledger.with_partial(replace(ledger.state, meta=meta), reply.text)
+    else:
+        ledger.state = with_reply
+    return kept
+
+
+def _with_fresh_ids(ledger: Ledger, reply: Reply) -> Reply:
+    """Replace call ids that the conversation has already: with one id twice, a result answers two calls."""
+    state = ledger.state
+    pieces: list[bytes] = [segment.raw() for segment in state.segments]
+    if state.open is not None:
+        pieces.extend(state.open.entries)
+    used = {
+        call.id
+        for call in reply.calls
+        if any(b'"%s"' % call.id.encode("utf-8", "replace") in p for p in pieces)
+    }
+    if not used:
+        return reply
+    ledger.warn("call_ids_rewritten", f"{len(used)} tool call ids had been used before and were rewritten")
+    asked = len(state.open.iterations) if state.open is not None else 0
+    seed = f"{state.meta.id}/{state.meta.processed}/{asked}"
+    ids = [
+        f"call_{hashlib.sha256(f'{seed}/{n}'.encode()).hexdigest()[:24]}" if call.id in used else call.id
+        for n, call in enumerate(reply.calls)
+    ]
+    return ledger.dialect.with_call_ids(reply, ids)
+
+
+# -------------------------------------------------------------------------- before it is sent again
+
+
+class _Remedies:
+    """Changes that may make a provider accept the request that it has just refused.
+
+    Each change has an end: a cut must make the history smaller, and the others run once in a turn.
+    """
+
+    __slots__ = ("_ledger", "_shrink", "_uncut")
+
+    def __init__(self, ledger: Ledger, shrink: Callable[[], Flow[bool]]) -> None:
+        self._ledger = ledger
+        self._shrink = shrink
+        self._uncut: ReturnPoint | None = None
+        """Where the turn stood before the history was cut."""
+
+    def apply(self, failure: Failure) -> Flow[bool]:
+        """True if the request is another one now, and may be sent again at once."""
+        ledger, fault, status = self._ledger, failure.fault, failure.status
+        if self._uncut is not None and (status == _TOO_LARGE or _blames_input(ledger, failure)):
+            # The history was cut, and the request is refused again: the history is not too large. So undo the
+            # cut before anything else is tried: the turn ends here, or it goes on with its whole history.
+            ledger.go_back(self._uncut)
+        if fault.kind == "context" or status == _TOO_LARGE:
+            uncut = ledger.return_point()
+            if (yield from self._shrink()):
+                self._uncut = uncut
+                return True
+        if fault.kind == "signature" and _unsign(ledger):
+            return True
+        return fault.kind in _BLAMES_HISTORY and status in POISON and _repair(ledger)
+
+
+def _blames_input(ledger: Ledger, failure: Failure) -> bool:
+    """True if the context is too small for what is new rather than for the history: that is the larger."""
+    state = ledger.state
+    waiting = sum(len(item.entry) for item in state.inbox)
+    return failure.fault.kind == "context" and waiting > state.history_bytes()
+
+
+def _unsign(ledger: Ledger) -> bool:
+    """The provider refuses signed blocks: take them out, once in a turn. False if there are none."""
+    state = ledger.state
+    if ledger.tried.has_unsigned or not state.meta.signed:
+        return False
+    ledger.tried.has_unsigned = True
+    ledger.unsign("the provider refused the history's signed thinking")
+    ledger.set_base(ledger.state)  # whatever comes next, the refused blocks do not come back
+    return True
+
+
+def _repair(ledger: Ledger) -> bool:
+    """The provider refuses the request: repair the closed history if that is the reason, once in a turn.
+    False if it is not."""
+    if ledger.tried.has_repaired:
+        return False
+    ledger.tried.has_repaired = True
+    given = ledger.state
+    try:
+        retention = ledger.retention(ledger.retained_bytes)
+        state, log = repaired(given, ledger.dialect, retention=retention)
+    except StateInvalidError:
+        return False
+    if not log:
+        return False
+    ledger.set_base(state)  # whatever comes next, what was refused does not come back
+    ledger.tell_repaired(given, state, log)
+    return True

@@ -1,0 +1,171 @@
+"""The errors of a turn that gets no reply: which class, in which words, with which advice.
+
+Owns: the way from a `Failure` to a `TurnError`. Must never know: whether a request is sent again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from ..backends.base import BackendError, ProtocolFault
+from ..errors import (
+    AuthenticationError,
+    ContextTooLongError,
+    ProviderProtocolError,
+    ProviderRejectedError,
+    ProviderUnavailableError,
+    RateLimitError,
+    StateSizeError,
+    StreamInterruptedError,
+    TurnError,
+)
+from .ledger import Ledger
+from .retry import Failure
+
+__all__ = ["POISON", "oversized", "turn_error"]
+
+POISON: Final = frozenset({400, 413, 422, None})
+"""Statuses that blame the content of the request. What no model has accepted yet leaves the state then. None:
+the provider said so inside an answer with status 200."""
+
+_ERRORS: Final[dict[str, tuple[type[TurnError], str, str]]] = {
+    "unavailable": (
+        ProviderUnavailableError,
+        "the provider could not be reached or is failing",
+        "try resume(err.state) later",
+    ),
+    "rate_limit": (
+        RateLimitError,
+        "the provider limits the request rate",
+        "try resume(err.state) after err.retry_after seconds",
+    ),
+    "auth": (
+        AuthenticationError,
+        "the provider refused the credentials",
+        "check the API key, then resume(err.state)",
+    ),
+    "rejected": (
+        ProviderRejectedError,
+        "the provider refused the request",
+        "see err.sdk_error for its words; err.state goes on without err.pending_input",
+    ),
+    "context": (
+        ContextTooLongError,
+        "the history does not fit into the model's context",
+        "use a compactor, or send less; err.state goes on without err.pending_input",
+    ),
+    "protocol": (
+        ProviderProtocolError,
+        "the provider answered 200 with something that is not a reply",
+        "check base_url and proxies; resume(err.state) tries again",
+    ),
+    "signature": (
+        ProviderRejectedError,
+        "the provider refused signed thinking in the history",
+        "see err.sdk_error for its words; err.state goes on without err.pending_input",
+    ),
+    "interrupted": (
+        StreamInterruptedError,
+        "the reply broke off before its end",
+        "resume(err.state) asks again",
+    ),
+    "forked": (
+        ProviderUnavailableError,
+        "the client that the backend was given was used before this process was forked, and two processes on "
+        "one connection read each other's replies",
+        "make the client and the backend in each process (after the fork), or let the backend make its own "
+        "client, then resume(err.state)",
+    ),
+}
+"""For each kind of fault: the class, what was found, what to do."""
+
+_WAITED: Final[Mapping[str, str]] = {
+    "call_timeout": "the model's reply did not end within",
+    "first_delta_timeout": "the model's reply did not begin within",
+}
+"""What did not happen in the time that an option gives."""
+
+
+def turn_error(ledger: Ledger, failure: Failure) -> TurnError:
+    """The error of a turn that gets no reply, with its cause set.
+
+    The chain of causes may be printed. So it has no body of the server and no exception of an SDK, whose text
+    may quote one: those are at `sdk_error` only.
+    """
+    error = _error_of(ledger, failure)
+    cause = failure.cause
+    if isinstance(cause, BackendError):
+        error.sdk_error = cause.sdk_error or cause.__cause__
+        error.__cause__ = cause.bare()
+    elif isinstance(cause, ProtocolFault):
+        error.__cause__ = ProtocolFault(str(cause), cause.fault)
+    else:
+        error.because_of(cause)
+    return error
+
+
+def _error_of(ledger: Ledger, failure: Failure) -> TurnError:
+    if ledger.is_late:
+        return ledger.deadline_error()
+    fault = failure.fault
+    cls, _, _ = _ERRORS[fault.kind]
+    found, advice = _words(ledger, failure)
+    known = (
+        f"status {failure.status}" if failure.status else "",
+        f"code {fault.code!r}" if fault.code else "",
+        f"request id {failure.request_id}" if failure.request_id else "",
+    )
+    detail = ", ".join(part for part in known if part)
+    refuses_content = fault.kind == "rejected" and failure.status in POISON
+    drops_input = refuses_content or fault.kind in ("context", "signature")
+    if drops_input:
+        ledger.reject_results()
+    return ledger.error(
+        cls,
+        f"{found}{f' ({detail})' if detail else ''}; {advice}",
+        drop_input=drops_input,
+        retryable=fault.retryable,
+        retry_after=fault.retry_after,
+        status_code=failure.status,
+        request_id=failure.request_id,
+        code=fault.code or "",
+    )
+
+
+def _words(ledger: Ledger, failure: Failure) -> tuple[str, str]:
+    """What was found, and what to do. The cases here are narrower than a kind of fault."""
+    if failure.passed in _WAITED:
+        option, seconds = failure.passed, getattr(ledger.options, failure.passed)
+        return (
+            f"{_WAITED[option]} {option}={seconds:g} s",
+            f"resume(err.state) asks again; a larger {option} leaves the model more time",
+        )
+    redirect = getattr(failure.cause, "redirect", None)
+    if redirect is not None:
+        asked, other = redirect
+        return (
+            f"{asked} redirected the request to {other}, another origin, and nothing was sent there",
+            "if the other server is the right one, set base_url= to it, then resume(err.state)",
+        )
+    if failure.fault.kind == "auth" and failure.status is None:
+        return (
+            "there are no credentials for the provider, so it was not asked",
+            "set its environment variable (see err.sdk_error) or pass api_key=, then resume(err.state)",
+        )
+    _, found, advice = _ERRORS[failure.fault.kind]
+    return found, advice
+
+
+def oversized(ledger: Ledger, problem: str) -> StateSizeError:
+    """The error of a turn whose reply is larger than what its state can hold.
+
+    Args:
+        ledger: The books of the turn.
+        problem: What is too large, and by how much.
+    """
+    return ledger.error(
+        StateSizeError,
+        f"{problem}; its text is in err.text or err.partial_text, err.state goes on without it: ask for "
+        "less, or give the codec larger limits=BlobLimits(…)",
+    )

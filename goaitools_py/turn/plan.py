@@ -1,0 +1,105 @@
+"""What a turn is given beside the state: the caller's options as the facade resolved them.
+
+Owns: the frozen value `Plan`. Must never know: what the turn does with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from ..backends.base import Dialect
+from ..history.open.answers import Answers
+from ..messages import Message
+from ..options import Resolved
+from ..state.codec import Codec
+from ..state.state import ConversationState
+from ..values import Value, field
+
+if TYPE_CHECKING:
+    from ..output.wanted import Wanted
+
+__all__ = ["Plan"]
+
+
+class _Lost(Protocol):
+    """A loss: its kind, and how often."""
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def count(self) -> int: ...
+
+
+Translate: TypeAlias = Callable[
+    [ConversationState, Dialect, Dialect], tuple[ConversationState, Sequence[_Lost]]
+]
+
+
+def _untranslated(
+    state: ConversationState, source: Dialect, target: Dialect
+) -> tuple[ConversationState, Sequence[_Lost]]:
+    raise AssertionError("a plan without a translator converts nothing")
+
+
+class Plan(Value, frozen=True, kw_only=True):
+    """Everything that a turn needs beside the state.
+
+    Attributes:
+        dialect: The provider API's words.
+        options: The options of this call over the chat's defaults.
+        codec: How blobs are protected.
+        new_id: Makes a random id: for a new conversation, and for a worker that claims tool calls.
+        blob: The given state; b"" starts a conversation.
+        model: The model of the backend, unless the settings name another.
+        max_retries: How often a model call is sent again after a passing fault.
+        context_window: Tokens that the backend was told its model takes; None if it was told nothing.
+        stream: True if replies are streamed.
+        listening: True if there are observers of events.
+        resume: True if the turn finishes what is in the state, and a state without anything unfinished is an
+            error.
+        answers: Answers to waiting calls, by call id.
+        preamble: The leading system messages; they are never stored.
+        messages: The new messages.
+        tools: The tools that the model may call.
+        output: The type of the answer; None for text.
+        usual_compactor: Set by a compaction with another compactor than the chat's: the chat's own. If it has
+            the provider edit the context, that stays a part of every request.
+        is_shared: True if other workers may go on with this conversation. A call that must not run twice is
+            then claimed before it starts.
+        claims: True if such a claim is kept by an effect of its own, `Checkpoint` with `is_claim`. False
+            where each start of a tool is kept as a checkpoint anyway.
+        dialect_of: Gives the dialect of another built-in provider API by its name; None for an unknown name.
+        one_step: True if the turn stops after one model call, or one round of tools.
+        translate: Converts a state from the first dialect's provider API to the second's, and names what did
+            not go along.
+        fallbacks: Backends, or their names, that the turn goes on with if its own provider is down, in order.
+        checkpoints: True if the runner of the flow keeps each checkpoint, besides `on_checkpoint`.
+    """
+
+    _unshown = frozenset({"blob", "answers"})
+
+    dialect: Dialect
+    options: Resolved
+    codec: Codec
+    new_id: Callable[[], str]
+    blob: bytes = b""
+    model: str | None = None
+    max_retries: int = 2
+    context_window: int | None = None
+    stream: bool = False
+    listening: bool = False
+    resume: bool = False
+    one_step: bool = False
+    answers: Answers = field(default_factory=dict)
+    preamble: tuple[Message, ...] = ()
+    messages: tuple[Message, ...] = ()
+    tools: tuple[Any, ...] = ()
+    output: Wanted | None = None
+    usual_compactor: Any = None
+    is_shared: bool = False
+    claims: bool = False
+    checkpoints: bool = False
+    dialect_of: Callable[[str], Dialect | None] = lambda wire: None
+    translate: Translate = _untranslated
+    fallbacks: tuple[Any, ...] = ()

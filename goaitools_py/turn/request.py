@@ -1,0 +1,190 @@
+"""What a request of a turn says: the history, and beside it model, preamble, tools and settings.
+
+Owns: `Voice`, how it follows from a turn's plan, and the parts of the next request. Must never know: when a
+request is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from ..backends.base import EditsContext, ProviderTool, RequestParts, ToolSpec
+from ..context_edits import ContextEdit, check_edits
+from ..history.open import journal
+from ..state.letters import SYSTEM
+from ..state.records import Meta, digest8
+from ..tools import Tool, external_tool
+from ..values import Value, field, replace
+from .ledger import Ledger
+from .plan import Plan
+from .recall import tools_of
+from .tool_texts import NO_TOOLS, ToolText, tool_text
+
+__all__ = ["STICKY", "Tools", "Voice", "request_parts", "voice_of"]
+
+STICKY: Final = frozenset(
+    {
+        "reasoning_effort",
+        "thinking_budget_tokens",
+        "max_output_tokens",
+        "temperature",
+        "top_p",
+        "seed",
+        "frequency_penalty",
+        "presence_penalty",
+    }
+)
+"""The settings that `sticky_settings` keeps for later turns."""
+
+Tools = Mapping[str, Tool[..., Any]]
+
+
+class Voice(Value, frozen=True, kw_only=True):
+    """What goes with every request of a turn, beside the history.
+
+    Attributes:
+        model: The model's name.
+        preamble: The leading system messages, as this provider API writes them.
+        tools: The tools, likewise, with their digest.
+        settings: Settings by their neutral names.
+        output: The provider's format for the answer; b"" for text, also if a type is asked for in words.
+        has_compactors_edits: True if `context_management` among the settings comes from the compactor, and is
+            no setting of the turn's own.
+    """
+
+    _unshown = frozenset({"preamble", "tools", "settings", "output"})
+
+    model: str
+    preamble: bytes = b""
+    tools: ToolText = NO_TOOLS
+    settings: dict[str, Any] = field(default_factory=dict)
+    has_compactors_edits: bool = False
+    output: bytes = b""
+
+    @property
+    def recorded(self) -> Mapping[str, Any]:
+        """The settings that the turn's record keeps: those of the turn, without what the compactor added."""
+        if not self.has_compactors_edits:
+            return self.settings
+        return {name: value for name, value in self.settings.items() if name != "context_management"}
+
+    @property
+    def marks(self) -> dict[str, str]:
+        """What a state remembers of the voice of its last request: the model, and digests of the rest."""
+        return {
+            "model": self.model,
+            "preamble": digest8(self.preamble) if self.preamble else "",
+            "tools": self.tools.digest,
+            "output": digest8(self.output) if self.output else "",
+        }
+
+    def is_that_of(self, meta: Meta) -> bool:
+        """True if the last request of this conversation had the same model, preamble and tools. Thinking is
+        signed over these, and not over the format of the answer."""
+        return all(getattr(meta, name) == mark for name, mark in self.marks.items() if name != "output")
+
+    def after_first(self) -> Voice:
+        """The voice of the turn's later requests. A `tool_choice` holds for the first request only."""
+        if "tool_choice" not in self.settings:
+            return self
+        return replace(self, settings={k: v for k, v in self.settings.items() if k != "tool_choice"})
+
+
+def voice_of(plan: Plan, meta: Meta) -> tuple[Voice, Tools]:
+    """Settings, preamble and tools as the provider API writes them, and by name the tools that can run.
+
+    Raises:
+        ValueError: No model was named, or `tool_choice` names a tool that is not there.
+    """
+    options = plan.options
+    kept = {name: value for name, value in meta.sticky.items() if name in STICKY}
+    given = {**kept, **options.settings} if options.sticky_settings else options.settings
+    settings = {name: value for name, value in given.items() if value is not None}
+    model = settings.pop("model", None) or plan.model
+    if not model:
+        raise ValueError(
+            "no model was named: use Chat('openai:MODEL'), a backend's model=, or ModelSettings(model=…)"
+        )
+    edits = () if "context_management" in given else _compactors_edits(plan, settings)
+    if edits:
+        settings["context_management"] = edits
+    tools = tools_of(plan)
+    specs = [tool.spec(options.deps) if isinstance(tool, Tool) else tool for tool in tools]
+    runnable = {
+        spec.name: tool
+        for tool, spec in zip(tools, specs, strict=True)
+        if isinstance(tool, Tool) and isinstance(spec, ToolSpec)
+    }
+    for spec in specs:
+        if isinstance(spec, ProviderTool) and (name := _own_name(spec.raw)):
+            runnable.setdefault(name, external_tool(name))
+    _check_choice(settings.get("tool_choice"), specs)
+    voice = Voice(
+        model=model,
+        preamble=plan.dialect.preamble(plan.preamble) if plan.preamble else b"",
+        tools=tool_text(plan.dialect, specs),
+        settings=settings,
+        has_compactors_edits=bool(edits),
+        output=b"" if plan.output is None else plan.output.format(plan.dialect, meta),
+    )
+    return voice, runnable
+
+
+def request_parts(ledger: Ledger, voice: Voice, *, forbid_tools: bool = False) -> RequestParts:
+    """What the next request says: the history, what is open, and all that waits in the inbox."""
+    state = ledger.state
+    meta = state.meta
+    entries: list[Any] = state.history()
+    if state.open is not None:
+        entries.extend(state.open.entries)
+    entries.extend(journal.waiting_entries(state, ledger.dialect))
+    return RequestParts(
+        model=voice.model,
+        history=entries,
+        preamble=voice.preamble,
+        tools=voice.tools.encoded,
+        settings=voice.settings,
+        stream=ledger.plan.stream,
+        cache_key=meta.id or None,
+        forbid_tools=forbid_tools,
+        carried={
+            name: value
+            for name, (value, until) in meta.carry.items()
+            if not until or until > ledger.now.wall_ms
+        },
+        has_system=meta.systems or any(item.letter == SYSTEM for item in state.inbox),
+        cache_marks=ledger.has_acted or not ledger.is_cold,
+        drop_signed=meta.unbound,
+        output=voice.output,
+    )
+
+
+def _own_name(raw: Mapping[str, Any]) -> str | None:
+    """The name by which a model calls a tool that was given as the provider API's own JSON; None without one.
+    Anthropic's client tools (``bash``, ``computer``), functions and custom tools have a name. Calls of such a
+    tool wait for an answer from outside."""
+    inner = raw.get(str(raw.get("type")))
+    name = raw.get("name") or (inner.get("name") if isinstance(inner, Mapping) else None)
+    return name if isinstance(name, str) and name else None
+
+
+def _compactors_edits(plan: Plan, settings: Mapping[str, Any]) -> tuple[ContextEdit, ...]:
+    """The context edits that the compactor wants from the provider, as far as this provider API and host know
+    them."""
+    compactor = plan.options.compactor if plan.usual_compactor is None else plan.usual_compactor
+    wanted = getattr(compactor, "context_management", ())
+    if not wanted or "context_management" in settings.get("extra_body", ()):
+        return ()
+    check_edits("the compactor's context_management", wanted)
+    dialect = plan.dialect
+    return dialect.usable_edits(wanted, settings) if isinstance(dialect, EditsContext) else ()
+
+
+def _check_choice(choice: Any, specs: Sequence[ToolSpec | ProviderTool]) -> None:
+    """Refuse, before anything is sent, a `tool_choice` that no provider could follow."""
+    if choice in (None, "auto", "none", "required") or not specs:
+        return
+    if all(isinstance(spec, ToolSpec) and spec.name != choice for spec in specs):
+        names = ", ".join(repr(spec.name) for spec in specs if isinstance(spec, ToolSpec))
+        raise ValueError(f"tool_choice is {choice!r}; expected 'auto', 'none', 'required', or one of {names}")

@@ -1,0 +1,266 @@
+"""Where a running turn stands: its state at this instant, and that state as a blob.
+
+Owns: the state, what of it stays if the provider refuses the input, the messages that other threads append,
+and blobs made of all this. Must never know: in which order a turn does things, what it costs, or what a
+caller is told.
+
+Every change replaces one frozen state in one assignment. So whatever interrupts the turn, and whichever
+thread asks for a blob, finds a state that is complete.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from ..history.open import inbox, journal
+from ..history.open.room import CALL_BYTES, RESULTS, Room
+from ..messages import Message
+from ..state.codec import BlobLimits
+from ..state.parts import Part
+from ..state.records import Meta, digest8
+from ..state.state import ConversationState, dump_state, hard_limits, new_state, soft_limits
+from ..values import Value, replace
+from .plan import Plan
+from .timing import Timing
+
+__all__ = ["Stand", "Standing", "standing_status"]
+
+_NOT_BEGUN: Final = new_state("", id="", created=0)
+"""Stands where a state will be, until the turn begins. Compared by identity."""
+
+_SPENT: Final = ("total", "aside", "cost", "ask_failed")
+"""What of a state's meta data says what was spent. No step back undoes it."""
+
+
+class Stand(Value, frozen=True):
+    """Where a turn stands at one instant.
+
+    Attributes:
+        state: The conversation.
+        without_input: What stays of it if the provider refuses all that no model has accepted yet.
+        is_given: True if that is what the given blob says: then the caller gets that blob back.
+    """
+
+    _unshown = frozenset({"state", "without_input"})
+
+    state: ConversationState
+    without_input: ConversationState | None
+    is_given: bool
+
+
+class Standing(Timing):
+    """Where one turn stands.
+
+    Attributes:
+        plan: What the turn was given.
+        dialect: The provider API's words.
+        state: The conversation at this instant. A value without any content before the turn has begun.
+        given: The state that the turn began from.
+        grew_from: The blob that new blobs name as their parent; b"" if there is none.
+        room: What the state still has room for.
+        streamed: Gives the text that has come so far of a reply under way; None if none is.
+        partial_text: The text of a reply that broke off.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.options = plan.options
+        self.dialect = plan.dialect
+        self.state = _NOT_BEGUN
+        self.given: ConversationState | None = None
+        self.grew_from = plan.blob
+        self.room = Room(plan.codec, plan.dialect)
+        self.streamed: Callable[[], str] | None = None
+        self.partial_text = ""
+        self._without_input: ConversationState | None = None
+        self._is_given = False
+        self._lock = threading.Lock()
+        self._appended: list[Message] = []
+        self._is_closed = False
+        self._newest: tuple[bytes, Meta] | None = None
+        self._media: dict[bytes, Part] = {}
+
+    @property
+    def has_begun(self) -> bool:
+        """True once the turn has a state."""
+        return self.state is not _NOT_BEGUN
+
+    @property
+    def has_asked(self) -> bool:
+        """True if the open turn has a reply already, in this process or before a `resume`."""
+        return self.state.open is not None and bool(self.state.open.iterations)
+
+    @property
+    def at_ms(self) -> int:
+        """Now, in milliseconds after the conversation began."""
+        return max(0, self.now.wall_ms - self.state.meta.created)
+
+    # ---------------------------------------------------------------------------- forward and back
+
+    def stand_on(self, given: ConversationState, admitted: ConversationState, *, has_grown: bool) -> None:
+        """Take the state as it was given, and the one that the turn's messages have entered.
+
+        `has_grown`: True if the first says more than the given blob: a turn was closed, or calls were
+        answered.
+        """
+        self.given = given
+        meta = given.meta
+        if meta.processed or given.open is not None:
+            self.idle_seconds = max(0.0, (self.now.wall_ms - meta.created - meta.updated) / 1000)
+        self.set_base(given, now=admitted)
+        self._is_given = not given.inbox and not has_grown and self.grew_from == self.plan.blob
+
+    def set_base(self, state: ConversationState, *, now: ConversationState | None = None) -> None:
+        """Take a state of which all but the inbox stays if the provider refuses the input.
+
+        `now`: the state at this instant, if it is another.
+        """
+        self._without_input = inbox.without_inbox(state)
+        self._is_given = False
+        self.state = state if now is None else now
+
+    def stand(self) -> Stand:
+        """Where the turn stands now, to `step_back` to."""
+        return Stand(self.state, self._without_input, self._is_given)
+
+    def step_back(self, stand: Stand) -> None:
+        """Undo every change of the state since, but keep what came into the inbox, and what was spent.
+
+        A message that was accepted since waits again: it is in no turn, so it would be nowhere else.
+        """
+        now, state = self.state, stand.state
+        if state.inbox != now.inbox:
+            meta = msgspec.structs.replace(state.meta, events=now.meta.events)
+            state = replace(state, inbox=inbox.merged(state.inbox, now.inbox), meta=meta)
+        self._without_input, self._is_given = stand.without_input, stand.is_given
+        self.state = _with_spent(state, now.meta)
+
+    def drop_input(self) -> tuple[Message, ...]:
+        """Take out of the state what no model has accepted, and give it back."""
+        state = self.state
+        pending = inbox.inbox_messages(state, self.dialect)
+        if state.open is None and self._without_input is not None:
+            self.state = _with_spent(self._without_input, state.meta)
+        else:
+            self.state = inbox.without_inbox(state)
+        return pending
+
+    @property
+    def is_as_given(self) -> bool:
+        """True if the state says nothing but the given blob. That blob is then the state to hand back."""
+        return not self.has_begun or (self._is_given and self.state is self._without_input)
+
+    # -------------------------------------------------------------------- messages of other threads
+
+    def append(self, messages: Sequence[Message]) -> None:
+        """Take messages in from any thread. They enter the inbox before the next request.
+
+        Raises:
+            RuntimeError: The turn takes no more.
+            StateTooLargeError: The state has no room for them beside what the turn still needs.
+        """
+        self.dialect.entries(messages)  # what the provider API cannot say is refused where its author stands
+        with self._lock:
+            if self._is_closed:
+                raise RuntimeError("the turn is over; use append_to_state on its state")
+            if self.has_begun:
+                grown = inbox.admit(self.state, [*self._appended, *messages], self.dialect)
+                problem = self.room.problem(grown, RESULTS, more=journal.unfinished(grown) * CALL_BYTES)
+                if problem is not None:
+                    raise problem
+            self._appended.extend(messages)
+
+    def close(self) -> bool:
+        """Take no more messages. True if some wait that have not entered the inbox."""
+        with self._lock:
+            self._is_closed = True
+            return bool(self._appended)
+
+    @property
+    def has_appended(self) -> bool:
+        """True if messages wait that have not entered the inbox."""
+        return bool(self._appended)
+
+    def admit_appended(self) -> None:
+        """Let what was appended meanwhile enter the inbox."""
+        if self._appended:
+            with self._lock:
+                self.state = inbox.admit(self.state, self._appended, self.dialect)
+                self._appended = []
+
+    def current(self) -> ConversationState:
+        """The state with what was appended meanwhile, for any thread; nothing of this object changes."""
+        with self._lock:
+            return self.with_appended(self.state)
+
+    def with_appended(self, state: ConversationState) -> ConversationState:
+        """A state of the turn's own thread with what was appended meanwhile."""
+        return inbox.admit(state, self._appended, self.dialect) if self._appended else state
+
+    # -------------------------------------------------------------------------------------- as blobs
+
+    def meta_of(self, blob: bytes) -> Meta | None:
+        """The meta data of a blob, if it is the newest one that was made here."""
+        newest = self._newest
+        return newest[1] if newest is not None and newest[0] is blob else None
+
+    def encode(self, status: str, *, limits: BlobLimits | None = None) -> bytes:
+        """The state as a blob, one revision after the given one. Soft limits unless others are named."""
+        return self.written(self.current(), status, limits or soft_limits(self.plan.codec))
+
+    def snapshot(self) -> bytes:
+        """A complete blob of this instant, for any thread; the given blob before the turn has begun."""
+        if not self.has_begun:
+            return self.plan.blob
+        state = self.current()
+        # Read after the state: of a reply that ends right now, the blob has its text or the whole reply.
+        streamed = self.streamed
+        if streamed is not None:
+            state = self.with_partial(state, streamed())
+        return self.written(state, standing_status(state, "in_progress"), hard_limits(self.plan.codec))
+
+    def written(self, state: ConversationState, status: str, limits: BlobLimits) -> bytes:
+        """Any state as a blob of this turn."""
+        meta = msgspec.structs.replace(
+            state.meta,
+            rev=state.meta.rev + 1,
+            parent=digest8(self.grew_from[:112]) if self.grew_from else "",
+            updated=max(0, self.now.wall_ms - state.meta.created),
+            status=status,
+        )
+        blob = dump_state(
+            replace(state, meta=meta),
+            codec=self.plan.codec,
+            binding=self.options.binding,
+            limits=limits,
+            seen=self._media,
+        )
+        self._newest = blob, meta
+        return blob
+
+    def with_partial(self, state: ConversationState, text: str) -> ConversationState:
+        """The state with the text of a reply that broke off, as much of it as there is room for."""
+        if state.open is None:
+            return state
+        opened = replace(state.open, partial="")
+        kept = self.room.capped(text, replace(state, open=opened))
+        return replace(state, open=replace(opened, partial=kept))
+
+
+def standing_status(state: ConversationState, unfinished: str) -> str:
+    """The status of a state: complete if nothing in it waits for a reply, or for an answer."""
+    if journal.is_waiting(state):
+        return "awaiting_tools"
+    return unfinished if state.open is not None or state.inbox else "complete"
+
+
+def _with_spent(state: ConversationState, meta: Meta) -> ConversationState:
+    """An earlier state with all that was spent since; the very object if nothing was."""
+    known = {name: getattr(meta, name) for name in _SPENT}
+    if all(getattr(state.meta, name) == row for name, row in known.items()):
+        return state
+    return replace(state, meta=msgspec.structs.replace(state.meta, **known))

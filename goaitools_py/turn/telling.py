@@ -1,0 +1,102 @@
+"""What a caller is told when a turn is over: warnings, the tool log, actions, the report of a compaction.
+
+Owns: these lists, and what of them is undone when a change of the history is. Must never know: a state, or
+who is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from ..errors import StateError
+from ..messages import ToolRecord
+from ..result import CompactionReport, RecallReport
+from ..tools import Action
+from ..turn_warnings import TurnWarning, WarningCode
+from ..values import Value
+
+__all__ = ["Recalled", "Telling", "Told"]
+
+_LASTING: Final = frozenset({"price_unknown", "token_counter_failed", "tool_failed"})
+"""Codes of warnings that still hold when a change of the history is undone."""
+
+
+class Recalled(Action, frozen=True):
+    """A search of the tool ``recall``. ``data["turns"]``: the numbers of the turns that it found."""
+
+
+class Told(Value, frozen=True):
+    """What would be told at one instant, as far as it can be undone."""
+
+    warnings: tuple[TurnWarning, ...]
+    report: CompactionReport | None
+
+
+class Telling:
+    """What there is to tell of one turn.
+
+    Attributes:
+        warnings: In order.
+        report: What compactions did; None if there was none.
+        text: What the newest reply said.
+        request_ids: The provider's ids, one for each model call that had one.
+        request_id: That of the newest reply; "" if it has none.
+        reply_seconds: How long the newest reply took.
+        actions: What tools logged with ``ctx.log_action``.
+        recall: What the tool ``recall`` was asked; None if it was not.
+        discarded: Why the given state was not used, if a fresh one was begun.
+    """
+
+    def __init__(self) -> None:
+        self.warnings: list[TurnWarning] = []
+        self.report: CompactionReport | None = None
+        self.text = ""
+        self.request_ids: list[str] = []
+        self.request_id = ""
+        self.reply_seconds = 0.0
+        self.actions: list[Any] = []
+        self.recall: RecallReport | None = None
+        self.discarded: StateError | None = None
+        self._records: dict[tuple[int, int], ToolRecord] = {}
+
+    def warn(self, code: WarningCode, message: str) -> None:
+        """Add a warning."""
+        self.warnings.append(TurnWarning(code, message))
+
+    def warn_once(self, code: WarningCode, message: str) -> None:
+        """Add a warning, unless there is one with this code."""
+        if not any(warning.code == code for warning in self.warnings):
+            self.warn(code, message)
+
+    def record(self, index: int, record: ToolRecord) -> None:
+        """Enter the result of the call with this index in its reply."""
+        self._records[record.iteration, index] = record
+
+    def act(self, actions: Iterable[Action]) -> None:
+        """Enter what a tool logged."""
+        for action in actions:
+            if not isinstance(action, Recalled):
+                self.actions.append(action)
+                continue
+            before, found = self.recall or RecallReport(), tuple(action.data["turns"])
+            self.recall = RecallReport(
+                calls=before.calls + 1,
+                hits=before.hits + bool(found),
+                turns=(*before.turns, *(number for number in found if number not in before.turns)),
+            )
+
+    @property
+    def tool_log(self) -> tuple[ToolRecord, ...]:
+        """Every tool call so far, in call order, whatever order the tools finished in."""
+        return tuple(self._records[key] for key in sorted(self._records))
+
+    def told(self) -> Told:
+        """What would be told now, to `go_back` to."""
+        return Told(tuple(self.warnings), self.report)
+
+    def go_back(self, told: Told) -> None:
+        """Undo what was added since. Warnings that have nothing to do with the history stay."""
+        since = self.warnings[len(told.warnings) :]
+        self.warnings[:] = [*told.warnings, *(one for one in since if one.code in _LASTING)]
+        self.report = told.report

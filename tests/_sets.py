@@ -1,0 +1,75 @@
+"""Which tests the short runs leave out, and why.
+
+Every test has at most one of three markers; `tests/conftest.py` gives them.
+
+* ``quick``: one case of each test function that the two others and `SLOW` leave. The edit loop.
+* ``heavy``: campaigns of many processes, kills, faults or seeds, and measurements.
+* ``service``: needs what a clone does not bring: a database server, a program of npm, a local language model,
+  or recorded traffic (the fixture ``data_dir``).
+
+The README's test line runs what is neither heavy nor needs a service. `.ci/run` runs that line, and then all
+the rest.
+"""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["HEAVY", "SERVICE", "SERVICES", "SLOW"]
+
+SERVICES = re.compile(r"\b(postgres|postgresql|mariadb|mysql|redis)\b")
+"""Services as the ids of test cases name them: ``test_it[redis-async]`` needs one."""
+
+SERVICE = (
+    "cli/test_store.py::test_redis_needs_no_tables",
+    "independent/",
+    "integrations/test_recipes.py",
+    "stores/test_redis.py",
+)
+"""Beginnings of test ids under `tests/`: here every test needs a service."""
+
+HEAVY = (
+    "backends/test_warm_up.py",  # measures milliseconds
+    "chaos/",
+    "cli/test_upgrade_races.py",
+    "compaction/test_properties.py",
+    "durability/",
+    "forks/",
+    "kept/test_any_size.py",
+    "kept/test_load.py",
+    "kept/test_races.py",
+    "kept/test_server_death.py",
+    "replay/",
+    "seal/test_golden.py::test_every_byte_put_in_is_refused",
+    "simulation/",
+    "state/test_blob_fuzz.py",
+    "stores/test_races.py",
+    "stores/test_server_death.py",
+    "test_benchmarks.py",
+    "test_public_api.py::test_the_types_are_as_promised",  # a whole run of mypy
+    "turn/test_random_conversations.py",
+    "turn/test_state_machine.py",
+)
+"""Beginnings of test ids under `tests/`."""
+
+SLOW = (
+    "backends/test_joined_pieces.py::test_unknown_fields_are_the_same_whatever_way_they_were_cut",
+    "backends/test_overflow.py::test_long_prose_is_searched_in_time",
+    "cli/test_chat.py::test_a_terminal_gets_a_prompt",
+    "cli/test_demo.py",
+    "cli/tui/test_app.py",
+    "cli/tui/test_picture.py",
+    "cli/tui/test_terminal.py",
+    "contributing/test_recipes.py",
+    "history/test_repair.py::test_random_damage_is_mended",
+    "history/test_repair_details.py::test_random_damage_beside_provider_tools_is_mended",
+    "sim/test_responses_rules.py::test_no_json_breaks_the_rules",
+    "state/test_state.py::test_mutated_content_never_raises_an_untyped_error",
+    "test_dialect_contract.py",
+    "test_examples.py",
+    "test_rawjson.py::test_damaged_json_is_refused_exactly_when_the_standard_library_refuses_it",
+    "test_readme.py",
+    "test_render.py::test_pieces_make_no_block_together",
+    "tools/test_schema.py::test_schema_bytes_are_equal_in_every_process",
+)
+"""Beginnings of test ids that take seconds each: they are in the README's line, not in the edit loop."""

@@ -1,0 +1,147 @@
+"""Ctrl-C or a cancellation at every line of a kept turn: what is stored can be gone on with, and is whole.
+
+The lines are those of the modules that know of stores; those of the turn itself have a test of their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import goaitools_py
+from goaitools_py import Chat, event, tool
+from goaitools_py.states import inspect_state, state_messages
+from goaitools_py.testing import Calls, ScriptedBackend, check_history
+
+from .conftest import LeasingStore, Threads, blob_in, said
+
+HOME = Path(goaitools_py.__file__).parent
+FILES = frozenset(
+    str(HOME / f"{name}.py") for name in ("again", "kept/turn", "kept/row", "kept/ending", "conversation")
+)
+
+Line = tuple[str, int]
+
+
+class Tracer:
+    """Notes each line of the modules, or raises at the first time of one."""
+
+    def __init__(self, at: Line | None = None, error: BaseException | None = None) -> None:
+        self.at, self.error = at, error
+        self.lines: dict[Line, None] = {}
+        self.has_fired = False
+        self.driver: Any = None
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        before = sys.gettrace()
+        sys.settrace(self._call)
+        try:
+            yield
+        finally:
+            sys.settrace(before)
+
+    def _call(self, frame: FrameType, what: str, arg: Any) -> Any:
+        if self.has_fired or frame.f_code.co_filename not in FILES or "__del__" in frame.f_code.co_name:
+            return None
+        return self._line
+
+    def _line(self, frame: FrameType, what: str, arg: Any) -> Any:
+        if what != "line" or self.has_fired or not self._is_the_turn():
+            return self._line
+        line = (frame.f_code.co_filename, frame.f_lineno)
+        self.lines.setdefault(line)
+        if line == self.at:
+            self.has_fired = True
+            sys.settrace(None)
+            assert self.error is not None
+            raise self.error
+        return self._line
+
+    def _is_the_turn(self) -> bool:
+        """Not the task that saves a cancelled turn: what is raised there does not reach the turn."""
+        loop = asyncio._get_running_loop()
+        if loop is None:
+            return True
+        task = asyncio.current_task(loop)
+        self.driver = self.driver or task
+        return task is self.driver
+
+
+class World:
+    """A conversation of one turn, and a second turn with a tool, during which something else happens."""
+
+    def __init__(self, kept: Threads, save: str) -> None:
+        self.store = LeasingStore()
+        self.paid = 0
+
+        @tool
+        def pay() -> str:
+            """Pay."""
+            self.paid += 1
+            found = self.store.inner.load("ada")
+            assert found is not None
+            grown = Chat("openai:MODEL").append_to_state(found.blob, event("E.", id=f"e-{self.paid}"))
+            self.store.inner.save("ada", grown, expected=found.version)
+            return "paid"
+
+        self.backend = ScriptedBackend("Hi.", Calls([("pay", {})]), "Paid.", "Paid.", "Paid.")
+        self.conversation = kept(self.backend, self.store, chat={"tools": [pay]}, save=save, lease_ttl=0.2)
+        self.conversation.send("Hi?")
+
+    def turn(self) -> Any:
+        return self.conversation.send("Pay.", turn_id="m-1")
+
+
+def test_an_exit_at_any_line_loses_and_doubles_nothing(kept: Threads, save: str) -> None:
+    """It comes out unchanged; the redelivered turn ends, paid once, with all that was said, once."""
+    tracer = Tracer()
+    world = World(kept, save)
+    with tracer():
+        world.turn()
+    kinds: list[type[BaseException]] = [KeyboardInterrupt, MemoryError]
+    if kept.face.is_async:
+        kinds.append(asyncio.CancelledError)
+    problems: list[str] = []
+    for number, line in enumerate(tracer.lines):
+        kind = kinds[number % len(kinds)]
+        world = World(kept, save)
+        injected = Tracer(line, kind())
+        try:
+            with injected():
+                world.turn()
+        except BaseException as exc:
+            if not injected.has_fired:
+                raise
+            if not isinstance(exc, kind) and kind is not MemoryError:
+                problems.append(f"{line}: {kind.__name__} became {type(exc).__name__}")
+        problems += [f"{Path(line[0]).name}:{line[1]} ({kind.__name__}): {what}" for what in after(world)]
+
+    print(f"{len(tracer.lines)} lines, seedless")
+    assert len(tracer.lines) > 100
+    assert problems == [], "\n".join(problems)
+
+
+def after(world: World) -> Iterator[str]:
+    """What is wrong after an exit and a redelivery."""
+    blob = blob_in(world.store)
+    if check_history("openai", state_messages(blob)):
+        yield "what is stored is no history"
+    texts = Counter(said(blob))
+    if texts["E."] != world.paid or texts["Hi?"] != 1:
+        yield f"what was said is not there: {dict(texts)}, paid {world.paid}"
+    paid = world.paid
+    world.turn()
+    texts = Counter(said(blob_in(world.store)))
+    if paid and world.paid != paid:
+        yield f"paid {world.paid} times"
+    if texts["Pay."] != 1 or texts["Paid."] != 1 or texts["E."] != world.paid:
+        yield f"not said once: {dict(texts)}"
+    if inspect_state(blob_in(world.store)).status != "complete":
+        yield "not complete"

@@ -1,0 +1,133 @@
+"""A turn that somebody stops from elsewhere: it ends soon, and what it came to is stored."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from goaitools_py import TextDelta, ToolFinished, ToolStarted
+from goaitools_py.states import inspect_state, read_history
+from goaitools_py.stores import TurnStoppedError
+from goaitools_py.testing import Calls, ScriptedBackend
+
+from .conftest import FaultyStore, LeasingStore, Threads, blob_in, said
+
+SOON = 1e-9
+LONG = " ".join(f"word{number}" for number in range(40))
+
+
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def test_a_stop_ends_a_streamed_reply(kept: Threads, leasing: LeasingStore, save: str) -> None:
+    """The piece that came is stored, no more is read, and the flag is gone; the next message is answered."""
+    backend = ScriptedBackend("Hello.", LONG, "Yes?")
+    conversation = kept(backend, leasing, save=save, stop_every=SOON)
+    elsewhere = kept(ScriptedBackend(), leasing)
+    conversation.send("Hello?")
+    heard: list[str] = []
+
+    turn = conversation.start("Tell me a story.")
+
+    def read() -> None:
+        for event in turn:
+            if isinstance(event, TextDelta):
+                heard.append(event.text)
+                assert elsewhere.is_running()
+                assert elsewhere.stop()
+
+    with pytest.raises(TurnStoppedError) as caught:
+        read()
+    error = caught.value
+    assert heard
+    assert len("".join(heard)) < len(LONG)
+    assert error.partial_text == "".join(heard)
+    assert (error.state, error.unsaved) == (blob_in(leasing), None)
+    assert inspect_state(error.state).failure == ("TurnStoppedError", "")
+    assert not leasing.inner.stop_requested("ada")
+    assert not elsewhere.is_running()
+    after = conversation.send("Never mind.")
+    assert (after.text, [warning.code for warning in after.warnings]) == ("Yes?", ["turn_closed"])
+
+
+def test_a_stopped_turn_can_be_resumed(kept: Threads, leasing: LeasingStore) -> None:
+    """The tool that ran is done: the turn stops before the next model call, and `resume` makes that one."""
+    backend = ScriptedBackend("Hello.", Calls([("add", {"a": 1, "b": 2})]), "Three.")
+    ran: list[str] = []
+
+    def listen(event: Any) -> None:
+        if isinstance(event, ToolStarted):
+            leasing.inner.set_stop("ada")  # as `stop` of another worker does
+        elif isinstance(event, ToolFinished):
+            ran.append(event.output)
+
+    conversation = kept(backend, leasing, stop_every=SOON, chat={"tools": [add]})
+    conversation.send("Hello?")
+
+    with pytest.raises(TurnStoppedError, match="resume"):
+        conversation.send("1 + 2?", on_event=listen)
+    requests = len(backend.requests)
+    resumed = conversation.resume()
+
+    assert (ran, requests) == (["3"], 2)
+    assert (resumed.text, len(backend.requests)) == ("Three.", 3)
+    assert said(blob_in(leasing))[-1] == "Three."
+
+
+def test_a_stop_that_comes_too_late_is_forgotten(kept: Threads, leasing: LeasingStore) -> None:
+    """A flag from before the turn does not end it."""
+    conversation = kept(ScriptedBackend("Hello.", LONG), leasing, stop_every=SOON)
+    conversation.send("Hello?")
+    conversation.stop()
+
+    assert conversation.send("A story?").text == LONG
+
+
+def test_a_short_turn_looks_once(kept: Threads, leasing: LeasingStore) -> None:
+    """Within the time between two looks, only the flag of an earlier turn is looked for; without the option
+    nothing is."""
+    kept(ScriptedBackend(LONG), leasing, stop_every=60.0).send("Hello?")
+    assert leasing.looks == 1
+
+    kept(ScriptedBackend(LONG), leasing).send("Hello?")
+    assert leasing.looks == 1
+
+
+def test_a_stop_needs_a_row_and_a_flag(kept: Threads, leasing: LeasingStore, store: FaultyStore) -> None:
+    """What cannot be stopped says so."""
+    assert kept(ScriptedBackend(), leasing).stop() is False
+    with pytest.raises(TypeError, match="set_stop"):
+        kept(ScriptedBackend(), store).stop()
+    with pytest.raises(TypeError, match="leases"):
+        kept(ScriptedBackend(), store).is_running()
+    with pytest.raises(TypeError, match="set_stop"):
+        kept(ScriptedBackend(), store, stop_every=1.0)
+    for wrong in (0, -1.0, True, "1"):
+        with pytest.raises(ValueError, match="stop_every"):
+            kept(ScriptedBackend(), leasing, stop_every=wrong)
+
+
+@pytest.mark.parametrize("pieces", range(1, 8))
+def test_what_was_read_is_never_lost(kept: Threads, leasing: LeasingStore, pieces: int) -> None:
+    """Wherever the stop comes: the words that a listener heard are in the state."""
+    conversation = kept(ScriptedBackend("Hello.", "One two three."), leasing, stop_every=SOON)
+    conversation.send("Hello?")
+    heard: list[str] = []
+
+    def listen(event: Any) -> None:
+        if isinstance(event, TextDelta):
+            heard.append(event.text)
+            if len(heard) == pieces:
+                leasing.inner.set_stop("ada")
+
+    try:
+        kept_text = conversation.send("Count.", on_event=listen).text
+    except TurnStoppedError as error:
+        kept_text = error.partial_text
+
+    assert kept_text == "".join(heard)
+    newest = read_history(blob_in(leasing)).all_messages()[-1]
+    assert newest.text in (kept_text, "Count.")

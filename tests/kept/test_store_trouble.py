@@ -1,0 +1,290 @@
+"""The store is away, or does not answer: nothing is called for nothing, and no paid answer is lost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from goaitools_py import (
+    CheckpointError,
+    ProviderUnavailableError,
+    StateConflictError,
+    StoreCommitError,
+    StoreUnavailableError,
+    TurnError,
+    event,
+    tool,
+)
+from goaitools_py.backends.base import BackendError
+from goaitools_py.states import read_history
+from goaitools_py.testing import Calls, ScriptedBackend
+
+from .conftest import FaultyStore, LeasingStore, Threads, blob_in, other, said
+
+
+def test_a_store_that_is_away_costs_no_call(kept: Threads, leasing: LeasingStore, save: str) -> None:
+    """Each method raises the store's error; no model was asked."""
+    backend = ScriptedBackend()
+    conversation = kept(backend, leasing, save=save)
+    leasing.is_down = True
+
+    for act in (
+        lambda: conversation.send("Hello?"),
+        lambda: conversation.start("Hello?").result(),
+        lambda: conversation.resume(),
+        lambda: conversation.append(event("E.")),
+        lambda: conversation.history(),
+        lambda: conversation.info(),
+        lambda: conversation.rewind(),
+        lambda: conversation.undo_cut(),
+        lambda: conversation.fork("bob"),
+    ):
+        with pytest.raises(StoreUnavailableError):
+            act()
+    assert backend.requests == []
+
+
+def test_what_was_said_is_saved_before_it_is_sent(kept: Threads, store: FaultyStore) -> None:
+    """With checkpoints: if that fails, nothing is sent."""
+    backend = ScriptedBackend()
+    store.faults = ["lost", "lost"]
+
+    with pytest.raises(StoreUnavailableError):
+        kept(backend, store, save="checkpoint").send("Hello?")
+
+    assert backend.requests == []
+
+
+def test_a_save_that_was_lost_is_sent_again(kept: Threads, store: FaultyStore, save: str) -> None:
+    """One failure is not told of: what is stored is looked at, and the save is made once more."""
+    store.faults = ["lost"]
+
+    result = kept(ScriptedBackend("Hello."), store, save=save).send("Hello?")
+
+    assert blob_in(store) == result.state
+
+
+def test_a_save_that_nobody_answered_is_found(kept: Threads, store: FaultyStore, save: str) -> None:
+    """It was made: it is not made again, and nothing is doubled."""
+    conversation = kept(ScriptedBackend("Hi.", "Hello."), store, save=save)
+    conversation.send("Hi?")
+    made = len(store.saves)
+    saves = 1 if save == "turn" else 2
+    store.faults = ["unanswered"] * saves
+
+    result = conversation.send("Hello?")
+
+    assert said(blob_in(store)) == ["Hi?", "Hi.", "Hello?", "Hello."]
+    assert blob_in(store) == result.state
+    assert len(store.saves) - made == saves
+
+
+def test_a_save_that_nobody_answered_is_found_under_others(kept: Threads, store: FaultyStore) -> None:
+    """Somebody went on from it before it was looked for: their event, or their whole turn."""
+    for theirs in (lambda: other(store).append(event("E.")), lambda: other(store, "Yes.").send("They?")):
+        store.inner.delete("ada")
+        went_on = False
+
+        class Busy(FaultyStore):
+            def load(self, key: str) -> Any:
+                nonlocal went_on
+                if self.saves and not went_on:
+                    went_on = True
+                    theirs()  # noqa: B023
+                return super().load(key)
+
+        busy = Busy()
+        busy.inner = store.inner
+        busy.faults = ["unanswered"]
+        result = kept(ScriptedBackend("Hello."), busy).send("Hello?")
+
+        assert went_on
+        assert said(result.state)[:2] == ["Hello?", "Hello."]
+        assert said(blob_in(store)).count("Hello.") == 1
+        assert len(busy.saves) == 1
+
+
+def test_a_paid_answer_is_in_the_error(kept: Threads, store: FaultyStore) -> None:
+    """The store went away during the call: `commit` saves the turn later, and no model is asked again."""
+
+    def answer(_: Any) -> str:
+        store.is_down = True
+        return "Hello."
+
+    backend = ScriptedBackend("Hi.", answer)
+    conversation = kept(backend, store)
+    conversation.send("Hi?")
+    with pytest.raises(StoreCommitError) as caught:
+        conversation.send("Hello?")
+    error = caught.value
+    with pytest.raises(StoreUnavailableError):
+        conversation.commit(error)
+    store.is_down = False
+    other(store).append(event("E."))
+    stored = conversation.commit(error)
+
+    assert (error.text, error.retryable, error.usage.requests) == ("Hello.", True, 1)
+    assert said(error.state)[-1] == "Hello."
+    assert isinstance(error.__cause__, StoreUnavailableError)
+    assert said(stored) == ["Hi?", "Hi.", "Hello?", "Hello.", "E."]
+    assert blob_in(store) == stored == conversation.commit(error)
+    assert len(backend.requests) == 2
+
+
+def test_a_store_may_fail_in_its_own_words(kept: Threads, store: FaultyStore) -> None:
+    """Whatever a store of somebody else's raises at a save, the answer is in the error."""
+
+    def fail() -> None:
+        raise RuntimeError("a bug in a store")
+
+    store.faults = [fail, fail]
+    with pytest.raises(StoreCommitError) as caught:
+        kept(ScriptedBackend("Hello."), store).send("Hello?")
+
+    assert caught.value.text == "Hello."
+    assert isinstance(caught.value.__cause__, RuntimeError)
+
+
+def test_a_failed_turn_says_that_it_is_not_stored(kept: Threads, store: FaultyStore) -> None:
+    """The provider's error is the one that is raised; `unsaved` is the store's, and `commit` saves later."""
+
+    def fail(_: Any) -> Any:
+        store.is_down = True
+        return BackendError("down")
+
+    conversation = kept(ScriptedBackend(fail, "Hello."), store)
+    with pytest.raises(ProviderUnavailableError) as caught:
+        conversation.send("Hello?")
+    store.is_down = False
+    assert isinstance(caught.value.unsaved, StoreUnavailableError)
+    conversation.commit(caught.value)
+
+    assert said(blob_in(store)) == ["Hello?"]
+    assert conversation.resume().text == "Hello."
+
+
+def test_no_tool_runs_that_is_not_written_down(kept: Threads, store: FaultyStore) -> None:
+    """With checkpoints: the store goes away after the reply, and its tools do not start."""
+    ran: list[int] = []
+
+    @tool
+    def pay() -> str:
+        """Pay."""
+        ran.append(1)
+        return "paid"
+
+    def reply(_: Any) -> Calls:
+        store.is_down = True
+        return Calls([("pay", {})])
+
+    conversation = kept(ScriptedBackend(reply, "Paid."), store, chat={"tools": [pay]}, save="checkpoint")
+    with pytest.raises(CheckpointError) as caught:
+        conversation.send("Pay.", turn_id="m-1")
+    store.is_down = False
+    assert (ran, said(blob_in(store))) == ([], ["Pay."])
+    assert isinstance(caught.value.unsaved, StoreUnavailableError)
+    conversation.commit(caught.value)
+    result = conversation.send("Pay.", turn_id="m-1")
+
+    assert (ran, result.text) == ([1], "Paid.")
+
+
+def test_an_append_that_nobody_answered_is_found(kept: Threads, store: FaultyStore) -> None:
+    """And one that is really lost is told."""
+    conversation = kept(ScriptedBackend(), store)
+    store.faults = ["unanswered"]
+    conversation.append(event("E."))
+    store.faults = ["lost", "lost"]
+    with pytest.raises(StoreUnavailableError):
+        conversation.append(event("F."))
+
+    assert said(blob_in(store)) == ["E."]
+
+
+def test_only_errors_of_turns_are_committed(kept: Threads, store: FaultyStore) -> None:
+    """Anything else has no state that could be saved."""
+    with pytest.raises(TypeError, match="takes the error"):
+        kept(ScriptedBackend(), store).commit(ValueError())
+    with pytest.raises(TypeError, match="takes the error"):
+        kept(ScriptedBackend(), store).commit(TurnError("nothing"))
+
+
+class Late(FaultyStore):
+    """The first save gets no answer and takes place only when it is made again; then somebody has a turn."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._on_its_way: list[tuple[str, bytes, int | None]] = []
+        self.has_begun = False
+
+    def save(self, key: str, blob: bytes, *, expected: int | None) -> int:
+        if not self.has_begun:
+            self.has_begun = True
+            self._on_its_way.append((key, blob, expected))
+            raise StoreUnavailableError("no answer came")
+        if self._on_its_way:
+            key, late, before = self._on_its_way.pop()
+            self.inner.save(key, late, expected=before)
+            other(self, "Theirs.").send("They?")
+        return super().save(key, blob, expected=expected)
+
+
+@pytest.mark.parametrize("turn_id", [None, "m-1"])
+def test_a_first_save_that_comes_late_says_the_message_once(kept: Threads, turn_id: str | None) -> None:
+    """Somebody took the message along before its own turn had asked. It stands in the history once, and with
+    an id its own turn has that answer."""
+    store = Late()
+    conversation = kept(ScriptedBackend("Mine."), store, save="checkpoint")
+    if turn_id is None:
+        with pytest.raises(StateConflictError):
+            conversation.send("I?")
+    else:
+        result = conversation.send("I?", turn_id=turn_id)
+        assert (result.text, result.duplicate) == ("Theirs.", True)
+
+    assert said(blob_in(store)) == ["I?", "They?", "Theirs."]
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_a_first_save_whose_answer_cannot_be_looked_for_is_taken_back(
+    kept: Threads, store: FaultyStore, is_new: bool
+) -> None:
+    """The store saved what was to be said, did not answer, and was away for a moment: nothing was called, so
+    nothing was said, and what is stored can be read."""
+    conversation = kept(ScriptedBackend("Hi.", "Yes."), store, save="checkpoint")
+    if not is_new:
+        conversation.send("Hi?")
+    before, load = said(blob_in(store)), store.load
+
+    def away(key: str) -> Any:
+        store.load = load  # type: ignore[method-assign]
+        raise StoreUnavailableError("down")
+
+    def lose() -> None:
+        store.load = away  # type: ignore[method-assign]
+
+    store.faults = [_unanswered(store, lose)]
+    with pytest.raises(StoreUnavailableError):
+        conversation.send("I?")
+
+    assert said(blob_in(store)) == before
+    assert conversation.history().turns == read_history(blob_in(store)).turns
+    assert said(conversation.send("I?").state)[-2] == "I?"
+    assert said(blob_in(store)).count("I?") == 1
+
+
+def _unanswered(store: FaultyStore, then: Any) -> Any:
+    """A fault of a save that takes place and is not answered; `then` is called after it."""
+    save = store.inner.save
+
+    def once(key: str, blob: bytes, *, expected: int | None) -> int:
+        store.inner.save = save  # type: ignore[method-assign]
+        save(key, blob, expected=expected)
+        then()
+        raise StoreUnavailableError("no answer came")
+
+    def fault() -> None:
+        store.inner.save = once  # type: ignore[method-assign]
+
+    return fault

@@ -1,0 +1,125 @@
+"""The two strict forms of a schema are those of the SDKs, over all types of `_types`."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import anthropic
+import jsonschema_rs
+import pytest
+from openai.lib import _pydantic as openai_sdk
+
+from goaitools_py.output.refused import refuse_at_anthropic, refuse_at_openai
+from goaitools_py.output.shape import shape_of
+from goaitools_py.output.strict import anthropic_strict, openai_strict
+from goaitools_py.sim.model.fill import filled
+
+from ._types import REFUSED, TAKEN
+
+ALL = TAKEN | {name: row[0] for name, row in REFUSED.items()}
+TAGGED = ("owner", "union_tagged")
+"""Unions with a discriminator: OpenAI's SDK sends a keyword that its server refuses."""
+IN_WORDS = ("conint", "bounds")
+"""Types with bounds that Anthropic's form tells in words only."""
+
+
+def sdk_form(schema: dict[str, Any]) -> dict[str, Any]:
+    given = copy.deepcopy(schema)
+    return openai_sdk._ensure_strict_json_schema(given, path=(), root=given)
+
+
+def test_there_are_enough_types() -> None:
+    """The comparison is over at least sixty."""
+    assert len(TAKEN) >= 60
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_form_is_openai_s(name: str) -> None:
+    """Key by key and in the same order, so that the bytes are the SDK's; the given schema stays."""
+    schema = shape_of(ALL[name]).schema
+    before = json.dumps(schema)
+
+    made = openai_strict(schema)
+
+    expected = sdk_form(dict(schema)) if name not in TAGGED else made
+    assert json.dumps(made) == json.dumps(expected)
+    assert json.dumps(schema) == before
+
+
+@pytest.mark.parametrize("name", TAGGED)
+def test_a_discriminator_becomes_a_plain_union_for_openai(name: str) -> None:
+    """The SDK sends ``oneOf``, which the server refuses. Otherwise the forms are equal."""
+    schema = json.dumps(shape_of(TAKEN[name]).schema)
+
+    made = json.dumps(openai_strict(json.loads(schema)))
+
+    assert '"oneOf"' in schema
+    assert '"oneOf"' not in made
+    assert '"discriminator"' not in made
+    plain = json.loads(schema.replace('"oneOf"', '"anyOf"'))
+    assert json.loads(made) == sdk_form(_without(plain, "discriminator"))
+
+
+def _without(value: Any, key: str) -> Any:
+    if isinstance(value, list):
+        return [_without(item, key) for item in value]
+    if isinstance(value, dict):
+        return {name: _without(item, key) for name, item in value.items() if name != key}
+    return value
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_form_is_anthropic_s(name: str) -> None:
+    """Key by key and in the same order, and the same refusals."""
+    schema = dict(shape_of(ALL[name]).schema)
+    try:
+        expected = anthropic.transform_schema(copy.deepcopy(schema))
+    except ValueError:
+        with pytest.raises(ValueError, match="does not say which type"):
+            anthropic_strict(schema)
+        assert REFUSED[name][2]
+        return
+
+    assert json.dumps(anthropic_strict(schema)) == json.dumps(expected)
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_what_a_provider_takes_is_not_refused(name: str) -> None:
+    """Both rules let it through."""
+    shape = shape_of(TAKEN[name])
+
+    refuse_at_openai(openai_strict(shape.schema), shape.name)
+    refuse_at_anthropic(shape.schema, shape.name)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_a_provider_cannot_take_is_named_with_its_place(name: str) -> None:
+    """The place is a path in the type, not in the schema."""
+    of, at_openai, at_anthropic = REFUSED[name]
+    shape = shape_of(of)
+
+    for refuse, place, schema in (
+        (refuse_at_openai, at_openai, openai_strict(shape.schema)),
+        (refuse_at_anthropic, at_anthropic, shape.schema),
+    ):
+        if not place:
+            refuse(schema, shape.name)
+            continue
+        with pytest.raises(ValueError, match="have no place for") as error:
+            refuse(schema, shape.name)
+        assert f"have no place for {place}: it is " in str(error.value)
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_what_fits_a_strict_form_fits_the_type(name: str) -> None:
+    """A value that the simulator makes for each strict form is valid there and is read as the type."""
+    shape = shape_of(TAKEN[name])
+    in_words = anthropic_strict(shape.schema)
+    for form in (openai_strict(shape.schema), in_words):
+        value = filled(form, "three red cats")
+
+        assert jsonschema_rs.is_valid(form, value)
+        if form is not in_words or name not in IN_WORDS:
+            shape.read(json.dumps(value))

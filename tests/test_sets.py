@@ -1,0 +1,56 @@
+"""The short run of the README and the rest of `.ci/run` together are all tests."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from pathlib import Path
+
+import pytest
+
+from ._sets import HEAVY, SERVICE, SLOW
+
+TESTS = Path(__file__).parent
+ROOT = TESTS.parent
+MARKERS = ("quick", "heavy", "service")
+PYTEST = re.compile(r"-m pytest (?P<options>.*)$", re.MULTILINE)
+
+
+def expressions(text: str) -> list[str]:
+    """The marker expression of every run of pytest in a text; "True" where a run names none."""
+    found = [re.search(r'-m "([^"]+)"', run["options"]) for run in PYTEST.finditer(text)]
+    return [one[1] if one else "True" for one in found]
+
+
+def short_line() -> str:
+    """The README's test line."""
+    _, _, section = (ROOT / "README.md").read_text(encoding="utf-8").partition("\n## Test\n")
+    return section.split("```")[1].removeprefix("sh\n").strip()
+
+
+def test_nothing_is_left_out_of_both_runs() -> None:
+    """Whatever markers a test has, the README's line or `.ci/run` selects it, and no test runs in both."""
+    [short] = expressions(short_line())
+    rest = [found for found in expressions((ROOT / ".ci/run").read_text(encoding="utf-8")) if found != "True"]
+
+    assert len(rest) == 1
+    for values in itertools.product([False, True], repeat=len(MARKERS)):
+        markers = dict(zip(MARKERS, values, strict=True))
+        selected = [eval(text, {}, markers) for text in (short, *rest)]
+        assert selected.count(True) == 1, f"{markers} is in {selected.count(True)} of both runs"
+
+
+@pytest.mark.parametrize("name", [*HEAVY, *SERVICE, *SLOW])
+def test_the_tables_name_what_is_there(name: str) -> None:
+    """A file that has moved, or a test that has another name now, is not left out by its old name."""
+    file, _, function = name.partition("::")
+
+    assert (TESTS / file).exists()
+    assert not function or f"def {function}(" in (TESTS / file).read_text(encoding="utf-8")
+
+
+def test_a_test_has_one_marker_at_most(request: pytest.FixtureRequest) -> None:
+    """The three sets do not overlap."""
+    for item in request.session.items:
+        found = [marker.name for marker in item.iter_markers() if marker.name in MARKERS]
+        assert len(found) <= 1, item.nodeid

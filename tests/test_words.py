@@ -1,0 +1,102 @@
+"""One thing has one name: words that the glossary replaces stand in no page and in no text of the command.
+
+Code in backticks, fenced blocks and the targets of links keep the API's spellings: ``wire=``, ``--thread``.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+COMMANDS = sorted((ROOT / "goaitools_py" / "cli").rglob("*.py"))
+
+REPLACED = {
+    "thread": "conversation",
+    "dialect": "provider API",
+    "wire": "provider API",
+    "binding": "owner",
+    "endpoint family": "server",
+}
+
+# A thread of the operating system is called so. These are its ways to appear; any other is a conversation.
+OF_THE_SYSTEM = re.compile(
+    r"\b(?:worker threads?|any thread|your own thread|(?:in|as|of its|number of) threads|runs? in a thread"
+    r"|threads, (?:tasks|processes)|threads and (?:tasks|processes)|the thread that calls it|in a thread"
+    r"|other threads|threads or tasks|of threads)\b|\*\*Threads\.",
+    re.I,
+)
+MEANT = {
+    # Pages for those who write a dialect, or change the package.
+    "own_wire.md": {"dialect"},
+    "package_map.md": {"dialect"},
+    "architecture.md": {"dialect"},
+}
+
+
+def prose(page: str) -> str:
+    """A page without code, comments and the targets of links. Lines stay lines."""
+    without_blocks = re.sub(
+        r"^```.*?^```$", lambda found: "\n" * found[0].count("\n"), page, flags=re.M | re.S
+    )
+    return re.sub(r"`[^`\n]*`|<!--.*?-->|\]\([^)]*\)|\"[^\"\n]{1,12}\"", "]", without_blocks)
+
+
+def texts(code: str) -> Iterator[str]:
+    """What a module can print: its strings, without docstrings and names of options and of commands."""
+    tree = ast.parse(code)
+    silent = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef))
+        and node.body
+        and isinstance(node.body[0], ast.Expr)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in silent:
+            yield re.sub(r"--[a-z-]+|/threads|^[a-z_]+$", "", node.value)
+
+
+def replaced_words(text: str, meant: Collection[str] = ()) -> list[str]:
+    """The words in a text that the glossary replaces, with what stands around them."""
+    text = OF_THE_SYSTEM.sub("", text)
+    return [
+        f"{found[0].strip()} (say {better!r})"
+        for word, better in REPLACED.items()
+        if word not in meant
+        for found in re.finditer(rf"[^\n]{{0,30}}\b{word}s?\b[^\n]{{0,30}}", text, re.I)
+    ]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_page_says_what_the_glossary_says(page: Path) -> None:
+    """A page uses one word for one thing."""
+    assert replaced_words(prose(page.read_text(encoding="utf-8")), MEANT.get(page.name, ())) == []
+
+
+@pytest.mark.parametrize("module", COMMANDS, ids=lambda module: module.stem)
+def test_the_command_says_what_the_glossary_says(module: Path) -> None:
+    """Help, reports and errors of the command line use the same words."""
+    said = "\n".join(texts(module.read_text(encoding="utf-8")))
+
+    assert replaced_words(said) == []
+
+
+def test_a_replaced_word_is_found() -> None:
+    """A conversation that is called a thread is found; code, and threads of the system, are not."""
+    page = "A thread is kept. `--thread` is its key.\n```sh\nthe thread\n```\nTools run in worker threads.\n"
+
+    assert replaced_words(prose(page)) == ["A thread is kept. ] is its key. (say 'conversation')"]
+
+
+def test_the_glossary_is_short() -> None:
+    """It has at most fifteen words, and a line for each word that replaces another."""
+    words = re.findall(r"^\| \*\*([\w ]+)\*\*", (ROOT / "docs" / "glossary.md").read_text("utf-8"), re.M)
+
+    assert 10 <= len(words) <= 15
+    assert set(REPLACED.values()) - {"server"} <= set(words)
