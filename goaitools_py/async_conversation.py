@@ -14,10 +14,11 @@ from .history.open.answers import Answers, PendingCall
 from .history.redact.matching import Match
 from .history.redact.redaction import Redaction
 from .history.turns import History
-from .kept import turn as threads
+from .kept import changes
 from .kept.ending import AsyncKeptSteps
 from .kept.facade import ConversationInfo, ConversationSnapshot, KeptFacade
 from .kept.privacy import KeptPrivacy, export_flow
+from .kept.turn import KeptTurn
 from .messages import Message
 from .misplaced import refuse_misplaced
 from .observers import notify_async
@@ -258,23 +259,23 @@ class AsyncConversation(KeptFacade):
         """
         refuse_misplaced("fork", misplaced)
         other = self._beside(key, binding)
-        await self._run(threads.fork_flow(self._settings, other, listening=self._listening))
+        await self._run(changes.fork_flow(self._settings, other, listening=self._listening))
         return AsyncConversation(self._ports, other, self._save)
 
     async def rewind(self, turns: int = 1, **misplaced: Unpack[NoFields]) -> None:
         """Take the newest turns away; as `rewind_state`."""
         refuse_misplaced("rewind", misplaced)
-        await self._run(threads.rewind_flow(self._settings, turns, listening=self._listening))
+        await self._run(changes.rewind_flow(self._settings, turns, listening=self._listening))
 
     async def undo_cut(self, **misplaced: Unpack[NoFields]) -> None:
         """Undo the newest compaction that the archive has; as `states.undo_cut`."""
         refuse_misplaced("undo_cut", misplaced)
-        await self._run(threads.undo_flow(self._settings, listening=self._listening))
+        await self._run(changes.undo_flow(self._settings, listening=self._listening))
 
     async def reset(self) -> None:
         """Forget the conversation: what is stored under its key is deleted. A store that cannot delete gets a
         state in which nothing was said. No event is sent."""
-        await self._run(threads.reset_flow(self._settings))
+        await self._run(changes.reset_flow(self._settings))
 
     async def stop(self) -> bool:
         """Ask whoever runs a turn of this conversation to stop: another thread, process or machine.
@@ -363,7 +364,7 @@ class AsyncConversation(KeptFacade):
     async def _found(self) -> Stored | None:
         return self._joined(await self._stored())
 
-    def _turn(self, work: threads.KeptTurn, plan: Plan) -> AsyncTurn[Any]:
+    def _turn(self, work: KeptTurn, plan: Plan) -> AsyncTurn[Any]:
         on_event = plan.options.on_event
         turn: AsyncTurn[Any] = self._ports.open(
             work, plan.options, lambda drive: AsyncKeptSteps(work, drive, on_event)

@@ -14,10 +14,11 @@ from .history.open.answers import Answers, PendingCall
 from .history.redact.matching import Match
 from .history.redact.redaction import Redaction
 from .history.turns import History
-from .kept import turn as threads
+from .kept import changes
 from .kept.ending import KeptSteps
 from .kept.facade import ConversationInfo, ConversationSnapshot, KeptFacade
 from .kept.privacy import KeptPrivacy, export_flow
+from .kept.turn import KeptTurn
 from .messages import Message
 from .misplaced import refuse_misplaced
 from .observers import notify
@@ -251,23 +252,23 @@ class Conversation(KeptFacade):
         """
         refuse_misplaced("fork", misplaced)
         other = self._beside(key, binding)
-        self._run(threads.fork_flow(self._settings, other, listening=self._listening))
+        self._run(changes.fork_flow(self._settings, other, listening=self._listening))
         return Conversation(self._ports, other, self._save)
 
     def rewind(self, turns: int = 1, **misplaced: Unpack[NoFields]) -> None:
         """Take the newest turns away; as `rewind_state`."""
         refuse_misplaced("rewind", misplaced)
-        self._run(threads.rewind_flow(self._settings, turns, listening=self._listening))
+        self._run(changes.rewind_flow(self._settings, turns, listening=self._listening))
 
     def undo_cut(self, **misplaced: Unpack[NoFields]) -> None:
         """Undo the newest compaction that the archive has; as `states.undo_cut`."""
         refuse_misplaced("undo_cut", misplaced)
-        self._run(threads.undo_flow(self._settings, listening=self._listening))
+        self._run(changes.undo_flow(self._settings, listening=self._listening))
 
     def reset(self) -> None:
         """Forget the conversation: what is stored under its key is deleted. A store that cannot delete gets a
         state in which nothing was said. No event is sent."""
-        self._run(threads.reset_flow(self._settings))
+        self._run(changes.reset_flow(self._settings))
 
     def stop(self) -> bool:
         """Ask whoever runs a turn of this conversation to stop: another thread, process or machine.
@@ -354,7 +355,7 @@ class Conversation(KeptFacade):
     def _found(self) -> Stored | None:
         return self._joined(self._stored())
 
-    def _turn(self, work: threads.KeptTurn, plan: Plan) -> Turn[Any]:
+    def _turn(self, work: KeptTurn, plan: Plan) -> Turn[Any]:
         on_event = plan.options.on_event
         turn: Turn[Any] = self._ports.open(work, plan.options, lambda drive: KeptSteps(work, drive, on_event))
         return turn

@@ -55,7 +55,7 @@ ALLOWED = {
     "prices": "messages values",
     "result": "citations messages prices turn_warnings values",
     "events": "messages values",
-    "observers": "events",
+    "observers": "",
     # the state, and its bytes
     "state": "",
     "state.dictionary": "errors",
@@ -83,13 +83,27 @@ ALLOWED = {
     "state.closed_turns": "messages state.bounds state.letters state.row_ends values",
     "state.records": "messages state.bounds state.closed_turns state.letters state.row_ends values",
     "state.later": "errors messages rawjson state.closed_turns state.frames state.letters",
+    "state.row_json": "errors rawjson",
+    "state.turn_rows": (
+        "errors messages state.bounds state.closed_turns state.later state.letters state.records "
+        "state.row_ends state.row_json values"
+    ),
+    "state.meta_segment": "rawjson state.blob state.bounds state.later state.records state.row_json",
     "state.segments": (
+        "errors rawjson state.blob state.closed_turns state.later state.media state.turn_rows values"
+    ),
+    "state.inbox_segment": (
+        "errors state.blob state.bounds state.later state.letters state.records state.row_ends "
+        "state.row_json state.segments"
+    ),
+    "state.open_segment": (
         "errors messages rawjson state.blob state.bounds state.closed_turns state.later state.letters "
-        "state.media state.records state.row_ends values"
+        "state.media state.records state.row_ends state.row_json state.segments state.turn_rows"
     ),
     "state.state": (
-        "errors state.blob state.closed_turns state.codec state.media state.media_rows state.parts "
-        "state.records state.segments values"
+        "errors state.blob state.closed_turns state.codec state.inbox_segment state.media "
+        "state.media_rows state.meta_segment state.open_segment state.parts state.records state.segments "
+        "state.turn_rows values"
     ),
     "state.stripped": "state.closed_turns state.parts state.records state.row_ends state.state values",
     "state.reseal": "state.blob state.codec state.formats state.parts state.state values",
@@ -125,7 +139,7 @@ ALLOWED = {
     ),
     "history.open.room": (
         "backends.base errors history.open.journal history.open.turn_ids messages state.codec "
-        "state.media_rows state.parts state.records state.segments state.state values"
+        "state.media_rows state.meta_segment state.parts state.records state.state values"
     ),
     "history.open.admission": (
         "backends.base errors history.open.journal history.open.room messages state.records state.state "
@@ -137,9 +151,9 @@ ALLOWED = {
     ),
     "history.archive": (
         "errors rawjson state.bounds state.closed_turns state.codec state.media state.media_rows "
-        "state.parts state.records state.segments state.state values"
+        "state.parts state.records state.segments state.state state.turn_rows values"
     ),
-    "history.files": "state.blob state.codec values",
+    "history.files": "state.blob state.codec",
     "history.diff": "state.closed_turns state.codec state.records state.state values",
     "history.markdown": "backends.base history.turns messages state.codec",
     "history.export": (
@@ -151,7 +165,7 @@ ALLOWED = {
         "state.records state.state values"
     ),
     "history.upgrade": "state.blob state.codec state.formats state.reseal state.state",
-    "history.verify": "errors history.archive state state.codec state.placing state.state",
+    "history.verify": "errors history.archive state.codec state.placing state.state",
     "history.rewrite": "",
     "history.rewrite.unsign": (
         "backends.base history.archive state.closed_turns state.records state.state values"
@@ -219,7 +233,7 @@ ALLOWED = {
     "history.redact.signatures": "backends.base state.closed_turns state.records values",
     "history.redact.archived": (
         "history.archive rawjson state.closed_turns state.codec state.media state.media_rows state.parts "
-        "state.records state.segments state.state state.stripped values"
+        "state.records state.state state.stripped state.turn_rows values"
     ),
     "history.redact.passes": (
         "backends.base history.redact.archived history.redact.entries history.redact.matching "
@@ -237,7 +251,7 @@ ALLOWED = {
         "backends.base compaction errors history.archive history.info messages reading state.closed_turns "
         "state.codec state.media state.parts state.state values"
     ),
-    "history.recall.page": "history.recall history.recall.passages history.recall.search tokens values",
+    "history.recall.page": "history.recall.passages history.recall.search tokens values",
     "history.translate": (
         "backends backends.base errors history.meter history.open.inbox history.open.journal "
         "history.open.turn_ids history.rewrite.mend history.rewrite.repair history.wires messages rawjson "
@@ -293,8 +307,8 @@ ALLOWED = {
         "turn.plan turn.telling"
     ),
     "turn.request": (
-        "backends.base context_edits history.open.journal state.letters state.records tools turn "
-        "turn.ledger turn.plan turn.recall turn.tool_texts values"
+        "backends.base context_edits history.open.journal state.letters state.records tools turn.ledger "
+        "turn.plan turn.recall turn.tool_texts values"
     ),
     "turn.strategy_asks": (
         "backends.base compaction messages turn.flow turn.ledger turn.request turn.retry values"
@@ -305,7 +319,7 @@ ALLOWED = {
         "turn.request turn.strategy_asks turn_warnings values"
     ),
     "turn.checks": (
-        "errors history.open.journal history.open.room messages state.records state.state turn turn.flow "
+        "errors history.open.journal history.open.room messages state.records state.state turn.flow "
         "turn.ledger turn.shrink"
     ),
     "turn.marks": "events history.open.room state.state turn.ledger values",
@@ -321,7 +335,7 @@ ALLOWED = {
     ),
     "turn.engine": (
         "backends.base citations errors events history.open.attempts history.open.journal "
-        "history.open.turn_ids messages output.misfit output.words result state.records state.state turn "
+        "history.open.turn_ids messages output.misfit output.words result state.records state.state "
         "turn.answer turn.beginning turn.checks turn.flow turn.ledger turn.limits turn.marks "
         "turn.model_call turn.plan turn.request turn.shrink turn.tool_calls turn_warnings values"
     ),
@@ -353,9 +367,12 @@ ALLOWED = {
         "turn.flow values "
     ),
     "kept.turn": (
-        "errors events history.branch history.info history.open.turn_ids history.undo kept.row kept.stops "
-        "messages result state.reseal state.state turn.engine turn.flow turn.plan turn.relay turn_warnings "
-        "values"
+        "errors events history.open.turn_ids kept.row kept.stops messages result state.state turn.engine "
+        "turn.flow turn.plan turn.relay turn_warnings values"
+    ),
+    "kept.compaction": "errors kept.row result turn.flow values",
+    "kept.changes": (
+        "errors events history.branch history.info history.undo kept.row state.reseal state.state turn.flow"
     ),
     "kept.ending": "again events observers process turn.flow",
     # edges: the only places that touch clocks, sockets, threads, loops, files
@@ -377,21 +394,22 @@ ALLOWED = {
     # what a user meets
     "kept.facade": (
         "backends.base errors history.info history.open.answers history.redact.matching history.turns "
-        "history.update kept.facts kept.lease kept.parts kept.privacy kept.row kept.stops kept.turn "
-        "messages options result state.codec state.state stores.layout tools turn.flow turn.plan values"
+        "history.update kept.changes kept.compaction kept.facts kept.lease kept.parts kept.privacy "
+        "kept.row kept.stops kept.turn messages options result state.codec state.state stores.layout "
+        "tools turn.flow turn.plan values"
     ),
     "conversation": (
         "errors history.open.answers history.redact.matching history.redact.redaction history.turns "
-        "kept.ending kept.facade kept.privacy kept.turn messages misplaced observers options result "
-        "turn.flow turn.plan"
+        "kept.changes kept.ending kept.facade kept.privacy kept.turn messages misplaced observers options "
+        "result turn.flow turn.plan"
     ),
     "async_conversation": (
         "errors history.open.answers history.redact.matching history.redact.redaction history.turns "
-        "kept.ending kept.facade kept.privacy kept.turn messages misplaced observers options result "
-        "turn.flow turn.plan"
+        "kept.changes kept.ending kept.facade kept.privacy kept.turn messages misplaced observers options "
+        "result turn.flow turn.plan"
     ),
     "handles": "edges.sync_edge events messages observers result turn.flow",
-    "series": "errors messages result turn_warnings",
+    "series": "errors result turn_warnings",
     "stepping": "errors result values",
     "places": "",
     "misplaced": "options places",
@@ -403,13 +421,12 @@ ALLOWED = {
     ),
     "chat": (
         "backends backends.base conversation edges.sync_edge errors facade handles history.open.answers "
-        "misplaced observers options result stepping tools turn.count_tokens turn.engine turn.flow "
-        "turn.relay"
+        "misplaced observers options result stepping tools turn.count_tokens turn.flow turn.relay"
     ),
     "async_chat": (
         "async_conversation backends backends.base edges.async_edge errors facade handles history.append "
         "history.open.answers messages misplaced observers options result state.blob state.codec stepping "
-        "tools turn.count_tokens turn.engine turn.flow turn.relay"
+        "tools turn.count_tokens turn.flow turn.relay"
     ),
     "serve": (
         "async_chat errors events frontends history.open.answers history.turns kept.facade messages result "
@@ -433,7 +450,7 @@ ALLOWED = {
         "backends compaction errors events goaitools_py history.branch history.convert history.diff "
         "history.export history.files history.go_states history.info history.markdown "
         "history.redact.matching history.redact.redaction history.translate history.turns history.undo "
-        "history.upgrade kept.row kept.turn kept.whole messages prices seal sim state.blob state.codec "
+        "history.upgrade kept.changes kept.row kept.whole messages prices seal sim state.blob state.codec "
         "state.formats state.reseal state.text states stores testing values"
     ),
     "__main__": "cli",

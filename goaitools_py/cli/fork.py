@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     with opened_source(args) as source:
         id = args.id
         if args.to is not None and id is None:
-            from ..kept.turn import conversation_id
+            from ..kept.changes import conversation_id
 
             id = conversation_id(args.to)
         new = fork_state(source.blob, conversation_id=id, **source.opened)

@@ -91,7 +91,7 @@ def _state(args: argparse.Namespace, sealed: dict[str, Any]) -> tuple[bytes, str
 
         id = None
         if args.key:
-            from ..kept.turn import conversation_id
+            from ..kept.changes import conversation_id
 
             id = conversation_id(args.key)
         return import_goaitools_state(data, conversation_id=id, **sealed), "a state of the Go library"

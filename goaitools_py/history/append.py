@@ -17,7 +17,7 @@ from ..state.codec import Codec
 from ..state.records import digest8
 from ..state.state import check_revision, dump_state, hard_limits, load_state, new_state, soft_limits
 from ..values import replace
-from .archive import Retention
+from .archive.keeping import Retention
 from .open.inbox import admit
 from .rewrite.repair import checked
 from .wires import dialect_for

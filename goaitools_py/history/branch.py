@@ -17,7 +17,7 @@ from ..state.parts import ARCHIVE
 from ..state.records import cut_facts, digest8, fresh_id, with_cut
 from ..state.state import ConversationState, closed_turns, dump_state, hard_limits, load_state, rebuild
 from ..values import replace
-from .archive import is_undoable, undone
+from .archive.undoing import is_undoable, undone
 from .meter import gauge_of, unanchored
 from .open.turn_ids import TURN_IDS_FACT, with_texts
 from .wires import dialect_for

@@ -28,7 +28,7 @@ from ..state.placing import verify_state
 from ..state.segments import stored_lines, stored_segment
 from ..state.state import ConversationState, closed_entries, hard_limits, load_state, soft_limits, written
 from ..values import replace
-from .archive import check_chain
+from .archive.reading import check_chain
 from .rewrite.mend.report import problems
 from .turns import History, read_history
 from .wires import dialect_for

@@ -23,7 +23,8 @@ from ..state.letters import ASSISTANT
 from ..state.records import Meta, OpenTurn, model_at, turn_ref
 from ..state.state import closed_turns, load_state, newest_number
 from ..values import replace
-from .archive import Record, archive_of
+from .archive.reading import archive_of
+from .archive.records import Record
 from .info import when
 from .open import journal
 from .open.inbox import inbox_messages

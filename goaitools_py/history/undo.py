@@ -19,7 +19,7 @@ from ..state.parts import ARCHIVE
 from ..state.records import digest8
 from ..state.state import ConversationState, closed_turns, dump_state, hard_limits, load_state, rebuild
 from ..values import replace
-from .archive import newest_cut, undoable, undone
+from .archive.undoing import newest_cut, undoable, undone
 from .meter import count_entries, gauge_of, unanchored
 from .rewrite.repair import REPAIRED, checked
 from .rewrite.unsign import UNSIGNED, unsigned_turns

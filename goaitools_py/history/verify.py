@@ -9,7 +9,7 @@ from ..errors import StateError
 from ..state import placing
 from ..state.codec import PLAIN, Binding, Codec
 from ..state.state import load_state
-from .archive import check_chain
+from .archive.reading import check_chain
 
 __all__ = ["verify_state"]
 

@@ -30,13 +30,15 @@ from ..tools import refuse_without_deps
 from ..turn.flow import Flow
 from ..turn.plan import Plan
 from ..values import Value, field, replace
-from . import turn as threads
+from . import changes
+from .compaction import KeptCompaction
 from .facts import shows_title
 from .lease import AsyncRenewal, Renewal
 from .parts import LOADED, joined
 from .privacy import KeptPrivacy, erasing, redacting
 from .row import Row, RowSettings
 from .stops import running_flow, stop_flow
+from .turn import KeptTurn
 
 if TYPE_CHECKING:
     from ..stores.base import Stored
@@ -207,7 +209,7 @@ class KeptFacade:
 
     def _work(
         self, user: Any, options: ChatOptions | None, fields: Mapping[str, Any], **how: Any
-    ) -> tuple[threads.KeptTurn, Plan]:
+    ) -> tuple[KeptTurn, Plan]:
         if user is not None and "user" in fields:
             raise TypeError("user was given twice: once in its place and once by name")
         _refuse_binding(given_options(options, fields))
@@ -215,19 +217,19 @@ class KeptFacade:
         plan = self._ports.plan(None, options, {**given, "binding": self._settings.binding}, **how)
         refuse_without_deps(plan.tools, plan.options.deps)
         if plan.options.conversation_id is None:
-            wanted = replace(plan.options, conversation_id=threads.conversation_id(self.key))
+            wanted = replace(plan.options, conversation_id=changes.conversation_id(self.key))
             plan = replace(plan, options=wanted)
-        work = threads.KeptTurn(self._settings, plan, checkpoints=self._save == "checkpoint")
+        work = KeptTurn(self._settings, plan, checkpoints=self._save == "checkpoint")
         return work, plan
 
     def _compaction(
         self, compactor: Any, dry_run: bool, fields: Mapping[str, Any]
-    ) -> tuple[threads.KeptCompaction, Any]:
+    ) -> tuple[KeptCompaction, Any]:
         """The compaction, and who is told of it."""
         _refuse_binding(fields)
         given = {**fields, "binding": self._settings.binding}
         options = self._ports.plan(None, None, given).options
-        work = threads.KeptCompaction(
+        work = KeptCompaction(
             self._settings,
             lambda blob: self._ports.compact(blob, compactor, dry_run, given),
             timeout=options.timeout,
@@ -249,10 +251,10 @@ class KeptFacade:
 
     def _appending(self, messages: tuple[Message, ...]) -> Flow[None]:
         settings = self._settings
-        return threads.append_flow(
+        return changes.append_flow(
             settings,
             lambda blob: self._ports.append(
-                blob, messages, settings.binding, threads.conversation_id(settings.key)
+                blob, messages, settings.binding, changes.conversation_id(settings.key)
             ),
             count=len(messages),
             listening=self._listening,
@@ -261,7 +263,7 @@ class KeptFacade:
     def _updating(self, title: str | None, metadata: Mapping[str, str | None] | None) -> Flow[None]:
         check_update(title, metadata)
         settings = self._settings
-        id = threads.conversation_id(settings.key)
+        id = changes.conversation_id(settings.key)
 
         def grow(blob: bytes) -> bytes:
             known = blob or self._ports.append(b"", (), settings.binding, id)
@@ -269,12 +271,12 @@ class KeptFacade:
                 known, title=title, metadata=metadata, codec=settings.codec, binding=settings.binding
             )
 
-        return threads.append_flow(settings, grow, count=None, listening=self._listening)
+        return changes.append_flow(settings, grow, count=None, listening=self._listening)
 
     def _committing(self, error: TurnError | StateConflictError) -> Flow[bytes]:
         if not isinstance(error, (TurnError, StateConflictError)) or not error.state:
             raise TypeError("commit takes the error of a turn that was not saved; its state is what is saved")
-        return threads.commit_flow(self._settings, error.state, error.base, listening=self._listening)
+        return changes.commit_flow(self._settings, error.state, error.base, listening=self._listening)
 
     def _beside(self, key: str, binding: Any) -> RowSettings:
         settings = self._settings

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from ..errors import StateError
-from ..history.archive import with_joined, with_room
+from ..history.archive.keeping import with_joined, with_room
 from ..state.codec import Codec
 from ..state.parts import ARCHIVE, ELSEWHERE, MEDIA, SEALED_HISTORY
 from ..state.placing import attach, detach, parts_of

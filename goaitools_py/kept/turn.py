@@ -1,4 +1,4 @@
-"""The flows of a conversation that is kept in a store: turns, appends, compactions, forks.
+"""The flow of a turn of a kept conversation.
 
 Owns: the order of lease, load, turn and save, and which state is saved when a turn ends badly. Must never
 know: an engine of a store, a socket, or which of the two drivers carries its effects out.
@@ -16,32 +16,25 @@ so the save after that is a flow of its own, `settle`.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import threading
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
 from ..errors import (
     CheckpointError,
-    CompactionError,
     StateConflictError,
     StateError,
     StoreCommitError,
     TurnError,
     TurnStoppedError,
 )
-from ..events import Appended, TurnCompleted
-from ..history.branch import fork_state, rewind_state
-from ..history.info import refs_of
+from ..events import TurnCompleted
 from ..history.open import turn_ids
-from ..history.undo import undo_cut
 from ..messages import Message
-from ..result import ChatResult, CompactionReport
-from ..state.reseal import rewrap
-from ..state.state import dump_state, load_state, new_state
+from ..result import ChatResult
+from ..state.state import load_state
 from ..turn.engine import TurnEngine
-from ..turn.flow import CallModel, Checkpoint, Clock, Effect, Emit, Flow, Invoke, ReadParts
+from ..turn.flow import CallModel, Checkpoint, Effect, Emit, Flow, ReadParts
 from ..turn.plan import Plan
 from ..turn.relay import RelayTurn, engine_of
 from ..turn_warnings import TurnWarning
@@ -49,28 +42,10 @@ from ..values import replace
 from .row import DuplicateError, Row, RowSettings
 from .stops import StopWatch
 
-__all__ = [
-    "KeptCompaction",
-    "KeptTurn",
-    "append_flow",
-    "commit_flow",
-    "conversation_id",
-    "fork_flow",
-    "reset_flow",
-    "rewind_flow",
-    "undo_flow",
-]
+__all__ = ["KeptTurn"]
 
 MAX_RESTARTS: Final = 5
 """How often a turn begins anew because another worker saved before it had called anything."""
-
-MAX_APPENDS: Final = 100
-"""How often an append is tried. It fits onto every state, and of several workers one always succeeds."""
-
-
-def conversation_id(key: str) -> str:
-    """Make the conversation's id for a key: the key, or a digest of it beyond 256 characters."""
-    return key if len(key) <= 256 else hashlib.sha256(key.encode()).hexdigest()
 
 
 class _OvertakenError(Exception):
@@ -431,175 +406,3 @@ class KeptTurn:
         yield from self._row.release()
         self.is_settled = True
         yield from self._tell_saved()
-
-
-class KeptCompaction:
-    """A compaction of a kept conversation. As `KeptTurn`, but an abandoned compaction saves nothing."""
-
-    unsaved: Exception | None = None
-
-    def __init__(
-        self,
-        settings: RowSettings,
-        compact: Callable[[bytes], Flow[CompactionReport]],
-        *,
-        timeout: float | None,
-        listening: bool = False,
-    ) -> None:
-        self._row = Row(settings)
-        self._compact = compact
-        self._listening = listening
-        self._timeout = timeout
-        self.is_settled = False
-
-    def run(self) -> Flow[CompactionReport]:
-        """Run the compaction, from the lease to the save."""
-        try:
-            report = yield from self._run()
-        except Exception:
-            yield from self.settle()
-            raise
-        yield from self.settle()
-        return report
-
-    def _run(self) -> Flow[CompactionReport]:
-        yield from self._row.take_lease(self._timeout)
-        yield from self._row.load()
-        try:
-            report = yield from self._compact(self._row.stored)
-        except CompactionError as exc:
-            if exc.state:  # the history is unchanged, but tokens were spent
-                yield from self._commit(exc.state)
-            raise
-        return replace(report, state=(yield from self._commit(report.state)))
-
-    def _commit(self, blob: bytes) -> Flow[bytes]:
-        try:
-            stored = yield from self._row.commit(blob)
-        except StateConflictError as exc:
-            raise StateConflictError(
-                f"{exc}; the compacted conversation is only in err.state, not in the store: compact again",
-                state=blob,
-                base=self._row.mine,
-            ) from exc
-        if self._listening:
-            yield from self._row.tell()
-        return stored
-
-    def settle(self) -> Flow[None]:
-        """Give the lease back."""
-        yield from self._row.release()
-        self.is_settled = True
-
-
-# --------------------------------------------------------------------------------------- without a model
-
-
-def append_flow(
-    settings: RowSettings, grow: Callable[[bytes], bytes], *, count: int | None = 0, listening: bool = False
-) -> Flow[None]:
-    """Load a state, let it grow by `count` messages, and save it. After a conflict, begin again.
-
-    `count`: None for a change without a message. `listening`: True, here and below, if there are observers.
-    """
-    row = Row(settings)
-    for left in range(MAX_APPENDS, -1, -1):
-        yield from row.load()
-        try:
-            yield from row.commit(grow(row.stored), most=0, is_paid=False)
-        except StateConflictError:
-            if not left:
-                raise
-            continue
-        if listening and row.has_saved:
-            of = refs_of(row.stored, codec=settings.codec, binding=settings.binding)
-            if count is not None:
-                yield Emit(Appended(count, **of))
-            yield from row.tell(of)
-        return
-
-
-def commit_flow(settings: RowSettings, state: bytes, base: bytes, *, listening: bool = False) -> Flow[bytes]:
-    """Save a state after its first save failed. It is rebased on the stored state."""
-    row = Row(settings)
-    yield from row.load()
-    row.grew_from(base, state)
-    stored = yield from row.commit(state)
-    if listening:
-        yield from row.tell()
-    return stored
-
-
-def rewind_flow(settings: RowSettings, turns: int, *, listening: bool = False) -> Flow[None]:
-    """Remove the newest turns."""
-    return _going_back(
-        settings, lambda blob, **how: rewind_state(blob, turns, **how), "rewind", listening=listening
-    )
-
-
-def undo_flow(settings: RowSettings, *, listening: bool = False) -> Flow[None]:
-    """Undo the newest cut."""
-    return _going_back(settings, undo_cut, "undo", listening=listening)
-
-
-def _going_back(
-    settings: RowSettings, back: Callable[..., bytes], name: str, *, listening: bool
-) -> Flow[None]:
-    """Replace the state by an earlier one, which `back` makes of the whole state, archive included."""
-    row = Row(settings)
-    yield from row.load(is_whole=True)
-    if not row.stored:
-        raise ValueError(f"there is nothing to {name}: nothing is stored under this key")
-    new = back(row.stored, codec=settings.codec, binding=settings.binding, dialect=settings.reader)
-    yield from row.commit(new, is_paid=False)
-    if listening:
-        yield from row.tell()
-
-
-def fork_flow(settings: RowSettings, other: RowSettings, *, listening: bool = False) -> Flow[None]:
-    """Copy the conversation to another key. Raises `StateConflictError` if that key has one already."""
-    row, beside = Row(settings), Row(other)
-    yield from row.load(is_whole=True)
-    if not row.stored:
-        raise ValueError("there is nothing to fork: nothing is stored under this key")
-    blob = fork_state(
-        row.stored,
-        conversation_id=conversation_id(other.key),
-        codec=settings.codec,
-        binding=settings.binding,
-    )
-    if other.binding != settings.binding:
-        blob = rewrap(blob, codec=settings.codec, binding=settings.binding, to_binding=other.binding)
-    yield from beside.commit(blob, most=0, is_paid=False)
-    if listening:
-        yield from beside.tell()
-
-
-def reset_flow(settings: RowSettings) -> Flow[None]:
-    """Delete the conversation. A store without `delete` gets an empty one in its place."""
-    store = settings.store
-    if hasattr(store, "delete"):
-        yield Invoke(store.delete, (settings.key,))
-        return
-    now = yield Clock()
-    fresh = dump_state(
-        new_state(settings.dialect.wire, id=conversation_id(settings.key), created=now.wall_ms),
-        codec=settings.codec,
-        binding=settings.binding,
-    )
-    row = Row(settings)
-    for left in range(MAX_RESTARTS, -1, -1):
-        yield from row.load()
-        if not row.stored:
-            return
-        try:
-            load_state(row.stored, codec=settings.codec, binding=settings.binding)
-        except StateError:
-            yield from row.set_aside()
-        try:
-            yield from row.overwrite(fresh)
-        except StateConflictError:
-            if not left:
-                raise
-            continue
-        return

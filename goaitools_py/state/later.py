@@ -8,7 +8,7 @@ the open turn and to its calls. This release keeps them as raw bytes. A later re
 state or a flag that this release does not know. Such a state is not damaged, but this release cannot
 understand it. So it raises `StateVersionError`: then no turn begins afresh, and nothing is set aside.
 
-`segments` calls this module only where its strict reading has failed. So a usual turn does not pay for it.
+A reader calls this module only where its strict reading has failed. So a usual turn does not pay for it.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from ..again import once_more
 from ..backends.base import Dialect
 from ..errors import CheckpointError, DeadlineExceededError, StateSizeError, StateTooLargeError, TurnError
 from ..events import CheckpointReady
-from ..history.archive import Retention
+from ..history.archive.keeping import Retention
 from ..history.meter import BelowZeroError, checked_count
 from ..history.open import journal
 from ..history.rewrite.unsign import unsign

@@ -26,7 +26,7 @@ from ..compaction.base import (
 from ..compaction.turn_views import TurnView
 from ..errors import CheckpointError, StateTooLargeError
 from ..events import Compacted
-from ..history.archive import without_oldest
+from ..history.archive.dropping import without_oldest
 from ..history.rewrite.cut import (
     LimitCut,
     compaction_request,

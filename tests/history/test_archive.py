@@ -26,7 +26,10 @@ from goaitools_py import (
 )
 from goaitools_py.compaction import CompactorLike
 from goaitools_py.errors import StateError, StateInvalidError
-from goaitools_py.history.archive import SHARED_BYTES, Record, archive_of, is_undoable, undone
+from goaitools_py.history.archive.keeping import SHARED_BYTES
+from goaitools_py.history.archive.reading import archive_of
+from goaitools_py.history.archive.records import Record
+from goaitools_py.history.archive.undoing import is_undoable, undone
 from goaitools_py.seal import BlobLimits, Plain
 from goaitools_py.state.closed_turns import ClosedTurn, numbers_of, with_numbers
 from goaitools_py.state.parts import ARCHIVE, new_part

@@ -26,9 +26,10 @@ from goaitools_py import (
     user,
 )
 from goaitools_py.errors import StateError
-from goaitools_py.history.archive import archive_of
+from goaitools_py.history.archive.reading import archive_of
 from goaitools_py.messages import Document, Text
 from goaitools_py.seal import PLAIN, BlobLimits, Plain
+from goaitools_py.state import open_segment as open_module
 from goaitools_py.state import segments as segments_module
 from goaitools_py.state import state as state_module
 from goaitools_py.state.closed_turns import ClosedTurn, numbers_of
@@ -107,7 +108,7 @@ def _talk(face: Any, wire: str, seed: int, **fields: Any) -> tuple[list[bytes], 
 
 def _keep_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut nothing out, as if this did not exist."""
-    for module in (segments_module, state_module):
+    for module in (segments_module, open_module, state_module):
         monkeypatch.setattr(module, "cut_out", lambda entries: (entries, None))
 
 

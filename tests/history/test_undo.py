@@ -24,7 +24,9 @@ from goaitools_py import (
     tool,
 )
 from goaitools_py.errors import StateAuthError, StateInvalidError
-from goaitools_py.history.archive import Retention, archive_of, is_undoable, undone
+from goaitools_py.history.archive.keeping import Retention
+from goaitools_py.history.archive.reading import archive_of
+from goaitools_py.history.archive.undoing import is_undoable, undone
 from goaitools_py.history.rewrite.repair import repaired
 from goaitools_py.history.rewrite.unsign import is_signed, unsign
 from goaitools_py.state.codec import LIMITS

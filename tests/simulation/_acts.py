@@ -13,7 +13,8 @@ from typing import Any, Final
 from goaitools_py import Approve, Chat, Compactor, Conversation, Deny, KeepRecentTurns, MessageLimit, event
 from goaitools_py.history.append import append_messages
 from goaitools_py.history.open.answers import Answers
-from goaitools_py.kept import turn as threads
+from goaitools_py.kept import changes
+from goaitools_py.kept.turn import KeptTurn
 from goaitools_py.seal import BlobLimits, Plain
 from goaitools_py.states import pending_calls
 from goaitools_py.turn.flow import Flow, Invoke
@@ -60,7 +61,7 @@ class Answering:
     def __init__(self, worker: Worker, desk: Desk) -> None:
         self._worker = worker
         self._desk = desk
-        self._turn: threads.KeptTurn | None = None
+        self._turn: KeptTurn | None = None
 
     @property
     def is_settled(self) -> bool:
@@ -118,16 +119,16 @@ class Desk:
             case "answer" | "answer_again":
                 return Answering(worker, self)
             case "append":
-                return Plainly(partial(threads.append_flow, settings, partial(self._append, act)))
+                return Plainly(partial(changes.append_flow, settings, partial(self._append, act)))
             case "compact":
                 return kept._compaction(COMPACTOR, False, {})[0]
             case "rewind":
-                return Plainly(partial(threads.rewind_flow, settings, 1))
+                return Plainly(partial(changes.rewind_flow, settings, 1))
             case "reset":
-                return Plainly(partial(threads.reset_flow, settings))
+                return Plainly(partial(changes.reset_flow, settings))
             case "fork":
                 other = replace(settings, key=f"f{act.id}")
-                return Plainly(partial(threads.fork_flow, settings, other))
+                return Plainly(partial(changes.fork_flow, settings, other))
             case _:
                 raise AssertionError(act.kind)
 
@@ -136,7 +137,7 @@ class Desk:
         kept = self._conversation(worker)
         return Plainly(lambda: kept._committing(error))
 
-    def turn(self, worker: Worker, text: str | None, *, fields: Any = None, **how: Any) -> threads.KeptTurn:
+    def turn(self, worker: Worker, text: str | None, *, fields: Any = None, **how: Any) -> KeptTurn:
         """A turn of the worker's conversation."""
         deps = Teller(self._bank, worker.act.key)
         work, _ = self._conversation(worker)._work(text, None, {"deps": deps, **(fields or {})}, **how)
@@ -163,6 +164,6 @@ class Desk:
             codec=self.chat._codec,
             binding=None,
             min_revision=None,
-            fresh_id=threads.conversation_id(act.key),
+            fresh_id=changes.conversation_id(act.key),
             now_ms=self._wall(),
         )

@@ -16,7 +16,7 @@ from goaitools_py import (
     event,
 )
 from goaitools_py.backends import rules
-from goaitools_py.history.archive import archive_of
+from goaitools_py.history.archive.reading import archive_of
 from goaitools_py.history.rewrite.repair import repaired
 from goaitools_py.sim import Fault, Reply
 from goaitools_py.state.closed_turns import Iteration

@@ -30,9 +30,9 @@ from ...errors import StateTooLargeError
 from ...messages import Part, Text
 from ...state.codec import BlobLimits, Codec
 from ...state.media_rows import media_weight
+from ...state.meta_segment import meta_bytes
 from ...state.parts import MEDIA
 from ...state.records import JournalCall, OpenTurn
-from ...state.segments import meta_bytes
 from ...state.state import ConversationState, hard_limits, soft_limits, written
 from ...values import replace
 from . import journal

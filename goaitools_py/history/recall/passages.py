@@ -24,7 +24,8 @@ from ...state.media import shortened
 from ...state.parts import ARCHIVE, Part
 from ...state.state import ConversationState, closed_turns
 from ...values import Value, replace
-from ..archive import Record, stored_records
+from ..archive.reading import stored_records
+from ..archive.records import Record
 from ..info import when
 
 __all__ = ["Passage", "passages_of", "searched_parts"]

@@ -17,11 +17,12 @@ from ...state.media import cut_out, put_back, references
 from ...state.media_rows import media_of, with_archived_only
 from ...state.parts import ARCHIVE, Part
 from ...state.records import CutRow, cut_facts
-from ...state.segments import turn_columns
 from ...state.state import ConversationState, hard_limits
 from ...state.stripped import known_record
+from ...state.turn_rows import turn_columns
 from ...values import Value, replace
-from ..archive import Record, part_of, record_digest, records_of, whole_record
+from ..archive.reading import whole_record
+from ..archive.records import Record, part_of, record_digest, records_of
 
 __all__ = ["ArchivedCut", "cuts_of", "with_cuts"]
 

@@ -21,7 +21,7 @@ from ...state.records import digest8, with_cut
 from ...state.state import ConversationState, closed_entries, dump_state, hard_limits, load_state
 from ...state.stripped import stripped
 from ...values import Value, replace
-from ..archive import REDACTED
+from ..archive.undoing import REDACTED
 from ..rewrite.mend.report import problems
 from ..rewrite.repair import repaired
 from ..wires import dialect_for

@@ -27,7 +27,7 @@ from ...state.codec import LIMITS, BlobLimits, Codec
 from ...state.records import Meta, usage_of, with_cut, with_info
 from ...state.state import ConversationState, closed_turns, rebuild
 from ...values import Value, replace
-from ..archive import Retention, marked, with_record
+from ..archive.keeping import Retention, marked, with_record
 from ..meter import gauge_of, next_tokens
 from ..open.room import Size, stored_size, written_size
 from ..open.turn_ids import given_up, with_texts

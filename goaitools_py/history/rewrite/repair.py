@@ -21,7 +21,7 @@ from ...state.letters import ASSISTANT
 from ...state.records import RULES_VERSION, with_cut
 from ...state.state import ConversationState, closed_turns, rebuild
 from ...values import replace
-from ..archive import Retention, marked, with_record
+from ..archive.keeping import Retention, marked, with_record
 from ..open.turn_ids import with_texts
 from .mend import Entry, Mend, Mended, mended, problems, require_valid, summary
 from .unsign import is_signed, unsigned_turns

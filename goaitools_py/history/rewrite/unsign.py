@@ -21,7 +21,7 @@ from ...state.closed_turns import ClosedTurn, with_numbers
 from ...state.records import with_cut
 from ...state.state import ConversationState, closed_turns, rebuild
 from ...values import replace
-from ..archive import Retention, marked, with_record
+from ..archive.keeping import Retention, marked, with_record
 
 __all__ = ["UNSIGNED", "is_signed", "unsign", "unsigned_turns"]
 

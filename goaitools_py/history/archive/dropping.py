@@ -1,0 +1,55 @@
+"""Drop the oldest parts of an archive that is too large.
+
+Owns: which part goes, and the row "evicted" of the journal of cuts, which says how many records and bytes
+went. Must never know: how large an archive may be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from ...state.parts import ARCHIVE, INLINE, Part
+from ...state.records import CutRow
+from ...state.state import ConversationState
+from ...values import replace
+
+__all__ = ["journalled", "without_oldest", "without_parts"]
+
+
+def without_oldest(
+    state: ConversationState, fits: Callable[[ConversationState], bool], *, at: int
+) -> ConversationState:
+    """The state with as few parts of the archive dropped, oldest first, as it takes to fit; without any in
+    the blob if that is not enough. The very object if the blob has none."""
+    here = [part for part in state.parts if part.kind == ARCHIVE and part.place == INLINE]
+    lean = state
+    for count in range(1, len(here) + 1):
+        lean = without_parts(state, here[:count], at)
+        if fits(lean):
+            break
+    return lean
+
+
+def without_parts(state: ConversationState, gone: Sequence[Part], at: int) -> ConversationState:
+    """The state without these parts of its archive. The journal of cuts says so."""
+    if not gone:
+        return state
+    dropped = set(map(id, gone))
+    left = tuple(part for part in state.parts if id(part) not in dropped)
+    records, size = sum(part.entries for part in gone), sum(part.stored_len for part in gone)
+    return journalled(replace(state, parts=left), at, records=records, size=size)
+
+
+_CUTS_KEPT: Final = 64
+"""The most rows that the journal of cuts holds."""
+
+
+def journalled(state: ConversationState, at: int, *, records: int, size: int) -> ConversationState:
+    """The state whose journal of cuts says that so many records and bytes have gone."""
+    facts = {"n": state.meta.processed, "records": records, "size": size}
+    row = CutRow(max(0, at), "evicted", 0, 0, msgspec.Raw(msgspec.json.encode(facts)))
+    rows = (*state.meta.cuts, row)[-_CUTS_KEPT:]
+    return replace(state, meta=msgspec.structs.replace(state.meta, cuts=rows))

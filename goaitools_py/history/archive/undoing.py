@@ -1,0 +1,113 @@
+"""Undo the newest cut of a history with the record of it.
+
+Owns: whether a cut can be undone, and the state as directly before it. Must never know: the turns since then,
+or who asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from ... import rawjson
+from ...state.closed_turns import has_gap, numbers_of, with_numbers
+from ...state.codec import Codec
+from ...state.media_rows import media_of
+from ...state.parts import ARCHIVE, Part, new_part
+from ...state.records import CutRow, Meta, cut_facts
+from ...state.segments import JOIN
+from ...state.state import ConversationState, closed_turns, hard_limits, rebuild
+from ...values import replace
+from .reading import whole_record
+from .records import Record, in_order, invalid_part, read_records, voice_of
+
+__all__ = ["REDACTED", "is_undoable", "newest_cut", "undoable", "undone"]
+
+REDACTED: Final = "redacted"
+"""What the row of a redaction in the journal of cuts says in the place of a strategy."""
+
+
+_HARMLESS: Final = ("evicted", "rewound", REDACTED)
+"""Rows of the journal of cuts that leave each closed turn as it is, or change it in the archive alike."""
+
+
+def is_undoable(state: ConversationState, codec: Codec, binding: Any = None) -> bool:
+    """Whether the newest cut can be undone: its record is there, and no turn was changed since."""
+    return undoable(state, codec, binding) is not None
+
+
+def newest_cut(meta: Meta) -> CutRow | None:
+    """The row of the newest cut; None if nothing has cut or changed the closed turns."""
+    return next((row for row in reversed(meta.cuts) if row.by not in _HARMLESS), None)
+
+
+def undoable(state: ConversationState, codec: Codec, binding: Any = None) -> Record | None:
+    """The record of the newest cut, if it is at hand and fits.
+
+    Raises:
+        StateError: The newest part of the archive is damaged.
+    """
+    row = newest_cut(state.meta)
+    facts = cut_facts(row) if row is not None else None
+    archive = [part for part in state.parts if part.kind == ARCHIVE]
+    if facts is None or not facts.record or not archive or not archive[-1].is_here:
+        return None
+    record = read_records(archive[-1].raw(codec, binding), archive[-1].entries)[-1]
+    if record.digest != facts.record or record.wire != state.meta.wire:
+        return None
+    media = media_of(state.meta, state.parts, codec, binding)
+    return whole_record(record, media, hard_limits(codec))
+
+
+def undone(state: ConversationState, codec: Codec, binding: Any = None) -> ConversationState:
+    """The state as directly before its newest cut: its turns, and what `Before` lists of the meta data.
+
+    The record leaves the archive, and the row of the cut leaves the journal. All other meta data go on. If
+    the model, the preamble or the tools are others than before the cut, the signed blocks that come back do
+    not fit (`Meta.unbound`), and the next turn takes them out.
+
+    Raises:
+        ValueError: There are turns since the cut, or the cut cannot be undone; see `is_undoable`.
+        StateError: The newest part of the archive is damaged.
+    """
+    record = undoable(state, codec, binding)
+    live = with_numbers(closed_turns(state))
+    if record is None or state.open is not None:
+        raise ValueError("the newest cut cannot be undone: its record is not there, or a turn is unfinished")
+    numbers = numbers_of([turn.record for turn in live])
+    if any(number > record.number for number in numbers):
+        raise ValueError("the newest cut cannot be undone: there are turns since")
+    if max(record.stays, default=-1) >= len(live):
+        raise invalid_part("a cut that kept more turns than there are")
+    stayed = iter([live[place] for place in record.stays])
+    changed = dict(zip(record.places, record.turns, strict=True))
+    turns = [changed.get(place) or next(stayed) for place in range(len(changed) + len(record.stays))]
+    rows = list(state.meta.cuts)
+    del rows[max(place for place, row in enumerate(rows) if row.by not in _HARMLESS)]
+    before = record.before
+    is_other = before.signed and bool(record.voice) and record.voice != voice_of(state.meta)
+    meta = msgspec.structs.replace(
+        before.restored(state.meta),
+        unbound=before.unbound or is_other,
+        cuts=tuple(rows),
+        gap=has_gap(turns, state.meta.processed),
+    )
+    parts = _without_newest(state.parts, codec, binding)
+    return replace(rebuild(state, turns), meta=meta, parts=parts)
+
+
+def _without_newest(parts: Sequence[Part], codec: Codec, binding: Any) -> tuple[Part, ...]:
+    """The parts without the newest record of the archive."""
+    *archive, last = [part for part in parts if part.kind == ARCHIVE]
+    if last.entries > 1:
+        raw = last.raw(codec, binding)
+        gone = sum(len(turn.entries) for turn in read_records(raw, last.entries)[-1].turns)
+        text, _, lines = raw.rpartition(b"\n")
+        entries = text.split(JOIN) if text else []
+        columns = rawjson.items(b"[" + lines + b"]")
+        end = max(place for place, column in enumerate(columns) if column[:1] == b"{")
+        left = JOIN.join(entries[: len(entries) - gone]) + b"\n" + b",".join(columns[:end])
+        archive.append(new_part(ARCHIVE, left, last.entries - 1, compresses=codec.compresses))
+    return in_order(parts, archive)

@@ -1,0 +1,60 @@
+"""Write rows of a state as compact JSON, and decode them with strict types.
+
+Owns: how a value becomes JSON, lone surrogates included, and the depth check before a decoder runs. Must
+never know: which rows there are.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import msgspec
+
+from .. import rawjson
+from ..errors import StateError
+from ..rawjson import RawJSONError
+
+__all__ = ["REFUSALS", "as_json", "decoded"]
+
+_T = TypeVar("_T")
+_encode = msgspec.json.Encoder().encode
+
+
+def as_json(value: Any) -> bytes:
+    """Write compact JSON. Lone surrogates, which UTF-8 cannot hold, become U+FFFD."""
+    try:
+        return _encode(value)
+    except UnicodeEncodeError:
+        return _without_surrogates(value)
+
+
+def _without_surrogates(value: Any) -> bytes:
+    """As `as_json`, for a value with lone surrogates. Marks stand for raw members until the last step."""
+    mark = os.urandom(16).hex()
+    aside: list[bytes] = []
+
+    def put_aside(raw: object) -> str:
+        if not isinstance(raw, msgspec.Raw):
+            raise TypeError(f"a state cannot hold {type(raw).__name__}")
+        aside.append(bytes(raw))
+        return f"{mark}-{len(aside) - 1}-"
+
+    text = rawjson.dumps(msgspec.to_builtins(value, enc_hook=put_aside))
+    for number, raw in enumerate(aside):
+        text = text.replace(f'"{mark}-{number}-"'.encode(), raw)
+    return text
+
+
+REFUSALS = (msgspec.DecodeError, UnicodeDecodeError, RawJSONError)
+
+
+def decoded(decoder: msgspec.json.Decoder[_T], data: bytes, refused: Callable[[bytes], StateError]) -> _T:
+    """Decode with strict types. The error is raised outside the handler: the inner error holds the data."""
+    with suppress(*REFUSALS):
+        # First check the depth, at most `MAX_DEPTH`: C reads deeper values than Python can write again.
+        (rawjson.items if data[:1] == b"[" else rawjson.members)(data)
+        return decoder.decode(data)
+    raise refused(data)

@@ -1,0 +1,199 @@
+"""Write turns as rows, and read them again: the last line of a history segment.
+
+Owns: the rows of turns and iterations. Must never know: an entry, or where the line stands.
+
+::
+
+    turn        [at, messages, iterations, facts?]
+    iteration   [roles, finish reason, input, cached, cache write, output, reasoning tokens, start, ms, more?]
+
+`roles` has one letter for each entry: s, u, e (event), a, t. `at` counts milliseconds since the conversation
+began, `start` milliseconds since the turn began, `ms` how long the model took. `more` is one JSON object, to
+which later releases add names; it is left out while it is empty.
+
+The rows are checked on their first use, strictly. Where the strict reader refuses a row, `later` reads it
+once more: it keeps the names of a later release byte for byte, and raises `StateVersionError` for a value
+that this release cannot understand.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any, TypeAlias
+
+import msgspec
+
+from ..errors import StateError
+from ..messages import Usage
+from ..values import replace
+from . import later
+from .bounds import MAX_COUNT, Count, bounded, bounded_row
+from .closed_turns import FACTS, Iteration, TurnRecord
+from .later import raw_facts, unreadable
+from .letters import LETTERS
+from .records import usage_of
+from .row_ends import NO_MORE
+from .row_json import as_json, decoded
+
+__all__ = [
+    "IterationRow",
+    "RoleLetters",
+    "are_known",
+    "checked_facts",
+    "iteration_of",
+    "letters_in",
+    "records_in",
+    "row_of",
+    "turn_columns",
+]
+
+RoleLetters: TypeAlias = Annotated[str, msgspec.Meta(pattern=rf"^[{LETTERS}]*\Z")]
+
+
+class IterationRow(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
+    """A model call of a turn; see the module for its elements."""
+
+    roles: RoleLetters
+    finish_reason: str
+    input: Count
+    cached: Count
+    cache_write: Count
+    output: Count
+    reasoning: Count
+    start: Count
+    ms: Count
+    more: msgspec.Raw = NO_MORE
+
+
+class _TurnRow(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
+    at: Count
+    messages: Count
+    iterations: list[IterationRow]
+    facts: dict[str, Any] = {}
+
+
+class _RawTurnRow(msgspec.Struct, array_like=True, frozen=True):
+    at: msgspec.Raw
+    messages: msgspec.Raw
+    iterations: msgspec.Raw
+    facts: msgspec.Raw = NO_MORE
+
+
+_TURN_COLUMNS = msgspec.json.Decoder(list[_TurnRow])
+_RAW_TURN_COLUMNS = msgspec.json.Decoder(list[_RawTurnRow])
+
+
+def row_of(iteration: Iteration) -> list[Any]:
+    """Give the row of an iteration, with its numbers within their bounds."""
+    u = iteration.usage
+    counts = (
+        u.input_tokens,
+        u.cached_input_tokens,
+        u.cache_write_tokens,
+        u.output_tokens,
+        u.reasoning_tokens,
+        iteration.start,
+        iteration.ms,
+    )
+    row: list[Any] = [iteration.roles, iteration.finish_reason, *bounded_row(counts)]
+    if iteration.more:
+        row.append(msgspec.Raw(iteration.more))
+    return row
+
+
+def _turn_column(record: TurnRecord) -> bytes:
+    row: list[Any] = [
+        bounded(record.at),
+        bounded(record.messages),
+        [row_of(item) for item in record.iterations],
+    ]
+    if record.facts:
+        row.append(record.facts)
+    return as_json(row)
+
+
+def turn_columns(records: Iterable[TurnRecord]) -> bytes:
+    """Write turns as the last line of a history segment. Join two such lines with a comma."""
+    return b",".join(_turn_column(record) for record in records)
+
+
+def letters_in(columns: bytes) -> Counter[str]:
+    """Count the role letters of a line of turn columns."""
+    found: Counter[str] = Counter()
+    for row in decoded(_TURN_COLUMNS, b"[" + columns + b"]", _refused_turns):
+        for item in row.iterations:
+            found.update(item.roles)
+    return found
+
+
+def records_in(columns: bytes) -> list[TurnRecord]:
+    """Read a line of turn columns; see `turn_columns`."""
+    data = b"[" + columns + b"]"
+    rows = decoded(_TURN_COLUMNS, data, _refused_turns)
+    if not all(are_known(row.iterations) for row in rows):
+        raise _refused_turns(data)
+    records = [
+        TurnRecord(
+            at=row.at,
+            messages=row.messages,
+            iterations=tuple(iteration_of(item) for item in row.iterations),
+            facts=checked_facts(row.facts),
+        )
+        for row in rows
+    ]
+    if not all(row.facts.keys() <= FACTS for row in rows):
+        raws = [bytes(row.facts) for row in _RAW_TURN_COLUMNS.decode(data)]
+        records = [
+            record if record.facts.keys() <= FACTS else replace(record, facts=raw_facts(record.facts, raw))
+            for record, raw in zip(records, raws, strict=True)
+        ]
+    return records
+
+
+def _refused_turns(data: bytes) -> StateError:
+    return later.refused_rows(data, "the turn columns")
+
+
+def are_known(rows: Sequence[IterationRow]) -> bool:
+    """Tell whether each row ends with its own elements, or with one object behind them."""
+    return all(not row.more or later.is_object(row.more) for row in rows)
+
+
+def checked_facts(facts: dict[str, Any]) -> dict[str, Any]:
+    """Give the facts, if those that this release uses have the types that it writes."""
+    flags = facts.get("flags", {})
+    flags_are_text = isinstance(flags, dict) and all(isinstance(flag, str) for flag in flags.values())
+    ids = facts.get("turn_ids", [])
+    ids_are_text = isinstance(ids, list) and all(isinstance(digest, str) for digest in ids)
+    started = facts.get("calls_started", 0)
+    started_is_count = type(started) is int and 0 <= started <= MAX_COUNT
+    partial_is_text = isinstance(facts.get("interrupted", ""), str)
+    metadata = facts.get("metadata", {})
+    metadata_is_text = isinstance(metadata, dict) and all(isinstance(one, str) for one in metadata.values())
+    failed = facts.get("failed", [])
+    failed_is_text = isinstance(failed, list) and len(failed) <= 2 and all(isinstance(x, str) for x in failed)
+    if not (
+        flags_are_text
+        and ids_are_text
+        and started_is_count
+        and partial_is_text
+        and metadata_is_text
+        and failed_is_text
+    ):
+        raise unreadable("the turn facts")
+    return facts
+
+
+def iteration_of(row: IterationRow) -> Iteration:
+    """Read an iteration from its row."""
+    counts = (row.input, row.cached, row.cache_write, row.output, row.reasoning)
+    usage = usage_of((*counts, 1)) if any(counts) else Usage()
+    return Iteration(
+        roles=row.roles,
+        finish_reason=row.finish_reason,
+        usage=usage,
+        start=row.start,
+        ms=row.ms,
+        more=bytes(row.more),
+    )
