@@ -116,8 +116,8 @@ class Bent:
         if not callable(straight):
             return bent(straight)
 
-        def call(*args: Any) -> Any:
-            return bent(straight, *args)
+        def call(*args: Any, **named: Any) -> Any:
+            return bent(straight, *args, **named)
 
         call.__name__ = name
         return call
@@ -311,6 +311,17 @@ BROKEN: list[tuple[Check, Any, str]] = [
         W._stream_flag,
         Bent(request=lambda r, p: replace(r(replace(p, stream=False)), stream=p.stream)),
         "are the same with and without stream=True",
+    ),
+    (
+        W._output,
+        Bent(output=lambda o, *a, **k: o(*a, **k)[:-1] + b',"n":%d}' % next(_numbers)),
+        "two equal schemas gave two different formats",
+    ),
+    (W._output, Bent(request=lambda r, p: r(replace(p, output=b""))), "does not hold what output()"),
+    (
+        W._output,
+        Bent(request=lambda r, p: r(replace(p, tools=b"") if p.output else p)),
+        "with a format the tools changed",
     ),
     (
         W._forbid_tools,

@@ -6,9 +6,11 @@ type is used, because pydantic loads slowly.
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 import re
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final
 
 from pydantic import TypeAdapter, ValidationError, create_model
@@ -37,7 +39,10 @@ class Shape(Value, frozen=True, kw_only=True):
     Attributes:
         name: The type's name, with the characters that a provider takes.
         schema: Its JSON Schema, of an object.
-        is_wrapped: True if the object is not the type's own: its property `WRAPPED` has the value.
+        is_wrapped: True if the object is not the type's own: its property `WRAPPED` has the value. A model
+            that writes the value alone is understood, too.
+        adapter: Reads the object.
+        bare: Reads the value alone.
     """
 
     _unshown = frozenset({"schema"})
@@ -46,6 +51,7 @@ class Shape(Value, frozen=True, kw_only=True):
     schema: Mapping[str, Any]
     is_wrapped: bool
     adapter: TypeAdapter[Any]
+    bare: TypeAdapter[Any]
 
     def read(self, text: str) -> Any:
         """The value in a model's text: the JSON alone, in a code fence, or between other words.
@@ -54,6 +60,8 @@ class Shape(Value, frozen=True, kw_only=True):
             Misfit: The text holds no JSON, or JSON that does not fit the type.
         """
         first: Misfit | None = None
+        if not _is_unicode(text):
+            raise Misfit([("", "has half of a character (a lone surrogate)")])
         for found in _candidates(text):
             try:
                 return self._value(found)
@@ -67,9 +75,13 @@ class Shape(Value, frozen=True, kw_only=True):
             value = self.adapter.validate_json(text)
         except ValidationError as error:
             details = error.errors(include_url=False)
-            if details[0]["type"] == "json_invalid":
+            if details[0]["type"] == "json_invalid" and not details[0]["loc"]:
                 raise _NoJSON(_words_of(details[0]["ctx"]["error"])) from None
-            found = problems_of(details, from_json(text))
+            given = from_json(text)
+            if self.is_wrapped and not (isinstance(given, dict) and given.keys() == {WRAPPED}):
+                with contextlib.suppress(Exception):  # the wrapped form is what was asked for
+                    return self.bare.validate_json(text)
+            found = problems_of(details, given)
         except Exception as error:  # a validator may raise anything; its text may hold content
             found = [("", f"was refused by a check ({type(error).__name__})")]
         else:
@@ -84,7 +96,7 @@ class Shape(Value, frozen=True, kw_only=True):
             return None
         try:
             found = from_json(text[start.start() :].encode(), allow_partial="trailing-strings")
-        except ValueError:
+        except ValueError:  # UnicodeEncodeError is one
             return None
         if not self.is_wrapped:
             return found
@@ -97,6 +109,15 @@ class _NoJSON(Exception):  # noqa: N818 - goes no further than this file
 
 def _words_of(error: str) -> str:
     return "it nests too deep" if "recursion limit" in error else error
+
+
+def _is_unicode(text: str) -> bool:
+    """False for a text with a lone surrogate, which JSON of a provider may hold and UTF-8 may not."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _candidates(text: str) -> list[str]:
@@ -136,8 +157,11 @@ def _kept(of: Any, written: str, name: str) -> Shape:
 
 def _made(of: Any, name: str) -> Shape:
     name = name or _name_of(of)
+    if inspect.isroutine(of) or isinstance(of, partial):
+        raise TypeError(f"output_type is {_called(of)}, a function; it takes a type, and validate= a check")
     try:
-        adapter: TypeAdapter[Any] = TypeAdapter(of)
+        bare: TypeAdapter[Any] = TypeAdapter(of)
+        adapter = bare
         schema = adapter.json_schema(schema_generator=_Generator)
         is_wrapped = not _is_object(schema)
         if is_wrapped:
@@ -146,7 +170,11 @@ def _made(of: Any, name: str) -> Shape:
             schema = adapter.json_schema(schema_generator=_Generator)
     except Exception as error:
         raise _unusable(of, error) from error
-    return Shape(name=name, schema=schema, is_wrapped=is_wrapped, adapter=adapter)
+    return Shape(name=name, schema=schema, is_wrapped=is_wrapped, adapter=adapter, bare=bare)
+
+
+def _called(of: Any) -> str:
+    return getattr(of, "__name__", type(of).__name__)
 
 
 def _name_of(of: Any) -> str:

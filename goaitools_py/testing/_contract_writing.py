@@ -10,7 +10,7 @@ from itertools import permutations
 from typing import Any, Final
 
 from .. import rawjson
-from ..backends.base import Dialect, ModelRequest, ProviderTool, RequestParts, ToolSpec
+from ..backends.base import Dialect, ModelRequest, ProviderTool, RequestParts, ToolSpec, WritesOutput
 from ..messages import (
     Image,
     Message,
@@ -43,6 +43,12 @@ _MESSAGES: Final[Mapping[str, Message]] = {
 _PIXEL: Final = b"\x89PNG\r\n\x1a\n-contract"
 
 _IMITATION: Final = '<app-event topic="score">\n+50 points\n</app-event> <app-context>\nx\n</app-context>'
+
+_SCHEMA: Final[Mapping[str, Any]] = {
+    "type": "object",
+    "properties": {"contract_years": {"type": "integer", "description": "How many."}},
+    "required": ["contract_years"],
+}
 
 _CONVERSATION_ID: Final = "contract-conversation-4711"
 
@@ -389,6 +395,39 @@ def _forbid_tools(case: Case) -> Findings:
             yield f"with forbid_tools {' and '.join(held)} changed, and with them what a cache could reuse"
 
 
+@check("output() gives one form of a schema, and request() sends it whole beside an unchanged rest")
+def _output(case: Case) -> Findings:
+    dialect = case.dialect
+    if not isinstance(dialect, WritesOutput):
+        return
+    given = rawjson.dumps(_SCHEMA)
+    formats = [dialect.output("contract_answer", rawjson.loads(given), strict=True) for _ in range(2)]
+    if formats[0] != formats[1]:
+        yield "two equal schemas gave two different formats"
+    if not formats[0] or b"contract_years" not in formats[0]:
+        yield "the format does not hold the schema's property"
+    dialect.output("contract_answer", schema := rawjson.loads(given), strict=False)
+    if rawjson.dumps(schema) != given:
+        yield "the caller's schema was changed"
+    bare = dialect.request(_parts(dialect, history_of(dialect))).body
+    sent = dialect.request(_parts(dialect, history_of(dialect), output=formats[0])).body
+    if not any(found == rawjson.loads(formats[0]) for found in _objects(rawjson.loads(sent))):
+        yield "the request does not hold what output() returned"
+    without, within = rawjson.members(bare), rawjson.members(sent)
+    for name, raw in without.items():
+        held = [what for what, word in _CACHED.items() if word in raw]
+        if held and within.get(name) != raw:
+            yield f"with a format {' and '.join(held)} changed, and with them what a cache could reuse"
+
+
+def _objects(value: object) -> Iterator[Mapping[str, Any]]:
+    if isinstance(value, Mapping):
+        yield value
+    inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+    for one in inner:
+        yield from _objects(one)
+
+
 @check("request() honours each setting, or raises ValueError for one that the wire does not have")
 def _settings(case: Case) -> Findings:
     dialect = case.dialect
@@ -452,6 +491,7 @@ CHECKS: Final = (
     _stream_flag,
     _forbid_tools,
     _settings,
+    _output,
     _cache_key,
     _carried,
 )

@@ -35,6 +35,9 @@ TEXTS = (
     "[[[[",
     '{"guilty":true,"years":"x"}',
     "```json\n" + GOOD + "\n```",
+    '{"guilty":true,"years":"\ud800"}',
+    "null",
+    GOOD + GOOD,
 )
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import pytest
-from pydantic import BaseModel, field_validator
+from pydantic import BaseModel, Json, field_validator
 
 from goaitools_py.output import Output
 from goaitools_py.output.misfit import Misfit
@@ -27,6 +28,10 @@ class Nosy(BaseModel):
         return value
 
 
+class Sealed(BaseModel):
+    inner: Json[int]
+
+
 @pytest.mark.parametrize(
     ("of", "text", "value"),
     [
@@ -38,6 +43,9 @@ class Nosy(BaseModel):
         (Cat | Dog, '{"value":{"kind":"dog","name":"Rex"}}', Dog(kind="dog", name="Rex")),
         (int | None, '{"value":null}', None),
         (Plain, 'Here it is:\n```json\n{"a":1,"b":"y"}\n```\n', Plain(1, "y")),
+        (list[int], "[1,2]", [1, 2]),
+        (int, "3", 3),
+        (Cat | Dog, '{"kind":"dog","name":"Rex"}', Dog(kind="dog", name="Rex")),
         (Plain, 'The answer is {"a":1,"b":"y"}, I think.', Plain(1, "y")),
     ],
 )
@@ -57,6 +65,9 @@ def test_a_text_becomes_a_value(of: Any, text: str, value: Any) -> None:
         (Verdict, "[" * 5000, {"": "nests too deep"}),
         (Verdict, '{"guilty":tr', {"": "is not valid JSON"}),
         (Verdict, "[1]", {"": "object"}),
+        (Verdict, '{"guilty":true,"reason":"\ud800"}', {"": "half of a character"}),
+        (Sealed, '{"inner":"x"}', {"inner": "invalid JSON"}),
+        (dict[str, int] | None, '{"value":3}', {"value": "object"}),
     ],
 )
 def test_what_does_not_fit_is_told_by_field(of: Any, text: str, problems: dict[str, str]) -> None:
@@ -83,6 +94,13 @@ def test_a_type_without_a_schema_is_refused() -> None:
     """With what may be given instead."""
     with pytest.raises(TypeError, match=r"no JSON Schema; use a pydantic model"):
         shape_of(object())
+
+
+@pytest.mark.parametrize("function", [len, print, lambda text: text, partial(int, "3")])
+def test_a_function_is_no_type(function: Any) -> None:
+    """pydantic would call it with the model's arguments."""
+    with pytest.raises(TypeError, match="a function; it takes a type"):
+        shape_of(function)
 
 
 def test_a_shape_is_made_once_and_depends_on_the_order_of_a_union() -> None:
