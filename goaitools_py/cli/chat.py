@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from .sealed import add_options
+from .stores import add_store
 
 if TYPE_CHECKING:
     from .opening import Opening
@@ -34,13 +35,17 @@ def add_to(commands: Any) -> None:
         help="openai:MODEL, openai-responses:MODEL or anthropic:MODEL; or sim, sim:API for the offline "
         "simulator (default: $GOAITOOLS_MODEL)",
     )
-    parser.add_argument(
-        "--store",
-        metavar="FILE",
-        help="SQLite file that keeps the conversations (default: $GOAITOOLS_STORE, else they are not kept)",
+    add_store(
+        parser,
+        what="the store that keeps the conversations; a SQLite file is made if missing",
+        otherwise="$GOAITOOLS_STORE, else they are not kept",
     )
     parser.add_argument(
-        "--thread", metavar="NAME", help="the conversation's key in the store (default: default)"
+        "--key",
+        "--thread",
+        dest="key",
+        metavar="KEY",
+        help="the conversation's key in the store (default: default)",
     )
     parser.add_argument(
         "--session", metavar="FILE", help="keep the conversation in a file of its own, in place of --store"

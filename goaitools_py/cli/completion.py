@@ -9,6 +9,8 @@ import argparse
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+from .output import add_json, show_json
+
 __all__ = ["add_to"]
 
 _HOW: Final = {
@@ -19,9 +21,12 @@ _HOW: Final = {
 
 
 class _Option(NamedTuple):
+    """An option. `values`: all that may follow it; empty if anything may, such as a file."""
+
     names: tuple[str, ...]
     takes_value: bool
     help: str
+    values: tuple[str, ...] = ()
 
 
 class _Known(NamedTuple):
@@ -36,6 +41,13 @@ class _Known(NamedTuple):
     def all_words(self) -> str:
         return " ".join((*self.words, *(name for option in self.options for name in option.names)))
 
+    def before_values(self) -> Iterator[tuple[str, str]]:
+        """What a shell sees behind which a value stands, as a pattern, and the values; "" for files."""
+        valued = [option for option in self.options if option.takes_value]
+        for values in dict.fromkeys(option.values for option in valued):
+            names = (name for option in valued if option.values == values for name in option.names)
+            yield "|".join(f'"{self.name} {name}"' for name in names), " ".join(values)
+
 
 def add_to(commands: Any, table: Mapping[str, Any]) -> None:
     """Add the command to argparse's list of commands. `table`: all of them."""
@@ -46,12 +58,17 @@ def add_to(commands: Any, table: Mapping[str, Any]) -> None:
         + ".",
     )
     parser.add_argument("shell", choices=tuple(_SCRIPTS))
+    add_json(parser)
     parser.set_defaults(run=run, table=table)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the script."""
-    print(*_SCRIPTS[args.shell](list(_known(args.table))), sep="\n")
+    script = "\n".join(_SCRIPTS[args.shell](list(_known(args.table))))
+    if args.json:
+        show_json({"shell": args.shell, "script": f"{script}\n"})
+    else:
+        print(script)
     return 0
 
 
@@ -71,11 +88,13 @@ def _read(parser: argparse.ArgumentParser, options: dict[str, _Option], words: l
         if action.help == argparse.SUPPRESS:
             continue
         if action.option_strings:
-            help = (action.help or "").partition(";")[0].partition(" (")[0]
-            takes_value = action.nargs != 0
-            options.setdefault(
-                action.option_strings[-1], _Option(tuple(action.option_strings), takes_value, help)
+            option = _Option(
+                tuple(action.option_strings),
+                action.nargs != 0,
+                (action.help or "").partition(";")[0].partition(" (")[0].partition(":")[0],
+                tuple(map(str, action.choices or ())),
             )
+            options.setdefault(action.option_strings[-1], option)
         elif action.choices is not None:
             words += map(str, action.choices)
             for inner in action.choices.values() if isinstance(action.choices, dict) else ():
@@ -84,7 +103,7 @@ def _read(parser: argparse.ArgumentParser, options: dict[str, _Option], words: l
 
 def _bash(known: list[_Known]) -> Iterator[str]:
     yield "_goaitools() {"
-    yield '    local cur="${COMP_WORDS[COMP_CWORD]}" words=""'
+    yield '    local cur="${COMP_WORDS[COMP_CWORD]}" words="" IFS=$' + r"' \t\n'"
     yield '    if [ "$COMP_CWORD" -eq 1 ]; then'
     yield f'        words="{" ".join(one.name for one in known)} --help --version"'
     yield "    else"
@@ -92,9 +111,15 @@ def _bash(known: list[_Known]) -> Iterator[str]:
     for one in known:
         yield f'            {one.name}) words="{one.all_words}" ;;'
     yield "        esac"
+    yield '        case "${COMP_WORDS[1]} ${COMP_WORDS[COMP_CWORD-1]}" in'
+    for one in known:
+        for pattern, values in one.before_values():
+            yield f'            {pattern}) words="{values}" ;;'
+    yield "        esac"
     yield "    fi"
     yield '    COMPREPLY=($(compgen -W "$words" -- "$cur"))'
     yield '    if [ ${#COMPREPLY[@]} -eq 0 ] && [ "$COMP_CWORD" -gt 1 ]; then'
+    yield r"        IFS=$'\n'  # names may have spaces"
     yield '        COMPREPLY=($(compgen -f -- "$cur"))'
     yield "    fi"
     yield "}"
@@ -117,6 +142,11 @@ def _zsh(known: list[_Known]) -> Iterator[str]:
     yield "        _describe command commands"
     yield "        return"
     yield "    fi"
+    yield '    case "$words[2] $words[CURRENT-1]" in'
+    for one in known:
+        for pattern, values in one.before_values():
+            yield f"        {pattern}) {f'compadd -- {values}' if values else '_files'}; return ;;"
+    yield "    esac"
     yield '    case "$words[2]" in'
     for one in known:
         yield f"        {one.name}) compadd -- {one.all_words} ;;"
@@ -127,10 +157,16 @@ def _zsh(known: list[_Known]) -> Iterator[str]:
 
 
 def _fish(known: list[_Known]) -> Iterator[str]:
+    yield "function __goaitools_runs"
+    yield "    set -l words (commandline -opc)"
+    yield '    test (count $words) -ge 2; and test "$words[2]" = $argv[1]'
+    yield "end"
+    yield "complete -c goaitools -f -n __fish_use_subcommand -l help -d 'show the commands'"
+    yield "complete -c goaitools -f -n __fish_use_subcommand -l version -d 'print the version'"
     for one in known:
         yield f"complete -c goaitools -f -n __fish_use_subcommand -a {one.name} -d {_quoted(one.help)}"
     for one in known:
-        seen = f"-n '__fish_seen_subcommand_from {one.name}'"
+        seen = f"-n '__goaitools_runs {one.name}'"
         if one.words:
             yield f"complete -c goaitools {seen} -f -a '{' '.join(one.words)}'"
         for option in one.options:
@@ -138,6 +174,7 @@ def _fish(known: list[_Known]) -> Iterator[str]:
                 f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}" for name in option.names
             )
             value = " -r" if option.takes_value else ""
+            value += f" -f -a '{' '.join(option.values)}'" if option.values else ""
             yield f"complete -c goaitools {seen} {names}{value} -d {_quoted(option.help)}"
 
 

@@ -18,6 +18,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .output import show_json
 from .terminal import WIDTH, columns, counted
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["add_to"]
 
 _HALVES = ("before", "after")
+_STANDARD_ERROR = 2
 
 
 def add_to(commands: Any) -> None:
@@ -36,6 +38,9 @@ def add_to(commands: Any) -> None:
         description="A conversation with tools, events, compaction and a restart, against the simulator.",
     )
     parser.add_argument("--keep", metavar="FILE", help="keep the database as this new file")
+    parser.add_argument(
+        "--json", action="store_true", help="print the verdict as JSON; the story goes to standard error"
+    )
     # The command starts itself with this: the half to run, the simulator's address, the database.
     parser.add_argument("--half", nargs=3, help=argparse.SUPPRESS)
     parser.set_defaults(run=run, error=parser.error)
@@ -56,30 +61,44 @@ def run(args: argparse.Namespace) -> int:
         folder = opened.enter_context(tempfile.TemporaryDirectory(prefix="goaitools-"))
         database = Path(args.keep or Path(folder, "demo.sqlite3")).absolute()
         sim = opened.enter_context(SimServer())
-        return _demonstrate(sim, database, kept=bool(args.keep))
+        began = time.monotonic()
+        with contextlib.redirect_stdout(sys.stderr) if args.json else contextlib.nullcontext():
+            why = _demonstrate(sim, database, aside=args.json)
+            seconds = time.monotonic() - began
+            _tell(why, sim, seconds, kept=database if args.keep else None)
+        if args.json:
+            show_json(
+                {
+                    "passed": not why,
+                    "problem": why or None,
+                    "seconds": round(seconds, 1),
+                    "requests": len(sim.requests),
+                    "database": str(database) if args.keep else None,
+                }
+            )
+        return 1 if why else 0
 
 
-def _demonstrate(sim: SimServer, database: Path, *, kept: bool) -> int:
-    from .demo_game import KEY
-
-    began = time.monotonic()
+def _demonstrate(sim: SimServer, database: Path, *, aside: bool) -> str:
+    """Play both halves. Gives what went wrong; "" for nothing."""
     _introduce(database)
     for half in _HALVES:
-        if code := _run_half(half, sim, database):
-            return _failed(f"the process {half} the restart ended with exit code {code}")
-    if sim.problems:
-        return _failed(f"a request broke the provider's rules: {sim.problems[0]}")
-    print(f"\nPASSED in {time.monotonic() - began:.1f} s.", end=" ")
-    print("After the restart the simulated model\nstill knew the player's name and score.")
+        if code := _run_half(half, sim, database, aside=aside):
+            return f"the process {half} the restart ended with exit code {code}"
+    return f"a request broke the provider's rules: {sim.problems[0]}" if sim.problems else ""
+
+
+def _tell(why: str, sim: SimServer, seconds: float, *, kept: Path | None) -> None:
+    from .demo_game import KEY
+
+    if why:
+        print(f"\nFAILED: {why}", flush=True)
+        return
+    print(f"\nPASSED in {seconds:.1f} s. After the restart the simulated model")
+    print("still knew the player's name and score.")
     print(f"The simulator got {counted(len(sim.requests), 'request')}; none broke a rule of the provider.")
-    if kept:
-        print(f"Look into the state: goaitools inspect --store {database} --thread {KEY} --show")
-    return 0
-
-
-def _failed(why: str) -> int:
-    print(f"\nFAILED: {why}", flush=True)
-    return 1
+    if kept is not None:
+        print(f"Look into the state: goaitools inspect --store {kept} --key {KEY} --show")
 
 
 def _introduce(database: Path) -> None:
@@ -95,9 +114,10 @@ def _introduce(database: Path) -> None:
     sys.stdout.flush()
 
 
-def _run_half(half: str, sim: SimServer, database: Path) -> int:
+def _run_half(half: str, sim: SimServer, database: Path, *, aside: bool) -> int:
+    """Run a process. `aside`: it prints to standard error."""
     command = [sys.executable, "-m", "goaitools_py", "demo", "--half", half, sim.base_url, str(database)]
-    with subprocess.Popen(command) as process:
+    with subprocess.Popen(command, stdout=_STANDARD_ERROR if aside else None) as process:
         print("\n" + f"-- process {process.pid}, {half} the restart ".ljust(WIDTH, "-"), flush=True)
         code = process.wait()
     if not code:

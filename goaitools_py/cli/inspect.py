@@ -6,25 +6,21 @@ Owns: the command's options, and where the bytes come from. Must never know: the
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ..values import replace
-from .sealed import add_options, opened_with, refusal
+from .output import add_json, show_json
+from .source import add_source, opened_source, write_bytes
 
 if TYPE_CHECKING:
     from ..history.info import StateInfo
     from ..history.transcript import History
-    from ..stores import SQLiteStore
     from .picture import TurnBar
 
 __all__ = ["add_to"]
-
-_SHOWN_KEYS = 10
-"""The number of keys that are listed if the given key is not there."""
 
 
 def add_to(commands: Any) -> None:
@@ -35,18 +31,8 @@ def add_to(commands: Any) -> None:
         description="Say what is in a state blob: sizes, counts, status, calls that wait. Show how full the "
         "context is, tokens by turn, and cuts. Content only with --show.",
     )
-    parser.add_argument(
-        "blob",
-        nargs="?",
-        metavar="BLOB",
-        help="file with the blob's bytes, or its text (gas1.…); - for standard input",
-    )
-    parser.add_argument("--store", metavar="FILE", help="take the blob from this SQLite store instead")
-    parser.add_argument(
-        "--thread", metavar="NAME", default="default", help="its key there (default: %(default)s)"
-    )
-    add_options(parser)
-    parser.add_argument("--json", action="store_true", help="machine-readable")
+    add_source(parser)
+    add_json(parser)
     parser.add_argument(
         "--html", metavar="FILE", help="write one page for a browser, which only its owner may read"
     )
@@ -56,27 +42,19 @@ def add_to(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Read the blob and print its facts."""
-    if (args.blob is None) == (args.store is None):
-        args.error("name a BLOB (a file, or - for standard input) or a --store FILE, one of them")
     if args.html is not None and args.json:
         args.error("--html writes a page, and --json prints values: name one of them")
-    from ..errors import StateAuthError, StateError
     from ..history.info import inspect_state
     from ..history.turns import read_history
 
-    try:
-        blob = _blob(args)
-        opened = opened_with(args, blob)
+    with opened_source(args, unopened=True) as source:
+        blob, opened = source.blob, source.opened
         info = inspect_state(blob, **opened)
         history = read_history(blob, **opened) if args.show else None
         bars = _bars(info, blob, opened, history)
         if args.json:
-            print(_json(info, bars, blob, opened, history))
+            show_json(_facts(info, bars, blob, opened, history))
             return 0
-    except StateAuthError as error:
-        raise StateAuthError(f"{_source(args)}: {refusal(args, error)}") from error
-    except StateError as error:
-        raise StateError(f"{_source(args)}: {error}") from error
     if args.html is not None:
         return _write_page(args, info, bars, history)
     from .picture import picture_lines, style_for
@@ -88,48 +66,6 @@ def run(args: argparse.Namespace) -> int:
     if history is not None:
         print("", *history_lines(history, open_calls=info.open_calls), sep="\n")
     return 0
-
-
-def _source(args: argparse.Namespace) -> str:
-    if args.store is not None:
-        return f"conversation {args.thread!r} in {args.store}"
-    return "standard input" if args.blob == "-" else str(args.blob)
-
-
-def _blob(args: argparse.Namespace) -> bytes:
-    if args.store is None:
-        if args.blob == "-":
-            return _from_text(sys.stdin.buffer.read())
-        with open(args.blob, "rb") as file:
-            return _from_text(file.read())
-    from ..errors import StoreError
-    from ..stores import SQLiteStore
-
-    if not os.path.isfile(args.store):  # opening would create the file
-        raise StoreError(f"there is no store {args.store}")
-    with SQLiteStore(args.store) as store:
-        stored = store.load(args.thread)
-        if stored is None:
-            raise StoreError(f"there is no {_source(args)}; {_known_keys(store)}")
-    return stored.blob
-
-
-def _from_text(given: bytes) -> bytes:
-    """The blob, if the input is the text that `state_to_text` wrote, with or without a line end."""
-    if not given.startswith(b"gas1."):
-        return given
-    from ..states import state_from_text
-
-    return state_from_text(given.decode("utf-8", "replace").strip())
-
-
-def _known_keys(store: SQLiteStore) -> str:
-    """The keys of the store's conversations; the first ones if there are many."""
-    page = store.list(limit=_SHOWN_KEYS)
-    if not page.keys:
-        return "the store is empty"
-    names = ", ".join(repr(stored.key) for stored in page.keys)
-    return f"name one with --thread: {names}{', …' if page.cursor is not None else ''}"
 
 
 def _bars(info: StateInfo, blob: bytes, opened: dict[str, Any], history: History | None) -> list[TurnBar]:
@@ -148,28 +84,26 @@ def _bars(info: StateInfo, blob: bytes, opened: dict[str, Any], history: History
 def _write_page(
     args: argparse.Namespace, info: StateInfo, bars: Sequence[TurnBar], history: History | None
 ) -> int:
-    from ..history.files import replace_file
     from .page import page
     from .report import info_facts
 
     facts = info_facts(info, info.pending, content=args.show)
-    replace_file(args.html, page(info, facts, bars, history).encode())
-    print(f"written: {args.html}")
+    write_bytes(args.html, page(info, facts, bars, history).encode())
+    if args.html != "-":
+        print(f"written: {args.html}")
     return 0
 
 
-def _json(
+def _facts(
     info: StateInfo,
     bars: Sequence[TurnBar],
     blob: bytes,
     opened: dict[str, Any],
     history: History | None,
-) -> str:
-    import json
-
+) -> dict[str, Any]:
     import msgspec
 
-    facts = msgspec.to_builtins(replace(info, pending=()))
+    facts: dict[str, Any] = msgspec.to_builtins(replace(info, pending=()))
     facts |= {"warning_level": info.warning_level, "context_fraction": info.context_fraction}
     facts["pending"] = [
         {"id": call.id, "name": call.name, "reason": call.reason}
@@ -186,4 +120,4 @@ def _json(
 
         facts["history"] = state_messages(blob, **opened)
         facts["transcript"] = history.to_dict()
-    return json.dumps(facts, indent=2)
+    return facts

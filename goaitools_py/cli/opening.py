@@ -7,20 +7,22 @@ in.
 from __future__ import annotations
 
 import argparse
-import os
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from .sealed import opened_with, refusal
+from .stores import TABLE, has_store, opened_store, shown_url, sqlite_path
 from .terminal import printable
 
 if TYPE_CHECKING:
     from .. import AsyncChat, Chat
-    from ..stores import AsyncSQLiteStore, SQLiteStore
-    from .session_file import AsyncFolderStore, FolderStore
+    from ..stores import AsyncStore
 
 __all__ = ["Opening", "opening_of"]
+
+_MEMORY: Final = ":memory:"
 
 
 class Opening:
@@ -36,7 +38,7 @@ class Opening:
         self._args, self._tools = args, tools
         self.model: str = args.model
         self._session = Path(args.session) if args.session else None
-        self.key: str = self._session.stem if self._session else args.thread or "default"
+        self.key: str = self._session.stem if self._session else args.key or "default"
         with self.store() as store:
             stored = store.load(self.key)
         self._blob = stored.blob if stored else None
@@ -60,25 +62,31 @@ class Opening:
         chat: AsyncChat = self._checked(AsyncChat, lambda: backend_from_name(self.model, is_async=True))
         return chat
 
-    def store(self) -> SQLiteStore | FolderStore:
-        """The store, for plain code."""
+    @contextmanager
+    def store(self) -> Iterator[Any]:
+        """The store, open as long as the block runs, for plain code."""
         if self._session:
             from .session_file import FolderStore
 
-            return FolderStore(self._session.absolute().parent, self._session.suffix)
-        from ..stores import SQLiteStore
+            yield FolderStore(self._session.absolute().parent, self._session.suffix)
+            return
+        with opened_store(self._args.store or _MEMORY, self._args.table, make=True) as store:
+            yield store
 
-        return SQLiteStore(self._args.store or ":memory:")
-
-    def async_store(self) -> AsyncSQLiteStore | AsyncFolderStore:
+    @asynccontextmanager
+    async def async_store(self) -> AsyncIterator[AsyncStore]:
         """The same store for an event loop."""
-        if self._session:
-            from .session_file import AsyncFolderStore
+        path = None if self._session else sqlite_path(self._args.store or _MEMORY)
+        if path is not None and self._args.table in (None, TABLE):
+            from ..stores import AsyncSQLiteStore
 
-            return AsyncFolderStore(self._session.absolute().parent, self._session.suffix)
-        from ..stores import AsyncSQLiteStore
+            async with AsyncSQLiteStore(path) as sqlite:
+                yield sqlite
+            return
+        from .threaded_store import FullThreadedStore, ThreadedStore
 
-        return AsyncSQLiteStore(self._args.store or ":memory:")
+        with self.store() as store:
+            yield ThreadedStore(store) if self._session else FullThreadedStore(store)
 
     @property
     def where(self) -> str:
@@ -86,12 +94,13 @@ class Opening:
         if self._session:
             return f"kept in {printable(str(self._session.parent))}"
         if self._args.store:
-            return f"kept in {printable(self._args.store)}"
+            return f"kept in {printable(shown_url(self._args.store))}"
         return "not kept (--store FILE keeps it)"
 
     def place(self, key: str) -> str:
         """The name of a conversation, for errors."""
-        return f"conversation {key!r} in {self._session or self._args.store or 'memory'}"
+        store = shown_url(self._args.store) if self._args.store else "memory"
+        return f"conversation {key!r} in {self._session or store}"
 
     # -------------------------------------------------------------------------------------- the checks
 
@@ -107,7 +116,7 @@ class Opening:
             raise GoAIToolsError(
                 f"{self.place(key)}: this conversation belongs to the provider API {error.found!r}, and "
                 f"--model {self.model} uses {error.expected!r}; go on with --model {error.found}:MODEL, or "
-                "begin another conversation with --thread NAME"
+                "begin another conversation with --key KEY"
             ) from error
 
     def _codec(self) -> dict[str, Any]:
@@ -146,10 +155,10 @@ def opening_of(args: argparse.Namespace) -> Opening:
             "no model: give --model openai:MODEL, openai-responses:MODEL or anthropic:MODEL, "
             "or set GOAITOOLS_MODEL; --model sim talks to the offline simulator"
         )
-    if args.session and (args.store or args.thread):
-        args.error("--session FILE is one conversation in a file: it goes without --store and --thread")
-    if not args.session:
-        args.store = args.store or os.environ.get("GOAITOOLS_STORE") or None
+    if args.session and (args.store or args.key or args.table):
+        args.error("--session FILE is one conversation in a file: it goes without --store and --key")
+    if not args.session and not has_store(args) and args.table:
+        args.error("--table names a table of a store: name the --store URL too")
     from ..backends.by_name import backend_from_name
     from .toolbox import tools_named
 

@@ -8,7 +8,6 @@ ending are the other conversations. The key of a conversation is the name of its
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import hashlib
 import os
@@ -23,7 +22,7 @@ from ..state.blob import peek
 from ..states import save_state
 from ..stores import Stored, StoredKey, StoredPage
 
-__all__ = ["AsyncFolderStore", "FolderStore"]
+__all__ = ["FolderStore"]
 
 _HEADER_BYTES: Final = 4096
 """How much of a file is read to see whether it is a state."""
@@ -132,38 +131,6 @@ class FolderStore:
         stored = self.load(key)
         version, at = (stored.version, stored.updated_at) if stored else (0, datetime.now(UTC))
         return StoredKey(key=key, version=version, updated_at=at)
-
-
-class AsyncFolderStore:
-    """`FolderStore` for async code: the files are read and written in threads."""
-
-    def __init__(self, folder: Path, suffix: str) -> None:
-        self._store = FolderStore(folder, suffix)
-
-    async def load(self, key: str) -> Stored | None:
-        """As `FolderStore.load`."""
-        return await asyncio.to_thread(self._store.load, key)
-
-    async def save(self, key: str, blob: bytes, *, expected: int | None) -> int:
-        """As `FolderStore.save`."""
-        return await asyncio.to_thread(self._store.save, key, blob, expected=expected)
-
-    async def delete(self, key: str, *, expected: int | None = None) -> bool:
-        """As `FolderStore.delete`."""
-        return await asyncio.to_thread(self._store.delete, key, expected=expected)
-
-    async def list(self, prefix: str = "", *, cursor: str | None = None, limit: int = 100) -> StoredPage:
-        """As `FolderStore.list`."""
-        return await asyncio.to_thread(self._store.list, prefix, cursor=cursor, limit=limit)
-
-    async def close(self) -> None:
-        """Nothing is open."""
-
-    async def __aenter__(self) -> AsyncFolderStore:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
 
 
 def _version(blob: bytes, status: os.stat_result) -> int:

@@ -20,6 +20,7 @@ def add_to(commands: Any) -> None:
         "It speaks the provider APIs openai, openai-responses and anthropic.",
     )
     parser.add_argument("--port", type=_port, default=0, help="port to listen on (default: a free one)")
+    parser.add_argument("--json", action="store_true", help="print the addresses as one line of JSON")
     parser.set_defaults(run=run)
 
 
@@ -27,7 +28,7 @@ def run(args: argparse.Namespace) -> int:
     """Serve. The simulator prints what it is, and its address."""
     from ..sim import serve
 
-    serve(args.port)
+    serve(args.port, as_json=args.json)
     return 0
 
 

@@ -93,10 +93,13 @@ class Source:
 
 
 @contextmanager
-def opened_source(args: argparse.Namespace, *, changes: bool = False) -> Iterator[Source]:
+def opened_source(
+    args: argparse.Namespace, *, changes: bool = False, unopened: bool = False
+) -> Iterator[Source]:
     """Read the state that the options name. Wrong options end the command.
 
-    `changes`: the state will be replaced, so no turn may run on it meanwhile.
+    `changes`: the state will be replaced, so no turn may run on it meanwhile. `unopened`: a sealed state is
+    good without its key, too; of a store it is the stored blob then, without parts that stand beside it.
 
     Raises `StateError`, `StoreError` or OSError with the state's name in the text, also for the errors of
     the block.
@@ -115,10 +118,22 @@ def opened_source(args: argparse.Namespace, *, changes: bool = False) -> Iterato
         from ..kept.whole import held, load_row
 
         with opened_store(args.store, args.table) as store, _leased(held(store, args.key), changes):
+            if unopened and (sealed := _sealed_blob(args, store)) is not None:
+                yield Source(label, sealed, {}, store=store)
+                return
             row = load_row(store, args.key, lambda blob: opened_with(args, blob, key=args.key))
             if row is None:
                 raise _missing(label, store)
             yield Source(label, row.blob, row.opened, store=store, row=row)
+
+
+def _sealed_blob(args: argparse.Namespace, store: Any) -> bytes | None:
+    """The stored blob, if it is sealed and no key was named."""
+    from ..state.blob import peek
+    from ..state.codec import SUITE_PLAIN
+
+    stored = store.load(args.key) if args.key_env is None else None
+    return bytes(stored.blob) if stored is not None and peek(stored.blob).suite != SUITE_PLAIN else None
 
 
 @contextmanager

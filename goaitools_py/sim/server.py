@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from .anthropic.messages import AnthropicMessages
 from .http.body import Body, BodyError, dump, read_body
@@ -28,9 +28,10 @@ from .openai.refusals import Refusal
 from .openai.responses import OpenAIResponses
 from .wire import REQUEST_ID, Exchange, Summary, Wire
 
-__all__ = ["Recorded", "SimServer"]
+__all__ = ["WIRES", "Recorded", "SimServer"]
 
 _WIRES: tuple[Wire, ...] = (OpenAIChat(), OpenAIResponses(), AnthropicMessages())
+WIRES: Final = tuple(wire.name for wire in _WIRES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

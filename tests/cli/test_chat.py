@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import asyncio
 import io
 import os
 import sys
@@ -15,7 +17,10 @@ from goaitools_py import Chat, Encrypted, Key, Keyring, Signed, StoreUnavailable
 from goaitools_py.backends.base import BackendError
 from goaitools_py.backends.dialects import WIRES
 from goaitools_py.cli import main
+from goaitools_py.cli.chat import add_to as chat_options
 from goaitools_py.cli.lines import Talk, typed_lines
+from goaitools_py.cli.opening import opening_of
+from goaitools_py.cli.session import CONVERSATION
 from goaitools_py.state.blob import peek
 from goaitools_py.states import inspect_state, read_history
 from goaitools_py.stores import SQLiteStore
@@ -143,6 +148,79 @@ def test_model_and_store_may_come_from_the_environment(
     assert "Replies are simulated" in capsys.readouterr().err
     with SQLiteStore(tmp_path / "chat.sqlite3") as store:
         assert _said(store, "default") == [SCORE]
+
+
+@pytest.mark.parametrize("table", [[], ["--table", "talks"]])
+def test_a_store_may_be_named_by_its_url(
+    table: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The URL and the table that the other commands take. The table is made with the first save."""
+    url = f"sqlite:///{tmp_path / 'chat.sqlite3'}"
+    arguments = ["chat", "--model", "sim", "--store", url, "--key", "ada", *table]
+    _type(monkeypatch, NAME)
+    assert main(arguments) == 0
+    capsys.readouterr()
+    _type(monkeypatch, "What is my name?", "/threads")
+
+    assert main(arguments) == 0
+
+    out = capsys.readouterr().out
+    assert "Your name is Ada" in out
+    assert "* ada, 2 turns" in out
+    assert main(["inspect", "--store", url, "--key", "ada", "--show", *table]) == 0
+    assert NAME in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("where", ["file", "table", "session", "memory"])
+def test_the_app_s_store_is_the_same(where: str, tmp_path: Path) -> None:
+    """A conversation of an event loop is saved where line mode looks for it, in each kind of place."""
+    url = f"sqlite:///{tmp_path / 'chat.sqlite3'}"
+    options = {
+        "file": ["--store", url],
+        "table": ["--store", url, "--table", "talks"],
+        "session": ["--session", str(tmp_path / "ada.goai")],
+        "memory": [],
+    }[where]
+    root = argparse.ArgumentParser()
+    chat_options(root.add_subparsers())
+    opening = opening_of(root.parse_args(["chat", "--model", "sim", *options]))
+
+    async def talk() -> None:
+        async with opening.async_store() as store, opening.async_chat() as chat:
+            result = await chat.conversation(store, opening.key, **CONVERSATION).send(NAME)
+            assert result.status == "complete"
+            assert [found.key for found in (await store.list()).keys] == [opening.key]
+
+    asyncio.run(talk())
+    with opening.store() as store:
+        stored = store.load(opening.key)
+    assert (stored is None) is (where == "memory")
+    if stored is not None:
+        assert NAME in [message.text for message in read_history(stored.blob).all_messages()]
+
+
+def test_a_server_that_does_not_answer_is_told_without_its_password(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One line, before anything is said."""
+    pytest.importorskip("redis")
+    _type(monkeypatch, NAME)
+
+    assert main(["chat", "--model", "sim", "--store", "redis://:s3cret@127.0.0.1:1/0"]) == 1
+
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert "s3cret" not in err
+
+
+def test_a_table_without_a_store_is_wrong_usage(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It would name nothing."""
+    _type(monkeypatch)
+
+    assert main(["chat", "--model", "sim", "--table", "talks"]) == 2
+    assert "name the --store URL too" in capsys.readouterr().err
 
 
 def test_a_blob_that_cannot_be_read_is_not_talked_over(
@@ -722,5 +800,5 @@ def test_a_thread_of_another_provider_api_says_what_to_type(
     assert "conversation 'ada'" in told
     assert "provider API 'anthropic'" in told
     assert "--model anthropic:MODEL" in told
-    assert "--thread NAME" in told
+    assert "--key KEY" in told
     assert not any(word in told for word in ("on_foreign_state", "state=None", "state_messages"))

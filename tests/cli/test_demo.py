@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -32,6 +33,21 @@ def test_the_demo_passes_and_shows_what_happened(tmp_path: Path, capfd: pytest.C
         stored = store.load(demo_game.KEY)
     assert stored is not None
     assert inspect_state(stored.blob).turns_processed == 8
+
+
+def test_the_verdict_as_json(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Standard output is one object; the story of both processes goes to standard error."""
+    kept = tmp_path / "kept.sqlite3"
+
+    assert main(["demo", "--json", "--keep", str(kept)]) == 0
+
+    out, err = capfd.readouterr()
+    verdict = json.loads(out)
+    assert verdict.pop("seconds") > 0
+    assert verdict.pop("requests") >= 8
+    assert verdict == {"passed": True, "problem": None, "database": str(kept)}
+    assert len(re.findall(r"= turn \d", err)) == 8
+    assert "PASSED" in err
 
 
 def test_the_demo_keeps_no_file_that_exists(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

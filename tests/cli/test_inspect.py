@@ -287,11 +287,47 @@ def test_a_thread_of_a_store_can_be_inspected(
     assert json.loads(capsys.readouterr().out)["blob_bytes"] == len(blob)
 
 
+def test_parts_that_a_store_keeps_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What the row keeps beside its head is read with it, as by the other commands."""
+    path = tmp_path / "states.sqlite3"
+    chat = Chat(
+        ScriptedBackend(*(f"Reply {n}." for n in range(6))),
+        compactor=Compactor(MessageLimit(5), KeepRecentTurns(1), retain=True),
+    )
+    with SQLiteStore(path) as store:
+        conversation = chat.conversation(store, "ada", parts="store")
+        for n in range(6):
+            conversation.send(f"Question {n}?")
+        stored = store.load("ada")
+    assert stored is not None
+
+    assert main(["inspect", "--store", f"sqlite:///{path}", "--thread", "ada", "--json"]) == 0
+
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["archive_records"] >= 1
+    assert facts["blob_bytes"] > len(stored.blob)
+
+
+def test_a_sealed_row_without_its_key_says_what_anybody_can_read(
+    blob: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As a sealed file does."""
+    path = tmp_path / "states.sqlite3"
+    with SQLiteStore(path) as store:
+        sealed = _sealed(blob, tmp_path, Signed(RING)).read_bytes()
+        store.save("ada", sealed, expected=None)
+
+    assert main(["inspect", "--store", str(path), "--key", "ada", "--json"]) == 0
+
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["status"], facts["suite"], facts["blob_bytes"]) == ("sealed", "signed", len(sealed))
+
+
 @pytest.mark.parametrize("argv", [[], ["state.bin", "--store", "states.sqlite3"]])
 def test_a_source_is_named_exactly_once(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """No source and two sources are usage errors."""
     assert main(["inspect", *argv]) == 2
-    assert "one of them" in capsys.readouterr().err
+    assert "a STATE (a file, or - for standard input) or a --store URL" in capsys.readouterr().err
 
 
 # ----------------------------------------------------------------------------------------- problems
@@ -357,9 +393,9 @@ def test_a_missing_thread_is_a_problem(tmp_path: Path, capsys: pytest.CaptureFix
     ("count", "said"),
     [
         (0, "; the store is empty"),
-        (2, "; name one with --thread: 'a0', 'a1'"),
-        (10, "--thread: 'a0', 'a1', 'a2', 'a3', 'a4', 'a5', 'a6', 'a7', 'a8', 'a9'"),
-        (11, "--thread: 'a0', 'a1', 'a10', 'a2', 'a3', 'a4', 'a5', 'a6', 'a7', 'a8', …"),
+        (2, "; name one with --key: 'a0', 'a1'"),
+        (10, "--key: 'a0', 'a1', 'a2', 'a3', 'a4', 'a5', 'a6', 'a7', 'a8', 'a9'"),
+        (11, "--key: 'a0', 'a1', 'a10', 'a2', 'a3', 'a4', 'a5', 'a6', 'a7', 'a8', …"),
     ],
 )
 def test_a_missing_thread_names_those_that_there_are(

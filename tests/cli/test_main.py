@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -43,6 +45,30 @@ def test_every_help_fits_80_columns(
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 80
     assert len(lines) > 6
+
+
+def leaves(parser: argparse.ArgumentParser, name: str) -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    """The parsers that run something: of the commands, and of their actions where they have some."""
+    inner = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    for action in inner:
+        for word, child in action.choices.items():
+            yield from leaves(child, f"{name} {word}".strip())
+    if not inner:
+        yield name, parser
+
+
+def test_every_command_has_json() -> None:
+    """Every command and every action of one, without an exception: `completion` gives its script as a value,
+    `sim` its addresses, and `chat` the reply of --once."""
+    root = argparse.ArgumentParser()
+    commands = root.add_subparsers()
+    for command in COMMANDS.values():
+        command.add(commands)
+
+    found = dict(leaves(root, ""))
+
+    assert {"store init", "store migrate", "demo", "completion"} <= found.keys()
+    assert [name for name, parser in found.items() if "--json" not in parser._option_string_actions] == []
 
 
 def test_help_imports_no_command() -> None:

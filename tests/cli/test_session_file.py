@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from goaitools_py.cli.session_file import AsyncFolderStore, FolderStore
+from goaitools_py.cli.session_file import FolderStore
 from goaitools_py.errors import StateConflictError, StoreUnavailableError
 from goaitools_py.states import read_history, state_from_messages
 
@@ -109,20 +108,3 @@ def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
 
     with pytest.raises(StoreUnavailableError, match="No such file"):
         store.save("ada", _state("x"), expected=None)
-
-
-def test_the_async_store_is_the_same(tmp_path: Path) -> None:
-    """Each method is awaited, and does what the other store does."""
-
-    async def use() -> list[str]:
-        async with AsyncFolderStore(tmp_path, ".goai") as store:
-            version = await store.save("ada", _state("x"), expected=None)
-            stored = await store.load("ada")
-            assert stored is not None
-            assert stored.version == version
-            await store.save("bob", _state("y"), expected=None)
-            assert await store.delete("bob")
-            assert not await store.delete("bob")
-            return [found.key for found in (await store.list()).keys]
-
-    assert asyncio.run(use()) == ["ada"]

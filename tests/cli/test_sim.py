@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from goaitools_py.backends.dialects import WIRES
 from goaitools_py.cli import main
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -53,6 +54,20 @@ def test_it_serves_until_interrupted() -> None:
     assert "simulator" in announced
     assert models
     assert code == 0
+
+
+@needs_sigint
+def test_its_addresses_as_json() -> None:
+    """One line, with the base URL for the client of each provider API."""
+    with running("-m", "goaitools_py", "sim", "--json") as process:
+        assert process.stdout is not None
+        urls = json.loads(process.stdout.readline())["base_urls"]
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(f"{urls['openai']}/models", timeout=PATIENCE) as response:
+            assert json.load(response)["data"]
+
+    assert set(urls) == set(WIRES)
+    assert urls["anthropic"] == urls["openai"].removesuffix("/v1")
 
 
 WHEN = {
