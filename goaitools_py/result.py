@@ -5,14 +5,16 @@ Owns: these frozen values. Must never know: how they are made.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, Literal, Self
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TextIO
 
 from .citations import Citation
 from .messages import ToolRecord, Usage
 from .prices import Bill
+from .showing import Row, as_html, print_rows
 from .turn_warnings import TurnWarning
 from .values import Value
 
@@ -164,6 +166,31 @@ class ChatResult(tuple[str, bytes], Generic[T]):
         Without `prices=` the first read asks genai-prices, if the extra ``[prices]`` is installed.
         """
         return self.bill.cost_usd
+
+    def show(self, *, file: TextIO | None = None) -> None:
+        """Print the turn: its tool calls, its reply and what waits, with all that was said.
+
+        ``print(result)`` shows no content, so that results may be logged. `file`: where to; None is standard
+        output.
+        """
+        print_rows(self._rows(), file)
+
+    def _repr_html_(self) -> str:
+        """The same for a notebook, which calls this for the last value of a cell."""
+        return as_html(self._rows())
+
+    def _rows(self) -> Iterator[Row]:
+        for record in self.tool_log:
+            flag = "" if record.flag == "ok" else f" [{record.flag}]"
+            yield Row("call", f"{record.call.name}({record.call.arguments}){flag} -> {record.result}")
+        yield Row("assistant", self.text or "(no text)")
+        if self.output is not None:
+            yield Row("output", repr(self.output))
+        for call in self.pending:
+            yield Row("waits", f"{call.name}({call.arguments})")
+        for warning in self.warnings:
+            yield Row("warning", f"{warning.code}: {warning.message}")
+        yield Row(f"({self.status}, {self.model or 'no model'}, {self.usage.total_tokens} tokens)")
 
     def __new__(cls, *, text: str, state: bytes, **_: Any) -> Self:
         return tuple.__new__(cls, (text, state))

@@ -53,7 +53,8 @@ ALLOWED = {
     "options": "context_edits messages option_checks places values",
     "fields": "messages options prices tokens",
     "prices": "messages values",
-    "result": "citations messages prices turn_warnings values",
+    "showing": "messages values",
+    "result": "citations messages prices showing turn_warnings values",
     "events": "messages values",
     "observers": "",
     # the state, and its bytes
@@ -214,7 +215,7 @@ ALLOWED = {
     ),
     "history.transcript_json": "",
     "history.transcript": (
-        "citations escaping history.open.answers history.transcript_json messages prices values"
+        "citations escaping history.open.answers history.transcript_json messages prices showing values"
     ),
     "history.turns": (
         "backends.base errors history.archive history.info history.open.inbox "

@@ -11,7 +11,7 @@ from contextlib import suppress
 from datetime import datetime
 from decimal import Decimal
 from itertools import count
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TextIO, TypeAlias
 
 from msgspec.structs import asdict
 
@@ -19,6 +19,7 @@ from ..citations import Citation, citations_of_rows
 from ..escaping import as_written
 from ..messages import Message, Part, ResultFlag, Text, ToolCall, Usage, call_dict
 from ..prices import Charge, Prices, genai_price, total
+from ..showing import Row, as_html, message_rows, print_rows
 from ..values import Value
 from .open.answers import PendingReason
 from .transcript_json import HISTORY_VERSION
@@ -245,6 +246,34 @@ class History(Value, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         return f"<History: {len(self.turns)} turns, {len(self.waiting)} waiting messages>"
 
+    def show(self, *, file: TextIO | None = None) -> None:
+        """Print the conversation with all that was said; ``print(history)`` shows no content.
+
+        Thinking is left out. `file`: where to; None is standard output.
+        """
+        print_rows(self._rows(), file)
+
+    def _repr_html_(self) -> str:
+        """The same for a notebook, which calls this for the last value of a cell."""
+        return as_html(self._rows())
+
+    def _rows(self) -> Iterator[Row]:
+        for turn in self.turns:
+            name = f"Turn {turn.number}" if turn.number else "Note of a compaction"
+            status = "" if turn.status == "complete" else f" ({turn.status})"
+            yield Row(f"{name}, {turn.started_at:%Y-%m-%d %H:%M:%S} UTC{status}")
+            for iteration in turn.iterations:
+                for message in iteration.messages:
+                    yield from message_rows(message)
+                for call in iteration.calls:
+                    yield Row("call", f"{call.name}({_written(call)}){_outcome(call)}")
+            if turn.partial_text:
+                yield Row("assistant (broke off)", turn.partial_text)
+        if self.waiting:
+            yield Row("Waiting for the model")
+        for message in self.waiting:
+            yield from message_rows(message)
+
     def all_messages(self) -> tuple[Message, ...]:
         """All messages, the waiting ones last."""
         return (*(message for turn in self.turns for message in turn.messages), *self.waiting)
@@ -301,6 +330,12 @@ class History(Value, frozen=True, kw_only=True):
             "turns": [_turn(turn, numbers, media) for turn in self.turns],
             "waiting": [message.to_dict(media=media) for message in self.waiting],
         }
+
+
+def _outcome(call: HistoryCall) -> str:
+    if call.result is None:
+        return f" waits: {call.waits_for}" if call.waits_for else ""
+    return f"{'' if call.flag == 'ok' else f' [{call.flag}]'} -> {call.result}"
 
 
 def _holds(message: Message, wanted: str) -> bool:
