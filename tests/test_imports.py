@@ -316,8 +316,8 @@ ALLOWED = {
     ),
     "turn.shrink": (
         "backends.rules compaction errors events history.archive history.rewrite.cut "
-        "history.rewrite.questions history.rewrite.unsign messages result state.state turn.flow turn.ledger "
-        "turn.request turn.strategy_asks turn_warnings values"
+        "history.rewrite.questions history.rewrite.unsign messages result state.state turn.flow "
+        "turn.ledger turn.request turn.strategy_asks turn_warnings values"
     ),
     "turn.checks": (
         "errors history.open.journal history.open.room messages state.records state.state turn.flow "

@@ -1,7 +1,7 @@
 """The compactor: a trigger, a strategy, and what becomes of the turns that go.
 
-Owns: `Compactor`, its presets, and the note that tells the model of its tool. Must never know: how the tool
-searches, or how a state is stored.
+Owns: `Compactor` and its presets. Must never know: how the tool of `recall` searches, or how a state is
+stored.
 
 ``benchmarks/recall_cost.py`` and ``benchmarks/facts.py`` compare the presets; docs/compaction.md has the
 figures.
@@ -9,17 +9,15 @@ figures.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from ..backends.capabilities import capabilities
 from ..context_edits import ContextEdit
-from ..values import Value, replace
+from ..values import Value
 from .base import (
     BeforeCut,
     CompactionRequest,
-    Kept,
-    NoChange,
     Planned,
     Strategy,
     Trigger,
@@ -30,28 +28,20 @@ from .base import (
     edits_of,
     name_of,
 )
+from .recall_note import with_recall_note
 from .strategies import KeepRecentTurns, check_count
 from .summary import Summarize
 from .triggers import TokenLimit
-from .turn_views import TurnView
 
-__all__ = ["RECALL", "RETAIN_BYTES", "Compactor"]
+__all__ = ["RETAIN_BYTES", "Compactor"]
 
 RETAIN_BYTES: Final = 65_536
 """How many stored bytes of what cuts change stay in a blob, unless a compactor says otherwise."""
-
-RECALL: Final = "recall"
-"""The name of the tool that searches the archive."""
 
 RECALL_TOKENS: Final = 600
 """The size of an answer of the tool ``recall``, if there is no limit of tokens to take a part of."""
 
 LEAST_RECALL_TOKENS: Final = 100
-
-RECALL_NOTE: Final = (
-    "Earlier turns of this conversation are no longer shown. They are kept word for word: the tool recall "
-    "searches them."
-)
 
 _USUAL: Final = 8_000
 _LOW: Final = 5_000
@@ -158,7 +148,7 @@ class Compactor(Value, frozen=True):
         turns = self.strategy(request)
         return Planned(
             by=name_of(self.strategy),
-            turns=_with_recall_note(request, turns) if self.recall else turns,
+            turns=with_recall_note(request, turns) if self.recall else turns,
             before_cut=self.before_cut,
             retain_bytes=self.retained_bytes,
         )
@@ -187,38 +177,6 @@ class Compactor(Value, frozen=True):
     def context_management(self) -> Sequence[ContextEdit]:
         """What each request asks the provider to do with its context, as the strategy says."""
         return edits_of(self.strategy)
-
-
-def _with_recall_note(request: CompactionRequest, turns: Any) -> Any:
-    """What a strategy answers, with a note in front of the turns that stay, if a cut removes turns.
-
-    Beside the provider's own compaction there is no note: the provider has signed what follows on it.
-    """
-    if isinstance(turns, Generator):
-        return _noted_later(request, turns)
-    if isinstance(turns, Planned):
-        return replace(turns, turns=_with_recall_note(request, turns.turns))
-    if isinstance(turns, NoChange):
-        return turns
-    if isinstance(turns, Kept):
-        return replace(turns, turns=_with_recall_note(request, turns.turns))
-    kept = tuple(turns)
-    if not all(isinstance(turn, TurnView) for turn in kept):
-        return turns  # `checked_turns` tells what is wrong
-    stays = {turn.position for turn in kept}
-    gone = sum(turn.entry_bytes for turn in request.turns if not turn.note and turn.position not in stays)
-    if not gone or any(turn.note == "recall" or turn.has_boundary for turn in kept):
-        return turns
-    at = next((at for at, turn in enumerate(kept) if not turn.note), len(kept))
-    old = next((turn for turn in request.turns if turn.note == "recall"), None)
-    if old is not None and all(turn.position < old.position for turn in kept[:at]):
-        return (*kept[:at], old, *kept[at:])
-    note = request.note(RECALL_NOTE, kind="recall")
-    return (*kept[:at], note, *kept[at:]) if old is not None or note.entry_bytes < gone else turns
-
-
-def _noted_later(request: CompactionRequest, asks: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
-    return _with_recall_note(request, (yield from asks))
 
 
 # --------------------------------------------------------------------------------------------- presets

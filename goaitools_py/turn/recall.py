@@ -14,7 +14,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final
 
-from ..compaction.compactor import RECALL
+from ..compaction.recall_note import RECALL
 from ..errors import ToolError
 from ..tools import Tool, ToolContext
 from .flow import Flow, ReadParts

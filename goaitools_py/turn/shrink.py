@@ -23,6 +23,7 @@ from ..compaction.base import (
     checked_turns,
     name_of,
 )
+from ..compaction.recall_note import is_only_note_removed, with_recall_note
 from ..compaction.turn_views import TurnView
 from ..errors import CheckpointError, StateTooLargeError
 from ..events import Compacted
@@ -101,10 +102,13 @@ def emergency_cut(ledger: Ledger, reason: str) -> Flow[bool]:
     state = ledger.state
     request = _request(ledger)
     kept = yield from _computed(state, lambda: emergency_turns(request))
-    if len(kept) == len(request.turns):
+    recalls = _recalls(compactor)
+    if len(kept) == len(request.turns) or (recalls and is_only_note_removed(request, kept)):
         if not kept or (not state.inbox and state.open is None):
             return False
         kept = ()  # the only closed turn goes; the running one is the history then
+    if recalls:
+        kept = with_recall_note(request, kept)
     if (why := (yield from _not_handed(compactor, request, kept))) is not None:
         ledger.warn("compaction_failed", f"nothing was cut: {why}")
         return False
@@ -166,6 +170,7 @@ def cut_to_limits(
             least=least,
             at=at,
             retention=ledger.retention(ledger.retained_bytes),
+            recalls=_recalls(compactor),
         ),
     )
     if found is None:
@@ -176,6 +181,11 @@ def cut_to_limits(
     name = problem.limit_name
     yield from _dropped(ledger, found, request, f"beyond {name}={getattr(soft, name)}")
     return True
+
+
+def _recalls(compactor: Any) -> bool:
+    """Tell whether the model has the tool that searches what a cut takes out."""
+    return bool(getattr(compactor, "recalled_tokens", 0))
 
 
 _LARGE: Final = 256 * 1024
@@ -205,8 +215,7 @@ def _dropped(ledger: Ledger, cut: LimitCut, request: CompactionRequest, reason: 
     """Enter an emergency cut into the books, and tell of it."""
     _enter_cut(ledger, cut.state, request, cut.kept)
     ledger.telling.report = _together(ledger.telling.report, cut.report)
-    removed = len(request.turns) - len(cut.kept)
-    ledger.warn("emergency_cut", f"{reason}; {removed} turns were dropped")
+    ledger.warn("emergency_cut", f"{reason}; {cut.report.removed_turns} turns were dropped")
     yield from _tell(ledger)
 
 

@@ -25,13 +25,15 @@ from goaitools_py import (
 from goaitools_py.compaction import ClearToolResults
 from goaitools_py.events import ToolFinished
 from goaitools_py.result import RecallReport
+from goaitools_py.seal import BlobLimits, Plain
+from goaitools_py.sim import Fault, Reply
 from goaitools_py.state.parts import ARCHIVE
 from goaitools_py.state.placing import detach
 from goaitools_py.states import read_history, rewind_state, state_messages
 from goaitools_py.stores import AsyncMemoryStore, MemoryStore
 from goaitools_py.testing import Calls, ScriptedBackend, check_history
 from goaitools_py.values import replace
-from tests.conftest import Face
+from tests.conftest import Face, Simulator
 
 WIRES = ("openai", "openai-responses", "anthropic")
 CUTS = Compactor(TurnLimit(3), KeepRecentTurns(1), recall=True)
@@ -408,3 +410,61 @@ def test_listeners_hear_of_a_search(face: Face) -> None:
     finished = [one for one in heard if isinstance(one, ToolFinished)]
     assert [one.name for one in finished] == ["recall"]
     assert "4711" in finished[0].output
+
+
+SIZES = BlobLimits(max_decoded_bytes=20_000)
+
+
+@pytest.mark.parametrize("by", ["context", "limit"])
+def test_a_forced_cut_leaves_the_note_too(face: Face, sim: Simulator, by: str) -> None:
+    """Of the provider's refusal, or of a size limit: the model is told once that it can search, and can."""
+    lazy = Compactor(TurnLimit(99), KeepRecentTurns(99), recall=True)
+    chat = face.on(sim, compactor=lazy, context_marks=(), codec=Plain(limits=SIZES))
+    texts = [f"Door {number} opens with {4711 + number}. " + "x" * 2_500 for number in range(4)]
+    sim.push(*[Reply.text("Noted.")] * 4)
+    state = chat.run_turns(None, texts).state
+    assert "the tool recall" not in str(state_messages(state))
+
+    for number in range(2):
+        if by == "context":
+            sim.push(Fault.context_length())
+        sim.push(Reply.calls(("recall", '{"query":"Door 0"}')), Reply.text("4711."))
+        asked = "How does door 0 open?" + ("" if by == "context" else "y" * 9_600)
+        result = chat.chat_with_state(state, user=asked)
+        state = result.state
+
+        assert "emergency_cut" in [warning.code for warning in result.warnings], number
+        assert str(state_messages(state)).count("the tool recall searches them") == 1
+        assert "Door 0 opens with 4711" in _read(result)
+        assert sim.problems == []
+
+
+def test_a_forced_cut_without_recall_leaves_no_note(face: Face, sim: Simulator) -> None:
+    """Nothing could be searched."""
+    chat = face.on(sim, compactor=Compactor(TurnLimit(99), KeepRecentTurns(99), retain=True))
+    sim.push(*[Reply.text("Noted.")] * 4)
+    state = chat.run_turns(None, ["I open a door and walk into the next room. " * 9] * 4).state
+    sim.push(Fault.context_length())
+
+    result = chat.chat_with_state(state, user="Go on.")
+
+    assert [warning.code for warning in result.warnings] == ["emergency_cut"]
+    assert "the tool recall" not in str(state_messages(result.state))
+
+
+def test_the_note_stays_when_the_last_closed_turn_goes(face: Face, sim: Simulator) -> None:
+    """A cut that would remove nothing but the note takes the turn behind it instead."""
+    lazy = Compactor(TurnLimit(99), KeepRecentTurns(99), recall=True)
+    chat = face.on(sim, compactor=lazy)
+    sim.push(*[Reply.text("Noted.")] * 2)
+    state = chat.run_turns(None, ["I open a door and walk into the next room. " * 9] * 2).state
+
+    for number in range(3):
+        sim.push(Fault.context_length())
+        sim.push(Reply.text("Noted."))
+        result = chat.chat_with_state(state, user=f"Go on to room {number}. " + "z" * 400)
+        state = result.state
+        assert result.compaction is not None
+        assert result.compaction.removed_turns == 1
+        assert str(state_messages(state)).count("the tool recall searches them") == 1
+        assert check_history(sim.wire, state_messages(state)) == []

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from ...backends.base import Dialect
-from ...compaction.compactor import RECALL
+from ...compaction.recall_note import RECALL
 from ...errors import StateError
 from ...messages import Message
 from ...reading import read_entries

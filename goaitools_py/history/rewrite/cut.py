@@ -16,6 +16,7 @@ import msgspec
 
 from ...backends.base import CompactsHistory, Dialect
 from ...compaction.base import CompactionRequest
+from ...compaction.recall_note import with_recall_note
 from ...compaction.strategies import drop_to, fitting
 from ...compaction.turn_views import TurnView, note_of
 from ...messages import Message, ToolResult
@@ -319,6 +320,7 @@ def limit_cut(
     least: int,
     at: int,
     retention: Retention | None = None,
+    recalls: bool = False,
 ) -> LimitCut | None:
     """Drop as few of the oldest turns as needed for the state to fit; None if no cut is enough.
 
@@ -332,6 +334,7 @@ def limit_cut(
         least: How many turns stay at least.
         at: Now, in milliseconds after the conversation began.
         retention: How much of what goes is kept in the archive, if there is room for it; None for nothing.
+        recalls: True if the model can search the archive. Then a note says so, where something is kept.
     """
     turns = request.turns
     closed = stored_size(replace(state, inbox=()), codec)
@@ -344,10 +347,13 @@ def limit_cut(
         if len(kept) >= tried:
             continue
         tried = len(kept)
-        make = partial(cut_to, state, request, kept, dialect, by="emergency", at=at, limits=limits)
-        cut, report = make(retention=retention)
-        if retention is not None and not fits(cut):
-            cut, report = make()
+        make = partial(cut_to, state, request, dialect=dialect, by="emergency", at=at, limits=limits)
+        if retention is not None:
+            noted = with_recall_note(request, kept) if recalls else kept
+            cut, report = make(noted, retention=retention)
+            if fits(cut):
+                return LimitCut(kept=noted, state=cut, report=report)
+        cut, report = make(kept)
         if not fits(cut) and len(kept) == least:
             cut = replace(cut, meta=_lean(cut.meta))
         if fits(cut):
