@@ -109,6 +109,8 @@ ALLOWED = {
     "state.stripped": "state.closed_turns state.parts state.records state.row_ends state.state values",
     "state.reseal": "state.blob state.codec state.formats state.parts state.state values",
     # pure rules that a turn and a history both use
+    "backends.gate": "process",
+    "backends.gating": "backends.base backends.gate process values",
     "backends.base": "citations context_edits messages values",
     "backends.rules": "rawjson",
     "backends.atoms": "rawjson",
@@ -384,8 +386,8 @@ ALLOWED = {
     "edges.async_edge": "again backends.base edges.wait tools turn.flow",
     "kept.lease": "edges.watch",
     "backends": (
-        "backends.base backends.capabilities backends.rules citations context_edits messages output.refused "
-        "output.strict process rawjson render values"
+        "backends.base backends.capabilities backends.gating backends.rules citations context_edits "
+        "messages output.refused output.strict process rawjson render values"
     ),
     "stores.layout": "",
     "stores.base": "stores.layout",

@@ -18,6 +18,7 @@ from .base import (
     ModelRequest,
     ResponseHead,
 )
+from .gating import gated
 from .http.client import async_http_client
 from .openai.backends import (
     AsyncOpenAIChatBackend,
@@ -42,4 +43,5 @@ __all__ = [
     "OpenAIResponsesBackend",
     "ResponseHead",
     "async_http_client",
+    "gated",
 ]

@@ -181,6 +181,8 @@ class AwaitingEdge:
             await exchange.aclose()
 
     async def _call_tool(self, effect: CallTool) -> None:
+        if self._exchange is not None:  # a stream that ended, and a place that others wait for
+            await self._close_exchange()
         self._is_starting = True
         try:
             # One statement starts the task and stores it. If Ctrl-C came between two, the task would run on,

@@ -216,6 +216,8 @@ class BlockingEdge:
                 exchange.close()
 
     def _call_tool(self, effect: CallTool) -> None:
+        if self._exchange is not None:  # a stream that ended, and a place that others wait for
+            self._close_exchange()
         threads = self._threads if effect.tool.thread is None else effect.tool.thread
         if not threads:
             self._inline.append(effect)

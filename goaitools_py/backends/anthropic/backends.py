@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..base import AsyncExchange, Dialect, Exchange, ModelRequest
+from ..gating import gating
 
 if TYPE_CHECKING:
     from ..http.sdk_edge import ClientOptions
@@ -31,6 +32,7 @@ class _AnthropicBackend:
         api_key: str | None = None,
         context_window: int | None = None,
         max_retries: int = 2,
+        max_concurrent_calls: int | None = None,
         betas: Sequence[str] = (),
         **client_options: Any,
     ) -> None:
@@ -49,6 +51,7 @@ class _AnthropicBackend:
         self.model = model
         self.context_window = context_window
         self.max_retries = max_retries
+        self._gating = gating(max_concurrent_calls, "anthropic", model, base_url, api_key, client)
 
     def _connect(self, options: ClientOptions, betas: Sequence[str]) -> str:
         """Make the connection to the SDK; return the endpoint family that it found."""
@@ -71,6 +74,9 @@ class AnthropicBackend(_AnthropicBackend):
         api_key: The key.
         context_window: Tokens that fit into the model's context; it overrides the built-in table.
         max_retries: How often a turn retries after a failure that may be temporary.
+        max_concurrent_calls: At most so many requests at a time, for all backends of this process with the
+            same server, key and model; None: no limit. Others wait in the order in which they came, within
+            their turn's timeout. A refusal with a time to wait (429) holds them all.
         betas: Names for the `anthropic-beta` header of each request.
         client_options: Other arguments that `anthropic.Anthropic` takes, such as `auth_token`, `credentials`,
             `timeout` (seconds without an answer, within the turn's own deadline) or `default_headers`.
@@ -91,6 +97,8 @@ class AnthropicBackend(_AnthropicBackend):
 
     def send(self, request: ModelRequest) -> Exchange:
         """Post a request; return when 2xx headers have come. Raises `BackendError`. Never retries."""
+        if self._gating is not None:
+            return self._gating.send(self.dialect, self._edge.send, request)
         return self._edge.send(request)
 
     def close(self) -> None:
@@ -113,6 +121,8 @@ class AsyncAnthropicBackend(_AnthropicBackend):
 
     async def asend(self, request: ModelRequest) -> AsyncExchange:
         """Post a request; return when 2xx headers have come. Raises `BackendError`. Never retries."""
+        if self._gating is not None:
+            return await self._gating.asend(self.dialect, self._edge.asend, request)
         return await self._edge.asend(request)
 
     async def warm_up(self) -> None:

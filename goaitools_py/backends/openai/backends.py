@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..base import AsyncExchange, Dialect, Exchange, ModelRequest
+from ..gating import gating
 
 if TYPE_CHECKING:
     from ..http.sdk_edge import ClientOptions
@@ -38,6 +39,7 @@ class _OpenAIBackend:
         api_key: str | Callable[[], Any] | None = None,
         context_window: int | None = None,
         max_retries: int = 2,
+        max_concurrent_calls: int | None = None,
         **client_options: Any,
     ) -> None:
         from ..http.sdk_edge import ClientOptions
@@ -53,6 +55,7 @@ class _OpenAIBackend:
         self.model = model
         self.context_window = context_window
         self.max_retries = max_retries
+        self._gating = gating(max_concurrent_calls, "openai", model, base_url, api_key, client)
 
     def _connect(self, options: ClientOptions) -> str:
         """Make the connection to the SDK; return the endpoint family that it found."""
@@ -71,6 +74,8 @@ class _Sync(_OpenAIBackend):
 
     def send(self, request: ModelRequest) -> Exchange:
         """Post a request; return when 2xx headers have come. Raises `BackendError`. Never retries."""
+        if self._gating is not None:
+            return self._gating.send(self.dialect, self._edge.send, request)
         return self._edge.send(request)
 
     def close(self) -> None:
@@ -87,6 +92,8 @@ class _Async(_OpenAIBackend):
 
     async def asend(self, request: ModelRequest) -> AsyncExchange:
         """Post a request; return when 2xx headers have come. Raises `BackendError`. Never retries."""
+        if self._gating is not None:
+            return await self._gating.asend(self.dialect, self._edge.asend, request)
         return await self._edge.asend(request)
 
     async def warm_up(self) -> None:
@@ -129,6 +136,9 @@ class OpenAIChatBackend(_Chat, _Sync):
         api_key: The key, or a callable that returns one.
         context_window: Tokens that fit into the model's context; it overrides the built-in table.
         max_retries: How often a turn retries after a failure that may be temporary.
+        max_concurrent_calls: At most so many requests at a time, for all backends of this process with the
+            same server, key and model; None: no limit. Others wait in the order in which they came, within
+            their turn's timeout. A refusal with a time to wait (429) holds them all.
         client_options: Other arguments that `openai.OpenAI` takes, such as `organization`, `timeout` (seconds
             without an answer, within the turn's own deadline) or `default_headers`.
 
