@@ -58,6 +58,7 @@ class AsyncChat(Facade[AsyncBackend]):
         write_format: The version of the state's format to write, while workers of an older release run too.
             None: the newest one. See `goaitools_py.states.FORMAT_VERSIONS`.
         fallbacks: As those of `Chat`.
+        fallback_rest: As that of `Chat`.
     """
 
     _is_async = True

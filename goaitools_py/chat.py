@@ -51,6 +51,8 @@ class Chat(Facade[Backend]):
             None: the newest one. See `goaitools_py.states.FORMAT_VERSIONS`.
         fallbacks: Backends, or names such as "anthropic:MODEL", that a turn goes on with if the provider is
             down, in order; see docs/convert.md.
+        fallback_rest: Seconds for which turns do not begin with a provider that could not be reached, where
+            there is a fallback. 0: each turn asks it first.
     """
 
     _is_async = False

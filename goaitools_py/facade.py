@@ -6,6 +6,7 @@ the two chats it is, beyond `_is_async`.
 
 from __future__ import annotations
 
+import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -34,6 +35,7 @@ from .state.records import fresh_id
 from .tools import as_tools, refuse_async
 from .turn.compact_now import compact_flow
 from .turn.flow import Flow
+from .turn.outages import Outages
 from .turn.plan import Plan
 from .values import replace
 
@@ -63,12 +65,14 @@ class Facade(ABC, Generic[_B]):
         codec: Codec = PLAIN,
         write_format: int | None = None,
         fallbacks: Sequence[_B | str] = (),
+        fallback_rest: float = 30.0,
         **default_fields: Unpack[DefaultFields],
     ) -> None:
         self._backend: _B = self._named(backend) if isinstance(backend, str) else self._checked(backend)
         self._beside: dict[str, _B] = {}
         self._codec = writing(_codec(codec), write_format)
         self._fallbacks: tuple[_B, ...] = self._checked_fallbacks(fallbacks)
+        self._outages = Outages(_rest(fallback_rest))
         given = given_options(defaults, default_fields)
         check_defaults(given)
         self._defaults = {"tool_threads": self._is_async, **given}
@@ -320,6 +324,7 @@ class Facade(ABC, Generic[_B]):
             dialect_of=known_dialect,
             translate=translated,
             fallbacks=self._fallbacks,
+            outages=self._outages,
             tools=self._usable_tools(resolved.tools) if "tools" in given else self._default_tools,
             output=None if resolved.output_type is None else _wanted(resolved.output_type),
         )
@@ -350,6 +355,14 @@ def _codec(codec: Codec) -> Codec:
             "leave it out for PLAIN"
         )
     return codec
+
+
+def _rest(seconds: Any) -> float:
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
+        raise TypeError(f"fallback_rest must be a number of seconds, got {type(seconds).__name__}")
+    if not 0 <= seconds < math.inf:
+        raise ValueError(f"fallback_rest must be 0 or a number of seconds above it, got {seconds}")
+    return float(seconds)
 
 
 def _state_bytes(state: State) -> bytes:

@@ -269,8 +269,11 @@ ALLOWED = {
     # the turn: what yields effects
     "turn": "",
     "turn.deadlines": "values",
+    "turn.outages": "",
     "turn.flow": "again backends.base events process values",
-    "turn.plan": "backends.base history.open.answers messages options state.codec state.state values",
+    "turn.plan": (
+        "backends.base history.open.answers messages options state.codec state.state turn.outages values"
+    ),
     "turn.timing": "options turn.deadlines turn.flow",
     "turn.telling": "errors messages result tools turn_warnings values",
     "turn.spending": "messages options prices turn.telling values",
@@ -334,7 +337,8 @@ ALLOWED = {
     ),
     "turn.foreign": "errors history.open.journal state.state turn.plan values",
     "turn.relay": (
-        "backends.base errors events messages result state.records turn.engine turn.flow turn.plan values"
+        "backends.base errors events messages result state.records turn.engine turn.flow turn.outages "
+        "turn.plan values"
     ),
     "turn.engine": (
         "backends.base citations errors events history.open.attempts history.open.journal "
@@ -420,7 +424,7 @@ ALLOWED = {
         "backends.base errors events handles history.append history.info history.open.answers "
         "history.open.inbox history.translate history.wires kept.facade messages misplaced observers "
         "options output.wanted result series state.blob state.codec state.formats state.records tools "
-        "turn.compact_now turn.flow turn.plan values"
+        "turn.compact_now turn.flow turn.outages turn.plan values"
     ),
     "chat": (
         "backends backends.base conversation edges.sync_edge errors facade handles history.open.answers "

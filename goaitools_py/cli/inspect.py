@@ -9,7 +9,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ..values import replace
 from .output import add_json, show_json
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from .picture import TurnBar
 
 __all__ = ["add_to"]
+
+_CONTENT: Final = ("metadata", "sticky_settings", "title", "topics")
+"""Facts that an application or a user has written. They are told with --show only."""
 
 
 def add_to(commands: Any) -> None:
@@ -114,7 +117,8 @@ def _facts(
     if info.is_sealed:
         facts["created_at"] = facts["updated_at"] = None
     if history is None:
-        del facts["topics"]
+        for name in _CONTENT:
+            del facts[name]
     else:
         from ..history.convert import state_messages
 

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = ["page"]
 
+_MINUTES: Final = 600.0
+"""Times nearer than that, in seconds, are shown with their seconds."""
+
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 _STYLE: Final = """
 :root { color-scheme: light dark; --ink: #1c2126; --soft: #5c6670; --line: #d5dae0; --back: #fff;
@@ -35,7 +38,11 @@ th { color: var(--soft); width: 9rem; }
 .meter, .bar { display: flex; height: .9rem; border-radius: 3px; overflow: hidden; }
 .meter { background: var(--line); } .meter i { background: var(--good); }
 .approaching i { background: var(--near); } .at_limit i { background: var(--cut); }
-.bar .context { background: var(--context); } .bar .reply { background: var(--reply); }
+.context { background: var(--context); } .reply { background: var(--reply); }
+.bars td { width: 100%; } .bars th { width: auto; white-space: nowrap; } .bar { margin-top: .3rem; }
+.bars td + td { width: auto; white-space: nowrap; text-align: right; }
+.key { color: var(--soft); } .key i { display: inline-block; width: .8em; height: .8em; margin-right: .3em; }
+.key i.dot { border-radius: 50%; } .key i.cut { width: 3px; background: var(--cut); }
 .time { position: relative; height: 1.6rem; border-bottom: 2px solid var(--line); margin: 0 .5rem; }
 .time i { position: absolute; bottom: -5px; width: 8px; height: 8px; margin-left: -4px; border-radius: 50%;
   background: var(--context); }
@@ -43,6 +50,9 @@ th { color: var(--soft); width: 9rem; }
 .ends { display: flex; justify-content: space-between; color: var(--soft); }
 details { border-top: 1px solid var(--line); padding: .4rem 0; } summary { cursor: pointer; }
 .who { color: var(--soft); margin: .6rem 0 0; } pre { margin: 0; white-space: pre-wrap; font: inherit; }
+@media (max-width: 40rem) { .bars tr { display: grid; grid-template-columns: 5rem 1fr; }
+  .bars td + td { grid-column: 2; text-align: left; white-space: normal; padding-top: 0; }
+  th { width: 6.5rem; } .ends span { max-width: 45%; } }
 .call { border-left: 3px solid var(--line); padding-left: .6rem; } .block { color: var(--soft); }
 """
 
@@ -94,7 +104,8 @@ def _gauges(info: StateInfo) -> Iterator[str]:
 
 def _bars(bars: Sequence[TurnBar]) -> Iterator[str]:
     most = max(1, *(bar.context + bar.output for bar in bars))
-    yield "<table>"
+    yield '<p class="key"><i class="context"></i>in the context &nbsp; <i class="reply"></i>in replies</p>'
+    yield '<table class="bars">'
     for bar in bars:
         widths = 100 * bar.context / most, 100 * bar.output / most
         yield f"<tr><th>{_turn_name(bar.number)}</th><td>"
@@ -119,8 +130,10 @@ def _time(info: StateInfo, bars: Sequence[TurnBar]) -> Iterator[str]:
         title = _text(f"{name}, {at:%Y-%m-%d %H:%M:%S} UTC")
         yield f'<i class="{kind}" style="left:{place:.2f}%" title="{title}"></i>'
     yield "</div>"
-    ends = (f"<span>{at:%Y-%m-%d %H:%M} UTC</span>" for at in (first, max(times)))
+    form = "%Y-%m-%d %H:%M" if whole > _MINUTES else "%Y-%m-%d %H:%M:%S"
+    ends = (f"<span>{at:{form}} UTC</span>" for at in (first, max(times)))
     yield f'<p class="ends">{"".join(ends)}</p>'
+    yield '<p class="key"><i class="context dot"></i>a turn &nbsp; <i class="cut"></i>a cut</p>'
 
 
 def _history(history: History) -> Iterator[str]:

@@ -61,7 +61,8 @@ def _status(info: StateInfo, pending: Sequence[PendingCall]) -> str:
 def info_facts(
     info: StateInfo, pending: Sequence[PendingCall] = (), *, content: bool = False
 ) -> Iterator[tuple[str, str]]:
-    """Names and texts of a state's facts. `content`: also arguments of calls, and topics of events."""
+    """Names and texts of a state's facts. `content`: also arguments of calls, topics of events, title and
+    metadata."""
     if info.is_sealed:
         yield "status", f"{info.suite}; name the environment variable with its key: --key-env NAME"
         yield "key", f"{info.key_id:08x}"
@@ -79,6 +80,10 @@ def info_facts(
     yield "messages", f"{info.messages:,}, and {info.waiting_messages:,} that no model has seen"
     if info.roles:
         yield "entries", ", ".join(f"{role} {count:,}" for role, count in info.roles.items())
+    if content and info.title:
+        yield "title", info.title
+    if content and info.metadata:
+        yield "metadata", ", ".join(f"{name}={value}" for name, value in info.metadata.items())
     if content and info.topics:
         yield "topics", ", ".join(info.topics)
     if info.open_calls:

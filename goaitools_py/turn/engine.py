@@ -131,13 +131,11 @@ class TurnEngine:
         spent, told and recorded, and the deadline."""
         return TurnEngine(plan, ledger=Ledger(plan, earlier=self._ledger))
 
-    def fell_back(self, failed: str, to: str, error: TurnError) -> None:
+    def fell_back(self, failed: str, to: str, reason: str, status_code: int | None) -> None:
         """Note that a provider was down, and that the turn goes on here."""
         self._ledger.fell_back = (*self._ledger.fell_back, failed)
-        status = f", status {error.status_code}" if error.status_code else ""
-        self._ledger.warn(
-            "fell_back", f"{failed} was down ({type(error).__name__}{status}); the turn went on with {to}"
-        )
+        status = f", status {status_code}" if status_code else ""
+        self._ledger.warn("fell_back", f"{failed} was down ({reason}{status}); the turn went on with {to}")
 
     @property
     def asked_model(self) -> str | None:

@@ -15,6 +15,7 @@ from ..options import Resolved
 from ..state.codec import Codec
 from ..state.state import ConversationState
 from ..values import Value, field
+from .outages import Outages
 
 if TYPE_CHECKING:
     from ..output.wanted import Wanted
@@ -73,7 +74,8 @@ class Plan(Value, frozen=True, kw_only=True):
         one_step: True if the turn stops after one model call, or one round of tools.
         translate: Converts a state from the first dialect's provider API to the second's, and names what did
             not go along.
-        fallbacks: Backends, or their names, that the turn goes on with if its own provider is down, in order.
+        fallbacks: Backends that the turn goes on with if its own provider is down, in order.
+        outages: The providers of the chat that could not be reached lately.
         checkpoints: True if the runner of the flow keeps each checkpoint, besides `on_checkpoint`.
     """
 
@@ -103,3 +105,4 @@ class Plan(Value, frozen=True, kw_only=True):
     dialect_of: Callable[[str], Dialect | None] = lambda wire: None
     translate: Translate = _untranslated
     fallbacks: tuple[Any, ...] = ()
+    outages: Outages = Outages(0.0)

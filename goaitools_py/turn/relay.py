@@ -10,12 +10,15 @@ provider's JSON, or how a state is converted.
 A turn that fails leaves a state that has all of it: the messages, the replies, the finished tools. The next
 provider resumes that state, as another process would. So a tool that has run does not run again. The books
 go along: usage, cost, limits, the deadline, the tool log, warnings.
+
+A provider that could not be reached rests: the turns of the next seconds begin with the one behind it, and
+ask it last.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from ..backends.base import ProviderTool, RequestParts
 from ..errors import (
@@ -33,7 +36,8 @@ from ..result import ChatResult
 from ..state.records import Meta
 from ..values import replace
 from .engine import TurnEngine
-from .flow import CallModel, Effect, Emit, Flow
+from .flow import CallModel, Clock, Effect, Emit, Flow
+from .outages import Outages
 from .plan import Plan
 
 __all__ = ["RelayTurn", "engine_of"]
@@ -41,6 +45,8 @@ __all__ = ["RelayTurn", "engine_of"]
 _DOWN: Final = (ProviderUnavailableError, RateLimitError, StreamInterruptedError, ProviderProtocolError)
 """Errors that blame the provider. After a refused request, a wrong key or the end of the time, no other
 provider is asked."""
+
+_UNREACHABLE: Final = ProviderUnavailableError
 
 
 def engine_of(plan: Plan) -> TurnEngine | RelayTurn:
@@ -57,37 +63,67 @@ class RelayTurn:
 
     def run(self) -> Flow[ChatResult]:
         """As `TurnEngine.run`. Raises the last provider's error if all are down."""
-        plan, flow = self._plan, self._engine.run()
-        left = list(plan.fallbacks)
+        plan, outages = self._plan, self._plan.outages
+        left = _places(plan)
+        if outages:
+            left = _rested_first(left, outages, (yield Clock()).monotonic)
+        place = left.pop(0)
+        flow = self._begin(place)
         failed: TurnError | None = None
         while True:
             problem = ""
             try:
-                return (yield from flow)
+                result = yield from flow
             except TurnError as error:
-                if not left or not _is_down(error):
+                if not _is_down(error):
                     raise
                 failed = error
             except (StateError, TypeError, ValueError) as exc:
-                if failed is None:
+                if failed is None and (place.number == 0 or self._engine.has_acted):
                     raise
                 problem = type(exc).__name__
+            else:
+                outages.clear(place.number)
+                return result
+            # Outside of the handlers: an error of the next provider would have this one as its context.
+            if failed is None:  # the state or the message is refused already where the turn begins
+                flow = self._begin_at_home()
+                place, left = _places(plan)[0], _places(plan)[1:]
+                continue
             if problem:  # the next provider could not take the turn up; the state of the one before is whole
                 failed.add_note(f"the next of the fallbacks could not go on ({problem})")
                 raise failed from failed.__cause__
-            # Outside of the handlers: an error of the next provider would have this one as its context.
-            backend = left.pop(0)
-            later = _plan_for(plan, backend, failed)
-            before = _name(plan.dialect.wire, self._engine.asked_model)
+            if _is_unreachable(failed):
+                outages.note(place.number, (yield Clock()).monotonic)
+            if not left:
+                raise failed
+            before = _name(place, self._engine.asked_model)
+            place = left.pop(0)
+            later = _plan_after(plan, place, failed)
             engine = self._engine.successor(later)
-            now = _name(later.dialect.wire, later.model)
-            engine.fell_back(before, now, failed)
+            now = _name(place, engine.asked_model)
+            engine.fell_back(before, now, type(failed).__name__, failed.status_code)
             if plan.listening:
                 yield Emit(
                     FellBack(before, now, type(failed).__name__, failed.status_code, **self._engine.of)
                 )
-            self._engine, plan = engine, later
-            flow = _through(engine.run(), backend)
+            self._engine = engine
+            flow = _through(engine.run(), place.backend, has_begun=True)
+
+    def _begin(self, place: _Place) -> Flow[ChatResult]:
+        """The turn's flow at this provider. Those before it in the list rest, and the turn says so."""
+        if place.number == 0:
+            return self._engine.run()
+        self._engine = engine = TurnEngine(_plan_at(self._plan, place))
+        own, now = _places(self._plan)[0], _name(place, engine.asked_model)
+        before = _name(own, self._plan.options.settings.get("model") or own.model)
+        engine.fell_back(before, now, _UNREACHABLE.__name__, None)
+        told = (before, now) if self._plan.listening else None
+        return _through(engine.run(), place.backend, told=told)
+
+    def _begin_at_home(self) -> Flow[ChatResult]:
+        self._engine = TurnEngine(self._plan)
+        return self._engine.run()
 
     # The rest is the engine's that runs now.
 
@@ -133,41 +169,78 @@ class RelayTurn:
         return self._engine.is_over
 
 
+class _Place(NamedTuple):
+    """A provider that a turn may ask. `number`: its place in the list, 0 for the chat's own, which has no
+    `backend`: the turn's edge has it."""
+
+    number: int
+    backend: Any
+    dialect: Any
+    model: str | None
+    max_retries: int
+    context_window: int | None
+
+
+def _places(plan: Plan) -> list[_Place]:
+    own = _Place(0, None, plan.dialect, plan.model, plan.max_retries, plan.context_window)
+    others = (
+        _Place(number, one, one.dialect, one.model, one.max_retries, one.context_window)
+        for number, one in enumerate(plan.fallbacks, 1)
+    )
+    return [own, *others]
+
+
+def _rested_first(places: Sequence[_Place], outages: Outages, now: float) -> list[_Place]:
+    """The providers in order, those that rest last. A rest ends for the first place that is not taken."""
+    found: list[_Place] = []
+    resting: list[_Place] = []
+    for place in places:
+        # Only a provider that this turn will ask first may be told that its rest is over.
+        (found if found or not outages.rests(place.number, now) else resting).append(place)
+    return [*found, *resting]
+
+
 def _is_down(error: TurnError) -> bool:
     """True if another provider may do what this one does not: the same request may succeed at another time,
     and the state has all of the turn."""
     return isinstance(error, _DOWN) and error.retryable and bool(error.state) and not error.pending_input
 
 
-def _name(wire: str, model: str | None) -> str:
-    return f"{wire}:{model}" if model else wire
+def _is_unreachable(error: TurnError) -> bool:
+    """True if no HTTP answer came at all: to ask it again soon would cost the whole wait."""
+    return isinstance(error, _UNREACHABLE) and error.status_code is None
 
 
-def _plan_for(plan: Plan, backend: Any, failed: TurnError) -> Plan:
-    """The plan of the next provider: the rest of the turn, from the failed one's state."""
-    dialect = backend.dialect
-    is_same = dialect.wire == plan.dialect.wire
+def _name(place: _Place, model: str | None) -> str:
+    return f"{place.dialect.wire}:{model}" if model else str(place.dialect.wire)
+
+
+def _plan_at(plan: Plan, place: _Place) -> Plan:
+    """The plan of a whole turn at this provider."""
+    if place.number == 0:
+        return plan
+    dialect = place.dialect
     settings = {name: value for name, value in plan.options.settings.items() if name != "model"}
     tools = plan.tools
-    if not is_same:
+    if dialect.wire != plan.dialect.wire:
         settings = {name: value for name, value in settings.items() if _takes(dialect, name, value)}
         tools = tuple(tool for tool in tools if not isinstance(tool, ProviderTool))
-    options = replace(
-        plan.options, settings=settings, on_foreign_state="convert", min_revision=None, on_bad_state="raise"
-    )
     return replace(
         plan,
         dialect=dialect,
-        options=options,
-        blob=failed.state,
-        model=backend.model,
-        max_retries=backend.max_retries,
-        context_window=backend.context_window,
-        resume=True,
-        answers={},
-        messages=(),
+        options=replace(plan.options, settings=settings, on_foreign_state="convert"),
+        model=place.model,
+        max_retries=place.max_retries,
+        context_window=place.context_window,
         tools=tools,
     )
+
+
+def _plan_after(plan: Plan, place: _Place, failed: TurnError) -> Plan:
+    """The plan of the next provider: the rest of the turn, from the failed one's state."""
+    at = _plan_at(plan, place)
+    options = replace(at.options, on_foreign_state="convert", min_revision=None, on_bad_state="raise")
+    return replace(at, options=options, blob=failed.state, resume=True, answers={}, messages=())
 
 
 _OWN: Final = frozenset({"extra_body", "extra_headers", "context_management", "prompt_cache_key"})
@@ -186,8 +259,11 @@ def _takes(dialect: Any, name: str, value: Any) -> bool:
     return True
 
 
-def _through(flow: Flow[ChatResult], backend: Any) -> Flow[ChatResult]:
-    """The flow, with its model calls sent to this backend. The turn has been told to have started."""
+def _through(
+    flow: Flow[ChatResult], backend: Any, *, has_begun: bool = False, told: tuple[str, str] | None = None
+) -> Flow[ChatResult]:
+    """The flow, with its model calls sent to this backend. `has_begun`: the turn has been told to have
+    started. `told`: the provider that rests and the one that is asked, told once the turn has started."""
     answer: Any = None
     failure: BaseException | None = None
     while True:
@@ -197,10 +273,14 @@ def _through(flow: Flow[ChatResult], backend: Any) -> Flow[ChatResult]:
             result: ChatResult = stop.value
             return result
         answer = failure = None
-        if type(effect) is Emit and type(effect.event) is TurnStarted:
+        start = effect.event if type(effect) is Emit and type(effect.event) is TurnStarted else None
+        if start is not None and has_begun:
             continue
         try:
             answer = yield _sent_to(effect, backend)
+            if start is not None and told is not None:
+                of = {"conversation_id": start.conversation_id, "turn_ref": start.turn_ref}
+                yield Emit(FellBack(*told, _UNREACHABLE.__name__, None, **of))
         except BaseException as exc:
             failure = exc
 

@@ -50,7 +50,9 @@ class TwoHouses(House):
             backend = self.sim.backend(is_async=face.is_async, **hasty)
             fallback = self.beside.backend("other-model", is_async=face.is_async)
             face._open += [backend, fallback]
-            self._chats[key] = face.chat(backend, tools=[self.get_score], fallbacks=[fallback])
+            self._chats[key] = face.chat(
+                backend, tools=[self.get_score], fallbacks=[fallback], fallback_rest=0
+            )
         return self._chats[key]
 
 

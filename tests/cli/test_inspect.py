@@ -29,7 +29,7 @@ from goaitools_py import (
 from goaitools_py.backends.base import BackendError
 from goaitools_py.cli import main
 from goaitools_py.seal import rewrap
-from goaitools_py.states import pending_calls, state_to_text
+from goaitools_py.states import pending_calls, state_to_text, update_state
 from goaitools_py.stores import SQLiteStore
 from goaitools_py.testing import Calls, ScriptedBackend
 
@@ -94,6 +94,28 @@ def test_nothing_that_was_said_is_printed_unasked(file: Path, capsys: pytest.Cap
 
     out = capsys.readouterr().out
     assert all(said not in out for said in ("Look around", "look_around", "station", "clock", "Rain"))
+
+
+def test_title_and_metadata_are_content(
+    blob: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Lines and JSON have them with --show, and not without."""
+    path = tmp_path / "state.bin"
+    path.write_bytes(update_state(blob, title="Ada's day", metadata={"user": "u-17"}))
+    assert main(["inspect", str(path)]) == 0
+    assert main(["inspect", str(path), "--json"]) == 0
+    unasked = capsys.readouterr().out
+    assert "Ada's day" not in unasked
+    assert "u-17" not in unasked
+
+    assert main(["inspect", str(path), "--show"]) == 0
+    lines = capsys.readouterr().out
+    assert main(["inspect", str(path), "--show", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+
+    assert "  title         Ada's day\n" in lines
+    assert "  metadata      user=u-17\n" in lines
+    assert (facts["title"], facts["metadata"]) == ("Ada's day", {"user": "u-17"})
 
 
 def test_show_prints_the_conversation(file: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -275,6 +275,7 @@ def test_the_page_has_content_only_with_show(
     assert "alert" not in whole
     assert "What was said" not in whole
     assert "Tokens by turn" in whole
+    assert '<table class="bars">' in whole
     assert 'class="cut"' in whole
     assert capsys.readouterr().out == f"written: {out}\n"
 

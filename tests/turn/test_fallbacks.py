@@ -23,6 +23,7 @@ from goaitools_py.backends.openai.chat import OpenAIChatDialect
 from goaitools_py.events import FellBack, TextDelta, TurnStarted
 from goaitools_py.states import inspect_state, read_history
 from goaitools_py.testing import Calls, ScriptedBackend
+from goaitools_py.turn.outages import Outages
 
 from ..conftest import Face
 
@@ -254,3 +255,106 @@ def test_a_name_connects_at_its_first_call(face: Face) -> None:
     chat = face.chat(ScriptedBackend(down()), fallbacks=["sim:anthropic"])
 
     assert chat.chat_with_state(None, user="Hello?").text.startswith("[simulated]")
+
+
+# ------------------------------------------------------------------------------- a provider that rests
+
+
+def test_a_provider_that_cannot_be_reached_is_not_waited_for_again(face: Face) -> None:
+    """The next turn begins with the fallback, is told so, and keeps its message, its id and its settings."""
+    heard: list[Any] = []
+    own = ScriptedBackend(down(None), model="a")
+    other = ScriptedBackend("One.", "Two.", wire="anthropic", model="b")
+    settings = ModelSettings(model="a-large", seed=7, max_output_tokens=99)
+    chat = face.chat(own, fallbacks=[other], settings=settings, fallback_rest=3600)
+    first = chat.chat_with_state(None, user="Hello?")
+
+    result = chat.chat_with_state(first.state, user="Again?", turn_id="t-2", on_event=heard.append)
+    again = chat.chat_with_state(result.state, user="Again?", turn_id="t-2")
+
+    assert (len(own.requests), len(other.requests)) == (1, 2)
+    assert (result.text, again.duplicate) == ("Two.", True)
+    assert body(other)["max_tokens"] == 99
+    assert "seed" not in body(other)
+    told = [one for one in heard if isinstance(one, (TurnStarted, FellBack))]
+    assert [type(one) for one in told] == [TurnStarted, FellBack]
+    assert (told[1].failed, told[1].to, told[1].turn_ref) == (
+        "openai:a-large",
+        "anthropic:b",
+        told[0].turn_ref,
+    )
+    assert [warning.code for warning in result.warnings].count("fell_back") == 1
+    assert read_history(result.state).turns[-1].facts["fallback"] == ["openai:a-large"]
+
+
+def test_a_status_is_no_reason_to_rest(face: Face) -> None:
+    """A server that answers costs no long wait."""
+    own = ScriptedBackend(down(503), "Back.")
+    chat = face.chat(own, fallbacks=[ScriptedBackend("One.", wire="anthropic", model="b")])
+    first = chat.chat_with_state(None, user="Hello?")
+
+    assert chat.chat_with_state(first.state, user="Again?").text == "Back."
+
+
+def test_the_provider_that_rests_is_the_last_resort(face: Face) -> None:
+    """If the others are down too, it is asked after all, with its own settings; then it rests no more."""
+    own = ScriptedBackend(down(None), "Back.", "Still there.", model="a")
+    other = ScriptedBackend("One.", down(503), wire="anthropic", model="b")
+    settings = ModelSettings(model="a-large", seed=7)
+    chat = face.chat(own, fallbacks=[other], settings=settings, fallback_rest=3600, tools=[look])
+    first = chat.chat_with_state(None, user="Hello?")
+
+    second = chat.chat_with_state(first.state, user="Again?")
+    third = chat.chat_with_state(second.state, user="And now?")
+
+    assert (second.text, third.text) == ("Back.", "Still there.")
+    assert (body(own)["model"], body(own)["seed"]) == ("a-large", 7)
+    assert read_history(second.state).turns[-1].facts["fallback"] == ["openai:a-large", "anthropic:b"]
+    assert "fallback" not in read_history(third.state).turns[-1].facts
+
+
+def test_without_a_rest_each_turn_asks_it_first(face: Face) -> None:
+    """0 switches it off."""
+    own = ScriptedBackend(down(None), "Back.")
+    other = ScriptedBackend("One.", wire="anthropic", model="b")
+    chat = face.chat(own, fallbacks=[other], fallback_rest=0)
+    first = chat.chat_with_state(None, user="Hello?")
+
+    assert chat.chat_with_state(first.state, user="Again?").text == "Back."
+
+
+def test_a_fallback_that_cannot_begin_leaves_the_turn_to_its_own_provider(face: Face) -> None:
+    """No conversion reaches it; so the provider that rests is asked."""
+    chat = face.chat(ScriptedBackend(down(None), "Back."), fallbacks=[OwnBackend()], fallback_rest=3600)
+    with pytest.raises(ProviderUnavailableError) as caught:
+        chat.chat_with_state(None, user="Hello?")
+
+    assert chat.resume(caught.value.state).text == "Back."
+
+
+def test_a_rest_ends_for_one_turn_at_a_time() -> None:
+    """The first to ask after the seconds tries it; the others are still kept away."""
+    outages = Outages(30.0)
+    assert not outages
+    outages.note(0, 100.0)
+    assert outages
+    assert [outages.rests(0, now) for now in (100.0, 129.9, 130.0, 130.0, 159.9, 160.0)] == [
+        True,
+        True,
+        False,
+        True,
+        True,
+        False,
+    ]
+    assert not outages.rests(1, 100.0)
+    outages.clear(0)
+    assert not outages
+
+
+@pytest.mark.parametrize(
+    ("given", "error"), [("30", TypeError), (True, TypeError), (-1, ValueError), (float("nan"), ValueError)]
+)
+def test_what_is_no_rest(face: Face, given: Any, error: type) -> None:
+    """It is refused when the chat is made."""
+    with pytest.raises(error, match="fallback_rest"):
+        face.chat(ScriptedBackend(), fallback_rest=given)
