@@ -8,14 +8,16 @@ messages. `goaitools_py.serve` is a server with them; they work in any web frame
 
 from __future__ import annotations
 
+from .agui import AGUI
 from .aisdk import AISDK
-from .base import Ask, AskError, FrontEnd, FrontStream
+from .base import Ask, AskError, FrontEnd, FrontStream, Shown, SnapshotFrontEnd
 from .pieces import Called, Piece, Reasoned, Returned, Said, Step, Waits, pieces_of, pieces_since
 from .plain import PLAIN_JSON
 from .problems import Problem, problem_of
 from .sse import KEEP_ALIVE
 
 __all__ = [
+    "AGUI",
     "AISDK",
     "KEEP_ALIVE",
     "PLAIN_JSON",
@@ -29,6 +31,8 @@ __all__ = [
     "Reasoned",
     "Returned",
     "Said",
+    "Shown",
+    "SnapshotFrontEnd",
     "Step",
     "Waits",
     "pieces_of",

@@ -6,7 +6,7 @@ Owns: `Ask`, and the shapes `FrontEnd` and `FrontStream`. Must never know: HTTP,
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, runtime_checkable
 
 from ..errors import GoAIToolsError
 from ..events import Event
@@ -17,7 +17,7 @@ from ..tools.results import ToolReturn
 from ..values import Value, field
 from .pieces import Piece
 
-__all__ = ["Ask", "AskError", "FrontEnd", "FrontStream"]
+__all__ = ["Ask", "AskError", "FrontEnd", "FrontStream", "Shown", "SnapshotFrontEnd"]
 
 _MAY_ANSWER: Final[Mapping[str, tuple[type, ...]]] = {
     "approval": (Approve, Deny),
@@ -111,4 +111,38 @@ class FrontEnd(Protocol):
         self, history: History, *, conversation_id: str, pending: Sequence[PendingCall] = ()
     ) -> list[dict[str, Any]]:
         """Write a history as the messages of this protocol, as JSON-able values."""
+        ...
+
+
+class Shown(Value, frozen=True, kw_only=True):
+    """What is stored of a conversation, for a client that is to show it.
+
+    Attributes:
+        history: The conversation.
+        conversation_id: As in `FrontEnd.history`.
+        pending: As in `FrontEnd.history`.
+    """
+
+    _unshown = frozenset({"history"})
+
+    history: History
+    conversation_id: str
+    pending: tuple[PendingCall, ...] = ()
+
+
+@runtime_checkable
+class SnapshotFrontEnd(FrontEnd, Protocol):
+    """A front end whose stream can begin with the whole conversation, such as `AGUI`.
+
+    A client of it that says nothing and answers no call asks for the conversation as it stands.
+    """
+
+    def answering(self, ask: Ask, shown: Shown | None) -> FrontEnd:
+        """Give the front end that answers one request.
+
+        Args:
+            ask: The request.
+            shown: The conversation with which its streams begin. None for a new message: its client holds
+                what came before.
+        """
         ...

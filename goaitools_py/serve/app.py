@@ -19,16 +19,17 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ..async_chat import AsyncChat
-from ..frontends import AISDK, PLAIN_JSON, Ask, AskError, FrontEnd
+from ..frontends import AISDK, PLAIN_JSON, Ask, AskError, FrontEnd, SnapshotFrontEnd
 from ..frontends.bodies import MAX_ID_CHARACTERS
 from ..frontends.plain.showing import pending_of, result_of
-from ..kept.facade import ConversationSnapshot, PartsPlace, Save
+from ..kept.facade import PartsPlace, Save
 from ..stores.base import AsyncLeasing, AsyncListing, AsyncStopping, AsyncStore
 from ..values import replace
 from .http import Handler, guarded, json_response, no_content, problem_response, read_body, streamed
 from .hub import Hub
 from .limits import ServeLimits
 from .runs import Run
+from .shown import shown_of
 from .talks import Talk, events_of, shown_pending
 from .whose import KeyFunction, Refused, Who
 
@@ -292,6 +293,8 @@ class ServeApp(Starlette):
             if not ask.conversation:
                 raise AskError("the request names no conversation")
             talk = self._talk(await self._who(request, ask.conversation))
+            if isinstance(front, SnapshotFrontEnd):
+                return await self._begun(request, *await self._with_snapshot(front, talk, ask))
             run = await self._run_of(talk, ask)
             return await self._begun(request, run, front, goes_on=not ask.said)
 
@@ -304,6 +307,16 @@ class ServeApp(Starlette):
             raise AskError("the message has no id")
         return await (talk.say(ask) if ask.again is None else talk.again(ask))
 
+    async def _with_snapshot(self, front: SnapshotFrontEnd, talk: Talk, ask: Ask) -> tuple[Run, FrontEnd]:
+        """The run, and the front end that answers this request. Without a message it begins with all that is
+        stored."""
+        if ask.said:
+            return await self._run_of(talk, ask), front.answering(ask, None)
+        run = await talk.catch_up(ask)
+        await run.begun()
+        snapshot = await talk.conversation.snapshot()
+        return run, front.answering(ask, shown_of(snapshot))
+
     def _follow_in(self, front: FrontEnd) -> Handler:
         async def follow(request: Request) -> Response:
             run = await self._talk(await self._who(request)).follow()
@@ -314,20 +327,19 @@ class ServeApp(Starlette):
         return follow
 
     def _messages_in(self, front: FrontEnd) -> Handler:
-        async def messages(request: Request) -> Response:
+        async def stored(request: Request) -> Response:
             snapshot = await self._talk(await self._who(request)).conversation.snapshot()
-            return json_response([] if snapshot is None else _shown(front, snapshot))
+            shown = shown_of(snapshot)
+            messages = front.history(
+                shown.history, conversation_id=shown.conversation_id, pending=shown.pending
+            )
+            return json_response(messages)
 
-        return messages
+        return stored
 
 
 def _route(method: str, path: str, handler: Handler) -> Route:
     return Route(path, guarded(handler), methods=[method])
-
-
-def _shown(front: FrontEnd, snapshot: ConversationSnapshot) -> Any:
-    id = snapshot.info.state.conversation_id
-    return front.history(snapshot.history, conversation_id=id, pending=shown_pending(snapshot))
 
 
 def _list_in(body: bytes, most: int) -> list[Any]:

@@ -13,6 +13,7 @@ answers, and the turn failed after them    the turn goes on
 a reply again                              the turn is taken back, and its message is said anew
 a reply again, of a turn that failed       the turn goes on
 follow                                     the run; or an unfinished turn that nobody runs goes on
+catching up                                answers, else follow, else the stored reply is told
 =========================================  ==========================================================
 """
 
@@ -166,6 +167,23 @@ class Talk:
         if self._has_call(snapshot, claimed):
             return self._stored(snapshot, snapshot.history.turns[-1], claimed)
         raise NothingToResumeError("no call waits for these answers")
+
+    async def catch_up(self, ask: Ask) -> Run:
+        """Answer the calls that wait for these answers. If none does: find what runs, go on with what nobody
+        runs, or tell the newest turn from the store."""
+        try:
+            return await self.answer(ask)
+        except (NothingToResumeError, TurnInProgressError):
+            run = await self.follow()
+        if run is not None:
+            return run
+        snapshot = await self._conversation.snapshot()
+        if snapshot is not None and snapshot.history.turns:
+            return self._stored(snapshot, snapshot.history.turns[-1])
+        run = self._hub.shown(self._key, self._who.owner)
+        run.tell(TurnCompleted(result=ChatResult(text="", state=b"", status="complete")))
+        run.end()
+        return run
 
     def _has_call(self, snapshot: ConversationSnapshot, ids: Collection[str]) -> bool:
         turns = snapshot.history.turns

@@ -15,6 +15,7 @@ from typing import Any
 from starlette.requests import Request
 
 from goaitools_py import AsyncChat, tool
+from goaitools_py.frontends import AGUI, AISDK
 from goaitools_py.serve import Refused, ServeApp, ServeLimits, Who, serve
 from goaitools_py.stores import AsyncMemoryStore
 from goaitools_py.testing import ScriptedBackend
@@ -116,6 +117,7 @@ class World:
             self.chat,
             self.store,
             key=self.whose,
+            frontends=(AISDK, AGUI),
             lease_ttl=1.0,
             stop_every=1e-9,
             limits=limits or ServeLimits(),

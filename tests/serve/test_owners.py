@@ -32,6 +32,9 @@ ROUTES = [
     ("GET", "/aisdk/hall/stream"),
     ("DELETE", "/aisdk/hall/stream"),
     ("GET", "/aisdk/hall/messages"),
+    ("GET", "/agui/hall/stream"),
+    ("DELETE", "/agui/hall/stream"),
+    ("GET", "/agui/hall/messages"),
 ]
 
 
@@ -53,7 +56,7 @@ def test_each_route_is_in_the_list() -> None:
         for route in World().app.routes
     }
 
-    assert found == {*ROUTES, ("POST", "/aisdk"), ("POST", "/events")}
+    assert found == {*ROUTES, ("POST", "/aisdk"), ("POST", "/agui"), ("POST", "/events")}
 
 
 @asynchronous

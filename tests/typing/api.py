@@ -140,6 +140,7 @@ from goaitools_py.compaction import (
 )
 from goaitools_py.events import FellBack, StateConverted
 from goaitools_py.frontends import (
+    AGUI,
     AISDK,
     KEEP_ALIVE,
     PLAIN_JSON,
@@ -148,6 +149,8 @@ from goaitools_py.frontends import (
     FrontStream,
     Piece,
     Problem,
+    Shown,
+    SnapshotFrontEnd,
     pieces_of,
     problem_of,
 )
@@ -753,6 +756,7 @@ def test_kit(messages: Sequence[Mapping[str, Any]]) -> None:
 def front_ends(front: FrontEnd, body: bytes, conversation: Conversation, error: Exception) -> None:
     assert_type(AISDK, FrontEnd)
     assert_type(PLAIN_JSON, FrontEnd)
+    assert_type(AGUI, SnapshotFrontEnd)
     asked = front.read(body)
     assert_type(asked, Ask)
     assert_type(asked.turn_id, str | None)
@@ -766,6 +770,8 @@ def front_ends(front: FrontEnd, body: bytes, conversation: Conversation, error: 
         assert_type(pieces_of(turn), tuple[Piece, ...])
     assert_type(problem_of(error), Problem)
     assert_type(front.history(conversation.history(), conversation_id="ada"), list[dict[str, Any]])
+    shown = Shown(history=conversation.history(), conversation_id="ada", pending=conversation.pending())
+    assert_type(AGUI.answering(asked, shown), FrontEnd)
 
 
 def server(chat: AsyncChat, store: AsyncStore) -> None:
@@ -774,7 +780,7 @@ def server(chat: AsyncChat, store: AsyncStore) -> None:
             raise Refused(401)
         return Who(name, options={"deps": 1}, trusted=True)
 
-    app = serve(chat, store, key=whose, frontends=(AISDK,), limits=ServeLimits(turns=9))
+    app = serve(chat, store, key=whose, frontends=(AISDK, AGUI), limits=ServeLimits(turns=9))
     assert_type(app, ServeApp)
     running: AbstractAsyncContextManager[None] = app.running()
     assert running

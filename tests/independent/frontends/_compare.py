@@ -1,4 +1,4 @@
-"""Messages of the AI SDK, made comparable.
+"""Messages of clients, made comparable.
 
 Owns: what a live page may have beside a stored reply. Must never know: a scenario.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-__all__ = ["comparable"]
+__all__ = ["comparable", "results_in_order"]
 
 
 def comparable(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -26,4 +26,20 @@ def comparable(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
             if part.get("state") != "approval-requested":
                 part.pop("approval", None)
         found.append(message)
+    return found
+
+
+def results_in_order(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Messages of AG-UI with the results of parallel calls in the order of the calls.
+
+    A live page holds them in the order in which the tools ended.
+    """
+    calls = [call["id"] for message in messages for call in message.get("toolCalls", ())]
+    order = {id: at for at, id in enumerate(calls)}
+    found = list(messages)
+    for at in range(len(found)):
+        end = at
+        while end < len(found) and found[end]["role"] == "tool":
+            end += 1
+        found[at:end] = sorted(found[at:end], key=lambda one: order.get(one["toolCallId"], -1))
     return found

@@ -7,57 +7,18 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import Approve, Chat, Conversation, Deny, TextDelta, ToolError, ToolReturn, tool
+from goaitools_py import Approve, Conversation, Deny, TextDelta, ToolReturn
 from goaitools_py.backends import BackendError
 from goaitools_py.frontends import AISDK, Waits, pieces_of
 from goaitools_py.handles import Turn
-from goaitools_py.stores import MemoryStore
-from goaitools_py.testing import Calls, ScriptedBackend
+from goaitools_py.testing import Calls
 
 from ._compare import comparable
+from ._talks import WIRES, conversation
 
 Stage = dict[str, Any]
 """One request: its stream, and the history after it."""
 WITHOUT_CONTENT = {"finish-step", "finish", "abort", "error"}
-WIRES = ["openai", "openai-responses", "anthropic"]
-
-
-@tool
-def look(at: str) -> dict[str, str]:
-    """Look at something."""
-    return {"seen": at}
-
-
-@tool
-def count(numbers: list[int]) -> int:
-    """Add numbers."""
-    return sum(numbers)
-
-
-@tool
-def fail(why: str) -> str:
-    """Fail."""
-    raise ToolError(f"it failed: {why}")
-
-
-@tool(requires_approval=True)
-def fire(at: str) -> str:
-    """Fire at something."""
-    return f"hit {at}"
-
-
-@tool(external=True)
-def ask_player(question: str) -> str:
-    """Ask the player."""
-    raise AssertionError
-
-
-TOOLS = [look, count, fail, fire, ask_player]
-
-
-def conversation(wire: str, *steps: Any) -> Conversation:
-    chat = Chat(ScriptedBackend(*steps, wire=wire), tools=TOOLS)
-    return chat.conversation(MemoryStore(), "hall", save="checkpoint")
 
 
 def said(

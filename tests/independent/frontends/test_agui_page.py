@@ -1,0 +1,63 @@
+"""The agent of AG-UI talks to a running server: what a page holds at the end is what is stored."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from goaitools_py.backends import BackendError
+from goaitools_py.testing import Calls
+
+from ...serve._world import World
+from ._compare import results_in_order
+from ._node import pages_of
+
+LOOK = Calls([("look", {"at": "door"})], text="Let me see.", reasoning="Dark.")
+FIRE = Calls([("fire", {"at": "y"})], text="Now.")
+SCRIPTS: dict[str, tuple[Any, ...]] = {
+    "text": ("Good evening.", "A lamp."),
+    "tools": (LOOK, "Done."),
+    "approve": (FIRE, "Hit."),
+    "changed": (FIRE, "Hit."),
+    "deny": (FIRE, "As you wish."),
+    "parallel": (Calls([("look", {"at": "x"}), ("fire", {"at": "y"}), ("fire", {"at": "z"})]), "Both."),
+    "client_tool": (Calls([("ask_player", {"question": "Who?"})]), "Hello Ada."),
+    "approve_while_the_provider_fails": (FIRE, BackendError("away"), "Hit."),
+    "stop": (LOOK, "Short."),
+    "reload": (LOOK, "Done."),
+    "reload_before_the_approval": (FIRE, "Hit."),
+    "cut": (LOOK, "Done."),
+    "double": (LOOK, "Done."),
+}
+TOOLS_RUN = {
+    "tools": 1,
+    "approve": 1,
+    "changed": 1,
+    "deny": 0,
+    "parallel": 3,
+    "approve_while_the_provider_fails": 1,
+    "reload": 1,
+    "reload_before_the_approval": 1,
+    "cut": 1,
+    "double": 1,
+}
+
+
+@pytest.fixture(scope="session")
+def agui_pages(agui_folder: Path) -> dict[str, Any]:
+    """What the page holds after each scenario, and the tools that ran."""
+    worlds = {name: World(*steps) for name, steps in SCRIPTS.items()}
+    return pages_of("agui_chat.mjs", agui_folder, worlds)
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_the_agent_holds_what_is_stored(agui_pages: dict[str, Any], name: str) -> None:
+    found = agui_pages[name]
+
+    assert "failed" not in found, found.get("failed")
+    assert found["warnings"] == []
+    assert found["waiting"] == 0
+    assert results_in_order(found["messages"]) == found["stored"]
+    assert found["tools"] == TOOLS_RUN.get(name, found["tools"])
