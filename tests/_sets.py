@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["HEAVY", "SERVICE", "SERVICES", "SLOW"]
+__all__ = ["HEAVY", "SERVICE", "SERVICES", "SLOW", "WHOLE_FILES"]
 
 SERVICES = re.compile(r"\b(postgres|postgresql|mariadb|mysql|redis)\b")
 """Services as the ids of test cases name them: ``test_it[redis-async]`` needs one."""
@@ -73,3 +73,6 @@ SLOW = (
     "tools/test_schema.py::test_schema_bytes_are_equal_in_every_process",
 )
 """Beginnings of test ids that take seconds each: they are in the README's line, not in the edit loop."""
+
+WHOLE_FILES = tuple(name for name in (*HEAVY, *SERVICE, *SLOW) if "::" not in name)
+"""Files and folders without a quick test."""

@@ -7,8 +7,9 @@ import contextlib
 import ipaddress
 import os
 import socket
+import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,14 @@ from goaitools_py.compaction import CompactionReport
 from goaitools_py.sim import SimServer
 from goaitools_py.states import Step
 
-from ._sets import HEAVY, SERVICE, SERVICES, SLOW
+from ._sets import HEAVY, SERVICE, SERVICES, SLOW, WHOLE_FILES
 
 ROOT = Path(__file__).resolve().parent.parent
+
+# Many containers forbid bytecode files. Then each worker rewrites the assertions of all tests again, and each
+# process that a test starts compiles the package again: half of the time of the suite.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 # ------------------------------------------------------------------------------------------ the network
@@ -93,12 +99,35 @@ def data_dir() -> Path:
 # -------------------------------------------------------------------------------- which tests run when
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave files unread, of which `-m quick` takes no test; not those that the command line names."""
+    if config.option.markexpr != "quick" or not collection_path.is_relative_to(ROOT / "tests"):
+        return None
+    named = {(config.invocation_params.dir / arg.partition("::")[0]).resolve() for arg in config.args}
+    place = collection_path.relative_to(ROOT / "tests").as_posix() + "/" * collection_path.is_dir()
+    return (place.startswith(WHOLE_FILES) and collection_path not in named) or None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, Any, pytest.CollectReport]:
+    """Let every second worker read the files from the last to the first.
+
+    The first run in a clone writes bytecode. In this way each of two workers writes half of it.
+    """
+    report: pytest.CollectReport = yield
+    worker = getattr(collector.config, "workerinput", {}).get("workerid", "gw0")
+    if isinstance(collector, pytest.Directory) and int(worker.removeprefix("gw")) % 2:
+        report.result.reverse()
+    return report
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Give each case its marker: by the tables of `_sets`, and `quick` to one case of each test function.
 
     Which case that is, the function's name decides: so some run sync and some async, and all provider APIs
     have their turn.
     """
+    items.sort(key=lambda item: item.path)  # the workers have read the files in two orders
     cases: dict[str, list[pytest.Item]] = {}
     for item in items:
         named, _, case = item.nodeid.removeprefix("tests/").partition("[")

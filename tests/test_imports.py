@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import graphlib
 import re
 import subprocess
@@ -506,27 +507,33 @@ class Import(NamedTuple):
     lazy: bool
 
 
+@functools.cache
+def tree_of(module: str) -> ast.Module:
+    """The syntax tree of a module."""
+    return ast.parse(MODULES[module].read_text(encoding="utf-8"))
+
+
+def statements(node: ast.AST, with_types: bool, lazy: bool = False) -> Iterator[tuple[ast.AST, bool]]:
+    """The statements in a node, and whether a function holds each. Imports are not in expressions."""
+    yield node, lazy
+    lazy = lazy or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+    is_for_types = isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    for name in ("body", "handlers", "cases", "orelse", "finalbody"):
+        found = getattr(node, name, ())
+        if isinstance(found, list) and not (name == "body" and is_for_types and not with_types):
+            for child in found:
+                yield from statements(child, with_types, lazy)
+
+
 def imports_of(module: str, *, with_types: bool = False) -> Iterator[Import]:
     """The imports of a module from the package. `with_types`: also those that only type checkers see."""
-    path = MODULES[module]
-    folder = list(path.relative_to(PACKAGE).parts[:-1])
-
-    def walk(node: ast.AST, lazy: bool) -> Iterator[Import]:
-        is_for_types = isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
-        if isinstance(node, ast.If) and is_for_types and not with_types:
-            for other in node.orelse:
-                yield from walk(other, lazy)
-            return
+    folder = list(MODULES[module].relative_to(PACKAGE).parts[:-1])
+    for node, lazy in statements(tree_of(module), with_types):
         if isinstance(node, ast.ImportFrom) and node.level:
             base = folder[: len(folder) - node.level + 1] + (node.module.split(".") if node.module else [])
             for alias in node.names:
                 deeper = ".".join([*base, alias.name])
                 yield Import(module, deeper if deeper in MODULES else ".".join(base) or "__init__", lazy)
-        lazy = lazy or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
-        for child in ast.iter_child_nodes(node):
-            yield from walk(child, lazy)
-
-    yield from walk(ast.parse(path.read_text(encoding="utf-8")), False)
 
 
 IMPORTS = sorted({found for module in MODULES for found in imports_of(module)})
@@ -578,8 +585,8 @@ def test_imports_are_relative() -> None:
     """Modules of the package name each other relatively, so that the table sees every import."""
     absolute = [
         (module, name)
-        for module, path in MODULES.items()
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for module in MODULES
+        for node, _ in statements(tree_of(module), with_types=True)
         for name in (
             [alias.name for alias in node.names]
             if isinstance(node, ast.Import)
