@@ -23,14 +23,22 @@ from .observers import notify
 from .options import ChatOptions, Resolved
 from .result import ChatResult, CompactionReport
 from .stepping import Step, failed_step, step_of
-from .tools import refuse_without_deps
+from .tools import Tool, ToolContext, refuse_without_deps
 from .turn.count_tokens import count_flow
 from .turn.flow import Driver, Flow
 from .turn.relay import engine_of
 
 if TYPE_CHECKING:
     from .conversation import Conversation
-    from .fields import ChatFields, CompactFields, NoFields, RunTurnsFields, SeriesFields, TurnFields
+    from .fields import (
+        ChatFields,
+        CompactFields,
+        DefaultFields,
+        NoFields,
+        RunTurnsFields,
+        SeriesFields,
+        TurnFields,
+    )
     from .kept.facade import Gate, PartsPlace, Save
     from .output.spec import Output
     from .stores.base import Store
@@ -438,6 +446,39 @@ class Chat(Facade[Backend]):
             pass
         assert steps.result is not None
         return steps.result
+
+    def as_tool(
+        self,
+        name: str,
+        description: str,
+        *,
+        store: Store,
+        key: Callable[[ToolContext[Any]], str] | None = None,
+        **fields: Unpack[DefaultFields],
+    ) -> Tool[..., Any]:
+        """Make this chat a tool of another one, with a conversation of its own that is kept in a store.
+
+        The other model says something to this one, and reads its reply. Calls of this chat that wait for an
+        approval come up as pending calls of the other chat's turn, and what this chat used is part of that
+        turn's usage and cost. See docs/hand_offs.md.
+
+        Args:
+            name: The tool's name.
+            description: What the other model is told: when to call it, and what it can do.
+            store: Where the conversation is kept; see `goaitools_py.stores`.
+            key: Its key there, from the call's context. None: the other conversation's id, a slash, and the
+                tool's name.
+            fields: Options of the turns of this chat. `deps` are those of the other chat's turn, if it has
+                any and none are given here. `timeout` limits the whole call, too; without it, the other
+                chat's `tool_timeout` does.
+
+        Returns:
+            A `Tool`. It is idempotent: after a crash the same call gets the stored reply.
+        """
+        from .hand_off import hand_off
+
+        self._plan(None, None, fields)  # a wrong option is told now
+        return hand_off(name, description, partial(self.conversation, store), key, fields)
 
     def conversation(
         self,

@@ -117,7 +117,7 @@ ALLOWED = {
     "backends.atoms": "rawjson",
     "backends.capabilities": "values",
     "compaction": "backends.capabilities context_edits messages result state.letters values",
-    "tools": "backends.base errors messages problems render values",
+    "tools": "backends.base errors messages prices problems render values",
     "reading": "backends.base errors messages rawjson render values",
     "media": "messages",
     "tokens": "media messages values vocabulary",
@@ -129,6 +129,7 @@ ALLOWED = {
     ),
     "history.open": "",
     "history.open.answers": "messages tools values",
+    "history.open.inner": "history.open.answers messages state.records state.state",
     "history.open.turn_ids": (
         "backends.base rawjson reading state.closed_turns state.codec state.records state.state values"
     ),
@@ -137,9 +138,9 @@ ALLOWED = {
         "state.state values"
     ),
     "history.open.journal": (
-        "backends.base citations errors history.meter history.open.answers history.open.attempts "
-        "history.open.turn_ids messages reading state.bounds state.closed_turns state.letters state.records "
-        "state.row_ends state.state tokens values"
+        "backends.base citations errors history.meter history.open.answers "
+        "history.open.attempts history.open.inner history.open.turn_ids messages reading state.bounds "
+        "state.closed_turns state.letters state.records state.row_ends state.state tokens values"
     ),
     "history.open.room": (
         "backends.base errors history.open.journal history.open.turn_ids messages state.codec "
@@ -331,10 +332,10 @@ ALLOWED = {
     ),
     "turn.marks": "events history.open.room state.state turn.ledger values",
     "turn.beginning": (
-        "backends.capabilities errors history.meter history.open.answered history.open.attempts "
-        "history.open.inbox history.open.journal history.open.turn_ids history.rewrite.repair messages "
-        "output.spec state.records state.state turn.fitting turn.foreign turn.ledger turn.request "
-        "turn.tool_calls turn_warnings values"
+        "backends.capabilities errors history.meter history.open.answered "
+        "history.open.attempts history.open.inbox history.open.inner history.open.journal "
+        "history.open.turn_ids history.rewrite.repair messages output.spec state.records state.state "
+        "turn.fitting turn.foreign turn.ledger turn.request turn.tool_calls turn_warnings values"
     ),
     "turn.foreign": "errors history.open.journal state.state turn.plan values",
     "turn.relay": (
@@ -417,6 +418,7 @@ ALLOWED = {
         "result turn.flow turn.plan"
     ),
     "handles": "edges.sync_edge events messages observers result turn.flow",
+    "hand_off": "errors history.open.answers result tools",
     "series": "errors result turn_warnings",
     "stepping": "errors result values",
     "places": "",
@@ -428,13 +430,14 @@ ALLOWED = {
         "turn.compact_now turn.flow turn.outages turn.plan values"
     ),
     "chat": (
-        "backends backends.base conversation edges.sync_edge errors facade handles history.open.answers "
-        "misplaced observers options result stepping tools turn.count_tokens turn.flow turn.relay"
+        "backends backends.base conversation edges.sync_edge errors facade hand_off handles "
+        "history.open.answers misplaced observers options result stepping tools turn.count_tokens "
+        "turn.flow turn.relay"
     ),
     "async_chat": (
-        "async_conversation backends backends.base edges.async_edge errors facade handles history.append "
-        "history.open.answers messages misplaced observers options result state.blob state.codec stepping "
-        "tools turn.count_tokens turn.flow turn.relay"
+        "async_conversation backends backends.base edges.async_edge errors facade hand_off handles "
+        "history.append history.open.answers messages misplaced observers options result state.blob "
+        "state.codec stepping tools turn.count_tokens turn.flow turn.relay"
     ),
     "serve": (
         "async_chat errors events frontends history.open.answers history.turns kept.facade messages result "

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from .arguments import BadArguments
 from .call import CallOutcome, begin_call, finish_call, run_call
-from .context import Action, ToolContext
+from .context import Action, ToolContext, Waiting
 from .definition import Tool, as_tools, external_tool, refuse_async, refuse_without_deps, tool
 from .results import MAX_RESULT_BYTES, MAX_RESULT_MEDIA_BYTES, ToolReturn, result_parts
 
@@ -24,6 +24,7 @@ __all__ = [
     "Tool",
     "ToolContext",
     "ToolReturn",
+    "Waiting",
     "as_tools",
     "begin_call",
     "external_tool",

@@ -11,8 +11,9 @@ from typing import Any, Literal
 
 from ..errors import AbortTurn, ToolError
 from ..messages import Part
+from ..prices import Bill
 from ..values import Value
-from .context import Action, ToolContext
+from .context import Action, ToolContext, Waiting
 from .definition import Tool
 from .results import result_parts, text_parts
 
@@ -28,15 +29,19 @@ class CallOutcome(Value, frozen=True, kw_only=True):
         exception: What the tool raised, for `tool_errors="raise"`.
         abort: True if the tool raised `AbortTurn`.
         actions: What the tool logged.
+        bills: The model calls that the tool made.
+        asks: If calls inside of the tool wait for answers: these calls, as JSON text.
     """
 
-    _unshown = frozenset({"parts", "exception"})
+    _unshown = frozenset({"parts", "exception", "asks"})
 
     parts: tuple[Part, ...] = ()
     flag: Literal["ok", "error", "unknown", "cancelled"] = "ok"
     exception: BaseException | None = None
     abort: bool = False
     actions: tuple[Action, ...] = ()
+    bills: tuple[Bill, ...] = ()
+    asks: str = ""
 
 
 def run_call(tool: Tool[..., Any], ctx: ToolContext[Any], kwargs: Mapping[str, Any]) -> CallOutcome:
@@ -85,15 +90,18 @@ def timed_out(ctx: ToolContext[Any], seconds: float | None) -> CallOutcome:
     """The outcome of a call that took too long. Its effect may still happen."""
     limit = f" within {seconds:g} s" if seconds is not None else ""
     text = f"The tool did not finish{limit}; it is unknown whether it took effect."
-    return CallOutcome(parts=text_parts(text), flag="unknown", actions=ctx.actions)
+    return CallOutcome(parts=text_parts(text), flag="unknown", actions=ctx.actions, bills=ctx.bills)
 
 
 def _returned(value: Any, ctx: ToolContext[Any]) -> CallOutcome:
     parts, is_error = result_parts(value, ctx.max_result_bytes)
-    return CallOutcome(parts=parts, flag="error" if is_error else "ok", actions=ctx.actions)
+    flag: Literal["ok", "error"] = "error" if is_error else "ok"
+    return CallOutcome(parts=parts, flag=flag, actions=ctx.actions, bills=ctx.bills)
 
 
 def _raised(error: Exception, ctx: ToolContext[Any]) -> CallOutcome:
+    if isinstance(error, Waiting):
+        return CallOutcome(actions=ctx.actions, bills=ctx.bills, asks=error.asks)
     if isinstance(error, ToolError):
         text = str(error) or "The tool failed."
     elif isinstance(error, AbortTurn):
@@ -107,4 +115,5 @@ def _raised(error: Exception, ctx: ToolContext[Any]) -> CallOutcome:
         exception=error,
         abort=isinstance(error, AbortTurn),
         actions=ctx.actions,
+        bills=ctx.bills,
     )

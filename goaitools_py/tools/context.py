@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Generic
 
+from ..prices import Bill
 from ..values import Value, field
 from .results import MAX_RESULT_BYTES
 
@@ -21,7 +22,15 @@ else:
 
     DepsT = TypeVar("DepsT")
 
-__all__ = ["Action", "ToolContext"]
+__all__ = ["Action", "ToolContext", "Waiting"]
+
+
+class Waiting(Exception):  # noqa: N818 - no failure: the call waits for answers to calls inside of it
+    """A tool raises it if its own calls wait for answers. `asks`: these calls, as JSON text."""
+
+    def __init__(self, asks: str) -> None:
+        super().__init__()
+        self.asks = asks
 
 
 class Action(Value, frozen=True):
@@ -48,9 +57,12 @@ class ToolContext(Value, Generic[DepsT], frozen=True, kw_only=True):
             a `resume`.
         idempotency_key: The same text each time this call is run. Pass it to services that accept such keys.
         max_result_bytes: The longest text of the result, in UTF-8 bytes. The rest is cut off.
+        conversation_id: The id of the conversation.
+        answers: For a tool whose own calls waited, such as one of `Chat.as_tool`: the answers that came for
+            them, by call id.
     """
 
-    _unshown = frozenset({"deps", "_actions"})
+    _unshown = frozenset({"deps", "answers", "_actions", "_bills"})
 
     deps: DepsT
     call_id: str = ""
@@ -58,11 +70,26 @@ class ToolContext(Value, Generic[DepsT], frozen=True, kw_only=True):
     iteration: int = 1
     idempotency_key: str = ""
     max_result_bytes: int = MAX_RESULT_BYTES
+    conversation_id: str = ""
+    answers: Mapping[str, Any] = {}
     _actions: list[Action] = field(default_factory=list)
+    _bills: list[Bill] = field(default_factory=list)
 
     def log_action(self, text: str, /, **data: Any) -> None:
         """Log what this call did. It appears in the `actions` of the turn's result, not in the model's."""
         self._actions.append(Action(text, data))
+
+    def add_bill(self, bill: Bill, /) -> None:
+        """Add model calls that this tool made to the turn's usage and cost: ``ctx.add_bill(result.bill)``.
+
+        They are part of `ChatResult.usage`, `aside_usage` and `cost_usd`, and count for the turn's limits.
+        """
+        self._bills.append(bill)
+
+    @property
+    def bills(self) -> tuple[Bill, ...]:
+        """What was added so far, in order."""
+        return tuple(self._bills)
 
     @property
     def actions(self) -> tuple[Action, ...]:

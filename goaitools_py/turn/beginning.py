@@ -34,6 +34,7 @@ from ..history import meter
 from ..history.open import inbox, journal, turn_ids
 from ..history.open.answered import late_answers
 from ..history.open.attempts import ANSWERS, asked_in_words, without_problems
+from ..history.open.inner import with_inner_answers
 from ..history.open.turn_ids import StoredReply
 from ..history.rewrite.repair import checked
 from ..messages import Message
@@ -179,6 +180,9 @@ class Beginning:
         stored reply that the first one led to is returned."""
         if not self.answers:
             return None
+        self.answers = with_inner_answers(state, self.answers)
+        if not self.answers and journal.is_waiting(state):
+            return self._still_waiting(state)
         ledger, dialect = self._ledger, self._plan.dialect
         late = late_answers(state, self.answers, dialect, max_bytes=ledger.options.max_tool_result_bytes)
         if late is None:
@@ -194,14 +198,17 @@ class Beginning:
         if late.reply is not None and not late.in_open_turn:
             return late.reply
         if journal.is_waiting(state):
-            return StoredReply(
-                text=journal.reply_text(state, dialect),
-                status="awaiting_tools",
-                number=newest_number(state),
-            )
+            return self._still_waiting(state)
         if state.open is None and not state.inbox:
             return StoredReply(text="", status="truncated")
         return None
+
+    def _still_waiting(self, state: ConversationState) -> StoredReply:
+        return StoredReply(
+            text=journal.reply_text(state, self._plan.dialect),
+            status="awaiting_tools",
+            number=newest_number(state),
+        )
 
     # ------------------------------------------------------------------------------------- taking in
 

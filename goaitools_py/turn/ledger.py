@@ -266,6 +266,16 @@ class Ledger(Standing):
         """Add what was used beside the conversation, such as for a summary, to the totals; see `book`."""
         self.entered(lambda: self._book_aside(usage, asked, answered, dialect))
 
+    def book_charge_aside(self, charge: Charge, *, asked: str) -> None:
+        """Add a model call that a tool made to the totals; see `book`. `entered` is up to the caller."""
+        cost = self.spending.book(charge, asked=asked)
+        meta = self.state.meta
+        total, aside = usage_of(meta.total) + charge.usage, usage_of(meta.aside) + charge.usage
+        meta = msgspec.structs.replace(meta, total=usage_row(total), aside=usage_row(aside))
+        if self.spending.prices is not None or meta.cost:
+            meta = with_cost(meta, None if cost is None else nano_dollars(cost))
+        self.state = replace(self.state, meta=meta)
+
     def book_broken(self, usage: Usage, *, asked: str) -> None:
         """Book the tokens that the provider has named for a reply that broke off; see `book`."""
         self.entered(lambda: self._book_broken(usage, asked))

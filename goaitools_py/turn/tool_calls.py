@@ -21,7 +21,7 @@ from ..errors import StateSizeError, ToolFailedError, TurnError
 from ..events import ToolFinished, ToolPending, ToolStarted
 from ..history.open import journal
 from ..history.open.admission import admitted, calls_problem
-from ..history.open.answers import Answer, Answers, Approve, Deny, check_answer
+from ..history.open.answers import Answer, Answers, Approve, Deny, InnerAnswers, check_answer
 from ..history.open.turn_ids import TURN_IDS_FACT
 from ..messages import Text
 from ..state.records import JournalCall
@@ -207,13 +207,15 @@ def _bind(
 
 
 class _Run(Value, frozen=True, kw_only=True):
-    """A call that is to run now; `arguments` if they are others than the model's."""
+    """A call that is to run now; `arguments` if they are others than the model's; `inner`: answers to calls
+    inside of it."""
 
-    _unshown = frozenset({"bound", "arguments"})
+    _unshown = frozenset({"bound", "arguments", "inner"})
 
     tool: Any
     bound: dict[str, Any]
     arguments: str | None = None
+    inner: Mapping[str, Any] = {}
 
 
 def _step(
@@ -240,7 +242,8 @@ def _step(
         undecided = partial(_tell_check, ledger, tools, call, "could not say whether it waits:")
         if reason := tool.waits_for(arguments, undecided):
             return replace(call, state="waiting", reason=reason)
-    return _Run(tool=tool, bound=arguments, arguments=given)
+    inner = answer.given if isinstance(answer, InnerAnswers) else {}
+    return _Run(tool=tool, bound=arguments, arguments=given, inner=inner)
 
 
 def _provider_step(ledger: Ledger, call: JournalCall) -> JournalCall:
@@ -405,7 +408,7 @@ def _started(ledger: Ledger, index: int, step: _Run) -> JournalCall:
     call = _calls(ledger)[index]
     if step.arguments is not None:
         call = replace(call, arguments=step.arguments)
-    return replace(call, state="started", started=ledger.now.wall_ms / 1000)
+    return replace(call, state="started", started=ledger.now.wall_ms / 1000, parts=())
 
 
 def _start(ledger: Ledger, index: int, step: _Run) -> Flow[None]:
@@ -434,6 +437,8 @@ def _start(ledger: Ledger, index: int, step: _Run) -> Flow[None]:
         iteration=ledger.iteration,
         idempotency_key=_idempotency_key(ledger.state, index, call),
         max_result_bytes=ledger.options.max_tool_result_bytes,
+        conversation_id=ledger.of["conversation_id"],
+        answers=step.inner,
     )
     limits = (tool.timeout if tool.timeout is not None else ledger.options.tool_timeout, ledger.left())
     timeout = min((limit for limit in limits if limit is not None), default=None)
@@ -465,6 +470,14 @@ def _idempotency_key(state: ConversationState, index: int, call: JournalCall) ->
 def _note(ledger: Ledger, done: ToolDone) -> None:
     """Write what came of a call into the journal and the log, as far as the state has room for it."""
     outcome = done.outcome
+    if outcome.bills and _calls(ledger)[done.index].state == "started":
+        ledger.entered(partial(_enter_bills, ledger, done))
+    if outcome.asks:  # it waits for answers to calls inside of it, and runs again when they come
+        waits = replace(
+            _calls(ledger)[done.index], state="waiting", reason="approval", parts=text_parts(outcome.asks)
+        )
+        ledger.state = journal.put_call(ledger.state, done.index, waits)
+        return
     call = replace(
         _calls(ledger)[done.index],
         state="done",
@@ -480,6 +493,16 @@ def _note(ledger: Ledger, done: ToolDone) -> None:
     ledger.overflow = ledger.overflow or found.problem
     if found.left_out:
         tell_left_out(ledger, call.name, *found.left_out[0])
+
+
+def _enter_bills(ledger: Ledger, done: ToolDone) -> None:
+    """Add the model calls that a tool made to the books: their use counts for this turn, and is no part of
+    its context. The call is done in the same entry, so that they are added once."""
+    call = _calls(ledger)[done.index]
+    for bill in done.outcome.bills:
+        for asked, charge in bill.charges:
+            ledger.book_charge_aside(charge, asked=asked)
+    ledger.state = journal.put_call(ledger.state, done.index, replace(call, state="done"))
 
 
 def _keep(ledger: Ledger, tool: Tool[..., Any], done: ToolDone) -> None:
@@ -514,7 +537,7 @@ def _tell_done(ledger: Ledger, call: JournalCall, *, checkpoint: bool = True) ->
             yield from ledger.checkpoint()
     except TurnError as exc:
         failed = exc
-    if ledger.listening:
+    if ledger.listening and call.state == "done":
         output = "".join(part.text for part in call.parts if isinstance(part, Text))
         yield Emit(
             ToolFinished(call.id, call.name, ledger.iteration, call.flag, call.seconds, output, **ledger.of)

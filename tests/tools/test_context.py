@@ -41,7 +41,8 @@ def test_reprs_of_contexts_and_actions_hold_no_content() -> None:
     ctx = ToolContext(deps="the secret", call_id="call_1")
     ctx.log_action("the secret", key="the secret")
 
-    shown = "call_id='call_1', turn_id='', iteration=1, idempotency_key='', max_result_bytes=262144"
+    shown = "call_id='call_1', turn_id='', iteration=1, idempotency_key='', max_result_bytes=262144, "
+    shown += "conversation_id=''"
     assert repr(ctx) == f"ToolContext({shown})"
     assert "secret" not in repr(ctx.actions)
     assert "secret" not in repr(ToolReturn("the secret"))

@@ -6,14 +6,29 @@ Owns: `PendingCall` and the answers as values. Must never know: a state, or a to
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any, Literal, TypeAlias
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 from ...messages import CallKind
 from ...tools.results import ToolReturn
 from ...values import Value
 
-__all__ = ["Answer", "Answers", "Approve", "Deny", "PendingCall", "PendingReason", "check_answer"]
+__all__ = [
+    "Answer",
+    "Answers",
+    "Approve",
+    "Deny",
+    "InnerAnswers",
+    "PendingCall",
+    "PendingReason",
+    "check_answer",
+    "pending_inside",
+    "pending_text",
+]
+
+INSIDE: Final = "/"
+"""Stands between the id of a call and the id of one that waits inside of it."""
 
 PendingReason: TypeAlias = Literal["approval", "external", "in_doubt"]
 
@@ -40,6 +55,14 @@ class Deny(Value, frozen=True):
     _unshown = frozenset({"reason"})
 
     reason: str = ""
+
+
+class InnerAnswers(Approve, frozen=True):
+    """Let a call go on with answers to calls that wait inside of it. `given`: by their own ids."""
+
+    _unshown = frozenset({"arguments", "given"})
+
+    given: Mapping[str, Any] = {}
 
 
 Answer: TypeAlias = Approve | Deny | ToolReturn
@@ -92,3 +115,28 @@ class PendingCall(Value, frozen=True, kw_only=True):
     def raw(self) -> dict[str, Any] | None:
         """The provider's item as a dict for a call of kind "provider", else None."""
         return dict(self.parsed) if self.kind == "provider" else None
+
+
+# ------------------------------------------------------------------------------- calls inside of a call
+
+
+def pending_text(calls: Iterable[PendingCall]) -> str:
+    """Calls that wait inside of a call, as the journal keeps them."""
+    rows = [[call.id, call.name, call.arguments, call.reason, call.kind] for call in calls]
+    return json.dumps(rows, ensure_ascii=False)
+
+
+def pending_inside(outer: str, text: str) -> tuple[PendingCall, ...]:
+    """The calls in such a text, under ids that begin with the outer call's; () for any other text."""
+    with suppress(ValueError, TypeError, RecursionError):
+        return tuple(
+            PendingCall(
+                id=f"{outer}{INSIDE}{id}",
+                name=str(name),
+                arguments=str(arguments),
+                reason=reason if reason in get_args(PendingReason) else "approval",
+                kind=kind if kind in get_args(CallKind) else "function",
+            )
+            for id, name, arguments, reason, kind in json.loads(text)
+        )
+    return ()

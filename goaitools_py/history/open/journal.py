@@ -29,8 +29,9 @@ from ...state.state import ConversationState, with_turn
 from ...tokens import TokenCounter
 from ...values import replace
 from ..meter import booked, with_unanswered
-from .answers import PendingCall
+from .answers import PendingCall, pending_inside
 from .attempts import ANSWERS, ends_with_answer, has_attempts, without_attempts
+from .inner import asks_of
 from .turn_ids import TURN_IDS_FACT, UNANSWERED, finished
 
 __all__ = [
@@ -176,15 +177,22 @@ def pending(state: ConversationState) -> tuple[PendingCall, ...]:
     """The calls that wait for an answer in `resume`, in order."""
     calls = state.open.calls if state.open is not None else ()
     return tuple(
+        found for call in calls if call.state in ("waiting", "started") for found in _waiting_calls(call)
+    )
+
+
+def _waiting_calls(call: JournalCall) -> tuple[PendingCall, ...]:
+    """The call itself, or those that wait inside of it."""
+    if call.state == "waiting" and call.parts and (inside := pending_inside(call.id, asks_of(call))):
+        return inside
+    return (
         PendingCall(
             id=call.id,
             name=call.name,
             arguments=call.arguments,
             kind=call.kind,
             reason="in_doubt" if call.state == "started" else call.reason or "approval",
-        )
-        for call in calls
-        if call.state in ("waiting", "started")
+        ),
     )
 
 
