@@ -440,8 +440,8 @@ ALLOWED = {
         "state.codec stepping tools turn.count_tokens turn.flow turn.relay"
     ),
     "serve": (
-        "async_chat errors events frontends history.open.answers history.turns kept.facade messages result "
-        "stores.base values"
+        "async_chat errors events frontends history.open.answers history.turns kept.facade messages "
+        "prices result stores.base turn_warnings values"
     ),
     "states": (
         "history.branch history.convert history.diff history.export history.files history.go_states "

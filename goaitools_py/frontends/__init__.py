@@ -13,7 +13,7 @@ from .aisdk import AISDK
 from .base import Ask, AskError, FrontEnd, FrontStream, Shown, SnapshotFrontEnd
 from .pieces import Called, Piece, Reasoned, Returned, Said, Step, Waits, pieces_of, pieces_since
 from .plain import PLAIN_JSON
-from .problems import Problem, problem_of
+from .problems import Problem, ProblemError, problem_of
 from .sse import KEEP_ALIVE
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "FrontStream",
     "Piece",
     "Problem",
+    "ProblemError",
     "Reasoned",
     "Returned",
     "Said",

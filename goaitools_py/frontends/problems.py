@@ -12,7 +12,7 @@ from .. import errors
 from ..values import Value
 from .base import AskError
 
-__all__ = ["Problem", "problem_of"]
+__all__ = ["Problem", "ProblemError", "problem_of"]
 
 
 class Problem(Value, frozen=True, kw_only=True):
@@ -47,6 +47,16 @@ class Problem(Value, frozen=True, kw_only=True):
         if self.detail:
             facts["detail"] = self.detail
         return facts
+
+
+class ProblemError(errors.GoAIToolsError):
+    """An error that another process has described for clients: `problem`."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(f"another process met {problem.code}")
+        self.problem = problem
+        self.retryable = problem.retryable
+        self.retry_after = problem.retry_after
 
 
 _BUSY = "The service is busy. Try again in a moment."
@@ -90,6 +100,8 @@ _TABLE: tuple[tuple[type[BaseException], int, str], ...] = (
 
 def problem_of(error: BaseException) -> Problem:
     """Describe an error for a client. An error that is not of this package is an internal one."""
+    if isinstance(error, ProblemError):
+        return error.problem
     for kind, status, title in _TABLE:
         if isinstance(error, kind):
             return Problem(

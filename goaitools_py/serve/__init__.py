@@ -7,6 +7,19 @@ from __future__ import annotations
 
 from .app import ServeApp, serve
 from .limits import ServeLimits
+from .redis_relay import RedisRelay
+from .relay import MemoryRelay, Opened, Relay, RelayLostError
 from .whose import Refused, Who
 
-__all__ = ["Refused", "ServeApp", "ServeLimits", "Who", "serve"]
+__all__ = [
+    "MemoryRelay",
+    "Opened",
+    "RedisRelay",
+    "Refused",
+    "Relay",
+    "RelayLostError",
+    "ServeApp",
+    "ServeLimits",
+    "Who",
+    "serve",
+]

@@ -28,9 +28,11 @@ from ..values import replace
 from .http import Handler, guarded, json_response, no_content, problem_response, read_body, streamed
 from .hub import Hub
 from .limits import ServeLimits
+from .relay import Relay
 from .runs import Run
 from .shown import shown_of
-from .talks import Talk, events_of, shown_pending
+from .stored import shown_pending
+from .talks import Talk, events_of
 from .whose import KeyFunction, Refused, Who
 
 if TYPE_CHECKING:
@@ -53,6 +55,7 @@ def serve(
     lease_ttl: float = 10.0,
     stop_every: float = 1.0,
     limits: ServeLimits | None = None,
+    relay: Relay | None = None,
 ) -> ServeApp:
     """Make an ASGI application over the conversations of a store.
 
@@ -71,6 +74,8 @@ def serve(
         stop_every: As for `AsyncChat.conversation`, if the store has a stop flag: a stop then reaches a turn
             that another process runs.
         limits: What the server takes at most.
+        relay: Shows the turns of each worker to the others, such as `RedisRelay`. None: each worker sees its
+            own. It is not closed.
 
     Raises:
         TypeError: `chat` is no `AsyncChat`, or `key` is not callable.
@@ -82,7 +87,7 @@ def serve(
     how: dict[str, Any] = {"save": save, "parts": parts, "lease_ttl": lease_ttl}
     if isinstance(store, AsyncStopping):
         how["stop_every"] = stop_every
-    return ServeApp(chat, store, key, tuple(frontends), how, limits or ServeLimits())
+    return ServeApp(chat, store, key, tuple(frontends), how, limits or ServeLimits(), relay)
 
 
 class ServeApp(Starlette):
@@ -96,13 +101,14 @@ class ServeApp(Starlette):
         frontends: tuple[FrontEnd, ...],
         how: dict[str, Any],
         limits: ServeLimits,
+        relay: Relay | None = None,
     ) -> None:
         self._chat = chat
         self._store = store
         self._whose = key
         self._how = how
         self._limits = limits
-        self._hub = Hub(limits)
+        self._hub = Hub(limits, relay)
         self._can_stop_others = isinstance(store, AsyncStopping) and isinstance(store, AsyncLeasing)
         super().__init__(
             routes=[

@@ -20,6 +20,7 @@ from ..errors import GoAIToolsError
 from ..frontends import FrontEnd, Problem, problem_of
 from .hub import TooManyTurnsError
 from .limits import ServeLimits
+from .relay import RelayLostError
 from .runs import Run
 from .whose import Refused
 
@@ -64,7 +65,7 @@ def problem_response(error: BaseException) -> Response:
 
 
 def _problem(error: BaseException) -> Problem:
-    if isinstance(error, (TooManyTurnsError, Refused)):
+    if isinstance(error, (TooManyTurnsError, RelayLostError, Refused)):
         return Problem(
             code=type(error).__name__,
             status=error.status,

@@ -14,7 +14,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from ..errors import GoAIToolsError, TurnInProgressError
+from .elsewhere import Elsewhere
 from .limits import ServeLimits
+from .relay import Relay
 from .runs import Run
 
 __all__ = ["Drive", "Hub", "TooManyTurnsError"]
@@ -40,16 +42,25 @@ class TooManyTurnsError(GoAIToolsError):
 
 
 class Hub:
-    """Starts runs, finds them again by key, and ends them with the server."""
+    """Starts runs, finds them again by key, and ends them with the server.
 
-    def __init__(self, limits: ServeLimits) -> None:
+    Args:
+        limits: How many there may be.
+        relay: Carries runs between processes; None: each process sees its own.
+    """
+
+    def __init__(self, limits: ServeLimits, relay: Relay | None = None) -> None:
         self._limits = limits
         self._runs: dict[str, Run] = {}
         self._tasks: dict[asyncio.Task[None], Run] = {}
         self._owners: Counter[str] = Counter()
         self._numbers = itertools.count(1)
-        self._name = os.urandom(4).hex()
+        self._name = os.urandom(8).hex()
         self._is_closing = False
+        self._elsewhere = None if relay is None else Elsewhere(relay, self._name, limits, self._named)
+
+    def _named(self, id: str) -> Run | None:
+        return next((run for run in self._tasks.values() if run.id == id), None)
 
     def find(self, key: str) -> Run | None:
         """The newest run of a conversation: running, or over and still kept."""
@@ -59,6 +70,21 @@ class Hub:
         """The run of a conversation that is not over."""
         run = self._runs.get(key)
         return None if run is None or run.is_over else run
+
+    async def find_anywhere(self, key: str) -> Run | None:
+        """The newest run of a conversation in any process. One of another process follows it there."""
+        run = self.running(key)
+        if run is None and self._elsewhere is not None:
+            run = await self._elsewhere.find(key)
+        return run or self.find(key)
+
+    async def stop_elsewhere(self, key: str) -> Run | None:
+        """Have the process that runs a turn of this conversation stop it. The run, or None."""
+        return None if self._elsewhere is None else await self._elsewhere.stop(key)
+
+    async def find_message(self, key: str, turn_id: str) -> Run | None:
+        """The run of this message in another process, which may have begun a moment ago."""
+        return None if self._elsewhere is None else await self._elsewhere.find_message(key, turn_id)
 
     def forget(self, key: str) -> None:
         """Keep the newest run of a conversation no longer."""
@@ -85,6 +111,8 @@ class Hub:
         task = asyncio.get_running_loop().create_task(self._drive(run, drive))
         self._tasks[task] = run
         task.add_done_callback(self._done)
+        if self._elsewhere is not None:
+            self._elsewhere.tell(run)
         return run
 
     def shown(self, key: str, owner: str, **about: Any) -> Run:
@@ -125,6 +153,8 @@ class Hub:
         await asyncio.gather(*(run.stop() for run in self._tasks.values()), return_exceptions=True)
         if self._tasks:
             await asyncio.wait(list(self._tasks))
+        if self._elsewhere is not None:
+            await self._elsewhere.close()
 
     def open(self) -> None:
         """Take turns again, such as after a restart in the same process."""

@@ -7,9 +7,13 @@ or where it is stored.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Sequence
+import hashlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from dataclasses import replace as replace_result
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from ..events import (
     Compacted,
@@ -33,13 +37,19 @@ from ..values import replace
 if TYPE_CHECKING:
     from ..handles import AsyncTurn
 
-__all__ = ["Run"]
+__all__ = ["Run", "digest_of"]
 
 _TOLD: Final = (
     TextDelta, TurnStarted, ModelRequested, ReasoningDelta, ModelReplied, ToolFinished, ToolPending,
     Compacted, ContextWarning, TurnCompleted,
 )  # fmt: skip
 """The events that a front end may write. The others hold states, and are not kept."""
+
+
+def digest_of(said: Sequence[Part]) -> str:
+    """Make a digest of what the user said, to tell a repetition from another message."""
+    parts = [[type(part).__name__, part] for part in said]
+    return hashlib.sha256(msgspec.msgpack.encode(parts)).hexdigest() if said else ""
 
 
 class _Written:
@@ -56,7 +66,7 @@ class Run:
     """One turn: running, or over and kept for a while.
 
     Attributes:
-        id: Unique in this process.
+        id: Unique among all runs of all processes.
         key: The conversation's key.
         owner: Whose turns are counted together.
         turn_id: The client's id of the message; "" for a turn that goes on.
@@ -69,6 +79,7 @@ class Run:
         result: What came of it, without its state.
         was_stopped: True for a turn that was cancelled.
         is_over: True once nothing more comes.
+        is_lost: True for a run of another process whose end will not come.
     """
 
     def __init__(
@@ -82,6 +93,7 @@ class Run:
         answered: Collection[str] = (),
         before: Sequence[Piece] = (),
         since: Sequence[Piece] = (),
+        said_digest: str | None = None,
     ) -> None:
         self.id = id
         self.key = key
@@ -96,8 +108,13 @@ class Run:
         self.result: ChatResult | None = None
         self.was_stopped = False
         self.is_over = False
+        self.is_lost = False
         self.turn: AsyncTurn | None = None
-        self._events: list[Event] = []
+        self.announce: Callable[[], Awaitable[None]] | None = None
+        """Tells other processes of the run, before anybody hears its first event."""
+        self.events: list[Event] = []
+        """What front ends may write, in order."""
+        self._said_digest = said_digest
         self._written: dict[tuple[str, bool], _Written] = {}
         self._news = asyncio.Event()
         self._begun = asyncio.Event()
@@ -107,6 +124,11 @@ class Run:
         """True unless the turn failed or was stopped: a message that comes twice gets it once more."""
         return self.error is None and not self.was_stopped
 
+    @cached_property
+    def said_digest(self) -> str:
+        """The digest of what the user said."""
+        return digest_of(self.said) if self._said_digest is None else self._said_digest
+
     def tell(self, event: Event) -> None:
         """Add an event of the turn."""
         if not isinstance(event, _TOLD):
@@ -115,7 +137,7 @@ class Run:
             self.result = replace_result(event.result, state=b"")
             event = replace(event, result=self.result)
         self.turn_ref = event.turn_ref or self.turn_ref
-        self._events.append(event)
+        self.events.append(event)
         self._wake()
         if not isinstance(event, TurnStarted):
             self._begun.set()
@@ -132,6 +154,26 @@ class Run:
         if self.turn is not None:
             await self.turn.cancel()
 
+    def lose(self, error: Exception) -> None:
+        """Say that the end of the run will not come: its listeners are cut off, and may come back."""
+        self.is_lost, self.error = True, error
+        self.end()
+
+    async def copy(self, other: Run) -> None:
+        """Become the same as a run of another process, to its end. Nothing may have been told here before."""
+        await other.begun()
+        self.id, self.before, self.since = other.id, other.before, other.since
+        told = 0
+        while True:
+            is_over, new = other.is_over, other.events[told:]
+            for event in new:
+                self.tell(event)
+            told += len(new)
+            if is_over:
+                self.was_stopped, self.is_lost, self.error = other.was_stopped, other.is_lost, other.error
+                return
+            await other.news_within(None)
+
     async def begun(self) -> None:
         """Wait until there is something to send, or an error instead of it."""
         await self._begun.wait()
@@ -141,6 +183,10 @@ class Run:
         while not self.is_over:
             await self._news.wait()
 
+    async def news_within(self, seconds: float | None) -> bool:
+        """Wait for the next event, or the end. False if none comes in so many seconds."""
+        return await _in_time(self._news, seconds)
+
     def _wake(self) -> None:
         news, self._news = self._news, asyncio.Event()
         news.set()
@@ -149,17 +195,17 @@ class Run:
 
     def frames(self, front: FrontEnd, *, goes_on: bool = False) -> list[bytes]:
         """Everything so far in a front end's words."""
-        if not self._events and not self.is_over:
+        if not self._begun.is_set():
             return []  # what was before may still be found
         kind = (front.name, goes_on)
         written = self._written.get(kind)
         if written is None:
             before = self.since if goes_on else self.before
             written = self._written[kind] = _Written(front.stream(before=before, goes_on=goes_on))
-        for event in self._events[written.read :]:
+        for event in self.events[written.read :]:
             written.frames += written.stream.feed(event)
-        written.read = len(self._events)
-        if self.is_over and not written.has_ended:
+        written.read = len(self.events)
+        if self.is_over and not self.is_lost and not written.has_ended:
             written.has_ended = True
             if self.was_stopped:
                 written.frames += written.stream.stop()
@@ -193,7 +239,7 @@ class Run:
                 yield KEEP_ALIVE
 
 
-async def _in_time(news: asyncio.Event, seconds: float) -> bool:
+async def _in_time(news: asyncio.Event, seconds: float | None) -> bool:
     try:
         async with asyncio.timeout(seconds):
             await news.wait()

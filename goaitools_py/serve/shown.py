@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ..frontends import Shown
 from ..history.turns import History
-from .talks import shown_pending
+from .stored import shown_pending
 
 if TYPE_CHECKING:
     from ..kept.facade import ConversationSnapshot

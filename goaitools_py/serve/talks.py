@@ -25,13 +25,22 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import NothingToResumeError, TurnConflictError, TurnInProgressError, TurnStoppedError
 from ..events import ModelRequested, ToolFinished, TurnCompleted, TurnStarted
-from ..frontends import Ask, AskError, Called, Piece, Returned, Said, Step, Waits, pieces_of, pieces_since
-from ..history.open.answers import PendingCall
+from ..frontends import Ask, AskError, Piece, Returned, pieces_of, pieces_since
 from ..history.turns import HistoryTurn
 from ..messages import event as event_message
 from ..result import ChatResult
 from .hub import Hub
-from .runs import Run
+from .runs import Run, digest_of
+from .stored import (
+    STOPPED,
+    SYNTHETIC,
+    behind_calls,
+    call_ids,
+    newest_ref,
+    not_in_doubt,
+    tell_stored,
+    unfinished,
+)
 from .whose import Who
 
 if TYPE_CHECKING:
@@ -39,13 +48,9 @@ if TYPE_CHECKING:
     from ..handles import AsyncTurn
     from ..kept.facade import ConversationSnapshot
 
-__all__ = ["STOPPED", "Talk", "events_of", "shown_pending"]
-
-STOPPED: Final = "goaitools.stopped"
-"""The name in a conversation's metadata of the turn that a user has stopped: it is not gone on with."""
+__all__ = ["Talk", "events_of"]
 
 _UNFINISHED: Final = ("in_progress", "failed")
-_SYNTHETIC: Final = ("not_run", "unknown", "cancelled")
 
 
 class Talk:
@@ -97,9 +102,9 @@ class Talk:
     async def say(self, ask: Ask) -> Run:
         """Say something; see the table. `ask.turn_id` must be set."""
         assert ask.turn_id is not None
-        run = self._hub.find(self._key)
+        run = await self._hub.find_anywhere(self._key)
         if run is not None and run.turn_id == ask.turn_id and (not run.is_over or run.is_good):
-            if run.said != ask.said:
+            if run.said_digest != digest_of(ask.said):
                 raise TurnConflictError("another message has this id")
             return run
         options = self._options(ask)
@@ -148,12 +153,13 @@ class Talk:
     async def answer(self, ask: Ask) -> Run:
         """Answer calls; see the table. Answers that no call waits for are dropped."""
         claimed = set(ask.answers)
-        run = self._hub.find(self._key)
+        run = await self._hub.find_anywhere(self._key)
         is_again = run is not None and bool(run.answered) and run.answered <= claimed
         if run is not None and not run.is_over:
             if is_again:
                 return run
-            raise TurnInProgressError("this server runs a turn of this conversation already")
+            if run is self._hub.running(self._key):
+                raise TurnInProgressError("this server runs a turn of this conversation already")
         snapshot = await self._conversation.snapshot()
         if snapshot is None:
             raise NothingToResumeError("nothing is stored")
@@ -198,13 +204,13 @@ class Talk:
 
         A run that has just ended is one, too: the client may have read the history before its end.
         """
-        run = self._hub.find(self._key)
+        run = await self._hub.find_anywhere(self._key)
         if run is not None and (not run.is_over or run.is_good):
             return run
         snapshot = await self._conversation.snapshot()
         if snapshot is None or snapshot.info.state.status != "in_progress":
             return None
-        if snapshot.info.metadata.get(STOPPED) == _newest_ref(snapshot):
+        if snapshot.info.metadata.get(STOPPED) == newest_ref(snapshot):
             return None
         return self._hub.running(self._key) or self._resume(snapshot, {}, Ask(), gate="queue")
 
@@ -216,7 +222,11 @@ class Talk:
         """
         run = self._hub.running(self._key)
         if run is None:
-            return self._can_stop_others and await self._stop_elsewhere()
+            stopped = await self._hub.stop_elsewhere(self._key)
+            if stopped is None:
+                return self._can_stop_others and await self._stop_elsewhere()
+            await self._mark_stopped(stopped)
+            return True
         await run.stop()
         await run.over()
         await self._mark_stopped(run)
@@ -240,12 +250,12 @@ class Talk:
     def _resume(
         self, snapshot: ConversationSnapshot, given: Mapping[str, Any], ask: Ask, *, gate: str = "reject"
     ) -> Run:
-        before = _unfinished(snapshot, given)
+        before = unfinished(snapshot, given)
         made = self._conversation if gate == "reject" else self._open(gate)
         turn = made.start_resume(given or None, **self._options(ask))
         return self._start(
             lambda run: self._drive(run, turn, is_new=False),
-            answered=ask.answers.keys() & _call_ids(before),
+            answered=ask.answers.keys() & call_ids(before),
             before=before,
             since=() if given else pieces_since(before, ask.answers.keys()),
         )
@@ -254,13 +264,14 @@ class Talk:
         self, snapshot: ConversationSnapshot, turn: HistoryTurn, answered: Collection[str] = ()
     ) -> Run:
         run = self._hub.shown(self._key, self._who.owner)
-        _tell_stored(run, snapshot, turn, answered)
+        tell_stored(run, snapshot, turn, answered)
         run.end()
         return run
 
     async def _drive(self, run: Run, turn: AsyncTurn, *, is_new: bool) -> None:
         """Run a turn, and tell the run. A turn that was done before is told from the store."""
         has_started = knows_before = False
+        completed: TurnCompleted | None = None
         async with turn:
             run.turn = turn
             if run.was_stopped:
@@ -269,14 +280,17 @@ class Talk:
                 async for event in turn:
                     if isinstance(event, TurnStarted):
                         has_started = True
+                        if run.announce is not None:
+                            await run.announce()
                     elif has_started and is_new and not knows_before:
                         knows_before = True
                         if not (isinstance(event, ModelRequested) and event.iteration == 1):
                             run.before = await self._found_before()
-                    if has_started:
+                    if isinstance(event, TurnCompleted):
+                        completed = event  # told when it is saved, and another worker may go on
+                    elif has_started:
                         run.tell(event)
-                    else:
-                        run.turn_ref = event.turn_ref
+                    run.turn_ref = run.turn_ref or event.turn_ref
                 if run.was_stopped:
                     await turn.cancel()  # until it is saved
                     await self._tell_stop(run)
@@ -287,21 +301,31 @@ class Talk:
                 await self._tell_stop(run)
                 await self._mark_stopped(run)
                 return
+            except TurnInProgressError:
+                other = await self._hub.find_message(self._key, run.turn_id) if is_new else None
+                if other is None:
+                    raise
+                if other.said_digest != run.said_digest:
+                    raise TurnConflictError("another message has this id") from None
+                await run.copy(other)
+                return
             except NothingToResumeError:
                 if is_new or run.answered:
                     raise
                 result = None  # another worker has finished the turn meanwhile
         if not has_started or result is None:
             await self._tell_again(run, result)
+        elif completed is not None:
+            run.tell(completed)
 
     async def _tell_stop(self, run: Run) -> None:
         """Tell what became of the calls that a stop has ended, as the history says it."""
         snapshot = await self._conversation.snapshot()
-        if snapshot is None or not snapshot.history.turns or _newest_ref(snapshot) != run.turn_ref:
+        if snapshot is None or not snapshot.history.turns or newest_ref(snapshot) != run.turn_ref:
             return
-        pieces = pieces_of(snapshot.history.turns[-1], _not_in_doubt(snapshot.pending))
-        for piece in pieces[_behind_calls(pieces) :]:
-            if isinstance(piece, Returned) and piece.flag in _SYNTHETIC:
+        pieces = pieces_of(snapshot.history.turns[-1], not_in_doubt(snapshot.pending))
+        for piece in pieces[behind_calls(pieces) :]:
+            if isinstance(piece, Returned) and piece.flag in SYNTHETIC:
                 told = ToolFinished(
                     piece.call_id, "", 0, piece.flag, 0.0, piece.output, turn_ref=run.turn_ref
                 )
@@ -309,13 +333,13 @@ class Talk:
 
     async def _found_before(self) -> tuple[Piece, ...]:
         snapshot = await self._conversation.snapshot()
-        return () if snapshot is None else _unfinished(snapshot, ())
+        return () if snapshot is None else unfinished(snapshot, ())
 
     async def _tell_again(self, run: Run, result: ChatResult | None) -> None:
         snapshot = await self._conversation.snapshot()
         if snapshot is None or not snapshot.history.turns:
             raise NothingToResumeError("nothing is stored")
-        _tell_stored(run, snapshot, snapshot.history.turns[-1], run.answered, result)
+        tell_stored(run, snapshot, snapshot.history.turns[-1], run.answered, result)
 
 
 def _with_turn_id(ask: Ask, turn_id: str) -> Ask:
@@ -326,74 +350,6 @@ def _with_turn_id(ask: Ask, turn_id: str) -> Ask:
         context=ask.context,
         metadata=ask.metadata,
     )
-
-
-def _newest_ref(snapshot: ConversationSnapshot) -> str:
-    turns = snapshot.history.turns
-    return f"{snapshot.info.state.conversation_id}-{turns[-1].number}" if turns else ""
-
-
-def _call_ids(pieces: Sequence[Piece]) -> set[str]:
-    return {piece.call.id for piece in pieces if isinstance(piece, Called)}
-
-
-def _unfinished(snapshot: ConversationSnapshot, given: Collection[str]) -> tuple[Piece, ...]:
-    """What an unfinished turn has said, as far as it stays when it goes on.
-
-    Not in it: text that broke off, which the model writes anew, and results of the newest calls that nobody
-    has given, which are told when they are there.
-    """
-    if not snapshot.history.turns:
-        return ()
-    turn = snapshot.history.turns[-1]
-    found = list(pieces_of(turn, snapshot.pending))
-    if turn.facts.get("interrupted"):
-        del found[-2:]
-    while found and isinstance(found[-1], Step):
-        found.pop()
-    last = _behind_calls(found)
-    return tuple(
-        piece
-        for at, piece in enumerate(found)
-        if not (isinstance(piece, Waits) and (piece.call_id in given or piece.reason == "in_doubt"))
-        and not (at >= last and isinstance(piece, Returned) and piece.flag in _SYNTHETIC)
-    )
-
-
-def shown_pending(snapshot: ConversationSnapshot) -> tuple[PendingCall, ...]:
-    """Give the calls that a page shows as unfinished. Those of a turn that the user has stopped are not."""
-    was_stopped = snapshot.info.metadata.get(STOPPED) == _newest_ref(snapshot)
-    return _not_in_doubt(snapshot.pending) if was_stopped else snapshot.pending
-
-
-def _not_in_doubt(pending: Sequence[PendingCall]) -> tuple[PendingCall, ...]:
-    return tuple(call for call in pending if call.reason != "in_doubt")
-
-
-def _behind_calls(pieces: Sequence[Piece]) -> int:
-    """Where the results of the newest calls begin."""
-    return 1 + max((at for at, piece in enumerate(pieces) if isinstance(piece, (Called, Said))), default=-1)
-
-
-def _tell_stored(
-    run: Run,
-    snapshot: ConversationSnapshot,
-    turn: HistoryTurn,
-    answered: Collection[str],
-    result: ChatResult | None = None,
-) -> None:
-    id = snapshot.info.state.conversation_id
-    turn = next((one for one in snapshot.history.turns if f"{id}-{one.number}" == run.turn_ref), turn)
-    pieces = pieces_of(turn, snapshot.pending)
-    if result is None:
-        text = "".join(piece.text for piece in pieces if isinstance(piece, Said))
-        waits = snapshot.info.state.status == "awaiting_tools"
-        status: Any = "awaiting_tools" if waits else "complete"
-        result = ChatResult(
-            text=text, state=b"", status=status, pending=snapshot.pending if waits else (), duplicate=True
-        )
-    run.before, run.since = pieces, pieces_since(pieces, answered) if answered else ()
-    run.tell(TurnCompleted(result=result, conversation_id=id, turn_ref=f"{id}-{turn.number}"))
 
 
 def events_of(rows: Sequence[Mapping[str, Any]]) -> list[Any]:

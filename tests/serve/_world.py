@@ -16,7 +16,7 @@ from starlette.requests import Request
 
 from goaitools_py import AsyncChat, tool
 from goaitools_py.frontends import AGUI, AISDK
-from goaitools_py.serve import Refused, ServeApp, ServeLimits, Who, serve
+from goaitools_py.serve import Refused, Relay, ServeApp, ServeLimits, Who, serve
 from goaitools_py.stores import AsyncMemoryStore
 from goaitools_py.testing import ScriptedBackend
 
@@ -85,7 +85,12 @@ class World:
     """One application. `user` is the authenticated user of a request: the header ``x-user``."""
 
     def __init__(
-        self, *steps: Any, store: Any = None, limits: ServeLimits | None = None, **fields: Any
+        self,
+        *steps: Any,
+        store: Any = None,
+        limits: ServeLimits | None = None,
+        relay: Relay | None = None,
+        **fields: Any,
     ) -> None:
         self.held = asyncio.Event()
         self.is_inside = asyncio.Event()
@@ -121,6 +126,13 @@ class World:
             lease_ttl=1.0,
             stop_every=1e-9,
             limits=limits or ServeLimits(),
+            relay=relay,
+        )
+
+    def twin(self, relay: Relay | None, **how: Any) -> ServeApp:
+        """Another worker over the same store, with the same script and the same tools."""
+        return serve(
+            self.chat, self.store, key=self.whose, lease_ttl=1.0, stop_every=1e-9, relay=relay, **how
         )
 
     @staticmethod

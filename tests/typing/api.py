@@ -149,6 +149,7 @@ from goaitools_py.frontends import (
     FrontStream,
     Piece,
     Problem,
+    ProblemError,
     Shown,
     SnapshotFrontEnd,
     pieces_of,
@@ -160,7 +161,18 @@ from goaitools_py.kept.facade import ConversationInfo
 from goaitools_py.output import Output, OutputDelta, OutputError
 from goaitools_py.prices import Charge, Prices, genai_price
 from goaitools_py.seal import BlobLimits, Codec, Plain, rewrap
-from goaitools_py.serve import Refused, ServeApp, ServeLimits, Who, serve
+from goaitools_py.serve import (
+    MemoryRelay,
+    Opened,
+    RedisRelay,
+    Refused,
+    Relay,
+    RelayLostError,
+    ServeApp,
+    ServeLimits,
+    Who,
+    serve,
+)
 from goaitools_py.states import (
     FORMAT_VERSIONS,
     HISTORY_SCHEMA,
@@ -769,6 +781,7 @@ def front_ends(front: FrontEnd, body: bytes, conversation: Conversation, error: 
     for turn in conversation.history().turns:
         assert_type(pieces_of(turn), tuple[Piece, ...])
     assert_type(problem_of(error), Problem)
+    assert_type(ProblemError(problem_of(error)).problem, Problem)
     assert_type(front.history(conversation.history(), conversation_id="ada"), list[dict[str, Any]])
     shown = Shown(history=conversation.history(), conversation_id="ada", pending=conversation.pending())
     assert_type(AGUI.answering(asked, shown), FrontEnd)
@@ -784,6 +797,14 @@ def server(chat: AsyncChat, store: AsyncStore) -> None:
     assert_type(app, ServeApp)
     running: AbstractAsyncContextManager[None] = app.running()
     assert running
+
+
+async def several_workers(chat: AsyncChat, store: AsyncStore, client: AsyncRedis) -> None:
+    relay: Relay = RedisRelay(client, prefix="game", keep_seconds=60, alive_seconds=10, entries=1_000)
+    serve(chat, store, key=lambda request, name: Who(name), relay=relay)
+    opened = await MemoryRelay(keep_seconds=9).find("ada")
+    assert_type(opened, Opened | None)
+    assert_type(RelayLostError("gone").retryable, bool)
 
 
 class Verdict:
