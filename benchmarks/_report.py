@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Figure", "Report", "at_least", "at_most", "info"]
+__all__ = ["Figure", "Report", "at_least", "at_most", "info", "number"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,11 +99,12 @@ def _line(figure: Figure, width: int) -> str:
     if figure.target is not None:
         target = f"{'<=' if figure.is_upper else '>='} {figure.target:g} {figure.unit}"
         verdict = "ok" if figure.ok else "MISSED"
-    line = f"{figure.name:<{width}}  {_number(figure.value):>9} {figure.unit:<9} {target:<16} {verdict:<6}"
+    line = f"{figure.name:<{width}}  {number(figure.value):>9} {figure.unit:<9} {target:<16} {verdict:<6}"
     return f"{line}  {figure.note}".rstrip()
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
+    """The number as a reader wants it: two places below 10, else one."""
     if value == int(value):
         return f"{value:,.0f}"
     return f"{value:.2f}" if abs(value) < 10 else f"{value:,.1f}"

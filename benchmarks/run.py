@@ -1,5 +1,7 @@
 """Run the benchmarks: ``python benchmarks/run.py [--short] [--strict] [--only NAME …] [--json] [--peers]``.
 
+``--runs 3 --into docs/numbers.md`` runs them three times, and puts a table with the ranges into the page.
+
 Owns: the command line. Must never know: what a benchmark measures.
 
 Each figure is printed with its target and "ok" or "MISSED". Times are CPU times, and what is compared is
@@ -13,6 +15,7 @@ import argparse
 import json
 import platform
 import sys
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -52,21 +55,35 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--peers", action="store_true", help="also the stores of other libraries, if installed"
     )
+    parser.add_argument("--runs", type=int, default=1, metavar="N", help="run all of it N times")
+    parser.add_argument("--into", type=Path, metavar="PAGE", help="put a table of all runs into this page")
     options = parser.parse_args(arguments)
+    if options.runs < 1:
+        parser.error(f"--runs must be at least 1, got {options.runs}")
     names = tuple(options.only or NAMES) + (("peers",) if options.peers else ())
-    reports: dict[str, Report] = {}
     if not options.json:
         print(f"Python {platform.python_version()}, {platform.system()} {platform.machine()}\n")
-    for name in names:
-        reports[name] = import_module(name).run(short=options.short)
-        if not options.json:
-            print(reports[name].table(), end="\n\n", flush=True)
+    runs = [_run(names, short=options.short, silent=options.json) for _ in range(options.runs)]
+    reports = runs[-1]
+    if options.into is not None:
+        from _numbers import markdown, put_into
+
+        put_into(options.into, markdown(runs))
     missed = [figure.name for report in reports.values() for figure in report.figures if not figure.ok]
     if options.json:
         print(json.dumps({name: report.as_json() for name, report in reports.items()}, indent=2))
     elif missed:
         print(f"{len(missed)} missed: {'; '.join(missed)}")
     return 1 if missed and options.strict else 0
+
+
+def _run(names: Sequence[str], *, short: bool, silent: bool) -> dict[str, Report]:
+    reports: dict[str, Report] = {}
+    for name in names:
+        reports[name] = import_module(name).run(short=short)
+        if not silent:
+            print(reports[name].table(), end="\n\n", flush=True)
+    return reports
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -148,3 +149,32 @@ def test_a_missed_target_is_printed_and_fails_only_under_strict(tmp_path: Path) 
 
     assert "MISSED" in lenient.stdout
     assert (lenient.returncode, strict.returncode) == (0, 1)
+
+
+def test_a_page_gets_the_ranges_of_all_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What stands around the table stays; a page without its marks is refused and stays as it is."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    numbers, report = import_module("_numbers"), import_module("_report")
+    runs = [
+        {
+            "one": report.Report(
+                title="One", method="", figures=[report.at_most(60, " 2 messages", value, "%")]
+            )
+        }
+        for value in (51.5, 49.0, 50.0)
+    ]
+    page = tmp_path / "page.md"
+    page.write_text(f"above\n{numbers.BEGIN}\nold\n{numbers.END}\nbelow\n")
+
+    for _ in range(2):
+        numbers.put_into(page, numbers.markdown(runs))
+
+    row = "| 2 messages | 49 to 51.5 % | at most 60 % |"
+    table = f"| what | measured | aim |\n|---|---|---|\n{row}"
+    text = f"above\n{numbers.BEGIN}\n\n{table}\n\n{numbers.END}\nbelow\n"
+    assert page.read_text() == text
+    page.write_text("nothing here")
+    with pytest.raises(ValueError, match="measured: begin"):
+        numbers.put_into(page, "")
+    assert page.read_text() == "nothing here"
+    assert numbers.BEGIN in (ROOT / "docs" / "numbers.md").read_text(encoding="utf-8")

@@ -94,6 +94,8 @@ def _oldest_archived(meta: Meta, records: int) -> int | None:
 
 def _held(meta: Meta, parts: Sequence[Part]) -> set[bytes]:
     """Give the media that the archive may name."""
+    if not any(row.archived for row in meta.media):  # as almost always; the journal of cuts is not read
+        return set()
     oldest = _oldest_archived(meta, sum([part.entries for part in parts if part.kind == ARCHIVE]))
     if oldest is None:
         return set()

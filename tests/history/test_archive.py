@@ -31,6 +31,7 @@ from goaitools_py.history.archive.reading import archive_of
 from goaitools_py.history.archive.records import Record
 from goaitools_py.history.archive.undoing import is_undoable, undone
 from goaitools_py.seal import BlobLimits, Plain
+from goaitools_py.state import media_rows
 from goaitools_py.state.closed_turns import ClosedTurn, numbers_of, with_numbers
 from goaitools_py.state.parts import ARCHIVE, new_part
 from goaitools_py.state.placing import detach
@@ -87,6 +88,19 @@ def _talk(wire: str, seed: int, turns: int) -> Book:
     for _ in range(turns):
         book.add(*random_turn(r, wire))
     return book
+
+
+def test_a_turn_does_not_read_the_journal_of_cuts(wire: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It carries an archive without media for nothing: reading each row of the journal took 5 % of a turn."""
+    blob = _cut(wire, dump_state(_talk(wire, 3, 6).state), _drop(2))
+    read: list[Any] = []
+    monkeypatch.setattr(media_rows, "cut_facts", read.append)
+
+    with Chat(ScriptedBackend("Well.", wire=wire)) as chat:
+        blob = chat.chat_with_state(blob, user="Go on.").state
+
+    assert read == []
+    assert len(_records(blob)) == 1
 
 
 # -------------------------------------------------------------------------------------- the transcript

@@ -140,8 +140,9 @@ def _closed(state: ConversationState, codec: Codec) -> tuple[int, int, int]:
         entries += segment.entries
     if not codec.compresses:
         blob = sum([segment.raw_len for segment in (*state.segments, *state.later)])
-    if state.parts or state.meta.media or any(segment.media for segment in state.segments):
+    if state.parts:
         blob += sum([part.weight for part in state.parts if part.kind != MEDIA])
+    if state.meta.media or any(segment.media for segment in state.segments):
         blob += media_weight(state.meta, state.parts, state.segments)
     return blob, decoded, entries
 
