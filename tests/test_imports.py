@@ -455,7 +455,8 @@ ALLOWED = {
     ),
     "frontends": "errors events history.open.answers history.turns messages result tools values",
     "testing": (
-        "backends backends.base backends.rules errors messages rawjson render sim stores stores.layout values"
+        "async_chat backends backends.base backends.rules errors history.convert history.turns "
+        "history.verify messages rawjson reading render sim stores stores.layout values"
     ),
     "cli": (
         "backends compaction errors events goaitools_py history.branch history.convert history.diff "

@@ -3,12 +3,16 @@ the contracts that a dialect or a store of your own has to keep."""
 
 from ..backends.rules import check_history
 from ..sim import SimServer
+from .cassette import Cassette
+from .crash_points import CrashReport, crash_points
 from .dialect_contract import DialectSamples, SampleError, SampleReply, dialect_contract
 from .scripted import Calls, Raw, ScriptedBackend
 from .store_contract import store_contract
 
 __all__ = [
     "Calls",
+    "Cassette",
+    "CrashReport",
     "DialectSamples",
     "Raw",
     "SampleError",
@@ -16,6 +20,7 @@ __all__ = [
     "ScriptedBackend",
     "SimServer",
     "check_history",
+    "crash_points",
     "dialect_contract",
     "store_contract",
 ]

@@ -1,0 +1,147 @@
+"""A program is killed at each of its effects: one that is right survives, and each mistake is found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from goaitools_py import AsyncChat, Chat, ToolContext, tool
+from goaitools_py.stores import AsyncMemoryStore, MemoryStore, SQLiteStore, Stored
+from goaitools_py.testing import Calls, crash_points
+
+WIRES = ("openai", "openai-responses", "anthropic")
+
+
+class Bank:
+    """The world outside: payments, each with the key that it came under."""
+
+    def __init__(self) -> None:
+        self.payments: list[tuple[str, int]] = []
+        self.keys: set[str] = set()
+
+    def tools(self, *, idempotent: bool, careful: bool = True) -> list[Any]:
+        """`careful`: a key that was seen is not paid again."""
+
+        @tool(idempotent=idempotent)
+        def pay(ctx: ToolContext[Any], euros: int) -> str:
+            """Pay."""
+            if not (careful and ctx.idempotency_key in self.keys):
+                self.keys.add(ctx.idempotency_key)
+                self.payments.append((ctx.idempotency_key, euros))
+            return f"paid {euros}"
+
+        return [pay]
+
+    def done(self) -> list[int]:
+        """The effects, by their sums: keys differ from run to run."""
+        return [euros for _, euros in self.payments]
+
+
+SCRIPT: list[tuple[str, list[Any]]] = [
+    ("Pay 5 and 6.", [Calls([("pay", {"euros": 5}), ("pay", {"euros": 6})]), "Both are paid."]),
+    ("And 7, then 8.", [Calls([("pay", {"euros": 7})]), Calls([("pay", {"euros": 8})]), "Done."]),
+]
+
+
+def maker(is_async: bool, tools: list[Any]) -> Callable[[Any], Any]:
+    return lambda backend: (AsyncChat if is_async else Chat)(backend, tools=tools)
+
+
+@pytest.mark.parametrize("idempotent", [False, True])
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_program_that_is_right_survives(wire: str, is_async: bool, idempotent: bool) -> None:
+    """At each request and each save. Only a tool that may not run again is ever in doubt."""
+    bank = Bank()
+
+    report = crash_points(
+        maker(is_async, bank.tools(idempotent=idempotent)), SCRIPT, effects=bank.done, wire=wire
+    )
+
+    assert set(report.points) == {
+        "before a load", "before a save", "after a save", "before a request", "after a request",
+    }  # fmt: skip
+    assert sum(report.points.values()) > 30
+    assert bool(report.in_doubt) is not idempotent
+
+
+def test_a_store_of_ones_own_is_used(tmp_path: Path) -> None:
+    """A new one for each run."""
+    made: list[Any] = []
+
+    def make() -> Any:
+        made.append(SQLiteStore(tmp_path / f"{len(made)}.db"))
+        return made[-1]
+
+    bank = Bank()
+    chat = maker(False, bank.tools(idempotent=True))
+    report = crash_points(chat, SCRIPT[:1], make_store=make, effects=bank.done)
+    for store in made:
+        store.close()
+
+    assert len(made) == sum(report.points.values()) + 1
+
+
+def test_an_effect_that_comes_twice_is_found() -> None:
+    """A tool that says that it may run again, and does not look at its key."""
+    bank = Bank()
+
+    with pytest.raises(AssertionError, match=r"1 effects came twice, or should not have come: \d"):
+        crash_points(maker(False, bank.tools(idempotent=True, careful=False)), SCRIPT, effects=bank.done)
+
+
+class Forgetful(MemoryStore):
+    """Gives the blob before the newest one."""
+
+    before: Stored | None = None
+
+    def save(self, key: str, blob: bytes, *, expected: int | None) -> int:
+        stored = super().load(key)
+        version = super().save(key, blob, expected=expected)
+        self.before = stored and Stored(blob=stored.blob, version=version, updated_at=stored.updated_at)
+        return version
+
+    def load(self, key: str) -> Stored | None:
+        return self.before or super().load(key)
+
+
+class Late(AsyncMemoryStore):
+    """As `Forgetful`, awaited."""
+
+    before: Stored | None = None
+
+    async def save(self, key: str, blob: bytes, *, expected: int | None) -> int:
+        stored = await super().load(key)
+        version = await super().save(key, blob, expected=expected)
+        self.before = stored and Stored(blob=stored.blob, version=version, updated_at=stored.updated_at)
+        return version
+
+    async def load(self, key: str) -> Stored | None:
+        return self.before or await super().load(key)
+
+
+@pytest.mark.parametrize(("is_async", "store"), [(False, Forgetful), (True, Late)])
+def test_a_store_that_loses_is_found(is_async: bool, store: Any) -> None:
+    """Effects come twice, replies are missing, or the history is not that of the run without a kill."""
+    bank = Bank()
+
+    with pytest.raises(AssertionError, match=r"\d+ findings:"):
+        crash_points(
+            maker(is_async, bank.tools(idempotent=False)), SCRIPT, make_store=store, effects=bank.done
+        )
+
+
+def test_a_script_that_ends_too_soon_is_told() -> None:
+    """And one in which two turns say the same is refused."""
+    bank = Bank()
+    make = maker(False, bank.tools(idempotent=True))
+
+    with pytest.raises(AssertionError, match="without a kill: request 2 has no reply in the script"):
+        crash_points(make, [("Pay.", [Calls([("pay", {"euros": 5})])])])
+    with pytest.raises(ValueError, match="a text of its own"):
+        crash_points(make, [("Hi.", ["Hello."]), ("Hi.", ["Hello."])])
+    with pytest.raises(ValueError, match="a text of its own"):
+        crash_points(make, [])
