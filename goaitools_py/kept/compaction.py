@@ -62,7 +62,7 @@ class KeptCompaction:
 
     def _commit(self, blob: bytes) -> Flow[bytes]:
         try:
-            stored = yield from self._row.commit(blob)
+            stored = yield from self._row.commit(blob, is_last=True)
         except StateConflictError as exc:
             raise StateConflictError(
                 f"{exc}; the compacted conversation is only in err.state, not in the store: compact again",

@@ -135,6 +135,9 @@ class Row:
         self._context: Any = None
         self._saves = self._told = 0
         self._lease: Any = None
+        self._found: tuple[Stored | None] | None = None
+        """What was loaded together with the lease, until `load` gives it."""
+        self._is_combined = False
         self._renewal: Any = None
         self._patient_until: float | None = None
         self._pause = FIRST_WAIT
@@ -162,7 +165,11 @@ class Row:
 
         `is_whole`: load all parts, not only the parts that a turn needs.
         """
-        found: Stored | None = yield Invoke(self._load_whole if is_whole else self._load)
+        found: Stored | None
+        if self._found is not None:
+            (found,), self._found = self._found, None
+        else:
+            found = yield Invoke(self._load_whole if is_whole else self._load)
         self._version = None if found is None else found.version
         self._sent = self._created = None
         self.mine = self.stored = b"" if found is None else self._blob_of(found)
@@ -201,6 +208,12 @@ class Row:
         if not takes_facts(settings.store):
             return settings.store.save(settings.key, blob, expected=expected)
         return settings.store.save(settings.key, blob, expected=expected, facts=self._facts(blob))
+
+    def _save_and_release(self, blob: bytes, expected: int | None) -> Any:
+        settings = self.settings
+        return settings.store.save_and_release(
+            self._lease, settings.key, blob, expected=expected, facts=self._facts(blob)
+        )
 
     def _save_parts(self, blob: bytes, expected: int | None) -> Any:
         """Save the head. The same step adds the parts that the store lacks, and drops the parts that the head
@@ -272,6 +285,7 @@ class Row:
         is_there: Callable[[bytes], bool] | None = None,
         most: int = MAX_REBASES,
         is_paid: bool = True,
+        is_last: bool = False,
     ) -> Flow[bytes]:
         """Save a state that grew from `mine`. Gives the stored state: this one, or this one with additions of
         other workers.
@@ -284,6 +298,7 @@ class Row:
             most: How often the state may be rebased.
             is_paid: True if model calls or tools were paid for it. Then the save is tried again for
                 `save_timeout` seconds while the store is unavailable.
+            is_last: True if only `release` follows. A store that can then gives the lease back with the save.
 
         Raises:
             StateConflictError: Another worker had a turn, or deleted the conversation.
@@ -301,8 +316,11 @@ class Row:
             blob = self._rebased(new)
             self._sent = (new, blob)
             failure = conflict = None
+            ends_lease = is_last and self._is_combined
             try:
-                version = yield Invoke(self._save, (blob, self._version))
+                version = yield Invoke(
+                    self._save_and_release if ends_lease else self._save, (blob, self._version)
+                )
             except StateConflictError as exc:
                 refused += 1
                 if not failed:
@@ -314,6 +332,8 @@ class Row:
                 failed += 1
                 failure = exc
             else:
+                if ends_lease:
+                    self._lease, self._is_combined = None, False
                 self._version, self.stored, self._sent = version, blob, None
                 self._kept_parts = self._sent_parts
                 self._patient_until = None
@@ -490,13 +510,20 @@ class Row:
         settings = self.settings
         if not hasattr(settings.store, "lease"):
             return 0.0
+        combines = hasattr(settings.store, "lease_and_load") and not settings.in_parts
         began = yield Clock()
         pause, waited = FIRST_WAIT, 0.0
         while True:
-            context = settings.store.lease(settings.key, settings.lease_ttl)
-            enter = getattr(context, "__aenter__", None) or context.__enter__
             try:
-                lease = yield Invoke(enter)
+                if combines:
+                    context = None
+                    lease, found = yield Invoke(
+                        settings.store.lease_and_load, (settings.key, settings.lease_ttl)
+                    )
+                    self._found, self._is_combined = (found,), True
+                else:
+                    context = settings.store.lease(settings.key, settings.lease_ttl)
+                    lease = yield Invoke(getattr(context, "__aenter__", None) or context.__enter__)
             except LeaseHeldError as exc:
                 now = yield Clock()
                 waited = now.monotonic - began.monotonic
@@ -518,13 +545,15 @@ class Row:
         if self._renewal is not None:
             yield Invoke(self._renewal.end)
             self._renewal = None
-        if self._context is None:
+        if self._lease is None and self._context is None:
             return
         with suppress(Exception):  # the outcome of the turn is more important than this error
             yield from self._give_back()
-            leave = getattr(self._context, "__aexit__", None) or self._context.__exit__
-            yield Invoke(leave, (None, None, None))
+            if self._context is not None:
+                leave = getattr(self._context, "__aexit__", None) or self._context.__exit__
+                yield Invoke(leave, (None, None, None))
         self._context = self._lease = None
+        self._is_combined = False
 
     def _give_back(self) -> Flow[None]:
         """Call the lease's own `release`, if it has one. It raises if it fails; its context does not."""

@@ -247,7 +247,7 @@ class KeptTurn:
         row = self._row
         yield from self._set_aside(engine)
         try:
-            stored = yield from row.commit(result.state, is_there=self._is_there)
+            stored = yield from row.commit(result.state, is_there=self._is_there, is_last=True)
         except DuplicateError:
             return (yield from self._repeat())
         except Exception as exc:
@@ -297,7 +297,7 @@ class KeptTurn:
             new = self._left_by(engine, exc)
             if new != row.mine:
                 yield from self._set_aside(engine)
-            stored = yield from row.commit(new, is_there=self._is_there)
+            stored = yield from row.commit(new, is_there=self._is_there, is_last=True)
         except DuplicateError:
             return (yield from self._repeat())
         except Exception as why:
@@ -397,7 +397,7 @@ class KeptTurn:
                 new = engine.snapshot()
                 if new != self._row.mine and new != self._given:
                     yield from self._set_aside(engine)
-                    self._end = yield from self._row.commit(new, is_there=self._is_there)
+                    self._end = yield from self._row.commit(new, is_there=self._is_there, is_last=True)
             except DuplicateError:
                 self._end = self._row.stored
             except Exception as exc:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import LeaseHeldError, TurnStoppedError
 from .base import (
+    AsyncCombining,
     AsyncDeleting,
     AsyncDescribing,
     AsyncLease,
@@ -17,6 +18,7 @@ from .base import (
     AsyncParted,
     AsyncStopping,
     AsyncStore,
+    Combining,
     Deleting,
     Describing,
     Lease,
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AsyncCallableStore",
+    "AsyncCombining",
     "AsyncDeleting",
     "AsyncDescribing",
     "AsyncDjangoStore",
@@ -57,6 +60,7 @@ __all__ = [
     "AsyncStopping",
     "AsyncStore",
     "CallableStore",
+    "Combining",
     "Deleting",
     "Describing",
     "DjangoStore",

@@ -4,8 +4,9 @@ Owns: the protocols and their values. Must never know: an engine, or what is in 
 
 A store can `load` and `save`. What else it can do is seen by its shape: a store with a `delete` is a
 `Deleting`, one with a `list` a `Listing`, one with a `lease` a `Leasing`, one with a `set_stop` a `Stopping`,
-one with a `save_parts` a `Parted`; ``isinstance`` tells. A store whose `save` has a parameter ``facts`` is a
-`Describing`. The protocols for async code have the same methods, awaited.
+one with a `save_parts` a `Parted`, one with a `lease_and_load` a `Combining`; ``isinstance`` tells. A store
+whose `save` has a parameter ``facts`` is a `Describing`. The protocols for async code have the same methods,
+awaited.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Protocol, runtime_checkable
 from .layout import RowFacts, StoredPart
 
 __all__ = [
+    "AsyncCombining",
     "AsyncDeleting",
     "AsyncDescribing",
     "AsyncLease",
@@ -27,6 +29,7 @@ __all__ = [
     "AsyncParted",
     "AsyncStopping",
     "AsyncStore",
+    "Combining",
     "Deleting",
     "Describing",
     "Lease",
@@ -243,6 +246,32 @@ class Leasing(Protocol):
         ...
 
 
+@runtime_checkable
+class Combining(Protocol):
+    """A `Leasing` store that takes a lease and loads in one call, and saves and releases in one call.
+
+    That spares a turn two round trips. It is only a saving: a turn may begin with the one and not end with
+    the other.
+    """
+
+    def lease_and_load(self, key: str, ttl: float) -> tuple[Lease, Stored | None]:
+        """Take the lease of `key` as `Leasing.lease` does, and then load. The lease has a ``release``.
+
+        What is loaded holds every save that was finished when the lease was taken. `LeaseHeldError` if
+        another holder has the lease; then nothing is loaded.
+        """
+        ...
+
+    def save_and_release(
+        self, lease: Lease, key: str, blob: bytes, *, expected: int | None, facts: RowFacts | None = None
+    ) -> int:
+        """As `Describing.save`. If the blob was saved, the lease has ended too, else it goes on.
+
+        A lease that ran out does not prevent the save: only the version does.
+        """
+        ...
+
+
 # ------------------------------------------------------------------------------------------- awaited
 
 
@@ -339,4 +368,19 @@ class AsyncLeasing(Protocol):
 
     def lease(self, key: str, ttl: float) -> AbstractAsyncContextManager[AsyncLease]:
         """As `Leasing.lease`, in an ``async with``."""
+        ...
+
+
+@runtime_checkable
+class AsyncCombining(Protocol):
+    """`Combining` for async code."""
+
+    async def lease_and_load(self, key: str, ttl: float) -> tuple[AsyncLease, Stored | None]:
+        """As `Combining.lease_and_load`."""
+        ...
+
+    async def save_and_release(
+        self, lease: AsyncLease, key: str, blob: bytes, *, expected: int | None, facts: RowFacts | None = None
+    ) -> int:
+        """As `Combining.save_and_release`."""
         ...

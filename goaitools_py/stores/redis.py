@@ -19,7 +19,7 @@ from ..errors import StoreUnavailableError
 from ..process import Process, this_process
 from . import common
 from .base import RowFacts, Stored, StoredHead, StoredPage, StoredPart
-from .redis_keys import Command, KeySpace, LeaseKey, SaveCommand, stored_keys
+from .redis_keys import Command, KeySpace, LeaseKey, SaveCommand, by_digest, stored_keys
 
 if TYPE_CHECKING:
     from redis import Redis, RedisCluster
@@ -118,6 +118,28 @@ class RedisStore:
             answers = pipeline.execute()
         return StoredPage(keys=stored_keys(walk.keys, answers), cursor=walk.cursor)
 
+    def lease_and_load(self, key: str, ttl: float) -> tuple[RedisLease, Stored | None]:
+        """Take a lease and load, in one script. See `Combining.lease_and_load`."""
+        name = self._keys.lease(key, ttl)
+        answer = self._send(self._keys.lease_and_load(key, name))
+        if answer is None:
+            raise common.held()
+        return RedisLease(name, self._send), self._keys.loaded(answer)
+
+    def save_and_release(
+        self,
+        lease: RedisLease,
+        key: str,
+        blob: bytes,
+        *,
+        expected: int | None,
+        facts: RowFacts | None = None,
+    ) -> int:
+        """As `save`; the same script ends the lease. See `Combining.save_and_release`."""
+        version = self._written(self._keys.save(key, blob, expected, facts, lease=lease.its_key))
+        lease.note_end()
+        return version
+
     @contextmanager
     def lease(self, key: str, ttl: float) -> Iterator[RedisLease]:
         """Hold the lease of `key` for at most `ttl` seconds, then renew it. `LeaseHeldError`: it is taken."""
@@ -133,25 +155,32 @@ class RedisStore:
 
     def _send(self, command: Command, **where: Any) -> Any:
         with _errors():
-            return self._client.execute_command(*command, **where, **_BYTES)
+            try:
+                return self._client.execute_command(*by_digest(command), **where, **_BYTES)
+            except _unknown_script():
+                return self._client.execute_command(*command, **where, **_BYTES)
 
 
 class RedisLease:
     """A lease that is held in Redis."""
 
     def __init__(self, lease: LeaseKey, send: Callable[[Command], Any]) -> None:
-        self._lease = lease
+        self.its_key = lease
         self._send = send
         self._is_over = False
 
+    def note_end(self) -> None:
+        """Note that a save has ended it."""
+        self._is_over = True
+
     def renew(self) -> bool:
         """Begin the `ttl` anew. False if it ran out meanwhile."""
-        return bool(self._send(self._lease.renew()))
+        return bool(self._send(self.its_key.renew()))
 
     def release(self) -> None:
         """End it now. Raises `StoreUnavailableError`; may be called again."""
         if not self._is_over:
-            self._send(self._lease.release())
+            self._send(self.its_key.release())
             self._is_over = True
 
 
@@ -243,6 +272,28 @@ class AsyncRedisStore:
             answers = await pipeline.execute()
         return StoredPage(keys=stored_keys(walk.keys, answers), cursor=walk.cursor)
 
+    async def lease_and_load(self, key: str, ttl: float) -> tuple[AsyncRedisLease, Stored | None]:
+        """As `RedisStore.lease_and_load`, awaited."""
+        name = self._keys.lease(key, ttl)
+        answer = await self._send(self._keys.lease_and_load(key, name))
+        if answer is None:
+            raise common.held()
+        return AsyncRedisLease(name, self._send), self._keys.loaded(answer)
+
+    async def save_and_release(
+        self,
+        lease: AsyncRedisLease,
+        key: str,
+        blob: bytes,
+        *,
+        expected: int | None,
+        facts: RowFacts | None = None,
+    ) -> int:
+        """As `RedisStore.save_and_release`, awaited."""
+        version = await self._written(self._keys.save(key, blob, expected, facts, lease=lease.its_key))
+        lease.note_end()
+        return version
+
     @asynccontextmanager
     async def lease(self, key: str, ttl: float) -> AsyncIterator[AsyncRedisLease]:
         """Hold the lease of `key` for at most `ttl` seconds, then renew it. `LeaseHeldError`: it is taken."""
@@ -259,7 +310,10 @@ class AsyncRedisStore:
     async def _send(self, command: Command, **where: Any) -> Any:
         self._check_process()
         with _errors():
-            return await self._client.execute_command(*command, **where, **_BYTES)
+            try:
+                return await self._client.execute_command(*by_digest(command), **where, **_BYTES)
+            except _unknown_script():
+                return await self._client.execute_command(*command, **where, **_BYTES)
 
     def _check_process(self) -> None:
         if self._used_in is None:
@@ -275,18 +329,22 @@ class AsyncRedisLease:
     """`RedisLease` for async code."""
 
     def __init__(self, lease: LeaseKey, send: Callable[[Command], Awaitable[Any]]) -> None:
-        self._lease = lease
+        self.its_key = lease
         self._send = send
         self._is_over = False
 
+    def note_end(self) -> None:
+        """Note that a save has ended it."""
+        self._is_over = True
+
     async def renew(self) -> bool:
         """Begin the `ttl` anew. False if it ran out meanwhile."""
-        return bool(await self._send(self._lease.renew()))
+        return bool(await self._send(self.its_key.renew()))
 
     async def release(self) -> None:
         """As `RedisLease.release`, awaited."""
         if not self._is_over:
-            await self._send(self._lease.release())
+            await self._send(self.its_key.release())
             self._is_over = True
 
 
@@ -295,6 +353,13 @@ def _nodes(client: Any) -> dict[str, dict[str, Any]]:
     if not hasattr(client, "get_primaries"):
         return {"": {}}
     return {node.name: {"target_nodes": node} for node in client.get_primaries()}
+
+
+def _unknown_script() -> type[Exception]:
+    """The error of a server that does not know a script by its digest: it was restarted, say."""
+    from redis.exceptions import NoScriptError
+
+    return NoScriptError
 
 
 @contextmanager

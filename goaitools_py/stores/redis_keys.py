@@ -14,28 +14,46 @@ both.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import secrets
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 
 from . import common
 from .base import RowFacts, Stored, StoredHead, StoredKey, StoredPart
 from .layout import PLAIN_COLUMNS, facts_of, plain_values
 
-__all__ = ["Command", "KeySpace", "KeyWalk", "LeaseKey", "SaveCommand", "stored_keys"]
+__all__ = ["Command", "KeySpace", "KeyWalk", "LeaseKey", "SaveCommand", "by_digest", "stored_keys"]
 
 Command = tuple[str | bytes | int, ...]
 
+
+@cache
+def _digest(script: bytes) -> str:
+    return hashlib.sha1(script, usedforsecurity=False).hexdigest()
+
+
+def by_digest(command: Command) -> Command:
+    """The command that names a script by its digest, for servers that know the script already."""
+    name, script, *rest = command
+    return ("EVALSHA", _digest(script), *rest) if name == "EVAL" and isinstance(script, bytes) else command
+
+
 _SAVE = b"""
 local found = redis.call('HMGET', KEYS[1], 'version', 'save')
-if found[2] == ARGV[4] then return 1 end
+local function release()
+    if ARGV[7] ~= '' and redis.call('GET', KEYS[3]) == ARGV[7] then redis.call('DEL', KEYS[3]) end
+    return 1
+end
+if found[2] == ARGV[4] then return release() end
 if (found[1] or '') ~= ARGV[1] then return 0 end
 redis.call('HSET', KEYS[1], 'blob', ARGV[2], 'version', ARGV[3], 'save', ARGV[4], 'updated_at', ARGV[5])
-local at = 8
-for _ = 1, tonumber(ARGV[7]) do
+local at = 9
+for _ = 1, tonumber(ARGV[8]) do
     if ARGV[at + 1] == '' then redis.call('HDEL', KEYS[1], ARGV[at])
     else redis.call('HSET', KEYS[1], ARGV[at], ARGV[at + 1]) end
     at = at + 2
@@ -50,10 +68,10 @@ if drops > 0 then
     end
 end
 for i = at + drops + 1, #ARGV, 2 do redis.call('HSET', KEYS[2], ARGV[i], ARGV[i + 1]) end
-for _, name in ipairs(KEYS) do
-    if ARGV[6] == '' then redis.call('PERSIST', name) else redis.call('PEXPIRE', name, ARGV[6]) end
+for i = 1, 2 do
+    if ARGV[6] == '' then redis.call('PERSIST', KEYS[i]) else redis.call('PEXPIRE', KEYS[i], ARGV[6]) end
 end
-return 1
+return release()
 """
 _HEAD = b"""
 local found = redis.call('HMGET', KEYS[1], 'blob', 'version', 'updated_at')
@@ -97,6 +115,12 @@ return 1
 _TAKE = b"""
 if redis.call('GET', KEYS[1]) == ARGV[1] then return 1 end
 return redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) and 1 or 0
+"""
+_TAKE_AND_LOAD = b"""
+if redis.call('GET', KEYS[1]) ~= ARGV[1] and not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
+    return false
+end
+return redis.call('HMGET', KEYS[2], 'blob', 'version', 'updated_at')
 """
 _RENEW = b"""
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
@@ -150,10 +174,12 @@ class KeySpace:
         facts: RowFacts | None = None,
         new: Collection[StoredPart] = (),
         gone: Collection[bytes] = (),
+        lease: LeaseKey | None = None,
     ) -> SaveCommand:
-        """A save of a conversation, and of changes of its parts."""
-        names = (self.state(key), self.parts(key))
-        return SaveCommand(names, bytes(blob), expected, self._ttl_ms, facts, new, gone)
+        """A save of a conversation, and of changes of its parts. If it is done, `lease` ends with it."""
+        names = (self.state(key), self.parts(key), self._lease_name(key))
+        token = b"" if lease is None else lease.token
+        return SaveCommand(names, bytes(blob), expected, self._ttl_ms, facts, new, gone, token)
 
     def load_head(self, key: str, kinds: Collection[int] | None) -> Command:
         """Ask for a conversation and its parts of some kinds; None: of all."""
@@ -204,8 +230,14 @@ class KeySpace:
 
     def lease(self, key: str, ttl: float) -> LeaseKey:
         """The lease of a conversation."""
-        name = self._lease + b"{%b}" % common.check_key(key).encode()
-        return LeaseKey(name, max(1, round(common.check_ttl(ttl) * 1000)))
+        return LeaseKey(self._lease_name(key), max(1, round(common.check_ttl(ttl) * 1000)))
+
+    def _lease_name(self, key: str) -> bytes:
+        return self._lease + b"{%b}" % common.check_key(key).encode()
+
+    def lease_and_load(self, key: str, lease: LeaseKey) -> Command:
+        """Begin a lease, and ask for the conversation. Answers None if another holder has a lease."""
+        return lease.take_and(_TAKE_AND_LOAD, self.state(key))
 
     def walk(self, nodes: Sequence[str], prefix: str, cursor: str | None, limit: int) -> KeyWalk:
         """A walk over the keys of some servers, for one page of a listing."""
@@ -280,15 +312,17 @@ class SaveCommand:
 
     def __init__(
         self,
-        names: tuple[bytes, bytes],
+        names: tuple[bytes, bytes, bytes],
         blob: bytes,
         expected: int | None,
         ttl_ms: bytes,
         facts: RowFacts | None,
         new: Collection[StoredPart],
         gone: Collection[bytes],
+        lease_token: bytes = b"",
     ) -> None:
         self._names = names
+        self._lease_token = lease_token
         self._blob = blob
         self._expected = expected
         self._ttl_ms = ttl_ms
@@ -304,8 +338,8 @@ class SaveCommand:
         now = b"%d" % common.as_ms(datetime.now(UTC))
         plain = plain_values(self._facts)
         return (
-            "EVAL", _SAVE, 2, *self._names,
-            expected, self._blob, b"%d" % self.version, self._token, now, self._ttl_ms,
+            "EVAL", _SAVE, 3, *self._names,
+            expected, self._blob, b"%d" % self.version, self._token, now, self._ttl_ms, self._lease_token,
             len(plain), *(text for name, value in plain.items() for text in (name, _text(value))),
             len(self._gone), *self._gone,
             *(text for field, data in self._new.items() for text in (field, data)),
@@ -332,19 +366,23 @@ class LeaseKey:
     def __init__(self, name: bytes, ttl_ms: int) -> None:
         self._name = name
         self._ttl_ms = ttl_ms
-        self._token = secrets.token_bytes(12)
+        self.token = secrets.token_bytes(12)
+
+    def take_and(self, script: bytes, other: bytes) -> Command:
+        """Begin it in a script that does something with another key too."""
+        return "EVAL", script, 2, self._name, other, self.token, self._ttl_ms
 
     def take(self) -> Command:
         """Begin it, unless another holder has one."""
-        return "EVAL", _TAKE, 1, self._name, self._token, self._ttl_ms
+        return "EVAL", _TAKE, 1, self._name, self.token, self._ttl_ms
 
     def renew(self) -> Command:
         """Begin the `ttl` anew, unless it ran out."""
-        return "EVAL", _RENEW, 1, self._name, self._token, self._ttl_ms
+        return "EVAL", _RENEW, 1, self._name, self.token, self._ttl_ms
 
     def release(self) -> Command:
         """End it, if it is still this one."""
-        return "EVAL", _RELEASE, 1, self._name, self._token
+        return "EVAL", _RELEASE, 1, self._name, self.token
 
 
 def _field(kind: int, name: bytes) -> bytes:

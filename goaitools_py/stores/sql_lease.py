@@ -1,6 +1,7 @@
 """Leases in PostgreSQL, MySQL, MariaDB and SQLite: one row with an end time for each lease that is held.
 
-Owns: the table of leases, and the steps that take, renew and release one. Must never know: an engine, a turn.
+Owns: the table of leases, the steps that take, renew and release one, and a save that ends one. Must never
+    know: an engine, a turn.
 
 A lease costs a write of a few bytes. No connection and no transaction stays open while a model is called, so
 any connection pooler may stand between.
@@ -43,33 +44,41 @@ that a lease does not wait for the disk. A crash of the server may lose it, and 
 from __future__ import annotations
 
 import secrets
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import (
+    CTE,
     BigInteger,
+    BindParameter,
     ColumnElement,
     Connection,
+    Delete,
     Insert,
     MetaData,
+    Select,
     Table,
     Update,
     bindparam,
     delete,
+    exists,
     insert,
+    literal,
     literal_column,
     not_,
     or_,
+    select,
     update,
 )
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from . import common
+from .base import Stored
 from .layout import LEASE_COLUMNS, lease_table_name
 from .lease_row import now_ms
-from .sql_table import Rows, lost_a_race, made
+from .sql_table import Rows, RowSave, StateRows, lost_a_race, made
 
-__all__ = ["LeaseRows", "SQLLease", "lease_table"]
+__all__ = ["LastSave", "LeaseRows", "SQLLease", "lease_table"]
 
 _MYSQL_NOW: Final = "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) DIV 1000)"
 
@@ -115,7 +124,7 @@ class LeaseRows(Rows):
         )
         ttl = bindparam("its_ttl", type_=BigInteger())
         row = {"token": bindparam("its_token"), "ends_at": now + ttl, "ttl_ms": ttl}
-        is_over = or_(columns.ends_at <= now, columns.ends_at > now + 2 * columns.ttl_ms)
+        is_over = self._is_over = or_(columns.ends_at <= now, columns.ends_at > now + 2 * columns.ttl_ms)
         its_key = columns.key == bindparam("its_key")
         its_own = columns.token == bindparam("its_token")
         add = insert(table)
@@ -125,6 +134,32 @@ class LeaseRows(Rows):
         self.take_over = update(table).where(its_key, is_over).values(row)
         self.renew = update(table).where(its_key, its_own, not_(is_over)).values(row)
         self.release = delete(table).where(its_key, its_own)
+        self._row = row
+        self._take_and_load: Select[Any] | None = None
+
+    def take_and_load(self, states: StateRows) -> Select[Any]:
+        """PostgreSQL: take the lease, and read the row of its key. One row comes back in any case: with
+        `is_taken` (None: another holder has the lease), and `was_there` (a lease was there before)."""
+        if self._take_and_load is None:
+            table, state = self.table, states.table.c
+            its_key: BindParameter[str] = bindparam("its_key")
+            add = postgresql.insert(table).values(key=its_key, **self._row)
+            take = add.on_conflict_do_update(
+                index_elements=[table.c.key], set_=self._row, where=self._is_over
+            ).returning(table.c.key)
+            taken = take.cte("taken")
+            before = table.alias("before")
+            self._take_and_load = select(
+                select(taken.c.key).scalar_subquery().label("is_taken"),
+                select(before.c.key).where(before.c.key == its_key).exists().label("was_there"),
+                state.blob,
+                state.version,
+                state.updated_at,
+                state.stop_requested,
+            ).select_from(
+                select(literal(1).label("one")).subquery("one").outerjoin(states.table, state.key == its_key)
+            )
+        return self._take_and_load
 
     def clock(self) -> dict[str, int]:
         """What a statement is given of the time, besides what the server knows."""
@@ -146,6 +181,23 @@ class SQLLease:
         if not (self._wins(connection, rows.add) or self._wins(connection, rows.take_over)):
             raise common.held()
 
+    def take_and_load(self, connection: Connection, states: StateRows) -> Stored | None:
+        """Begin it, and load the row of its key; or raise `LeaseHeldError`.
+
+        On PostgreSQL this is one statement. It sees the rows as they were when it began. If a lease of this
+        key was there then, its holder may have saved while the statement waited for that lease: so the row is
+        loaded once more.
+        """
+        rows, key = self._rows, str(self._named["its_key"])
+        rows.make(connection)
+        if connection.dialect.name != "postgresql" or not states.is_there(connection):
+            self.take(connection)
+            return states.load(connection, key)
+        row = connection.execute(rows.take_and_load(states), self._timed).one()
+        if row.is_taken is None:
+            raise common.held()
+        return states.load(connection, key) if row.was_there else states.stored(row)
+
     def _wins(self, connection: Connection, statement: Insert | Update) -> bool:
         try:
             return connection.execute(statement, {**self._timed, **self._rows.clock()}).rowcount == 1
@@ -163,3 +215,34 @@ class SQLLease:
     def release(self, connection: Connection) -> bool:
         """End it, if it is still this one."""
         return connection.execute(self._rows.release, self._named).rowcount == 1
+
+    def ending(self, saved: CTE) -> Delete:
+        """The statement that ends it, if it is still this one, and if `saved` has a row."""
+        table = self._rows.table
+        named = self._named
+        return delete(table).where(
+            table.c.key == named["its_key"], table.c.token == named["its_token"], exists().select_from(saved)
+        )
+
+
+class LastSave(RowSave):
+    """The save of a row that ends a lease. On PostgreSQL both are one statement; elsewhere the end of the
+    lease is a second one, right after the save."""
+
+    def __init__(self, lease: SQLLease, states: StateRows, *save: Any) -> None:
+        super().__init__(states, *save)
+        self._lease = lease
+        self._states = states
+
+    def write(self, connection: Connection) -> None:
+        """Write, if the stored version is still the expected one, and end the lease."""
+        super().write(connection)
+        if connection.dialect.name != "postgresql":
+            self._lease.release(connection)
+
+    def _change(self, connection: Connection) -> int:
+        if connection.dialect.name != "postgresql":
+            return super()._change(connection)
+        saved = self.statement().returning(self._states.table.c.key).cte("saved")
+        ended = self._lease.ending(saved).cte("ended")
+        return len(connection.execute(select(saved.c.key).add_cte(ended)).all())

@@ -55,12 +55,12 @@ from sqlalchemy import (
     values,
 )
 from sqlalchemy.dialects import mysql, postgresql, sqlite
-from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy.exc import DBAPIError
 
 from . import common
 from .base import RowFacts, StoredHead, StoredPart
 from .layout import PART_COLUMNS, part_table_name
-from .sql_table import Rows, RowSave, StateRows, lost_a_race, made
+from .sql_table import Rows, RowSave, StateRows, made
 from .sqlite_tables import part_tables
 
 __all__ = ["PartRows", "SaveParts", "part_table"]
@@ -236,17 +236,8 @@ class SaveParts(RowSave):
                 .on_conflict_do_nothing()
                 .cte("added")
             )
-        self.was_sent = True
-        try:
-            changed = len(connection.execute(select(head.c.key).add_cte(*steps)).all())
-        except IntegrityError:
-            changed = 0  # not chained to what is raised instead: its text quotes the row
-        except DBAPIError as exc:
-            if not lost_a_race(exc):
-                raise
-            changed = 0
-        if changed != 1:
-            raise self._refused(connection)
+        whole = select(head.c.key).add_cte(*steps)
+        self._compare_and_save(connection, lambda connection: len(connection.execute(whole).all()))
 
 
 def _chunks(names: Collection[bytes]) -> Iterator[list[bytes]]:

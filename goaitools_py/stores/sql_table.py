@@ -53,7 +53,7 @@ collations takes some different keys for equal, by case, accents, or spaces at t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -218,9 +218,13 @@ class StateRows(Rows):
                 columns.key == key
             )
         ).first()
-        if row is None:
+        return None if row is None else self.stored(row)
+
+    def stored(self, row: Any) -> Stored | None:
+        """What a row with these columns says; None if it is empty."""
+        if row.version is None:
             return None
-        return Stored(blob=bytes(row[0]), version=row[1], updated_at=common.as_time(row[2]))
+        return Stored(blob=bytes(row.blob), version=row.version, updated_at=common.as_time(row.updated_at))
 
     def delete(self, connection: Connection, key: str, expected: int | None) -> bool:
         """Forget a key, with `expected` only that version."""
@@ -294,10 +298,17 @@ class RowSave:
     def write(self, connection: Connection) -> None:
         """Write, if the stored version is still the expected one."""
         self._rows.make(connection)
+        self._compare_and_save(connection, self._change)
+
+    def _change(self, connection: Connection) -> int:
+        done = connection.execute(self.statement())
+        return 1 if self._expected is None else done.rowcount  # a refused insert raises
+
+    def _compare_and_save(self, connection: Connection, change: Callable[[Connection], int]) -> None:
+        """Send what changes one row, or none. Raise what it means if none was changed."""
         self.was_sent = True
         try:
-            done = connection.execute(self.statement())
-            changed = 1 if self._expected is None else done.rowcount  # a refused insert raises
+            changed = change(connection)
         except IntegrityError:
             changed = 0  # not chained to what is raised instead: its text quotes the row
         except DBAPIError as exc:

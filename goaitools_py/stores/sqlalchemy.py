@@ -19,7 +19,7 @@ from ..errors import StoreError, StoreUnavailableError
 from . import common
 from .base import RowFacts, Stored, StoredHead, StoredPage, StoredPart
 from .sql_forks import forks_of
-from .sql_lease import LeaseRows, SQLLease
+from .sql_lease import LastSave, LeaseRows, SQLLease
 from .sql_parts import PartRows, SaveParts
 from .sql_table import RowSave, StateRows, lacks_a_column
 
@@ -79,7 +79,9 @@ class SQLAlchemyStore:
 
         If the connection breaks after the write was sent, the row is read once to see whether it was done.
         """
-        save = RowSave(self._rows, key, blob, expected, facts)
+        return self._written(RowSave(self._rows, key, blob, expected, facts))
+
+    def _written(self, save: RowSave) -> int:
         try:
             self._run(save.write)
         except StoreUnavailableError:
@@ -138,6 +140,27 @@ class SQLAlchemyStore:
         common.check_page(prefix, limit)
         return self._run(lambda connection: self._rows.list(connection, prefix, cursor, limit))
 
+    def lease_and_load(self, key: str, ttl: float) -> tuple[SQLAlchemyLease, Stored | None]:
+        """Take a lease, and then load; on PostgreSQL in one statement. See `Combining.lease_and_load`."""
+        row = SQLLease(self._leases, key, ttl)
+        found = self._run(lambda connection: row.take_and_load(connection, self._rows))
+        return SQLAlchemyLease(row, self._run), found
+
+    def save_and_release(
+        self,
+        lease: SQLAlchemyLease,
+        key: str,
+        blob: bytes,
+        *,
+        expected: int | None,
+        facts: RowFacts | None = None,
+    ) -> int:
+        """As `save`, and the lease ends with it; on PostgreSQL in one statement. See `Combining`."""
+        save = LastSave(lease.row, self._rows, key, blob, expected, facts)
+        version = self._written(save)
+        lease.note_end()
+        return version
+
     @contextmanager
     def lease(self, key: str, ttl: float) -> Iterator[SQLAlchemyLease]:
         """Hold the lease of `key` for at most `ttl` seconds, then renew it. `LeaseHeldError`: it is taken.
@@ -166,18 +189,22 @@ class SQLAlchemyLease:
     """A lease that is held in a database."""
 
     def __init__(self, lease: SQLLease, run: Callable[[Callable[[Connection], bool]], bool]) -> None:
-        self._lease = lease
+        self.row = lease
         self._run = run
         self._is_over = False
 
+    def note_end(self) -> None:
+        """Note that a save has ended it."""
+        self._is_over = True
+
     def renew(self) -> bool:
         """Begin the `ttl` anew. False if it ran out meanwhile."""
-        return self._run(self._lease.renew)
+        return self._run(self.row.renew)
 
     def release(self) -> None:
         """End it now. Raises `StoreUnavailableError`; may be called again."""
         if not self._is_over:
-            self._run(self._lease.release)
+            self._run(self.row.release)
             self._is_over = True
 
 
@@ -216,7 +243,9 @@ class AsyncSQLAlchemyStore:
 
         If the connection breaks after the write was sent, the row is read once to see whether it was done.
         """
-        save = RowSave(self._rows, key, blob, expected, facts)
+        return await self._written(RowSave(self._rows, key, blob, expected, facts))
+
+    async def _written(self, save: RowSave) -> int:
         try:
             await self._run(save.write)
         except StoreUnavailableError:
@@ -275,6 +304,27 @@ class AsyncSQLAlchemyStore:
         common.check_page(prefix, limit)
         return await self._run(lambda connection: self._rows.list(connection, prefix, cursor, limit))
 
+    async def lease_and_load(self, key: str, ttl: float) -> tuple[AsyncSQLAlchemyLease, Stored | None]:
+        """As `SQLAlchemyStore.lease_and_load`, awaited."""
+        row = SQLLease(self._leases, key, ttl)
+        found = await self._run(lambda connection: row.take_and_load(connection, self._rows))
+        return AsyncSQLAlchemyLease(row, self._run), found
+
+    async def save_and_release(
+        self,
+        lease: AsyncSQLAlchemyLease,
+        key: str,
+        blob: bytes,
+        *,
+        expected: int | None,
+        facts: RowFacts | None = None,
+    ) -> int:
+        """As `SQLAlchemyStore.save_and_release`, awaited."""
+        save = LastSave(lease.row, self._rows, key, blob, expected, facts)
+        version = await self._written(save)
+        lease.note_end()
+        return version
+
     @asynccontextmanager
     async def lease(self, key: str, ttl: float) -> AsyncIterator[AsyncSQLAlchemyLease]:
         """Hold the lease of `key` for at most `ttl` seconds, then renew it; see `SQLAlchemyStore.lease`."""
@@ -304,18 +354,22 @@ class AsyncSQLAlchemyLease:
     def __init__(
         self, lease: SQLLease, run: Callable[[Callable[[Connection], bool]], Awaitable[bool]]
     ) -> None:
-        self._lease = lease
+        self.row = lease
         self._run = run
         self._is_over = False
 
+    def note_end(self) -> None:
+        """Note that a save has ended it."""
+        self._is_over = True
+
     async def renew(self) -> bool:
         """Begin the `ttl` anew. False if it ran out meanwhile."""
-        return await self._run(self._lease.renew)
+        return await self._run(self.row.renew)
 
     async def release(self) -> None:
         """As `SQLAlchemyLease.release`, awaited."""
         if not self._is_over:
-            await self._run(self._lease.release)
+            await self._run(self.row.release)
             self._is_over = True
 
 

@@ -229,6 +229,32 @@ class SQLiteStore:
             with suppress(StoreUnavailableError):
                 lease.release()
 
+    def lease_and_load(self, key: str, ttl: float) -> tuple[SQLiteLease, Stored | None]:
+        """Take a lease, and then load. See `Combining.lease_and_load`."""
+        lease = self.make_lease(key, ttl)
+        lease.take()
+        return lease, self.load(key)
+
+    def save_and_release(
+        self,
+        lease: SQLiteLease,
+        key: str,
+        blob: bytes,
+        *,
+        expected: int | None,
+        facts: RowFacts | None = None,
+    ) -> int:
+        """As `save`, with the end of the lease in the same transaction: one sync of the disk for both."""
+        common.check_key(key)
+        with self._connected() as (database, connection):
+            if not database.has_table:
+                self._make_table(database, connection)
+            with _transaction(connection):
+                version = _write(connection, key, blob, expected, facts)
+                connection.execute(*lease.row.release())
+        lease.note_end()
+        return version
+
     def make_lease(self, key: str, ttl: float) -> SQLiteLease:
         """A lease that is not taken yet, for callers that cannot use a ``with`` block."""
         row = lease_row.LeaseRow(common.check_key(key), ttl)
@@ -346,23 +372,27 @@ class SQLiteLease:
     """A lease that is held in a SQLite table."""
 
     def __init__(self, row: lease_row.LeaseRow, change: Callable[[lease_row.Statement], bool]) -> None:
-        self._row = row
+        self.row = row
         self._change = change
         self._is_over = False
 
+    def note_end(self) -> None:
+        """Note that a save has ended it."""
+        self._is_over = True
+
     def take(self) -> None:
         """Begin it. `LeaseHeldError` if another one has not run out."""
-        if not self._change(self._row.take()):
+        if not self._change(self.row.take()):
             raise common.held()
 
     def renew(self) -> bool:
         """Begin the `ttl` anew. False if it ran out meanwhile."""
-        return self._change(self._row.renew())
+        return self._change(self.row.renew())
 
     def release(self) -> None:
         """End it, if it is still this one. Raises `StoreUnavailableError`; may be called again."""
         if not self._is_over:
-            self._change(self._row.release())
+            self._change(self.row.release())
             self._is_over = True
 
 
@@ -443,6 +473,25 @@ class AsyncSQLiteStore:
             with suppress(StoreUnavailableError):  # then it ends by itself
                 await self._run(lambda store: lease.release())
 
+    async def lease_and_load(self, key: str, ttl: float) -> tuple[AsyncSQLiteLease, Stored | None]:
+        """As `SQLiteStore.lease_and_load`, awaited."""
+        lease, found = await self._run(lambda store: store.lease_and_load(key, ttl))
+        return AsyncSQLiteLease(lease, self._run), found
+
+    async def save_and_release(
+        self,
+        lease: AsyncSQLiteLease,
+        key: str,
+        blob: bytes,
+        *,
+        expected: int | None,
+        facts: RowFacts | None = None,
+    ) -> int:
+        """As `SQLiteStore.save_and_release`, awaited."""
+        return await self._run(
+            lambda store: store.save_and_release(lease.blocking, key, blob, expected=expected, facts=facts)
+        )
+
     async def aclose(self) -> None:
         """Close the database."""
         if not self._is_closed:
@@ -484,13 +533,13 @@ class AsyncSQLiteLease:
     def __init__(
         self, lease: SQLiteLease, run: Callable[[Callable[[SQLiteStore], Any]], Awaitable[Any]]
     ) -> None:
-        self._lease = lease
+        self.blocking = lease
         self._run = run
 
     async def renew(self) -> bool:
         """Begin the `ttl` anew. False if it ran out meanwhile."""
-        return bool(await self._run(lambda store: self._lease.renew()))
+        return bool(await self._run(lambda store: self.blocking.renew()))
 
     async def release(self) -> None:
         """As `SQLiteLease.release`, awaited."""
-        await self._run(lambda store: self._lease.release())
+        await self._run(lambda store: self.blocking.release())

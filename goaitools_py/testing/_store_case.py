@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from ..errors import StateConflictError
 from ..stores import (
+    Combining,
     Deleting,
     Leasing,
     Listing,
@@ -86,6 +87,7 @@ class Face:
         self.can_describe = self.can_list and takes_facts(store)
         self.can_stop = isinstance(store, Stopping)
         self.can_part = isinstance(store, Parted)
+        self.can_combine = isinstance(store, Combining)
 
     def load(self, key: str) -> Stored | None:
         answer: Stored | None = self._call(self._store.load, key)
@@ -135,6 +137,24 @@ class Face:
     def list(self, *fields: Any, **named: Any) -> StoredPage:
         answer: StoredPage = self._call(self._store.list, *fields, **named)
         return answer
+
+    def lease_and_load(self, key: str, ttl: float) -> tuple[Any, Stored | None]:
+        answer: tuple[Any, Stored | None] = self._call(self._store.lease_and_load, key, ttl)
+        return answer
+
+    def save_and_release(
+        self, lease: Any, key: str, blob: bytes, *, expected: int | None, facts: RowFacts
+    ) -> int:
+        saved = self._call(self._store.save_and_release, lease, key, blob, expected=expected, facts=facts)
+        answer: int = saved
+        return answer
+
+    def renew(self, lease: Any) -> bool:
+        answer: bool = self._call(lease.renew)
+        return answer
+
+    def release(self, lease: Any) -> None:
+        self._call(lease.release)
 
     @contextmanager
     def lease(self, key: str, ttl: float) -> Iterator[Callable[[], bool]]:

@@ -25,13 +25,18 @@ from contextlib import ExitStack, closing
 from itertools import islice
 from typing import Any
 
-from . import _store_beside, _store_extras, _store_saving
+from . import _store_beside, _store_extras, _store_saving, _store_together
 from ._contract import described
 from ._store_case import Case, Check, Face, Loop, opened
 
 __all__ = ["store_contract"]
 
-_CHECKS: tuple[Check, ...] = (*_store_saving.CHECKS, *_store_extras.CHECKS, *_store_beside.CHECKS)
+_CHECKS: tuple[Check, ...] = (
+    *_store_saving.CHECKS,
+    *_store_extras.CHECKS,
+    *_store_beside.CHECKS,
+    *_store_together.CHECKS,
+)
 
 _SHOWN_OF_A_CHECK = 3
 
@@ -42,9 +47,10 @@ def store_contract(
     """Check a store against everything that conversations need (`goaitools_py.stores.base`).
 
     Optional methods are checked where the store has them: `delete`, `list`, `lease`, `set_stop`,
-    `save_parts`, and a `save` that takes ``facts``. All keys begin with the same random text, so the
-    conversations of a store in use are safe. If the store has a `delete`, the keys are deleted afterwards.
-    The check needs no test framework, and takes a few seconds. Call it outside async code.
+    `save_parts`, `lease_and_load` with `save_and_release`, and a `save` that takes ``facts``. All keys begin
+    with the same random text, so the conversations of a store in use are safe. If the store has a `delete`,
+    the keys are deleted afterwards. The check needs no test framework, and takes a few seconds. Call it
+    outside async code.
 
     Args:
         make_store: Gives a store, sync or async. It is called twice; both stores must use the same storage.

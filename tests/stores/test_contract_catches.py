@@ -25,7 +25,7 @@ from goaitools_py.stores import (
     StoredPart,
 )
 from goaitools_py.stores.memory import MemoryLease
-from goaitools_py.testing import _store_beside, _store_extras, _store_saving, store_contract
+from goaitools_py.testing import _store_beside, _store_extras, _store_saving, _store_together, store_contract
 from goaitools_py.testing._store_case import Check
 
 
@@ -534,6 +534,59 @@ class PartsLater(Bent):
         return version
 
 
+class Combines(Bent):
+    """A store that follows the contract with two steps in one call. Those below break it in one way each."""
+
+    def lease_and_load(self, key: str, ttl: float) -> tuple[MemoryLease, Stored | None]:
+        lease = MemoryLease(self._lock, self._leases, key, ttl)
+        lease.take()
+        return lease, self.load(key)
+
+    def save_and_release(
+        self, lease: MemoryLease, key: str, blob: bytes, *, expected: int | None, facts: Any = None
+    ) -> int:
+        version = self.save(key, blob, expected=expected, facts=facts)
+        lease.release()
+        return version
+
+
+class LoadsWithoutLease(Combines):
+    """The lease is not looked at."""
+
+    def lease_and_load(self, key: str, ttl: float) -> tuple[MemoryLease, Stored | None]:
+        return MemoryLease(self._lock, self._leases, key, ttl), self.load(key)
+
+
+class ReleasesWhenRefused(Combines):
+    """The lease ends whether or not the save was done."""
+
+    def save_and_release(
+        self, lease: MemoryLease, key: str, blob: bytes, *, expected: int | None, facts: Any = None
+    ) -> int:
+        lease.release()
+        return self.save(key, blob, expected=expected, facts=facts)
+
+
+class SavesUnderLease(Combines):
+    """A lease that ran out prevents the save."""
+
+    def save_and_release(
+        self, lease: MemoryLease, key: str, blob: bytes, *, expected: int | None, facts: Any = None
+    ) -> int:
+        if not lease.renew():
+            raise StateConflictError("the lease has ended")
+        return super().save_and_release(lease, key, blob, expected=expected, facts=facts)
+
+
+class LoadsFirst(Combines):
+    """What is loaded is from before the lease was taken."""
+
+    def lease_and_load(self, key: str, ttl: float) -> tuple[MemoryLease, Stored | None]:
+        found = self.load(key)
+        time.sleep(0.001)
+        return super().lease_and_load(key, ttl)[0], found
+
+
 def _remembering() -> Callable[[], MemoryStore]:
     shared = MemoryStore()
     return lambda: Remembers(shared)
@@ -595,6 +648,10 @@ BROKEN: tuple[tuple[Any, Check], ...] = (
     (KeepsAllParts, _store_beside.parts_change_with_the_head),
     (LeavesParts, _store_beside.parts_go_with_the_head),
     (PartsLater, _store_beside.parts_and_head_race),
+    (LoadsWithoutLease, _store_together.lease_comes_with_the_blob),
+    (ReleasesWhenRefused, _store_together.save_ends_the_lease),
+    (SavesUnderLease, _store_together.save_ends_the_lease),
+    (LoadsFirst, _store_together.load_follows_the_lease),
 )
 
 
@@ -614,7 +671,8 @@ def test_a_broken_store_is_found(broken: Callable[[], Any], check: Check) -> Non
 
 def test_every_check_is_seen_to_fail() -> None:
     """The list above leaves out no check of the contract."""
-    checks = {check.wants for check in (*_store_saving.CHECKS, *_store_extras.CHECKS, *_store_beside.CHECKS)}
+    rooms = (_store_saving, _store_extras, _store_beside, _store_together)
+    checks = {check.wants for room in rooms for check in room.CHECKS}
 
     assert {check.wants for _, check in BROKEN} == checks
 
