@@ -18,7 +18,7 @@ from ._bank import Bank
 from ._promises import Promises, ids_in
 from ._provider import Provider
 from ._schedule import Act, Schedule
-from ._store import LeasingPort, Port, Rows, Save
+from ._store import CombiningPort, LeasingPort, Port, Rows, Save
 from ._worker import Renewal, Worker
 
 __all__ = ["Run", "run"]
@@ -103,7 +103,8 @@ class Run:
         return worker
 
     def _hire(self, act: Act, name: str) -> Worker:
-        port = (LeasingPort if self.schedule.leases else Port)(self.rows, name)
+        leasing = CombiningPort if self.schedule.combines else LeasingPort
+        port = (leasing if self.schedule.leases else Port)(self.rows, name)
         worker = Worker(self, act, name, port)
         self._workers[name] = worker
         self._running.append(worker)

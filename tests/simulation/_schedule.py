@@ -87,13 +87,15 @@ class Act(NamedTuple):
 class Schedule(NamedTuple):
     """One run. `seed` decides whose step comes next and how long things take.
 
-    `leases`: the store has leases. `behind`: conversations are made with ``concurrent_turns=True``.
+    `leases`: the store has leases. `combines`: and it loads with a lease, and releases with a save.
+    `behind`: conversations are made with ``concurrent_turns=True``.
     `crowd`: how many workers may be at work at a time. `is_tight`: the limits of a state are small.
     """
 
     seed: int
     wire: str
     leases: bool
+    combines: bool
     behind: bool
     crowd: int
     is_tight: bool
@@ -142,6 +144,7 @@ def draw(seed: int) -> Schedule:
         seed=seed,
         wire=WIRES[seed % 3],
         leases=random.random() < 0.6,
+        combines=seed // 3 % 2 == 0,
         behind=random.random() < 0.15,
         crowd=random.choice((1, 2, 2, 3, 3, 4)),
         is_tight=random.random() < 0.1,

@@ -17,7 +17,7 @@ from goaitools_py import StateConflictError, StoreUnavailableError
 from goaitools_py.errors import LeaseHeldError
 from goaitools_py.stores import Stored
 
-__all__ = ["LeasingPort", "Place", "Port", "Rows", "Save"]
+__all__ = ["CombiningPort", "LeasingPort", "Place", "Port", "Rows", "Save"]
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -162,6 +162,35 @@ class LeasingPort(Port):
         return Lease(self, key, f"{self.name}.{self._taken}", ttl)
 
 
+class CombiningPort(LeasingPort):
+    """The same with two steps in one call. What is lost is lost of both."""
+
+    def lease_and_load(self, key: str, ttl: float) -> tuple[Lease, Stored | None]:
+        """As `Combining.lease_and_load`."""
+        lease = self.lease(key, ttl)
+        lease.__enter__()
+        return lease, self.rows.rows.get(key)
+
+    def save_and_release(
+        self, lease: Lease, key: str, blob: bytes, *, expected: int | None, facts: object = None
+    ) -> int:
+        """As `Combining.save_and_release`."""
+        if self._takes("late"):
+            self.rows.place.later(self.amount, lambda: self._end_late(lease, key, blob, expected))
+            raise StoreUnavailableError("no answer came, and the save is still on its way")
+        is_unanswered = self._takes("unanswered")
+        version = self.save(key, blob, expected=expected)
+        lease.end()
+        if is_unanswered:
+            raise StoreUnavailableError("no answer came")
+        return version
+
+    def _end_late(self, lease: Lease, key: str, blob: bytes, expected: int | None) -> None:
+        with suppress(StateConflictError):
+            self.rows.save(self.name, key, blob, expected)
+            lease.end()
+
+
 class Lease:
     """A lease, and the context that holds it."""
 
@@ -180,7 +209,15 @@ class Lease:
         return self
 
     def __exit__(self, *_: Any) -> None:
+        self.release()
+
+    def release(self) -> None:
+        """As the end of the context."""
         self._port._reach()
+        self.end()
+
+    def end(self) -> None:
+        """End it in the store."""
         self._port.rows.release(self._key, self._token)
 
     def renew(self) -> bool:
