@@ -35,6 +35,7 @@ NAMES = (
     "first_delta",
     "whole_turn",
     "archive",
+    "kept",
     "many",
     "memory",
     "tokens",

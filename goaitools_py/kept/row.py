@@ -35,7 +35,7 @@ from ..state.codec import Codec
 from ..state.parts import ARCHIVE
 from ..state.records import Meta, digest8
 from ..state.state import dump_state, hard_limits, load_state, new_state
-from ..stores.layout import MAX_KEY_BYTES, RowFacts, StoredPart, takes_facts
+from ..stores.layout import MAX_KEY_BYTES, RowFacts, StoredPart, combines, takes_facts
 from ..turn.flow import Clock, Emit, Flow, Invoke, Sleep
 from ..values import Value, replace
 from .facts import row_facts
@@ -510,12 +510,12 @@ class Row:
         settings = self.settings
         if not hasattr(settings.store, "lease"):
             return 0.0
-        combines = hasattr(settings.store, "lease_and_load") and not settings.in_parts
+        in_one = not settings.in_parts and combines(settings.store)
         began = yield Clock()
         pause, waited = FIRST_WAIT, 0.0
         while True:
             try:
-                if combines:
+                if in_one:
                     context = None
                     lease, found = yield Invoke(
                         settings.store.lease_and_load, (settings.key, settings.lease_ttl)

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from .callable import AsyncCallableStore, CallableStore
     from .django import AsyncDjangoStore, DjangoStore
     from .memory import AsyncMemoryStore, MemoryStore
+    from .postgres import AsyncPostgresStore, PostgresStore
     from .redis import AsyncRedisStore, RedisStore
     from .sqlalchemy import AsyncSQLAlchemyStore, SQLAlchemyStore
     from .sqlite import AsyncSQLiteStore, SQLiteStore
@@ -54,6 +55,7 @@ __all__ = [
     "AsyncListing",
     "AsyncMemoryStore",
     "AsyncParted",
+    "AsyncPostgresStore",
     "AsyncRedisStore",
     "AsyncSQLAlchemyStore",
     "AsyncSQLiteStore",
@@ -70,6 +72,7 @@ __all__ = [
     "Listing",
     "MemoryStore",
     "Parted",
+    "PostgresStore",
     "RedisStore",
     "RowFacts",
     "SQLAlchemyStore",
@@ -104,6 +107,10 @@ def __getattr__(name: str) -> Any:
         from . import sqlalchemy
 
         return getattr(sqlalchemy, name)
+    if name.endswith("PostgresStore"):
+        from . import postgres
+
+        return getattr(postgres, name)
     if name.endswith("RedisStore"):
         from . import redis
 

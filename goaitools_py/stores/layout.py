@@ -33,6 +33,7 @@ __all__ = [
     "Column",
     "RowFacts",
     "StoredPart",
+    "combines",
     "facts_of",
     "lease_table_name",
     "part_table_name",
@@ -174,6 +175,33 @@ def takes_facts(store: object) -> bool:
 @lru_cache(maxsize=256)
 def _names_facts(save: Any) -> bool:
     return "facts" in inspect.signature(save).parameters
+
+
+_COMBINED: Final = {"lease_and_load": ("lease", "load"), "save_and_release": ("save",)}
+_SINGLE: Final = ("lease", "load", "save")
+
+
+def combines(store: Any) -> bool:
+    """Whether a store is `Combining`, and does the two steps as its own single ones do.
+
+    A subclass, or an object that was patched, may have a `load`, `save` or `lease` of its own, and have the
+    combined steps from its base. Then these would pass the change by, and are not used.
+    """
+    own = vars(store) if hasattr(store, "__dict__") else {}
+    return _has_own_steps(store.__class__) and own.keys().isdisjoint(_SINGLE)
+
+
+@lru_cache(maxsize=256)
+def _has_own_steps(kind: type[Any]) -> bool:
+    def depth(name: str) -> int:
+        """How far up the bases the method is made; the length of the line if it is not there."""
+        line = kind.__mro__
+        return next((n for n, base in enumerate(line) if name in vars(base)), len(line))
+
+    return all(
+        depth(both) < len(kind.__mro__) and all(depth(both) <= depth(single) for single in of)
+        for both, of in _COMBINED.items()
+    )
 
 
 def plain_values(facts: RowFacts | None) -> dict[str, PlainValue]:

@@ -49,20 +49,17 @@ from typing import Any, Final
 from sqlalchemy import (
     CTE,
     BigInteger,
-    BindParameter,
     ColumnElement,
     Connection,
     Delete,
     Insert,
     MetaData,
-    Select,
     Table,
     Update,
     bindparam,
     delete,
     exists,
     insert,
-    literal,
     literal_column,
     not_,
     or_,
@@ -124,7 +121,7 @@ class LeaseRows(Rows):
         )
         ttl = bindparam("its_ttl", type_=BigInteger())
         row = {"token": bindparam("its_token"), "ends_at": now + ttl, "ttl_ms": ttl}
-        is_over = self._is_over = or_(columns.ends_at <= now, columns.ends_at > now + 2 * columns.ttl_ms)
+        is_over = or_(columns.ends_at <= now, columns.ends_at > now + 2 * columns.ttl_ms)
         its_key = columns.key == bindparam("its_key")
         its_own = columns.token == bindparam("its_token")
         add = insert(table)
@@ -134,32 +131,6 @@ class LeaseRows(Rows):
         self.take_over = update(table).where(its_key, is_over).values(row)
         self.renew = update(table).where(its_key, its_own, not_(is_over)).values(row)
         self.release = delete(table).where(its_key, its_own)
-        self._row = row
-        self._take_and_load: Select[Any] | None = None
-
-    def take_and_load(self, states: StateRows) -> Select[Any]:
-        """PostgreSQL: take the lease, and read the row of its key. One row comes back in any case: with
-        `is_taken` (None: another holder has the lease), and `was_there` (a lease was there before)."""
-        if self._take_and_load is None:
-            table, state = self.table, states.table.c
-            its_key: BindParameter[str] = bindparam("its_key")
-            add = postgresql.insert(table).values(key=its_key, **self._row)
-            take = add.on_conflict_do_update(
-                index_elements=[table.c.key], set_=self._row, where=self._is_over
-            ).returning(table.c.key)
-            taken = take.cte("taken")
-            before = table.alias("before")
-            self._take_and_load = select(
-                select(taken.c.key).scalar_subquery().label("is_taken"),
-                select(before.c.key).where(before.c.key == its_key).exists().label("was_there"),
-                state.blob,
-                state.version,
-                state.updated_at,
-                state.stop_requested,
-            ).select_from(
-                select(literal(1).label("one")).subquery("one").outerjoin(states.table, state.key == its_key)
-            )
-        return self._take_and_load
 
     def clock(self) -> dict[str, int]:
         """What a statement is given of the time, besides what the server knows."""
@@ -182,21 +153,13 @@ class SQLLease:
             raise common.held()
 
     def take_and_load(self, connection: Connection, states: StateRows) -> Stored | None:
-        """Begin it, and load the row of its key; or raise `LeaseHeldError`.
+        """Begin it, and then load the row of its key; or raise `LeaseHeldError`.
 
-        On PostgreSQL this is one statement. It sees the rows as they were when it began. If a lease of this
-        key was there then, its holder may have saved while the statement waited for that lease: so the row is
-        loaded once more.
+        These are two statements. One statement sees all rows as they were when it began. If it had to wait
+        for the holder before, it would give a blob from before that holder's save.
         """
-        rows, key = self._rows, str(self._named["its_key"])
-        rows.make(connection)
-        if connection.dialect.name != "postgresql" or not states.is_there(connection):
-            self.take(connection)
-            return states.load(connection, key)
-        row = connection.execute(rows.take_and_load(states), self._timed).one()
-        if row.is_taken is None:
-            raise common.held()
-        return states.load(connection, key) if row.was_there else states.stored(row)
+        self.take(connection)
+        return states.load(connection, str(self._named["its_key"]))
 
     def _wins(self, connection: Connection, statement: Insert | Update) -> bool:
         try:

@@ -218,13 +218,9 @@ class StateRows(Rows):
                 columns.key == key
             )
         ).first()
-        return None if row is None else self.stored(row)
-
-    def stored(self, row: Any) -> Stored | None:
-        """What a row with these columns says; None if it is empty."""
-        if row.version is None:
+        if row is None:
             return None
-        return Stored(blob=bytes(row.blob), version=row.version, updated_at=common.as_time(row.updated_at))
+        return Stored(blob=bytes(row[0]), version=row[1], updated_at=common.as_time(row[2]))
 
     def delete(self, connection: Connection, key: str, expected: int | None) -> bool:
         """Forget a key, with `expected` only that version."""

@@ -141,7 +141,7 @@ class SQLAlchemyStore:
         return self._run(lambda connection: self._rows.list(connection, prefix, cursor, limit))
 
     def lease_and_load(self, key: str, ttl: float) -> tuple[SQLAlchemyLease, Stored | None]:
-        """Take a lease, and then load; on PostgreSQL in one statement. See `Combining.lease_and_load`."""
+        """Take a lease, and then load, on one connection. See `Combining.lease_and_load`."""
         row = SQLLease(self._leases, key, ttl)
         found = self._run(lambda connection: row.take_and_load(connection, self._rows))
         return SQLAlchemyLease(row, self._run), found

@@ -19,11 +19,13 @@ import pytest
 from goaitools_py.stores import (
     AsyncCallableStore,
     AsyncMemoryStore,
+    AsyncPostgresStore,
     AsyncRedisStore,
     AsyncSQLAlchemyStore,
     AsyncSQLiteStore,
     CallableStore,
     MemoryStore,
+    PostgresStore,
     RedisStore,
     SQLAlchemyStore,
     SQLiteStore,
@@ -46,9 +48,9 @@ DRIVERS = {
 }
 KINDS = (
     "memory", "memory-async", "sqlite", "sqlite-async", "callable", "callable-async",
-    *DRIVERS, "redis", "redis-async", "redis-decoding",
+    *DRIVERS, "postgres", "postgres-async", "redis", "redis-async", "redis-decoding",
 )  # fmt: skip
-SHARED = ("sqlite", "sqlalchemy-sqlite", "postgresql", "mariadb", "redis")
+SHARED = ("sqlite", "sqlalchemy-sqlite", "postgresql", "postgres", "mariadb", "redis")
 """The kinds that several processes can use at once, each engine once."""
 
 
@@ -121,7 +123,7 @@ def redis_prefix() -> Iterator[str]:
 @contextmanager
 def place_of(kind: str, folder: Path) -> Iterator[Place]:
     """An empty place for a store of a kind."""
-    if kind.startswith("postgresql"):
+    if kind.startswith("postgres"):
         with postgres_database() as url:
             yield Place(kind, _with_driver(kind, url))
     elif kind.startswith("mariadb"):
@@ -139,7 +141,8 @@ def place_of(kind: str, folder: Path) -> Iterator[Place]:
 def _with_driver(kind: str, url: str) -> str:
     import sqlalchemy
 
-    return sqlalchemy.make_url(url).set(drivername=DRIVERS[kind]).render_as_string(hide_password=False)
+    driver = DRIVERS.get(kind, "postgresql")
+    return sqlalchemy.make_url(url).set(drivername=driver).render_as_string(hide_password=False)
 
 
 # --------------------------------------------------------------------------------------------- stores
@@ -150,6 +153,9 @@ def opened(place: Place) -> Iterator[Any]:
     """A blocking store at a place, with connections of its own."""
     if place.kind == "sqlite":
         with SQLiteStore(place.url, busy_timeout=60.0) as store:
+            yield store
+    elif place.kind == "postgres":
+        with PostgresStore.open(place.url) as store:
             yield store
     elif place.kind.startswith("redis"):
         import redis
@@ -176,6 +182,9 @@ async def async_opened(place: Place) -> AsyncIterator[Any]:
     """An async store at a place, with connections of its own."""
     if place.kind == "sqlite-async":
         async with AsyncSQLiteStore(place.url, busy_timeout=60.0) as store:
+            yield store
+    elif place.kind == "postgres-async":
+        async with AsyncPostgresStore.open(place.url) as store:
             yield store
     elif place.kind == "redis-async":
         import redis.asyncio

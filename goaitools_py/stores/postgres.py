@@ -1,0 +1,490 @@
+"""Blobs in PostgreSQL, straight over a driver: psycopg 3 for sync code, asyncpg for async code.
+
+Owns: the pools, and how a step's statements are sent. Must never know: SQL, or what is in a blob.
+
+Needs an extra: ``pip install 'goaitools-py[psycopg]'`` or ``'goaitools-py[asyncpg]'``. The tables are those
+of `SQLAlchemyStore`, so both may share a database. A turn of a kept conversation is three statements: take
+the lease, load, and one that saves and gives the lease back. No connection is held while the model is called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, cast
+
+from ..errors import StoreError, StoreUnavailableError
+from ..process import Process, this_process
+from .base import RowFacts, Stored, StoredHead, StoredPage, StoredPart
+from .postgres_steps import LeaseToken, PostgresSteps, Step, problem
+
+if TYPE_CHECKING:
+    import asyncpg  # type: ignore[import-untyped]
+    from psycopg_pool import ConnectionPool
+
+__all__ = ["AsyncPostgresStore", "PostgresStore"]
+
+T = TypeVar("T")
+Rows: TypeAlias = Sequence[Sequence[Any]]
+
+
+class _OneProcess:
+    """A pool is used in the process that used it first."""
+
+    def __init__(self) -> None:
+        self._used_in: Process | None = None
+
+    def check(self) -> None:
+        if self._used_in is None:
+            self._used_in = this_process()
+        elif self._used_in is not this_process():
+            raise StoreUnavailableError(
+                "the connections to PostgreSQL were used before this process was forked, and two processes "
+                "on one connection read each other's answers: make the pool and the store in each process"
+            )
+
+
+class PostgresStore:
+    """A store in PostgreSQL over a pool of psycopg 3, for any number of threads, processes and machines.
+
+    No connection is held while a model is called, not even under a lease.
+
+    ::
+
+        with PostgresStore.open("postgresql://…") as store:
+            conversation = chat.conversation(store, "ada")
+
+    Args:
+        pool: A `psycopg_pool.ConnectionPool`. It stays yours: close it when you are done. Its
+            connections are in autocommit mode: ``kwargs={"autocommit": True}``.
+        table: The table's name. The first save makes it, and ``<table>_lease`` and ``<table>_part`` with it.
+        schema: The table's schema; by default the connection's.
+        prepare: False turns prepared statements off. PgBouncer before 1.21 needs that in transaction mode.
+    """
+
+    def __init__(
+        self,
+        pool: ConnectionPool[Any],
+        *,
+        table: str = "goaitools_state",
+        schema: str | None = None,
+        prepare: bool = True,
+    ) -> None:
+        self._pool = pool
+        self._owned = False
+        self._steps = PostgresSteps(table, schema)
+        self._prepare = None if prepare else False
+        self._process = _OneProcess()
+
+    @classmethod
+    def open(
+        cls,
+        url: str,
+        *,
+        max_connections: int = 10,
+        timeout: float = 10.0,
+        table: str = "goaitools_state",
+        schema: str | None = None,
+        prepare: bool = True,
+    ) -> Self:
+        """A store with a pool of its own, which `close` closes.
+
+        Args:
+            url: What psycopg connects to: ``postgresql://user@host/database``.
+            max_connections: The size of the pool.
+            timeout: Seconds to wait for a connection before `StoreUnavailableError`.
+            table: As for the class.
+            schema: As for the class.
+            prepare: As for the class.
+        """
+        from psycopg_pool import ConnectionPool
+
+        pool = ConnectionPool(
+            url,
+            min_size=1,
+            max_size=max_connections,
+            timeout=timeout,
+            kwargs={"autocommit": True},
+            open=False,
+        )
+        store = cls(pool, table=table, schema=schema, prepare=prepare)
+        store._owned = True
+        return store
+
+    def load(self, key: str) -> Stored | None:
+        """The blob under `key`, or None."""
+        return self._run(self._steps.load(key))
+
+    def save(self, key: str, blob: bytes, *, expected: int | None, facts: RowFacts | None = None) -> int:
+        """Save if the stored version is still `expected`; None: only if nothing is stored yet.
+
+        If the connection breaks after the write was sent, the row is read once to see whether it was done.
+        """
+        return self._run(self._steps.save(key, blob, expected, facts))
+
+    def save_parts(
+        self,
+        key: str,
+        head: bytes,
+        new: Collection[StoredPart],
+        gone: Collection[bytes],
+        *,
+        expected: int | None,
+        facts: RowFacts | None = None,
+    ) -> int:
+        """As `save`; in the same statement add parts and drop parts. See `Parted.save_parts`."""
+        return self._run(self._steps.save_parts(key, head, new, gone, expected, facts))
+
+    def load_head(self, key: str, *, kinds: Collection[int] | None = None) -> StoredHead | None:
+        """The head and its parts of these kinds (None: of all), read in one statement."""
+        return self._run(self._steps.load_head(key, kinds))
+
+    def load_parts(self, key: str, names: Collection[bytes]) -> tuple[StoredPart, ...]:
+        """The named parts that are there."""
+        return self._run(self._steps.load_parts(key, names))
+
+    def set_stop(self, key: str, is_wanted: bool = True) -> bool:
+        """Set the stop flag of a key, or clear it. False if nothing is stored there."""
+        return self._run(self._steps.set_stop(key, is_wanted))
+
+    def stop_requested(self, key: str) -> bool:
+        """The stop flag of a key."""
+        return self._run(self._steps.stop_requested(key))
+
+    def delete(self, key: str, *, expected: int | None = None) -> bool:
+        """Forget what is stored under `key`, with `expected` only that version; False if nothing was."""
+        return self._run(self._steps.delete(key, expected))
+
+    def list(self, prefix: str = "", *, cursor: str | None = None, limit: int = 100) -> StoredPage:
+        """A page of the keys that begin with `prefix`, in code point order."""
+        return self._run(self._steps.list(prefix, cursor, limit))
+
+    def lease_and_load(self, key: str, ttl: float) -> tuple[PostgresLease, Stored | None]:
+        """Take a lease and load, in one statement. See `Combining.lease_and_load`."""
+        token = LeaseToken(key, ttl)
+        found = self._run(self._steps.take_and_load(token))
+        return PostgresLease(self, token), found
+
+    def save_and_release(
+        self,
+        lease: PostgresLease,
+        key: str,
+        blob: bytes,
+        *,
+        expected: int | None,
+        facts: RowFacts | None = None,
+    ) -> int:
+        """As `save`; the same statement ends the lease. See `Combining.save_and_release`."""
+        version = self._run(self._steps.save(key, blob, expected, facts, lease.token))
+        lease.is_over = True
+        return version
+
+    @contextmanager
+    def lease(self, key: str, ttl: float) -> Iterator[PostgresLease]:
+        """Hold the lease of `key` for at most `ttl` seconds, then renew it. `LeaseHeldError`: it is taken.
+
+        It is a row with a time, not a lock: nothing is open between the statements.
+        """
+        token = LeaseToken(key, ttl)
+        self._run(self._steps.take(token))
+        lease = PostgresLease(self, token)
+        try:
+            yield lease
+        finally:
+            with suppress(StoreUnavailableError):  # then it ends by itself
+                lease.release()
+
+    def make_tables(self) -> None:
+        """Make the tables that are missing, for a program that must not make them later."""
+        self._run(self._steps.make_tables())
+
+    def close(self) -> None:
+        """Close the pool, if `open` made it."""
+        if self._owned:
+            self._pool.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _run(self, step: Step[T]) -> T:
+        """Do a step on one connection; on another one, after an error that has broken it."""
+        statement, values = next(step)
+        self._process.check()
+        connection: Any = None
+        try:
+            while True:
+                rows: Rows = ()
+                failed: Exception | None = None
+                try:
+                    if connection is None or connection.broken:
+                        connection = self._connected(connection)
+                    rows = self._sent(connection, statement, values)
+                except Exception as exc:
+                    failed = problem(exc)
+                try:
+                    statement, values = step.send(rows) if failed is None else step.throw(failed)
+                except StopIteration as end:
+                    return cast("T", end.value)
+        finally:
+            if connection is not None:
+                self._pool.putconn(connection)
+
+    def _connected(self, broken: Any) -> Any:
+        if self._owned and self._pool.closed:
+            self._pool.open()
+        if broken is not None:
+            self._pool.putconn(broken)
+        connection = self._pool.getconn()
+        if not connection.autocommit:
+            self._pool.putconn(connection)
+            raise StoreError(
+                "the pool's connections are not in autocommit mode: make it with "
+                "ConnectionPool(…, kwargs={'autocommit': True}), or use PostgresStore.open"
+            )
+        return connection
+
+    def _sent(self, connection: Any, statement: str, values: tuple[Any, ...]) -> Rows:
+        from psycopg import RawCursor
+        from psycopg.rows import tuple_row
+
+        cursor = RawCursor(connection, row_factory=tuple_row)
+        cursor.execute(statement.encode(), values, prepare=self._prepare, binary=True)
+        return cursor.fetchall() if cursor.description else ()
+
+
+class PostgresLease:
+    """A lease that is held in PostgreSQL."""
+
+    def __init__(self, store: PostgresStore, token: LeaseToken) -> None:
+        self._store = store
+        self.token = token
+        self.is_over = False
+
+    def renew(self) -> bool:
+        """Begin the `ttl` anew. False if it ran out meanwhile."""
+        return self._store._run(self._store._steps.renew(self.token))
+
+    def release(self) -> None:
+        """End it now. Raises `StoreUnavailableError`; may be called again."""
+        if not self.is_over:
+            self._store._run(self._store._steps.release(self.token))
+            self.is_over = True
+
+
+class AsyncPostgresStore:
+    """`PostgresStore` over a pool of asyncpg, for one event loop.
+
+    ::
+
+        async with AsyncPostgresStore.open("postgresql://…") as store:
+            conversation = chat.conversation(store, "ada")
+
+    Args:
+        pool: An `asyncpg.Pool`. It stays yours: close it when you are done. asyncpg resets a connection each
+            time it goes back, which costs a statement; `open` makes a pool that does not, since these
+            statements leave nothing behind. For PgBouncer before 1.21 in transaction mode make the pool with
+            ``statement_cache_size=0``.
+        table: As for `PostgresStore`.
+        schema: As for `PostgresStore`.
+    """
+
+    def __init__(
+        self, pool: asyncpg.Pool[Any], *, table: str = "goaitools_state", schema: str | None = None
+    ) -> None:
+        self._pool = pool
+        self._owned = self._is_open = False
+        self._steps = PostgresSteps(table, schema)
+        self._process = _OneProcess()
+
+    @classmethod
+    def open(
+        cls,
+        url: str,
+        *,
+        max_connections: int = 10,
+        timeout: float = 10.0,
+        table: str = "goaitools_state",
+        schema: str | None = None,
+        prepare: bool = True,
+    ) -> Self:
+        """A store with a pool of its own, which `aclose` closes. Call it while the event loop runs.
+
+        Args:
+            url: What asyncpg connects to: ``postgresql://user@host/database``.
+            max_connections: The size of the pool.
+            timeout: Seconds to wait for a new connection, or for an answer, before `StoreUnavailableError`.
+            table: As for the class.
+            schema: As for the class.
+            prepare: False turns prepared statements off.
+        """
+        import asyncpg
+
+        more: dict[str, Any] = {} if prepare else {"statement_cache_size": 0}
+        pool = asyncpg.create_pool(
+            url,
+            min_size=0,
+            max_size=max_connections,
+            timeout=timeout,
+            command_timeout=timeout,
+            reset=_leave_as_it_is,
+            **more,
+        )
+        store = cls(pool, table=table, schema=schema)
+        store._owned = True
+        return store
+
+    async def load(self, key: str) -> Stored | None:
+        """The blob under `key`, or None."""
+        return await self._run(self._steps.load(key))
+
+    async def save(
+        self, key: str, blob: bytes, *, expected: int | None, facts: RowFacts | None = None
+    ) -> int:
+        """As `PostgresStore.save`, awaited."""
+        return await self._run(self._steps.save(key, blob, expected, facts))
+
+    async def save_parts(
+        self,
+        key: str,
+        head: bytes,
+        new: Collection[StoredPart],
+        gone: Collection[bytes],
+        *,
+        expected: int | None,
+        facts: RowFacts | None = None,
+    ) -> int:
+        """As `PostgresStore.save_parts`, awaited."""
+        return await self._run(self._steps.save_parts(key, head, new, gone, expected, facts))
+
+    async def load_head(self, key: str, *, kinds: Collection[int] | None = None) -> StoredHead | None:
+        """As `PostgresStore.load_head`, awaited."""
+        return await self._run(self._steps.load_head(key, kinds))
+
+    async def load_parts(self, key: str, names: Collection[bytes]) -> tuple[StoredPart, ...]:
+        """As `PostgresStore.load_parts`, awaited."""
+        return await self._run(self._steps.load_parts(key, names))
+
+    async def set_stop(self, key: str, is_wanted: bool = True) -> bool:
+        """As `PostgresStore.set_stop`, awaited."""
+        return await self._run(self._steps.set_stop(key, is_wanted))
+
+    async def stop_requested(self, key: str) -> bool:
+        """As `PostgresStore.stop_requested`, awaited."""
+        return await self._run(self._steps.stop_requested(key))
+
+    async def delete(self, key: str, *, expected: int | None = None) -> bool:
+        """As `PostgresStore.delete`, awaited."""
+        return await self._run(self._steps.delete(key, expected))
+
+    async def list(self, prefix: str = "", *, cursor: str | None = None, limit: int = 100) -> StoredPage:
+        """As `PostgresStore.list`, awaited."""
+        return await self._run(self._steps.list(prefix, cursor, limit))
+
+    async def lease_and_load(self, key: str, ttl: float) -> tuple[AsyncPostgresLease, Stored | None]:
+        """As `PostgresStore.lease_and_load`, awaited."""
+        token = LeaseToken(key, ttl)
+        found = await self._run(self._steps.take_and_load(token))
+        return AsyncPostgresLease(self, token), found
+
+    async def save_and_release(
+        self,
+        lease: AsyncPostgresLease,
+        key: str,
+        blob: bytes,
+        *,
+        expected: int | None,
+        facts: RowFacts | None = None,
+    ) -> int:
+        """As `PostgresStore.save_and_release`, awaited."""
+        version = await self._run(self._steps.save(key, blob, expected, facts, lease.token))
+        lease.is_over = True
+        return version
+
+    @asynccontextmanager
+    async def lease(self, key: str, ttl: float) -> AsyncIterator[AsyncPostgresLease]:
+        """Hold the lease of `key` for at most `ttl` seconds, then renew it; see `PostgresStore.lease`."""
+        token = LeaseToken(key, ttl)
+        await self._run(self._steps.take(token))
+        lease = AsyncPostgresLease(self, token)
+        try:
+            yield lease
+        finally:
+            with suppress(StoreUnavailableError):  # then it ends by itself
+                await lease.release()
+
+    async def make_tables(self) -> None:
+        """As `PostgresStore.make_tables`, awaited."""
+        await self._run(self._steps.make_tables())
+
+    async def aclose(self) -> None:
+        """Close the pool, if `open` made it."""
+        if self._is_open:
+            await self._pool.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def _run(self, step: Step[T]) -> T:
+        """As `PostgresStore._run`, awaited."""
+        statement, values = next(step)
+        self._process.check()
+        connection: Any = None
+        try:
+            while True:
+                rows: Rows = ()
+                failed: Exception | None = None
+                try:
+                    if connection is None or connection.is_closed():
+                        connection = await self._connected(connection)
+                    rows = [tuple(row) for row in await connection.fetch(statement, *values)]
+                except Exception as exc:
+                    failed = problem(exc)
+                try:
+                    statement, values = step.send(rows) if failed is None else step.throw(failed)
+                except StopIteration as end:
+                    return cast("T", end.value)
+        finally:
+            if connection is not None:
+                await self._pool.release(connection)
+
+    async def _connected(self, broken: Any) -> Any:
+        if self._owned:
+            await self._pool  # opens it; does nothing later
+            self._is_open = True
+        if broken is not None:
+            await self._pool.release(broken)
+        return await self._pool.acquire()
+
+
+class AsyncPostgresLease:
+    """`PostgresLease` for async code."""
+
+    def __init__(self, store: AsyncPostgresStore, token: LeaseToken) -> None:
+        self._store = store
+        self.token = token
+        self.is_over = False
+
+    async def renew(self) -> bool:
+        """Begin the `ttl` anew. False if it ran out meanwhile."""
+        return await self._store._run(self._store._steps.renew(self.token))
+
+    async def release(self) -> None:
+        """As `PostgresLease.release`, awaited."""
+        if not self.is_over:
+            await self._store._run(self._store._steps.release(self.token))
+            self.is_over = True
+
+
+async def _leave_as_it_is(connection: Any) -> None:
+    """What a pool does to a connection that comes back."""
