@@ -23,6 +23,7 @@ SERVICES = re.compile(r"\b(postgres|postgresql|mariadb|mysql|redis)\b")
 SERVICE = (
     "cli/test_store.py::test_redis_needs_no_tables",
     "independent/",
+    "integrations/test_queue.py",
     "integrations/test_recipes.py",
     "stores/test_redis.py",
 )
