@@ -42,6 +42,7 @@ HEAVY = (
     "kept/test_server_death.py",
     "replay/",
     "seal/test_golden.py::test_every_byte_put_in_is_refused",
+    "serve/test_schemathesis.py",
     "simulation/",
     "state/test_blob_fuzz.py",
     "stores/test_races.py",

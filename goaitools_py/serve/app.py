@@ -28,6 +28,7 @@ from ..values import replace
 from .http import Handler, guarded, json_response, no_content, problem_response, read_body, streamed
 from .hub import Hub
 from .limits import ServeLimits
+from .openapi import document_of
 from .relay import Relay
 from .runs import Run
 from .shown import shown_of
@@ -108,6 +109,7 @@ class ServeApp(Starlette):
         self._whose = key
         self._how = how
         self._limits = limits
+        self._frontends = frontends
         self._hub = Hub(limits, relay)
         self._can_stop_others = isinstance(store, AsyncStopping) and isinstance(store, AsyncLeasing)
         super().__init__(
@@ -147,6 +149,7 @@ class ServeApp(Starlette):
             _route("POST", f"{one}/answers", self._answers),
             _route("POST", f"{one}/events", self._events),
             _route("POST", "/events", self._events_of_many),
+            _route("GET", "/openapi.json", self._openapi),
         ]
 
     def _routes_of(self, front: FrontEnd) -> list[Route]:
@@ -259,6 +262,9 @@ class ServeApp(Starlette):
 
     async def _stop(self, request: Request) -> Response:
         return json_response({"stopped": await self._talk(await self._who(request)).stop()})
+
+    async def _openapi(self, request: Request) -> Response:
+        return json_response(document_of(self._frontends, url=request.scope.get("root_path") or "/"))
 
     async def _events(self, request: Request) -> Response:
         who = await self._who(request)

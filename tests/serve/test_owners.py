@@ -56,7 +56,13 @@ def test_each_route_is_in_the_list() -> None:
         for route in World().app.routes
     }
 
-    assert found == {*ROUTES, ("POST", "/aisdk"), ("POST", "/agui"), ("POST", "/events")}
+    assert found == {
+        *ROUTES,
+        ("POST", "/aisdk"),
+        ("POST", "/agui"),
+        ("POST", "/events"),
+        ("GET", "/openapi.json"),
+    }
 
 
 @asynchronous

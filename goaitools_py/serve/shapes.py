@@ -1,0 +1,252 @@
+"""The JSON that clients send and get, as types: what the OpenAPI document says of them.
+
+Owns: these shapes. Must never know: HTTP, a turn, or how they are read and written: the front end of plain
+JSON does that, and the tests compare both.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal, TypeAlias
+
+from msgspec import UNSET, Meta, Struct, UnsetType, field
+
+from ..frontends.bodies import MAX_ID_CHARACTERS
+
+__all__ = ["SHAPES"]
+
+NonEmpty: TypeAlias = Annotated[str, Meta(min_length=1)]
+Id: TypeAlias = Annotated[str, Meta(min_length=1, max_length=MAX_ID_CHARACTERS)]
+
+
+class _Sent(Struct, forbid_unknown_fields=True):
+    """Base of what clients send: an unknown member is an error."""
+
+
+# ------------------------------------------------------------------------------------------ requests
+
+
+class TextPart(_Sent, tag="text"):
+    """Text that the user says."""
+
+    text: NonEmpty
+
+
+class FilePart(_Sent, tag="file"):
+    """A file, as a data URL."""
+
+    url: Annotated[str, Meta(pattern="^data:")]
+    media_type: Annotated[Id, Meta(examples=["image/png"])]
+    name: Id | UnsetType = UNSET
+
+
+class TextMessage(_Sent):
+    """A message of the user. A turn needs `turn_id` or the header Idempotency-Key. `context` and `metadata`
+    are for trusted callers."""
+
+    text: NonEmpty
+    turn_id: Id | UnsetType = UNSET
+    context: str | UnsetType | None = UNSET
+    metadata: dict[str, str] | UnsetType | None = UNSET
+
+
+class PartsMessage(_Sent):
+    """A message of the user with files. The other members are those of TextMessage."""
+
+    parts: Annotated[list[TextPart | FilePart], Meta(min_length=1)]
+    turn_id: Id | UnsetType = UNSET
+    context: str | UnsetType | None = UNSET
+    metadata: dict[str, str] | UnsetType | None = UNSET
+
+
+class Approve(_Sent):
+    """The call may run, with other arguments if there are any."""
+
+    approve: Literal[True]
+    arguments: dict[str, Any] | UnsetType | None = UNSET
+
+
+class Deny(_Sent):
+    """The call may not run. The model reads the reason."""
+
+    deny: str
+
+
+class Return(_Sent):
+    """The result of an external call: any JSON value."""
+
+    value: Any = field(name="return")
+    is_error: bool | UnsetType = UNSET
+
+
+_AN_ANSWER = {"anyOf": [{"$ref": f"#/components/schemas/{name}"} for name in ("Approve", "Deny", "Return")]}
+
+
+class Answers(_Sent):
+    """Answers by call id."""
+
+    answers: Annotated[
+        dict[str, Any], Meta(min_length=1, extra_json_schema={"additionalProperties": _AN_ANSWER})
+    ]
+
+
+class NewEvent(_Sent):
+    """Something that happened. The model reads it with the next message."""
+
+    text: NonEmpty
+    topic: NonEmpty | UnsetType | None = UNSET
+    id: NonEmpty | UnsetType | None = UNSET
+
+
+# ----------------------------------------------------------------------------------------- responses
+
+
+class PendingCall(Struct):
+    """A call that waits for an answer. `arguments`: JSON text."""
+
+    id: str
+    name: str
+    arguments: str
+    reason: Literal["approval", "external", "in_doubt"]
+
+
+class Usage(Struct):
+    """Tokens. Cached and written ones are a part of the input, reasoning is a part of the output."""
+
+    input_tokens: int
+    cached_input_tokens: int
+    cache_write_tokens: int
+    output_tokens: int
+    reasoning_tokens: int
+    requests: int
+
+
+class TurnResult(Struct):
+    """What came of a turn."""
+
+    turn: str
+    text: str
+    status: Literal["complete", "awaiting_tools", "truncated", "refused", "limited"]
+    finish_reason: str
+    pending: list[PendingCall]
+    usage: Usage
+    warnings: list[str]
+    duplicate: bool
+
+
+class StoppedTurn(Struct):
+    """A turn that was stopped while the client waited for its result."""
+
+    turn: str
+    status: Literal["stopped"]
+
+
+class Stopped(Struct):
+    """Whether a turn was running."""
+
+    stopped: bool
+
+
+class ConversationInfo(Struct):
+    """One conversation."""
+
+    title: str
+    status: str
+    turns: int
+    updated_at: datetime
+    pending: list[PendingCall]
+
+
+class ConversationRow(Struct):
+    """A conversation in a list."""
+
+    name: str
+    updated_at: datetime
+    title: str
+    status: str
+    turns: int | None
+
+
+class ConversationList(Struct):
+    """Conversations, and where the next ones begin; null at the end."""
+
+    conversations: list[ConversationRow]
+    cursor: str | None
+
+
+class SaidPiece(Struct, tag="text"):
+    """Text of a reply."""
+
+    text: str
+
+
+class ReasonedPiece(Struct, tag="reasoning"):
+    """Reasoning of the model."""
+
+    text: str
+
+
+class CalledPiece(Struct, tag="tool_call"):
+    """The model calls a tool. `arguments`: JSON text."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+class ReturnedPiece(Struct, tag="tool_result"):
+    """A call has its result. `flag`: "ok", "error", "denied" and others."""
+
+    id: str
+    flag: str
+    output: str
+
+
+class WaitsPiece(Struct, tag="pending"):
+    """A call waits for an answer."""
+
+    id: str
+    reason: Literal["approval", "external", "in_doubt"]
+
+
+class File(Struct):
+    """A file in a message."""
+
+    media_type: str
+    url: str
+    name: str | UnsetType = UNSET
+
+
+class Message(Struct):
+    """A message of a history. A reply has pieces, other messages may have files and a speaker."""
+
+    id: str
+    role: Literal["user", "assistant"]
+    text: str
+    pieces: list[SaidPiece | ReasonedPiece | CalledPiece | ReturnedPiece | WaitsPiece] | UnsetType = UNSET
+    files: list[File] | UnsetType = UNSET
+    speaker: str | UnsetType = UNSET
+
+
+class Problem(Struct):
+    """A problem document of RFC 9457. `retry_after`: seconds."""
+
+    type: Annotated[str, Meta(pattern="^urn:goaitools:")]
+    title: str
+    status: int
+    retryable: bool
+    retry_after: float | UnsetType = UNSET
+    detail: str | UnsetType = UNSET
+
+
+class Done(Struct):
+    """The events of one conversation were appended."""
+
+    status: Literal[204]
+
+
+SHAPES: tuple[type[Struct], ...] = (
+    TextMessage, PartsMessage, Approve, Deny, Return, Answers, NewEvent,
+    TurnResult, StoppedTurn, Stopped, ConversationInfo, ConversationList, Message, Problem, Done,
+)  # fmt: skip
+"""The types that the document names. Those inside of them come along."""
