@@ -666,30 +666,28 @@ def test_readers_show_what_the_next_turn_will_send(wire: str) -> None:
 # Written by a release before the mark was there: two turns, the second of which called a tool.
 UNMARKED = {
     "openai": (
-        "9UdBUwEAAgAAAAOkAAAAAD482Q15+bPBiwA4L33dUmcAeYwCACi1L/1gDAB9AwDDQws5nQ9BLlUMDre6gYl3emCWuJvgzVPi"
-        "KG+2WFZQzhubSNVqBadrLUbXNCmGhv0Z/MncLtxgupQ7Cg6fIcVNI7UGnQ2GH4HwpDDxDsEWcDZzZjBOKFrUFr2iq9QPRmLi"
-        "VCHblbP4MOoiR99EGycCywGYBQYotS/9YJgBDQYA84YUo9GIeqon3kijJ9o8Z3hmntITN8yfLm96oXffxl3RdO8gtHK2GF95"
-        "0W2tyuG1o8XjyusYFp/4RvA+XPefafMHehu8d/7kjTKUhv0ZmoPex1YmASr8N2BhZFfjh7r5fAd6i0A0OpAqmCfwPsomBI6F"
-        "2VBnmILfVGkWaumSQaUHsmB8o84c/TXx81OQKx9S0I13NO9HXPo8lTN6WUjCIjBf3WFt0MvPfKev3YU3mkJNW7uSkJrqjWDA"
-        "/V/3Eetqog=="
+        "9UdBUwEAAgAAAAOkAAAAAA2JKyg8SHADClhva5fye38Ac4wCACi1L/1gDABNAwAThAxdbD6UASLF7PClmhsxzglSUkpLTYmjvJTF"
+        "slIdirrwiSSVWHZs7ufsY2c59JHxn6+OBRX8Tpx4Sqn2Z58FqWIjJYYc2JClEFq9D8GG9MngyV1lGVquPU+ImvAog+yxE7FuY3Oa"
+        "KwgCyQGYBQYotS/9YJgB/QUAo4YTVVXRqcYpRkvNHNOkZowxhwI03rfXNc+7D+SyZHlz0KIoi/GVIHpZq2oIuqKlo94sD9Sv/7Dg"
+        "xHfFiHvuv9GlX+eB6M11lFdhXcZ/jqwDKfzuGh1wK2g+0Vv0fqmJHD10kEARcydHgeIUhZlFmvRozKxqjaZBLfWiJmHOUfDNuUuB"
+        "SjDNEqFS/rnELpElx48govR1SKhWA7EqUiYtDsmicEILOY3Orf7IfAqU/RH1ODY6M+Szwv7/pFnAdAI="
     ),
     "openai-responses": (
-        "9UdBUwEAAgAAAAVPAAAAALLZZELRJ+OGK+i48X2BYr8AfpkCACi1L/1gGQClAwAzhAw5HZ+6HbjDIh2DeHC2Uk7PtNIT88Sz"
-        "m3CFONqbLZbVn2RSW4pLjNtyda3F6JomxdCwHxn81txI3FDqIgYQ8ez0Llrfny14Fjc7GJ42JlUiFRT8YGvO4XsUXKjSTcXF"
-        "RgQgMFg1At4BG7dIDQqhKdF+CwLkArYIBii1L/1gNgPVCgCj0C2j0Qh7pgdnj5Vyemj1XGqp9MQYPXBGiw3zp8ubXujdtyGn"
-        "rbZGuW28EWrbNbxYxsm3jpjPy8IVZ8tCvem9VEpr2Xy7rVjqTDu3VF+5ouneXXhNC6GOUcMerdV5awk15RftWsZZLdYay04r"
-        "zb5WXsdUf9M0md6wr0unDhaf+EbwPlz3n2nzB3obvHf+5I0ylIb9Gdia2+rZShshhLBvvC0rQ8tmTmW06KRV64sh1ppaOGoO"
-        "eh9bmQQ+/NXhGpbRPOEKUnFD+7c9cq2tOVDtSaXo5in0d6qoDs0SwxMlWkokl6XqPiYXbYaBzxAT4sFOQoSE0hDTy0zSTVRM"
-        "lANTqExbHnMDAXeYwtM09oqY75GpMVeTXfdyCeVUUNEGBwpeGdvhrX/eO5tyRU/JIKYWojuC/BlfX3xlVNfK9/PBrEx/0Blz"
-        "L6U43Ka4n5Zw6Ff69Li/Snx8fIMk"
+        "9UdBUwEAAgAAAAVPAAAAAEBQRq7mTGD5swb8jW3s9KMAd5kCACi1L/1gGQBtAwBjRA1dbDrNFcEcnrGxjDhhasJyTtNKPKW0FeJo"
+        "L2WxrNSGg0ZTsfFxX0Cb+zn72FkOfWT856tjARX8W5wAV2rqU9BiO8FYMKZ2VlqZfCi70pWLqcs/B4phiSCXutD37Bpoy8J71ZTi"
+        "glfKdFYQAtcCtggGKLUv/WA2A20KAHMPKlVV4SlOmJqwlJdaKqcYNd631zXPuw9ETlttjfKy8UaY7c7wYhmnvnLEeoIsXDFlWZgv"
+        "ei+V0lqWuttWLDNFt7Y0X8mS5c1dCJoWwhxjhjtam6krS5ipBtGdZZzV4pyx3LTqzfJA/fqP9LUsg2WN/yzaNlhw4rtixD333+jS"
+        "r/NA9OY6yquwLuM/B7bmZW3KShshhHBf+LIsClqW0lRGK+eLIc6ZWjhmHT/8rJwSrFShSUwEVMd0FiJvalQhJ36Gkdd3g3t8a1PY"
+        "pxGjWRoS54MIsJ8+sjtkPfEzlBD6FoDuFsLH//sJpYcpq+8KBmfSNxB2dFYM34hdeOKFiqbJw4Fnr1vnsX1rSQTWVV8J1q5hvH9E"
+        "+kiBjRTTvBVa7ZYT15iWfn4DRlqN1wqqugOErIkIwd0EIY9nmFIW8foyFvqOpNWEsIcqqQVNig=="
     ),
     "anthropic": (
-        "9UdBUwEAAgAAAARJAAAAAGP57W9nz1ls9mY0HUhT4DUAgQGSAgAotS/9YBIAvQMAc4QNOR2VF6lz42RWIdOTbbXTE3H02Oy5"
-        "V97bTdjmaa20N1ssa0g1VTSgF5KVGKSutRhd06QYGvYDGPzP3Drc4OlS/vwhfpAu5491Zk78zYSDiHlAJEyBV1k0w3WDGHPq"
-        "6JVipUAYAZ+oCuWu/MXbqIv27ixaKQEC9QG3BgYotS/9YDcCXQcAA8gXo9EIe2y2Hps91VoPhDB6aM1zhqd6ZPTADfOny5te"
-        "6N23cbvdOYxzfaWz0dF07/i1ded48Qo3tS5eZefb6jQa9ldex7D4xDcC0/4nTWcbvHf+5I0ylIb9GZqD3sdWJgE1/CKJ2Afk"
-        "ub9RPpOpTGsEuoVo7CElFyjcgSBaZfjKvs1DoYJg3QM5RfHNgiQaUIYpEb/yu6cZMT42NrvN7P9d4UzClnLKVTT/9rzPO1hF"
-        "zNXujMUWFJWF0QbFcZiMaSS0s50jXgHQlTW7OLAzANyCOTa3xVHJyRp0l4PZu7EABiA4ZNzHhNoAAg=="
+        "9UdBUwEAAgAAAARJAAAAAK61tjHKkgnBQDUUf9luv6IAepICACi1L/1gEgCFAwDzxA5dbEh9Rp2ax1EqmXGibLVzijhOlpruvTdK"
+        "aS01rZX2UhbLSnlIkyTTganB8hHa3M/Zx85y6CPjP18dCxT8VJxQldL4RbTK9osLWiVewkXrC3/F1FVIiMxq5WItOj8DS1InalN7"
+        "prkMJfeWKSoIAukBtwYGKLUv/WA3Av0GANOHFlVV4clSdrLUVK2dIISRVmrmmKgZJxk13rfXNc+7D+Ry1/Zc+82yAdlkeXP62npR"
+        "EaQrvKgF0lVufVlbJuNfb5YH6td/WHDiu2J0/S3LGIjeXEd5FdZl/OfIOjL8IpWYGDQA6soyZCulpVn3wGFHuTX41mVx+t/I/xp2"
+        "pvwVXUMB/lkwj0bEMUn3K1HAH414c07/uZkhv4qwuS39gGYw8Gmlf4lidn8XyR/jH8OCP/2WJkl6WaXHgYb4G5E9Q33pFzS2sFhW"
+        "kb8xQAZOOcJDlTvEZfs2RkFCJp3m4Bk="
     ),
 }
 

@@ -17,7 +17,7 @@ from ...errors import GoAIToolsError
 __all__ = ["SHA256", "load", "sha256"]
 
 SHA256: dict[int, str] = {
-    1: "25f016fa9a041171e0da51a460717c821f6fc2031d50bcdce1f6944acaac4901",
+    1: "9f75d1afbf71528a56aba9adb962f4fbacc649d39b5ca4daa998c796270a4eee",
 }
 """Number -> SHA-256 of the dictionary's file. A line is only ever added."""
 
