@@ -8,6 +8,8 @@ memory, cannot run under a tracer.
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -24,16 +26,23 @@ def main(options: list[str]) -> int:
     """Run the tests under coverage, and tell the lines and branches that no test reached."""
     python = [sys.executable, "-m"]
     with tempfile.TemporaryDirectory() as folder:
-        data = f"--data-file={folder}/data"
-        sources = ",".join(f"goaitools_py/{room}" for room in ROOMS)
+        data = f"{folder}/data"
+        measured = {
+            "data_file": data,
+            "branch": True,
+            "source": [f"goaitools_py/{room}" for room in ROOMS],
+        }
+        path = os.pathsep.join(filter(None, (str(ROOT / "tests"), os.environ.get("PYTHONPATH"))))
+        env = {**os.environ, "GOAITOOLS_COVERAGE": json.dumps(measured), "PYTHONPATH": path}
         tests = [f"tests/{name}" for name in TESTS] + [f"--ignore=tests/{name}" for name in NOT_TRACED]
-        run = [*python, "coverage", "run", "--branch", data, f"--source={sources}"]
-        ran = subprocess.run([*run, "-m", "pytest", "-q", "-m", "quick", *tests, *options], cwd=ROOT)
+        run = [*python, "pytest", "-q", "-p", "_traced", "-n", "2", "-m", "quick", *tests, *options]
+        ran = subprocess.run(run, cwd=ROOT, env=env)
         if ran.returncode == 1:  # under a tracer a race may end otherwise: what failed runs again, by itself
             again = ["--last-failed", "--last-failed-no-failures", "none"]
             ran = subprocess.run([*python, "pytest", "-q", *again], cwd=ROOT)
-        report = [*python, "coverage", "report", data, "-m", "--skip-covered", f"--fail-under={LEAST}"]
-        told = subprocess.run(report, cwd=ROOT)
+        subprocess.run([*python, "coverage", "combine", "-q", f"--data-file={data}", folder], cwd=ROOT)
+        report = [*python, "coverage", "report", f"--data-file={data}", "-m", "--skip-covered"]
+        told = subprocess.run([*report, f"--fail-under={LEAST}"], cwd=ROOT)
     return ran.returncode or told.returncode
 
 
