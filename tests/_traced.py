@@ -1,7 +1,7 @@
 """Measures coverage in the process that runs tests: a plugin of pytest, for each worker of xdist too.
 
-`measure_coverage.py` loads it, and says in the environment what is measured. Must never know: which tests run,
-or how much is enough.
+`measure_coverage.py` loads it, and says in the environment what is measured. Must never know: which tests
+run, or how much is enough.
 """
 
 from __future__ import annotations

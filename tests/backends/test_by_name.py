@@ -246,7 +246,7 @@ def test_threads_that_come_first_together_share_one_connection(
     backend = backend_from_name(name, is_async=False)
 
     def first_call(_: int) -> object:
-        together.wait(10)
+        together.wait(60)
         return backend.send(REQUEST)
 
     with ThreadPoolExecutor(4) as pool:

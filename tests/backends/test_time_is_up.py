@@ -26,9 +26,9 @@ from goaitools_py.backends.http.deadlines import LIMITS, DeadlineClient, until
 
 from ._clients import CLIENTS, backend_over, close_client
 
-PATIENCE = 4.0
+PATIENCE = 40.0
 """Seconds after which a server gives up, so that a broken rule fails a test instead of hanging it."""
-MOST = 2.5
+MOST = 20.0
 """Seconds that a turn may take whose time is 0.3: a busy machine is slow."""
 TIME = 0.3
 
@@ -353,14 +353,14 @@ def test_what_comes_too_late_is_discarded() -> None:
     go, discarded = threading.Event(), queue.SimpleQueue[str]()
 
     def call() -> str:
-        go.wait(5)
+        go.wait(60)
         return "late"
 
     with pytest.raises(TimeoutError):
         within(0.02, call, discarded.put)
     go.set()
 
-    assert discarded.get(timeout=5) == "late"
+    assert discarded.get(timeout=60) == "late"
 
 
 def test_a_call_that_is_interrupted_is_discarded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -373,7 +373,7 @@ def test_a_call_that_is_interrupted_is_discarded(monkeypatch: pytest.MonkeyPatch
         return wait(event, timeout)
 
     def call() -> str:
-        wait(go, 5)
+        wait(go, 60)
         return "late"
 
     wait = threading.Event.wait
@@ -384,4 +384,4 @@ def test_a_call_that_is_interrupted_is_discarded(monkeypatch: pytest.MonkeyPatch
             within(5.0, call, discarded.put)
     go.set()
 
-    assert discarded.get(timeout=5) == "late"
+    assert discarded.get(timeout=60) == "late"

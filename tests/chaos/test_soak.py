@@ -161,7 +161,7 @@ def open_files() -> int:
 
 def ends(thread: threading.Thread) -> bool:
     """Whether a thread, of a server that was stopped, comes to its end."""
-    thread.join(5)
+    thread.join(60)
     return not thread.is_alive()
 
 

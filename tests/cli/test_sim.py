@@ -25,6 +25,14 @@ PATIENCE = 60
 needs_sigint = pytest.mark.skipif(sys.platform == "win32", reason="needs SIGINT for another process")
 
 
+@pytest.fixture(autouse=True)
+def _interrupts_are_taken() -> Iterator[None]:
+    """A shell starts what runs behind it with SIGINT ignored, and each process of ours would inherit that."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @contextmanager
 def running(*command: str) -> Iterator[subprocess.Popen[str]]:
     """A Python process that is killed in the end, whatever happens."""

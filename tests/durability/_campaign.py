@@ -110,7 +110,7 @@ class Child:
         with contextlib.suppress(BrokenPipeError):
             self._server.stdin.close()
         self._server.stdout.close()
-        self._server.wait(10)
+        self._server.wait(60)
 
     def _send(self, line: str) -> None:
         assert self._server.stdin is not None

@@ -702,7 +702,7 @@ class World:
         self.in_doubt = started if "result" in self.may_lose or runs_beside else set()
         for thread in threading.enumerate():
             if thread.name == "goaitools-tool":
-                thread.join(5)
+                thread.join(60)
                 require(not thread.is_alive(), "a tool's thread keeps running")
         require(not self.open_exchanges, f"an exchange stays open after {type(exc).__name__}")
 

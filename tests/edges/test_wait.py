@@ -39,18 +39,18 @@ def test_an_interruption_ends_what_tidies_up_after_its_time() -> None:
 
     async def stubborn() -> None:
         try:
-            await asyncio.sleep(20)
+            await asyncio.sleep(120)
         except asyncio.CancelledError:
             loop = asyncio.get_running_loop()
             loop.call_later(TICK, wait.interrupt)
             loop.call_later(2 * TICK, wait.interrupt)  # a second time it changes nothing
-            await asyncio.sleep(20)
+            await asyncio.sleep(120)
             tidied.append(True)
 
     async def main() -> tuple[object, int]:
         began = time.monotonic()
         found = await ends(wait, stubborn, began + TICK)
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < 60
         await asyncio.sleep(3 * TICK)
         return found, cancelling()
 
@@ -88,12 +88,12 @@ def test_a_wait_whose_other_cancellation_is_swallowed_ends_late_all_the_same() -
             time.sleep(3 * TICK)  # then both are due, one after the other
             for _ in range(5):
                 await asyncio.sleep(0)
-        await asyncio.sleep(20)
+        await asyncio.sleep(120)
 
     async def main() -> tuple[object, int]:
         began = time.monotonic()
         found = await ends(wait, stalls, began + TICK)
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < 60
         return found, cancelling()
 
     assert asyncio.run(main()) == ("late", 0)

@@ -32,7 +32,7 @@ def running(*command: str | Path, log: Path) -> Iterator[int]:
     finally:
         server.terminate()
         try:
-            server.wait(10)
+            server.wait(60)
         except subprocess.TimeoutExpired:
             server.kill()
             server.wait()

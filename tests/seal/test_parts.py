@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import random
 from collections.abc import Mapping, Sequence
-from time import perf_counter
+from time import thread_time
 from typing import Any
 
 import msgspec
@@ -312,10 +312,10 @@ def test_a_part_that_lies_about_its_size_allocates_nothing() -> None:
         part = SecondPart(64, 0, raw_len, 1, bomb, hashlib.sha256(bomb).digest())
         (found,) = parts_of(_forged([part]))
 
-        start = perf_counter()
+        start = thread_time()
         with pytest.raises(StateCorruptError):
             found.raw(PLAIN)
-        assert perf_counter() - start < 0.5
+        assert thread_time() - start < 0.5
 
 
 def test_limits_count_what_is_stored() -> None:
@@ -385,7 +385,7 @@ def test_random_directories_fail_typed_and_quickly() -> None:
             at = dice.randrange(32, 32 + 160) if dice.random() < 0.8 else dice.randrange(32, len(base))
             changed[at] = dice.choice((0, 1, 0x7F, 0x80, 0xFF, dice.randrange(256)))
         blob = _second.resealed_plain(bytes(changed))
-        start = perf_counter()
+        start = thread_time()
         try:
             for part in parts_of(blob):
                 if part.place == INLINE:
@@ -393,7 +393,7 @@ def test_random_directories_fail_typed_and_quickly() -> None:
             outcomes["read"] += 1
         except StateError:
             outcomes["refused"] += 1
-        slowest = max(slowest, perf_counter() - start)
+        slowest = max(slowest, thread_time() - start)
 
     assert all(outcomes.values()), outcomes
     assert slowest < 0.5

@@ -203,7 +203,7 @@ def test_an_async_store_may_be_used_by_several_loops(tmp_path: Path) -> None:
 
     asyncio.run(store.aclose())
     for thread in set(threading.enumerate()) - before:  # it ends by itself, and nobody waits for that
-        thread.join(10.0)
+        thread.join(60.0)
     left = set(threading.enumerate()) - before
     assert [thread.name for thread in left if thread.name.startswith("goaitools-sqlite")] == []
 

@@ -581,7 +581,7 @@ def test_many_threads_may_need_one_schema_first() -> None:
     together = threading.Barrier(8)
 
     def need(_: int) -> tuple[str, dict[str, Any]]:
-        together.wait(timeout=10)
+        together.wait(timeout=60)
         (a_tool,) = as_tools([fresh])
         assert isinstance(a_tool, Tool)
         bound = a_tool.bind('{"move": {"to": {"name": "g"}, "steps": 1}, "team": "red", "words": []}')

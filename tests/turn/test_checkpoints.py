@@ -122,7 +122,7 @@ def test_a_tool_that_ends_after_a_failed_checkpoint_is_in_the_log(face: Any, sim
     def get_score(team: str) -> str:
         """Current score of one team; Blue's comes late."""
         if team == "Blue":
-            assert has_failed.wait(10)
+            assert has_failed.wait(60)
         return f"{team} has 7 points"
 
     def keep(blob: bytes) -> None:

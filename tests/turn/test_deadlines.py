@@ -89,7 +89,7 @@ def test_a_tool_that_hangs_in_a_thread_ends_with_the_turn(face: Any, run: Any, c
     @tool
     def dig() -> str:
         """Dig for long."""
-        release.wait(5)
+        release.wait(60)
         is_out.set()
         return "gold"
 

@@ -31,14 +31,14 @@ def test_a_late_result_is_not_that_of_a_later_call(face: Any) -> None:
     def dig() -> str:
         """Dig for long."""
         late.append(threading.current_thread())
-        gate.wait(10)
+        gate.wait(60)
         return "mud"
 
     @tool
     def fill() -> str:
         """Fill the hole, while the other call ends."""
         gate.set()
-        late[0].join(10)
+        late[0].join(60)
         return "filled"
 
     backend = ScriptedBackend(Calls([("dig", {})]), Calls([("fill", {})]), "Done.")
@@ -58,14 +58,14 @@ def test_a_late_exit_is_nobodys(face: Any) -> None:
     def dig() -> str:
         """Dig, then leave."""
         late.append(threading.current_thread())
-        gate.wait(10)
+        gate.wait(60)
         raise SystemExit
 
     @tool
     def fill() -> str:
         """Fill the hole, while the other call ends."""
         gate.set()
-        late[0].join(10)
+        late[0].join(60)
         return "filled"
 
     backend = ScriptedBackend(Calls([("dig", {})]), Calls([("fill", {})]), "Done.")
@@ -81,13 +81,13 @@ def test_the_shortest_timeout_ends_first(face: Any) -> None:
     @tool(timeout=0.01)
     def short() -> str:
         """Wait, but not for long."""
-        gate.wait(10)
+        gate.wait(60)
         return "short"
 
-    @tool(timeout=10)
+    @tool(timeout=60)
     def long() -> str:
         """Wait until the turn has gone on."""
-        gate.wait(10)
+        gate.wait(60)
         return "long"
 
     backend = ScriptedBackend(Calls([("long", {}), ("short", {})]), "Done.")

@@ -421,7 +421,7 @@ def test_a_second_reader_leaves_the_first_unharmed_however_late_it_is_told() -> 
     class Slow:
         def perform(self, effect: Effect) -> Any:
             inside.set()
-            go_on.wait(10)
+            go_on.wait(60)
 
         def interrupt(self) -> None:
             raise AssertionError("nobody gives the flow up")
@@ -440,7 +440,7 @@ def test_a_second_reader_leaves_the_first_unharmed_however_late_it_is_told() -> 
     def when_busy(frame: Any, event: str, arg: Any) -> Any:
         if event == "exception" and arg[0] is BusyError:
             go_on.set()
-            first.join(10)
+            first.join(60)
         return when_busy
 
     def second() -> None:
@@ -452,10 +452,10 @@ def test_a_second_reader_leaves_the_first_unharmed_however_late_it_is_told() -> 
             sys.settrace(None)
 
     first.start()
-    assert inside.wait(10)
+    assert inside.wait(60)
     other = threading.Thread(target=second)
     other.start()
-    other.join(10)
+    other.join(60)
 
     assert not driver.done
     assert driver.step() == TurnStarted("now")

@@ -72,7 +72,7 @@ def numbered(face: Any, ran: list[int]) -> Any:
 def let_threads_end() -> None:
     for thread in threading.enumerate():
         if thread.name == "goaitools-tool":
-            thread.join(10)
+            thread.join(60)
 
 
 def test_results_that_nobody_has_read_yet_are_kept(face: Any) -> None:

@@ -371,7 +371,7 @@ class ThreadReader:
             self.failures.append(exc)
 
     def reaches(self) -> None:
-        assert self._reached.wait(10)
+        assert self._reached.wait(60)
 
     def waits_in(self, file: str, function: str) -> None:
         """Return once the thread stands in a function: that of a socket or of a queue."""
@@ -381,7 +381,7 @@ class ThreadReader:
                 return
 
     def ends(self) -> bool:
-        self._thread.join(10)
+        self._thread.join(60)
         return not self._thread.is_alive()
 
 
@@ -421,7 +421,7 @@ def test_a_turn_given_up_while_its_workers_run_ends(gate: threading.Event) -> No
     chat = Chat(ScriptedBackend(Calls([("dig", {})]), "A pity."), tools=[dig])
     turn = chat.start(None, user="Dig.")
     reader = ThreadReader(turn, ToolStarted)
-    assert running.wait(10)
+    assert running.wait(60)
     reader.waits_in("sync_edge.py", "_await_tool")
 
     turn.cancel()

@@ -190,7 +190,7 @@ def test_bytes_that_are_no_http_are_not_printed(face: Any, wire: str, run: Any) 
 
         with pytest.raises(TurnError) as caught:
             run(chat, user=SAID)
-        server.join(10)
+        server.join(60)
 
     assert_silent(caught.value)
     assert_of_provider(caught.value, wire)

@@ -339,7 +339,7 @@ def test_results_stand_in_call_order_whoever_ends_first(face: Any, sim: Any, run
     def work(number: int) -> int:
         """The first waits for the last."""
         if number == 0:
-            assert last_is_done.wait(10)
+            assert last_is_done.wait(60)
         else:
             last_is_done.set()
         return number
@@ -364,7 +364,7 @@ def test_a_tool_in_a_thread_that_takes_too_long_is_unknown(face: Any, sim: Any, 
     @tool(timeout=0.01)
     def slow(text: str) -> str:
         """Hangs."""
-        release.wait(10)
+        release.wait(60)
         return "too late"
 
     chat = face.on(sim, tools=[slow, echo], tool_threads=True)
@@ -389,7 +389,7 @@ def test_a_call_behind_a_hanging_tool_gets_a_thread_of_its_own(face: Any, sim: A
     @tool(timeout=0.01)
     def slow() -> None:
         """Hangs."""
-        release.wait(2)
+        release.wait(60)
         is_out.set()
 
     @tool
