@@ -90,18 +90,18 @@ def timed_out(ctx: ToolContext[Any], seconds: float | None) -> CallOutcome:
     """The outcome of a call that took too long. Its effect may still happen."""
     limit = f" within {seconds:g} s" if seconds is not None else ""
     text = f"The tool did not finish{limit}; it is unknown whether it took effect."
-    return CallOutcome(parts=text_parts(text), flag="unknown", actions=ctx.actions, bills=ctx.bills)
+    return CallOutcome(parts=text_parts(text), flag="unknown", actions=ctx.actions, bills=tuple(ctx._bills))
 
 
 def _returned(value: Any, ctx: ToolContext[Any]) -> CallOutcome:
     parts, is_error = result_parts(value, ctx.max_result_bytes)
     flag: Literal["ok", "error"] = "error" if is_error else "ok"
-    return CallOutcome(parts=parts, flag=flag, actions=ctx.actions, bills=ctx.bills)
+    return CallOutcome(parts=parts, flag=flag, actions=ctx.actions, bills=tuple(ctx._bills))
 
 
 def _raised(error: Exception, ctx: ToolContext[Any]) -> CallOutcome:
     if isinstance(error, Waiting):
-        return CallOutcome(actions=ctx.actions, bills=ctx.bills, asks=error.asks)
+        return CallOutcome(actions=ctx.actions, bills=tuple(ctx._bills), asks=error.asks)
     if isinstance(error, ToolError):
         text = str(error) or "The tool failed."
     elif isinstance(error, AbortTurn):
@@ -115,5 +115,5 @@ def _raised(error: Exception, ctx: ToolContext[Any]) -> CallOutcome:
         exception=error,
         abort=isinstance(error, AbortTurn),
         actions=ctx.actions,
-        bills=ctx.bills,
+        bills=tuple(ctx._bills),
     )
