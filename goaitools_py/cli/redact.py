@@ -25,6 +25,7 @@ def add_to(commands: Any) -> None:
         description="Take a text out of a conversation: messages, tool calls and results, archive, title, "
         "metadata. What remains is a history that the provider accepts. No content is printed.",
     )
+    parser.__class__ = _AnyOrder
     add_source(parser)
     parser.add_argument("match", metavar="MATCH", help="the text, with upper and lower case as given")
     parser.add_argument(
@@ -45,6 +46,21 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--dry-run", action="store_true", help="only say what would be done")
     add_json(parser)
     parser.set_defaults(run=run, error=parser.error)
+
+
+class _AnyOrder(argparse.ArgumentParser):
+    """Takes options also between STATE and MATCH, which argparse by itself reads as one group."""
+
+    _is_inside = False
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        if self._is_inside:
+            return super().parse_known_args(args, namespace)
+        self._is_inside = True
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._is_inside = False
 
 
 def run(args: argparse.Namespace) -> int:

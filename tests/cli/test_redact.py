@@ -76,6 +76,30 @@ def test_options(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert file.read_bytes() == old
 
 
+@pytest.mark.parametrize(
+    "order",
+    [
+        ["{file}", "--regex", r"hunter\d-\w+"],
+        ["--regex", "{file}", "--dry-run", "--with", "(gone)", r"hunter\d-\w+", "--json"],
+        ["{file}", r"hunter\d-\w+", "--regex", "--with", "(gone)"],
+    ],
+)
+def test_options_may_stand_anywhere(order: list[str], file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Before, between and behind STATE and MATCH."""
+    assert main(["redact", *(word.replace("{file}", str(file)) for word in order)]) == 0
+    assert "3" in capsys.readouterr().out
+
+
+def test_one_word_is_the_match(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With a store the state has no name of its own; a third word is wrong usage."""
+    with SQLiteStore(tmp_path / "chat.db") as store:
+        store.save("default", talk(), expected=None)
+
+    assert main(["redact", "--store", str(tmp_path / "chat.db"), SECRET, "--dry-run"]) == 0
+    assert main(["redact", "a", "b", "c"]) == 2
+    assert main(["redact", "--regex"]) == 2
+
+
 def test_the_text_can_come_from_a_file(file: Path, tmp_path: Path) -> None:
     """So that no list of processes shows it. A dry run changes nothing."""
     (tmp_path / "match").write_text(f"{SECRET}\n")

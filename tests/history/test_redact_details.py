@@ -179,6 +179,32 @@ def test_words_of_the_provider_api_stay(wire: str) -> None:
     assert check_history(wire, entries_of(done.state)) == []
 
 
+DATA_URLS = {
+    f"data:text/plain,It is {SECRET}.": "data:text/plain,It%20is%20%5Bredacted%5D.",
+    f"data:text/plain;x=y,{SECRET.replace('-', '%2D')}": "data:text/plain;x=y,%5Bredacted%5D",
+    f"data:image/png;name={SECRET}.png;base64,iVBORw0KGgo=": "data:image/png;base64,iVBORw0KGgo=",
+    f"data:text/plain;base64,{base64.b64encode(SECRET.encode()).decode()}": (
+        f"data:text/plain;base64,{base64.b64encode(b'[redacted]').decode()}"
+    ),
+    "data:image/png;base64,iVBORw0KGgo=": "data:image/png;base64,iVBORw0KGgo=",
+    "data:image/gif,GIF89a%01%2C": "data:image/gif,GIF89a%01%2C",
+}
+
+
+@pytest.mark.parametrize(("url", "left"), DATA_URLS.items())
+def test_data_urls(url: str, left: str) -> None:
+    """The text of one that is not base64, and the parameters before the comma, are read. Others stay."""
+    said = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}
+    blob = entry_state("openai", said, {"role": "assistant", "content": "A."}, letters="ua")
+
+    done = redact_state(blob, SECRET)
+
+    found = json.loads(entries_of(done.state)[0])["content"][0]["image_url"]["url"]
+    assert found == left
+    assert done.count == (url != left)
+    assert traces(done.state, SECRET) == 0
+
+
 def test_arguments_stay_json(wire: str) -> None:
     """Numbers and keys in them are content; a match over their syntax does not break them."""
     call = ("look", {"phone": 491511234567, "hunter2-ZQ9": [SECRET], "deep": {"at": f'{{"x": "{SECRET}"}}'}})

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Final
+from urllib.parse import quote, unquote
 
 from . import json_tree, words
 from .json_tree import Edits, Node
@@ -221,14 +222,37 @@ class Redactor:
         return self.text(said)
 
     def _medium(self, said: str) -> str:
-        """Base64. Bytes that are text are searched; a picture is not."""
-        head, comma, data = said.rpartition(",")
+        """A medium as base64 or as a data URL. Bytes that are text are searched; a picture is not.
+
+        The parameters of a data URL, such as a file's name, leave with a match.
+        """
+        if not said.startswith("data:"):
+            return self._decoded(said)
+        head, comma, data = said.partition(",")
+        kind, *parameters = head.split(";")
+        left = [one for one in parameters if not self._leaves(one)]
+        if "base64" in left:
+            data = self._decoded(data)
+        else:  # text with percent signs, see RFC 2397
+            read = unquote(data)
+            new = self.text(read)
+            data = data if new == read else quote(new.encode("utf-8", "replace"))
+        return ";".join((kind, *left)) + comma + data
+
+    def _decoded(self, data: str) -> str:
         with suppress(binascii.Error, UnicodeDecodeError, ValueError):
             read = base64.b64decode(data, validate=True).decode()
             new = self.text(read)
             if new != read:
-                return head + comma + base64.b64encode(new.encode("utf-8", "replace")).decode()
-        return said
+                return base64.b64encode(new.encode("utf-8", "replace")).decode()
+        return data
+
+    def _leaves(self, parameter: str) -> bool:
+        if parameter == "base64":
+            return False
+        found = len(self.finder.spans(unquote(parameter)))
+        self.finder.count += found
+        return found > 0
 
     def _is_named_medium(self, text: str, node: Node, kind: str) -> bool:
         """True for a medium that is only an address, if the address matches. Another address would not
