@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Iterator
 from itertools import permutations
 from pathlib import Path
 from typing import Any
@@ -47,6 +46,8 @@ from goaitools_py.states import (
 )
 from goaitools_py.testing import Calls, ScriptedBackend, check_history
 from tests.compaction._histories import WIRES, Book, Said, random_turn
+
+from ._recorded import recorded
 
 PAIRS = list(permutations(WIRES, 2))
 
@@ -611,24 +612,6 @@ def test_settings_that_hold_are_those_the_other_provider_has(pair: tuple[str, st
 
 
 # ------------------------------------------------------------------------------------------ real ones
-
-
-def recorded(data_dir: Path) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """The histories of recorded requests that a provider accepted, with its answers."""
-    from tests.replay._recorded import read_records
-    from tests.replay._wire_anthropic import ANTHROPIC
-    from tests.replay._wire_chat import CHAT
-    from tests.replay._wire_responses import RESPONSES
-
-    for wire in (CHAT, RESPONSES, ANTHROPIC):
-        for record in read_records(data_dir / "recorded" / wire.recording, wire):
-            for exchange in record.exchanges:
-                if exchange.is_whole and not record.undrivable.get(exchange.at):
-                    history = [dict(one) for one in exchange.history]
-                    yield (
-                        wire.name,
-                        history[wire.lead(history) :] + [dict(one) for one in exchange.answer or ()],
-                    )
 
 
 def test_recorded_histories_survive(data_dir: Path) -> None:
