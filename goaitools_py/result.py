@@ -11,8 +11,10 @@ from decimal import Decimal
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TextIO
 
+from msgspec.structs import asdict
+
 from .citations import Citation
-from .messages import ToolRecord, Usage
+from .messages import ToolRecord, Usage, call_dict
 from .prices import Bill
 from .showing import Row, as_html, print_rows
 from .turn_warnings import TurnWarning
@@ -167,6 +169,51 @@ class ChatResult(tuple[str, bytes], Generic[T]):
         """
         return self.bill.cost_usd
 
+    def to_dict(self, *, content: bool = False) -> dict[str, Any]:
+        """The result as JSON-able values, which `RESULT_SCHEMA` of `goaitools_py.states` describes.
+
+        It has no state: give that as it is, or as text with `state_to_text`. Amounts of money are floats. An
+        error is named by its class. What is no JSON value in `output`, or in the data of an action, is
+        written as pydantic writes it.
+
+        Args:
+            content: True for a client: also what was said, the arguments and results of calls, actions,
+                citations, the `output`, and `turns_left`. False for logs.
+        """
+        compaction = self.compaction
+        found = {
+            "version": 1,
+            "status": self.status,
+            "finish_reason": self.finish_reason,
+            "model": self.model,
+            "usage": asdict(self.usage),
+            "total_usage": asdict(self.total_usage),
+            "aside_usage": asdict(self.aside_usage),
+            "cost_usd": _money(self.cost_usd),
+            "total_cost_usd": _money(self.total_cost_usd),
+            "iterations": self.iterations,
+            "tool_log": [_record(record, content) for record in self.tool_log],
+            "pending": [_pending(call, content) for call in self.pending],
+            "compaction": None if compaction is None else _compaction(compaction),
+            "recall": None if self.recall is None else {**asdict(self.recall), "turns": [*self.recall.turns]},
+            "context_used": self.context_used,
+            "context_fraction": self.context_fraction,
+            "warnings": [asdict(one) for one in self.warnings],
+            "discarded": _class(self.discarded),
+            "duplicate": self.duplicate,
+            "request_ids": list(self.request_ids),
+        }
+        return found | self._said() if content else found
+
+    def _said(self) -> dict[str, Any]:
+        return {
+            "text": self.text,
+            "actions": [{"text": one.text, "data": _plain(dict(one.data))} for one in self.actions],
+            "citations": [_without(asdict(one), "raw") for one in self.citations],
+            "turns_left": list(self.turns_left),
+            "output": _plain(self.output),
+        }
+
     def show(self, *, file: TextIO | None = None) -> None:
         """Print the turn: its tool calls, its reply and what waits, with all that was said.
 
@@ -198,3 +245,50 @@ class ChatResult(tuple[str, bytes], Generic[T]):
     def __getnewargs_ex__(self) -> tuple[tuple[()], dict[str, Any]]:
         # The arguments of `__new__` for a copy, here or in another process. Then the other fields are set.
         return (), {"text": self.text, "state": self.state}
+
+
+def _money(amount: Decimal | None) -> float | None:
+    return None if amount is None else float(amount)
+
+
+def _class(error: BaseException | None) -> str | None:
+    return None if error is None else type(error).__name__
+
+
+def _without(values: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name not in names}
+
+
+def _record(record: ToolRecord, content: bool) -> dict[str, Any]:
+    found = {
+        **call_dict(record.call),
+        "result": record.result,
+        "flag": record.flag,
+        "iteration": record.iteration,
+        "started": record.started,
+        "seconds": record.seconds,
+        "error": _class(record.error),
+    }
+    return found if content else _without(found, "arguments", "result")
+
+
+def _pending(call: PendingCall, content: bool) -> dict[str, Any]:
+    found = {name: getattr(call, name) for name in ("id", "name", "arguments", "kind", "reason")}
+    return found if content else _without(found, "arguments")
+
+
+def _compaction(report: CompactionReport) -> dict[str, Any]:
+    return {
+        **_without(asdict(report), "state", "error"),
+        "usage": asdict(report.usage),
+        "error": _class(report.error),
+    }
+
+
+def _plain(value: Any) -> Any:
+    """Any value as JSON-able ones."""
+    if value is None or type(value) in (str, int, bool):
+        return value
+    from pydantic_core import to_jsonable_python  # on first need: it takes a while to load
+
+    return to_jsonable_python(value, inf_nan_mode="null", fallback=str)

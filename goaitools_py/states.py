@@ -18,7 +18,7 @@ from .history.rebase import rebase_state
 from .history.redact.redaction import RedactedPlace, Redaction, redact_state
 from .history.size import estimate_tokens
 from .history.transcript import History, HistoryCall, HistoryIteration, HistoryMatch, HistoryTurn
-from .history.transcript_json import HISTORY_SCHEMA
+from .history.transcript_json import HISTORY_SCHEMA, RESULT_SCHEMA
 from .history.translate.door import Conversion, convert_state
 from .history.translate.losses import Loss, LossKind
 from .history.turns import read_history
@@ -34,6 +34,7 @@ __all__ = [
     "EXPORT_SCHEMA",
     "FORMAT_VERSIONS",
     "HISTORY_SCHEMA",
+    "RESULT_SCHEMA",
     "Conversion",
     "History",
     "HistoryCall",

@@ -1,6 +1,6 @@
-"""The JSON Schema of a history.
+"""The JSON Schemas of a history and of the result of a turn.
 
-Owns: the schema. Must never know: how a history is written, or how a state is read.
+Owns: the schemas. Must never know: how a history is written, or how a state is read.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-__all__ = ["HISTORY_SCHEMA", "HISTORY_VERSION"]
+__all__ = ["HISTORY_SCHEMA", "HISTORY_VERSION", "RESULT_SCHEMA"]
 
 HISTORY_VERSION: Final = 1
 """The version of the shape; see `HISTORY_SCHEMA`."""
@@ -167,3 +167,75 @@ HISTORY_SCHEMA: Final[Mapping[str, Any]] = {
     "$defs": {"usage": _USAGE, "part": _PART, "call": _CALL, "message": _MESSAGE},
 }
 """The JSON Schema (draft 2020-12) of `History.to_dict`. ``#/$defs/message`` is that of `Message.to_dict`."""
+
+
+_RECORD: Final = _object(
+    {
+        "arguments": {**_TEXT, "description": "JSON text as the model wrote it."},
+        "result": {**_TEXT, "description": "As the model reads it; media are not in it."},
+    },
+    id=_TEXT,
+    name=_TEXT,
+    kind={"enum": ["function", "custom", "provider"]},
+    flag={"enum": ["ok", "not_run", "unknown", "cancelled", "error", "denied"]},
+    iteration={"type": "integer", "minimum": 1},
+    started=_or_null({"type": "number", "description": "Seconds since the epoch; null: it never started."}),
+    seconds={"type": "number", "minimum": 0},
+    error=_or_null({**_TEXT, "description": "The class of what the tool raised."}),
+)
+_PENDING: Final = _object(
+    {"arguments": _TEXT},
+    id=_TEXT,
+    name=_TEXT,
+    kind={"enum": ["function", "custom", "provider"]},
+    reason={"enum": ["approval", "external", "in_doubt"]},
+)
+_SIZES: Final = (
+    "removed_turns rewritten_turns removed_messages messages_before messages_after "
+    "bytes_before bytes_after tokens_before tokens_after"
+)
+_COMPACTION: Final = _object(
+    outcome={"enum": ["compacted", "no_change", "invalid", "failed"]},
+    by=_TEXT,
+    reason=_TEXT,
+    usage={"$ref": "#/$defs/usage"},
+    error=_or_null(_TEXT),
+    **dict.fromkeys(_SIZES.split(), _COUNT),
+)
+_COST: Final = _or_null({"type": "number", "minimum": 0})
+
+RESULT_SCHEMA: Final[Mapping[str, Any]] = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "title": "The result of a turn that ChatResult.to_dict has written",
+    **_object(
+        {
+            "text": _TEXT,
+            "actions": {"type": "array", "items": _object(text=_TEXT, data={"type": "object"})},
+            "citations": {"type": "array", "items": _CITATION},
+            "turns_left": {"type": "array", "items": _TEXT},
+            "output": {"description": "The answer of the wanted type, as JSON."},
+        },
+        version={"const": 1},
+        status={"enum": ["complete", "awaiting_tools", "truncated", "refused", "limited", "in_progress"]},
+        finish_reason=_TEXT,
+        model=_TEXT,
+        usage={"$ref": "#/$defs/usage"},
+        total_usage={"$ref": "#/$defs/usage"},
+        aside_usage={"$ref": "#/$defs/usage"},
+        cost_usd=_COST,
+        total_cost_usd=_COST,
+        iterations=_COUNT,
+        tool_log={"type": "array", "items": _RECORD},
+        pending={"type": "array", "items": _PENDING},
+        compaction=_or_null(_COMPACTION),
+        recall=_or_null(_object(calls=_COUNT, hits=_COUNT, turns={"type": "array", "items": _COUNT})),
+        context_used=_COUNT,
+        context_fraction=_or_null({"type": "number", "minimum": 0}),
+        warnings={"type": "array", "items": _object(code=_TEXT, message=_TEXT)},
+        discarded=_or_null({**_TEXT, "description": "The class of the error of the given state."}),
+        duplicate={"type": "boolean"},
+        request_ids={"type": "array", "items": _TEXT},
+    ),
+    "$defs": {"usage": _USAGE},
+}
+"""The JSON Schema (draft 2020-12) of `ChatResult.to_dict`. What was said is there with ``content=True``."""

@@ -176,6 +176,7 @@ from goaitools_py.serve import (
 from goaitools_py.states import (
     FORMAT_VERSIONS,
     HISTORY_SCHEMA,
+    RESULT_SCHEMA,
     Conversion,
     History,
     HistoryCall,
@@ -628,6 +629,7 @@ def states(blob: bytes) -> None:
     assert_type((found.turn, found.iteration), tuple[HistoryTurn | None, int])
     assert_type(history.to_dict(media=True), dict[str, Any])
     assert_type(HISTORY_SCHEMA, Mapping[str, Any])
+    assert_type(RESULT_SCHEMA, Mapping[str, Any])
     assert_type(found.message.to_dict(), dict[str, Any])
     assert_type(history.all_messages(), tuple[Message, ...])
     assert_type(state_messages(blob), list[Any])
