@@ -45,7 +45,11 @@ ALLOWED = {
     "output.misfit": "",
     "output.shape": "output.misfit output.strict problems values",
     "output.words": "",
-    "output.wanted": "backends.base output.shape output.spec output.words state.records values",
+    "output.by_tool": "errors output.misfit output.shape output.spec output.words tools",
+    "output.wanted": (
+        "backends.base output.by_tool output.misfit output.shape output.spec output.words "
+        "state.records tools values"
+    ),
     "history.open.attempts": (
         "backends.base history.meter history.open.inbox history.open.turn_ids messages reading "
         "state.letters state.records state.state values"
@@ -344,8 +348,8 @@ ALLOWED = {
     ),
     "turn.engine": (
         "backends.base citations errors events history.open.attempts history.open.journal "
-        "history.open.turn_ids messages output.misfit output.words result state.records state.state "
-        "turn.answer turn.beginning turn.checks turn.flow turn.ledger turn.limits turn.marks "
+        "history.open.turn_ids messages output.misfit output.words reading result state.records "
+        "state.state turn.answer turn.beginning turn.checks turn.flow turn.ledger turn.limits turn.marks "
         "turn.model_call turn.plan turn.request turn.shrink turn.tool_calls turn_warnings values"
     ),
     "turn.count_tokens": (

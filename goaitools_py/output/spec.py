@@ -15,8 +15,8 @@ __all__ = ["MODES", "SHORT_TOKENS", "Mode", "Output"]
 
 T = TypeVar("T")
 
-Mode = Literal["auto", "native", "prompt"]
-MODES: Final = ("auto", "native", "prompt")
+Mode = Literal["auto", "native", "prompt", "tool"]
+MODES: Final = ("auto", "native", "prompt", "tool")
 SHORT_TOKENS: Final = 1024
 """A history of fewer tokens is short: no provider caches a prefix that is smaller."""
 
@@ -31,13 +31,15 @@ class Output(Value, Generic[T], frozen=True):
         mode: "native" uses the provider's own format for JSON answers. "prompt" puts the schema behind the
             user's message, so that the cached beginning of the request stays as it is. "auto" is "native"
             while that costs no cached prefix: the last turn had the same format, or the history is short;
-            else it is "prompt".
+            else it is "prompt". "tool" offers a tool whose arguments are the answer, for servers that know
+            tools and no format; `keep_attempts` has no effect then.
         strict: False: the provider need not hold the model to the schema (OpenAI). The answer is checked
             here in both cases.
         retries: How often a model whose answer does not fit is told why and asked again.
         validate: Called with each answer that fits the type. It raises ValueError to refuse it; the
             error's text goes to the model. Its result is ignored. It may be async on an `AsyncChat`.
-        name: The schema's name at OpenAI; "" takes the type's.
+        name: The schema's name at OpenAI; "" takes the type's. In the mode "tool" that of the tool; "" is
+            "final_answer".
         keep_attempts: True: answers that did not fit stay in the history.
 
     Raises:

@@ -6,11 +6,15 @@ how a turn runs.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ..backends.base import Dialect, WritesOutput
 from ..state.records import Meta, digest8
+from ..tools import Tool
 from ..values import Value
+from .by_tool import answer_tool
+from .misfit import Misfit
 from .shape import Shape, shape_of
 from .spec import SHORT_TOKENS, Output
 from .words import schema_words
@@ -24,10 +28,21 @@ class Wanted(Value, frozen=True, kw_only=True):
     Attributes:
         asked: What the caller gave.
         shape: The type as a schema.
+        tool: The tool that the model answers with; None in the other modes.
     """
 
     asked: Output[Any]
     shape: Shape
+    tool: Tool[..., Any] | None = None
+
+    def last_answer(self, calls: Sequence[str]) -> Any:
+        """The value in the last of these calls' arguments that has one; None without any."""
+        for arguments in reversed(calls):
+            try:
+                return self.shape.read(arguments)
+            except Misfit:
+                continue
+        return None
 
     @property
     def words(self) -> str:
@@ -44,7 +59,7 @@ class Wanted(Value, frozen=True, kw_only=True):
             ValueError: The provider cannot take the schema, or has no format and the mode is "native".
         """
         mode, shape = self.asked.mode, self.shape
-        if mode == "prompt":
+        if mode in ("prompt", "tool"):
             return b""
         if not isinstance(dialect, WritesOutput):
             if mode == "native":
@@ -65,4 +80,5 @@ def wanted(output_type: Any) -> Wanted:
         TypeError: It is no type that JSON Schema can describe.
     """
     asked = Output.given(output_type)
-    return Wanted(asked=asked, shape=shape_of(asked.of, asked.name))
+    shape = shape_of(asked.of, asked.name)
+    return Wanted(asked=asked, shape=shape, tool=answer_tool(asked, shape) if asked.mode == "tool" else None)

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-__all__ = ["problem_words", "schema_words"]
+__all__ = ["call_again_words", "problem_words", "schema_words"]
 
 _MOST: Final = 10
 _LONGEST: Final = 120
@@ -27,13 +27,28 @@ def schema_words(schema: Mapping[str, Any]) -> str:
 def problem_words(problems: Sequence[tuple[str, str]]) -> str:
     """Why an answer does not fit, and the request for another one. `problems`: pairs of a field and what is
     wrong with it; "" is the whole answer."""
-    lines = [f"- {field[:_LONGEST] or 'the answer'}: {problem}" for field, problem in problems[:_MOST]]
-    if len(problems) > _MOST:
-        lines.append(f"- and {len(problems) - _MOST} more")
     return "\n".join(
         (
             "The answer above does not fit what was asked for:",
-            *lines,
+            *_lines(problems),
             "Answer again, with the whole JSON value and nothing else.",
         )
     )
+
+
+def call_again_words(problems: Sequence[tuple[str, str]]) -> str:
+    """As `problem_words`, for an answer in the arguments of a tool's call."""
+    return "\n".join(
+        (
+            "The answer in this call does not fit what was asked for:",
+            *_lines(problems),
+            "Call the tool again, with the whole answer.",
+        )
+    )
+
+
+def _lines(problems: Sequence[tuple[str, str]]) -> list[str]:
+    lines = [f"- {field[:_LONGEST] or 'the answer'}: {problem}" for field, problem in problems[:_MOST]]
+    if len(problems) > _MOST:
+        lines.append(f"- and {len(problems) - _MOST} more")
+    return lines

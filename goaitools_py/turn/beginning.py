@@ -253,7 +253,7 @@ class Beginning:
         voice, self.tools = voice_of(plan, state.meta)
         answered = self._with_answers(state, has_changed) if self.answers else state
         admitted = self._admitted(answered)
-        if plan.output is not None and not voice.output:
+        if plan.output is not None and not voice.output and plan.output.tool is None:
             admitted = asked_in_words(admitted, plan.output.words, dialect)
         ledger.context_window = plan.context_window or capabilities(voice.model).context_window
         ledger.begin(answered, admitted, has_grown=has_changed or answered is not state)

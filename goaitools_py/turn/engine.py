@@ -33,13 +33,14 @@ from ..errors import (
 )
 from ..events import ModelReplied, StateConverted, StateDiscarded, TextDelta, TurnCompleted, TurnStarted
 from ..history.open import attempts, journal
-from ..history.open.turn_ids import StoredReply
-from ..messages import Message
+from ..history.open.turn_ids import TURN_IDS_FACT, StoredReply
+from ..messages import Message, Text
 from ..output.misfit import Misfit
 from ..output.words import problem_words
+from ..reading import read_entries
 from ..result import ChatResult, Status
 from ..state.records import Meta, dollars_of, usage_of
-from ..state.state import ConversationState, hard_limits
+from ..state.state import ConversationState, closed_turns, hard_limits
 from ..turn_warnings import WarningCode
 from ..values import replace
 from . import limits, shrink
@@ -207,7 +208,7 @@ class TurnEngine:
             warnings=tuple(ledger.telling.warnings),
             duplicate=True,
             model=state.meta.model,
-            output=self._stored_output(stored),
+            output=self._stored_output(state, stored),
         )
         ledger.identify(state.meta, stored.number)
         if ledger.listening:
@@ -216,9 +217,14 @@ class TurnEngine:
             yield Emit(TurnCompleted(result, **ledger.of))
         return result
 
-    def _stored_output(self, stored: StoredReply) -> Any:
+    def _stored_output(self, state: ConversationState, stored: StoredReply) -> Any:
         """The value in a stored reply, if a type is asked for and it fits."""
-        wanted = self._plan.output
+        wanted, key = self._plan.output, self._beginning.key
+        if wanted is not None and wanted.tool is not None and key is not None:
+            for turn in closed_turns(state):
+                if key.id in turn.record.facts.get(TURN_IDS_FACT, ()):
+                    every = [c for m in read_entries(self._plan.dialect, turn.entries) for c in m.tool_calls]
+                    return wanted.last_answer([c.arguments for c in every if c.name == wanted.tool.name])
         return None if wanted is None or stored.status != "complete" else lenient(wanted, stored.text)
 
     def _open_reply(self, state: ConversationState) -> Reply:
@@ -256,6 +262,8 @@ class TurnEngine:
             if (yield from self._is_answered(voice, reply, is_new=False)):
                 return reply, "complete"
         output = self._plan.output
+        if output is not None and output.tool is not None and (answered := self._called(voice, None)):
+            return answered, "complete"
         while True:
             yield from shrink.compact_before_request(ledger, lambda: voice)
             asking = ask(
@@ -299,6 +307,8 @@ class TurnEngine:
                 yield from refuse_calls(ledger)
                 return reply, self._close(voice, "limited")
             valid = yield from run_calls(ledger, tools, allowed=limits.calls_left(ledger))
+            if output is not None and output.tool is not None and (answered := self._called(voice, reply)):
+                return answered, "complete"
             if journal.is_waiting(ledger.state):
                 yield from tell_pending(ledger)
                 return reply, "awaiting_tools"
@@ -376,6 +386,41 @@ class TurnEngine:
             )
         ledger.state = attempts.told(ledger.state, problem_words(problems), ledger.dialect)
         return False
+
+    def _called(self, voice: Voice, reply: Reply | None) -> Reply | None:
+        """The reply whose call of the answer's tool has the answer, and the turn is closed; None without one.
+
+        `reply`: the newest one; None if an earlier call of the chat got it. Then its misfits do not count.
+
+        Raises:
+            OutputError: The calls of the tool did not fit, and the retries are used up.
+        """
+        ledger, wanted = self._ledger, self._plan.output
+        if (
+            wanted is None
+            or wanted.tool is None
+            or ledger.state.open is None
+            or journal.is_waiting(ledger.state)
+        ):
+            return None
+        calls = [
+            call for call in ledger.state.open.calls if call.name == wanted.tool.name and call.state == "done"
+        ]
+        if taken := [call.arguments for call in calls if call.flag == "ok"]:
+            self._output = wanted.last_answer(taken)
+            found = self._open_reply(ledger.state) if reply is None else reply
+            self._close(voice, "complete")
+            return found
+        if reply is not None and calls:
+            self._misfits += 1
+            if self._misfits > wanted.asked.retries:
+                raise ledger.error(
+                    OutputError,
+                    f"{self._misfits} calls of {wanted.tool.name} did not fit; err.state has the turn, and "
+                    "resume(err.state, output_type=…) asks again",
+                    errors=[("", "".join(p.text for p in calls[-1].parts if isinstance(p, Text)))],
+                )
+        return None
 
     def _replied(self, state: ConversationState, reply: Reply, model: str) -> ModelReplied:
         """The event of a reply. `model`: that of the request, if the reply does not name one."""

@@ -110,6 +110,8 @@ def voice_of(plan: Plan, meta: Meta) -> tuple[Voice, Tools]:
     if edits:
         settings["context_management"] = edits
     tools = tools_of(plan)
+    if plan.output is not None and plan.output.tool is not None:
+        tools = (*tools, plan.output.tool)
     specs = [tool.spec(options.deps) if isinstance(tool, Tool) else tool for tool in tools]
     runnable = {
         spec.name: tool
@@ -119,6 +121,8 @@ def voice_of(plan: Plan, meta: Meta) -> tuple[Voice, Tools]:
     for spec in specs:
         if isinstance(spec, ProviderTool) and (name := _own_name(spec.raw)):
             runnable.setdefault(name, external_tool(name))
+    if plan.output is not None and plan.output.tool is not None:
+        _check_answer_tool(plan.output.tool.name, specs)
     _check_choice(settings.get("tool_choice"), specs)
     voice = Voice(
         model=model,
@@ -179,6 +183,13 @@ def _compactors_edits(plan: Plan, settings: Mapping[str, Any]) -> tuple[ContextE
     check_edits("the compactor's context_management", wanted)
     dialect = plan.dialect
     return dialect.usable_edits(wanted, settings) if isinstance(dialect, EditsContext) else ()
+
+
+def _check_answer_tool(name: str, specs: Sequence[ToolSpec | ProviderTool]) -> None:
+    if sum(isinstance(spec, ToolSpec) and spec.name == name for spec in specs) > 1:
+        raise ValueError(
+            f"one of the tools has the name {name!r} of the answer's tool; Output(name=…) changes it"
+        )
 
 
 def _check_choice(choice: Any, specs: Sequence[ToolSpec | ProviderTool]) -> None:

@@ -24,7 +24,8 @@ from ..stores._places import REDIS, redis_prefix
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "queue.md"
-(RECIPE,) = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+BLOCKS = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+RECIPE = "\n\n".join(BLOCKS)
 LATEST = 120.0
 
 OUTSIDE = """

@@ -74,6 +74,9 @@ class Script:
             return Calls(
                 [("look", self.random.choice([{"place": "hall"}, "{", {}]))], self.random.choice(TEXTS)
             )
+        if draw < 0.4:
+            answers = [{"guilty": True, "years": 3}, {"guilty": True, "years": "x"}, "[", {}]
+            return Calls([("final_answer", self.random.choice(answers))], self.random.choice(TEXTS))
         thinking = self.random.choice(["", "", "Hm."])
         text = self.random.choice(TEXTS)
         return Calls([], text or "x", reasoning=thinking) if thinking else text or " "
@@ -95,6 +98,7 @@ def test_nothing_is_lost(wire: str, seed: int) -> None:
                 Verdict,
                 Output(Verdict, mode="prompt", retries=2),
                 Output(Verdict, mode="native", retries=0),
+                Output(Verdict, mode="tool"),
                 Output(Verdict, validate=refuse_odd if number % 3 else None, keep_attempts=bool(number % 2)),
             ]
         )

@@ -138,7 +138,7 @@ def test_the_beginning_of_an_answer_is_read() -> None:
 @pytest.mark.parametrize(
     ("given", "error", "words"),
     [
-        ({"mode": "tool"}, ValueError, "mode must be one of"),
+        ({"mode": "json"}, ValueError, "mode must be one of"),
         ({"retries": -1}, ValueError, "0 or more"),
         ({"retries": 1.5}, TypeError, "retries must be an int"),
         ({"validate": 3}, TypeError, "validate must be a function"),
