@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from goaitools_py.output import Output, OutputError
 from goaitools_py.states import read_history, verify_state
 
-from .test_aimock import says
+from .test_aimock import calls, says
 
 GOOD = '{"guilty":true,"years":3}'
 WRONG = '{"guilty":true,"years":"many"}'
@@ -39,6 +39,20 @@ def test_an_answer_is_a_value(scene: Any, run: Any, wire: str, mode: Any) -> Non
     assert (result.output, result.text, result.status) == (Verdict(guilty=True, years=3), GOOD, "complete")
     asked = str(scene.transcripts[0])
     assert ("JSON Schema" in asked) is (mode == "prompt")
+
+
+def test_an_answer_by_a_call(scene: Any, run: Any) -> None:
+    """The server offers the call that it was told of, and takes the next request behind the answer."""
+    call = calls(("final_answer", {"guilty": True, "years": 3}))
+    call["match"]["toolName"] = "final_answer"
+    scene.answers(says("Yes.", to="Sure?"), call)
+    chat = scene.chat()
+
+    judged = run(chat, user="Judge the butler.", output_type=Output(Verdict, mode="tool"))
+    told = run(chat, judged.state, user="Sure?")
+
+    assert (judged.output, judged.iterations, told.text) == (Verdict(guilty=True, years=3), 1, "Yes.")
+    assert [row[0] for row in scene.transcripts[1]] == ["user", "call", "result", "user"]
 
 
 def test_a_wrong_answer_is_told_and_leaves(scene: Any, run: Any) -> None:
