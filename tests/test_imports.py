@@ -402,7 +402,10 @@ ALLOWED = {
     "stores.layout": "",
     "stores.base": "stores.layout",
     "stores": "errors process stores.base stores.layout",
-    "integrations": "errors history.info state.blob stores stores.layout",
+    "integrations": (
+        "errors history.info history.open.answers history.turns messages state.blob state.codec stores "
+        "stores.layout"
+    ),
     "sim": "",
     # what a user meets
     "kept.facade": (

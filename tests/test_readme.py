@@ -165,7 +165,7 @@ def private_postgres() -> Iterator[str]:
         yield url.replace("postgresql+psycopg:", "postgresql:")
 
 
-OWN_PROCESS = {"columns"}
+OWN_PROCESS = {"columns", "django"}
 """Pages that set up what a process has once, such as Django."""
 
 
@@ -196,7 +196,7 @@ def test_a_page_does_what_it_says(
 
 
 @pytest.mark.service
-@pytest.mark.parametrize("name", OWN_PROCESS)
+@pytest.mark.parametrize("name", sorted(OWN_PROCESS))
 def test_a_page_does_what_it_says_in_a_process_of_its_own(
     name: str, tmp_path: Path, private_postgres: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
