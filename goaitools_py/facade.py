@@ -82,6 +82,11 @@ class Facade(ABC, Generic[_B]):
         return f"{type(self).__name__}({self._dialect.wire!r}, model={self._backend.model!r})"
 
     @property
+    def codec(self) -> Codec:
+        """How this chat protects the states that it writes."""
+        return self._codec
+
+    @property
     def _backends(self) -> tuple[Any, ...]:
         """Every backend of this chat, each once."""
         every: list[Any] = [self._backend]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from .agui import AGUI
 from .aisdk import AISDK
-from .base import Ask, AskError, FrontEnd, FrontStream, Shown, SnapshotFrontEnd
+from .base import Ask, AskError, CarryingFrontEnd, FrontEnd, FrontStream, Shown, SnapshotFrontEnd
 from .pieces import Called, Piece, Reasoned, Returned, Said, Step, Waits, pieces_of, pieces_since
 from .plain import PLAIN_JSON
 from .problems import Problem, ProblemError, problem_of
@@ -24,6 +24,7 @@ __all__ = [
     "Ask",
     "AskError",
     "Called",
+    "CarryingFrontEnd",
     "FrontEnd",
     "FrontStream",
     "Piece",

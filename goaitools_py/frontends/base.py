@@ -17,7 +17,7 @@ from ..tools.results import ToolReturn
 from ..values import Value, field
 from .pieces import Piece
 
-__all__ = ["Ask", "AskError", "FrontEnd", "FrontStream", "Shown", "SnapshotFrontEnd"]
+__all__ = ["Ask", "AskError", "CarryingFrontEnd", "FrontEnd", "FrontStream", "Shown", "SnapshotFrontEnd"]
 
 _MAY_ANSWER: Final[Mapping[str, tuple[type, ...]]] = {
     "approval": (Approve, Deny),
@@ -45,9 +45,11 @@ class Ask(Value, frozen=True, kw_only=True):
         again: The id of the reply that is to be written again; "" for the newest one. None: a new message.
         context: Facts for the model that are not stored.
         metadata: Names and values to keep with the turn.
+        state: The state that the client carries, as `state_to_text` writes it; None if it sent none. Only
+            front ends that were made with `CarryingFrontEnd.carrying` read it.
     """
 
-    _unshown = frozenset({"said", "answers", "context", "metadata"})
+    _unshown = frozenset({"said", "answers", "context", "metadata", "state"})
 
     conversation: str = ""
     said: tuple[Part, ...] = ()
@@ -56,6 +58,7 @@ class Ask(Value, frozen=True, kw_only=True):
     again: str | None = None
     context: str | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
+    state: str | None = None
 
     def answers_to(self, pending: Sequence[PendingCall]) -> Answers:
         """Give the answers to calls that wait, and drop all others.
@@ -111,6 +114,19 @@ class FrontEnd(Protocol):
         self, history: History, *, conversation_id: str, pending: Sequence[PendingCall] = ()
     ) -> list[dict[str, Any]]:
         """Write a history as the messages of this protocol, as JSON-able values."""
+        ...
+
+
+@runtime_checkable
+class CarryingFrontEnd(FrontEnd, Protocol):
+    """A front end whose client can carry the state, where no server keeps it."""
+
+    def carrying(self) -> FrontEnd:
+        """Give the front end that reads the state of a request, and ends its streams with the new one.
+
+        Its streams write the state of a `TurnCompleted`, and of an error that has one. Use it only with a
+        codec that has a key: the client can read and change what it carries otherwise.
+        """
         ...
 
 

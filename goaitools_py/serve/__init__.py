@@ -6,18 +6,21 @@ Owns: this door. Must never know: an HTTP server, or who your users are. It need
 from __future__ import annotations
 
 from .app import ServeApp, serve
+from .carried import CarriedApp, Revisions
 from .limits import ServeLimits
 from .redis_relay import RedisRelay
 from .relay import MemoryRelay, Opened, Relay, RelayLostError
 from .whose import Refused, Who
 
 __all__ = [
+    "CarriedApp",
     "MemoryRelay",
     "Opened",
     "RedisRelay",
     "Refused",
     "Relay",
     "RelayLostError",
+    "Revisions",
     "ServeApp",
     "ServeLimits",
     "Who",

@@ -5,11 +5,9 @@ Owns: the table of routes. Must never know: how a turn runs, or what a front end
 
 from __future__ import annotations
 
-import inspect
-import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, overload
 
 import orjson
 from starlette.applications import Starlette
@@ -23,8 +21,11 @@ from ..frontends import AISDK, PLAIN_JSON, Ask, AskError, FrontEnd, SnapshotFron
 from ..frontends.bodies import MAX_ID_CHARACTERS
 from ..frontends.plain.showing import pending_of, result_of
 from ..kept.facade import PartsPlace, Save
+from ..state.codec import SUITE_PLAIN
 from ..stores.base import AsyncLeasing, AsyncListing, AsyncStopping, AsyncStore
 from ..values import replace
+from .carried import CarriedApp, Revisions
+from .happenings import events_of
 from .http import Handler, guarded, json_response, no_content, problem_response, read_body, streamed
 from .hub import Hub
 from .limits import ServeLimits
@@ -33,18 +34,16 @@ from .relay import Relay
 from .runs import Run
 from .shown import shown_of
 from .stored import shown_pending
-from .talks import Talk, events_of
-from .whose import KeyFunction, Refused, Who
+from .talks import Talk
+from .whose import NAME, KeyFunction, Refused, Who, who_of
 
 if TYPE_CHECKING:
     from ..async_conversation import AsyncConversation
 
 __all__ = ["ServeApp", "serve"]
 
-_NAME: Final = re.compile(r"[A-Za-z0-9._~@:+-]{1,128}")
-"""What a client may call a conversation. No slash: it would make one key of two names."""
 
-
+@overload
 def serve(
     chat: AsyncChat,
     store: AsyncStore,
@@ -57,7 +56,31 @@ def serve(
     stop_every: float = 1.0,
     limits: ServeLimits | None = None,
     relay: Relay | None = None,
-) -> ServeApp:
+) -> ServeApp: ...
+@overload
+def serve(
+    chat: AsyncChat,
+    store: None,
+    *,
+    key: KeyFunction,
+    frontends: Sequence[FrontEnd] = (AISDK,),
+    limits: ServeLimits | None = None,
+    revisions: Revisions | None = None,
+) -> CarriedApp: ...
+def serve(
+    chat: AsyncChat,
+    store: AsyncStore | None,
+    *,
+    key: KeyFunction,
+    frontends: Sequence[FrontEnd] = (AISDK,),
+    save: Save = "checkpoint",
+    parts: PartsPlace = "inline",
+    lease_ttl: float = 10.0,
+    stop_every: float = 1.0,
+    limits: ServeLimits | None = None,
+    relay: Relay | None = None,
+    revisions: Revisions | None = None,
+) -> ServeApp | CarriedApp:
     """Make an ASGI application over the conversations of a store.
 
     Run it alone, or mount it: ``app.mount("/chat", serve(…))``. Servers do not start mounted applications, so
@@ -65,7 +88,8 @@ def serve(
 
     Args:
         chat: An `AsyncChat`. It is not closed.
-        store: An ``Async…`` store. It is not closed.
+        store: An ``Async…`` store. It is not closed. None: each client carries the state of its conversation,
+            and `chat` needs a codec with a key.
         key: From a request and the client's name of a conversation to `Who`: whose it is, and under which key
             it is kept. Raise `Refused` in it. It may be a coroutine function.
         frontends: The front ends beside plain JSON, each under its name.
@@ -77,14 +101,24 @@ def serve(
         limits: What the server takes at most.
         relay: Shows the turns of each worker to the others, such as `RedisRelay`. None: each worker sees its
             own. It is not closed.
+        revisions: Without a store, two functions that notice an older state: ``newest(who)`` gives the
+            revision of the newest state, None if there is none, and ``keep(who, revision)`` keeps it.
 
     Raises:
         TypeError: `chat` is no `AsyncChat`, or `key` is not callable.
+        ValueError: Neither a store nor a codec with a key.
     """
     if not isinstance(chat, AsyncChat):
         raise TypeError(f"serve takes an AsyncChat, not {type(chat).__name__}")
     if not callable(key):
         raise TypeError("key must be a function of a request and a name; it says whose conversation it is")
+    if store is None:
+        if chat.codec.suite == SUITE_PLAIN:
+            raise ValueError(
+                "without a store the client carries the state, so the chat needs a codec with a key, such as "
+                "Signed(Keyring(key)) or Encrypted(Keyring(key)); or give serve a store"
+            )
+        return CarriedApp(chat, key, frontends, limits or ServeLimits(), revisions)
     how: dict[str, Any] = {"save": save, "parts": parts, "lease_ttl": lease_ttl}
     if isinstance(store, AsyncStopping):
         how["stop_every"] = stop_every
@@ -162,13 +196,7 @@ class ServeApp(Starlette):
 
     async def _who(self, request: Request, name: str | None = None) -> Who:
         name = request.path_params["name"] if name is None else name
-        if name and (_NAME.fullmatch(name) is None or not name.strip(".")):
-            raise AskError("the name of a conversation has 1 to 128 letters, digits and . _ ~ @ : + -")
-        who = self._whose(request, name)
-        found = await who if inspect.isawaitable(who) else who
-        if not isinstance(found, Who):
-            raise TypeError(f"the key function must return Who, not {type(found).__name__}")
-        return found
+        return await who_of(self._whose, request, name)
 
     def _talk(self, who: Who) -> Talk:
         def open(gate: Any) -> AsyncConversation:
@@ -242,7 +270,7 @@ class ServeApp(Starlette):
         rows = []
         for row in page.keys:
             name = row.key.removeprefix(who.prefix)
-            if _NAME.fullmatch(name) is None:
+            if NAME.fullmatch(name) is None:
                 continue
             facts = row.facts
             rows.append(

@@ -15,6 +15,7 @@ import orjson
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
 
 from ..errors import GoAIToolsError
 from ..frontends import FrontEnd, Problem, problem_of
@@ -24,7 +25,16 @@ from .relay import RelayLostError
 from .runs import Run
 from .whose import Refused
 
-__all__ = ["Handler", "guarded", "json_response", "no_content", "problem_response", "read_body", "streamed"]
+__all__ = [
+    "Handler",
+    "guarded",
+    "json_response",
+    "no_content",
+    "problem_response",
+    "read_body",
+    "route",
+    "streamed",
+]
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -41,6 +51,11 @@ _TITLES: Final = {
     429: "Too many of your turns run at a time. Try again in a moment.",
     503: "The service is busy. Try again in a moment.",
 }
+
+
+def route(method: str, path: str, handler: Handler) -> Route:
+    """Make a route whose errors are problem documents."""
+    return Route(path, guarded(handler), methods=[method])
 
 
 def json_response(value: Any, status: int = 200) -> Response:

@@ -76,7 +76,8 @@ class Run:
         since: The part of it that a client lacks which answered these calls.
         turn_ref: The `turn_ref`; "" until it is known.
         error: What the turn raised.
-        result: What came of it, without its state.
+        result: What came of it, without its state unless `carries` is set.
+        carries: True if the client keeps the state, and no store does.
         was_stopped: True for a turn that was cancelled.
         is_over: True once nothing more comes.
         is_lost: True for a run of another process whose end will not come.
@@ -94,6 +95,7 @@ class Run:
         before: Sequence[Piece] = (),
         since: Sequence[Piece] = (),
         said_digest: str | None = None,
+        carries: bool = False,
     ) -> None:
         self.id = id
         self.key = key
@@ -109,6 +111,7 @@ class Run:
         self.was_stopped = False
         self.is_over = False
         self.is_lost = False
+        self.carries = carries
         self.turn: AsyncTurn | None = None
         self.announce: Callable[[], Awaitable[None]] | None = None
         """Tells other processes of the run, before anybody hears its first event."""
@@ -134,7 +137,7 @@ class Run:
         if not isinstance(event, _TOLD):
             return
         if isinstance(event, TurnCompleted):
-            self.result = replace_result(event.result, state=b"")
+            self.result = event.result if self.carries else replace_result(event.result, state=b"")
             event = replace(event, result=self.result)
         self.turn_ref = event.turn_ref or self.turn_ref
         self.events.append(event)

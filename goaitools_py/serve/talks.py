@@ -20,14 +20,13 @@ catching up                                answers, else follow, else the stored
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import NothingToResumeError, TurnConflictError, TurnInProgressError, TurnStoppedError
 from ..events import ModelRequested, ToolFinished, TurnCompleted, TurnStarted
 from ..frontends import Ask, AskError, Piece, Returned, pieces_of, pieces_since
 from ..history.turns import HistoryTurn
-from ..messages import event as event_message
 from ..result import ChatResult
 from .hub import Hub
 from .runs import Run, digest_of
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
     from ..handles import AsyncTurn
     from ..kept.facade import ConversationSnapshot
 
-__all__ = ["Talk", "events_of"]
+__all__ = ["Talk"]
 
 _UNFINISHED: Final = ("in_progress", "failed")
 
@@ -350,18 +349,3 @@ def _with_turn_id(ask: Ask, turn_id: str) -> Ask:
         context=ask.context,
         metadata=ask.metadata,
     )
-
-
-def events_of(rows: Sequence[Mapping[str, Any]]) -> list[Any]:
-    """Make messages of events that a client sends. Raises `AskError` for what is none."""
-    made = []
-    for row in rows:
-        if not isinstance(row, dict) or not isinstance(row.get("text"), str) or not row["text"]:
-            raise AskError("an event must be an object with text")
-        if row.keys() - {"text", "topic", "id"}:
-            raise AskError("an event has text, topic and id")
-        try:
-            made.append(event_message(row["text"], topic=row.get("topic"), id=row.get("id")))
-        except (TypeError, ValueError) as error:
-            raise AskError("the topic or the id of an event cannot be taken") from error
-    return made

@@ -5,16 +5,22 @@ Owns: what the program's `key` function answers. Must never know: HTTP beyond a 
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ..errors import GoAIToolsError
+from ..frontends import AskError
 from ..values import Value, field
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-__all__ = ["KeyFunction", "Refused", "Who"]
+__all__ = ["KeyFunction", "Refused", "Who", "who_of"]
+
+NAME: Final = re.compile(r"[A-Za-z0-9._~@:+-]{1,128}")
+"""What a client may call a conversation. No slash: it would make one key of two names."""
 
 
 class Refused(GoAIToolsError):  # noqa: N818 - an answer, not a fault
@@ -58,3 +64,14 @@ class Who(Value, frozen=True):
 KeyFunction: TypeAlias = "Callable[[Request, str], Who | Awaitable[Who]]"
 """From a request and the client's name of the conversation to `Who`; raises `Refused`. The name is "" for
 the list of conversations."""
+
+
+async def who_of(key: KeyFunction, request: Request, name: str) -> Who:
+    """Ask whose conversation it is. Raises `AskError` for a name that no conversation may have."""
+    if name and (NAME.fullmatch(name) is None or not name.strip(".")):
+        raise AskError("the name of a conversation has 1 to 128 letters, digits and . _ ~ @ : + -")
+    who = key(request, name)
+    found = await who if inspect.isawaitable(who) else who
+    if not isinstance(found, Who):
+        raise TypeError(f"the key function must return Who, not {type(found).__name__}")
+    return found

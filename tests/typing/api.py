@@ -145,6 +145,7 @@ from goaitools_py.frontends import (
     KEEP_ALIVE,
     PLAIN_JSON,
     Ask,
+    CarryingFrontEnd,
     FrontEnd,
     FrontStream,
     Piece,
@@ -162,6 +163,8 @@ from goaitools_py.output import Output, OutputDelta, OutputError
 from goaitools_py.prices import Charge, Prices, genai_price
 from goaitools_py.seal import BlobLimits, Codec, Plain, rewrap
 from goaitools_py.serve import (
+    CarriedApp,
+    Revisions,
     MemoryRelay,
     Opened,
     RedisRelay,
@@ -799,6 +802,15 @@ def server(chat: AsyncChat, store: AsyncStore) -> None:
     assert_type(app, ServeApp)
     running: AbstractAsyncContextManager[None] = app.running()
     assert running
+
+
+def without_a_store(chat: AsyncChat, front: CarryingFrontEnd) -> None:
+    newest: dict[str, int] = {}
+    revisions: Revisions = (lambda who: newest.get(who.key), lambda who, number: newest.update({who.key: number}))
+    app = serve(chat, None, key=lambda request, name: Who(name, binding="ada"), revisions=revisions)
+    assert_type(app, CarriedApp)
+    assert_type(front.carrying(), FrontEnd)
+    assert_type(chat.codec, Codec)
 
 
 async def several_workers(chat: AsyncChat, store: AsyncStore, client: AsyncRedis) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from ...history.open.answers import PendingCall
 from ...history.turns import History
-from ..base import Ask, FrontEnd, FrontStream
+from ..base import Ask, CarryingFrontEnd, FrontEnd, FrontStream
 from ..pieces import Piece
 from ..sse import HEADERS
 from .asking import read
@@ -20,17 +20,23 @@ from .streaming import UIMessageStream
 __all__ = ["AISDK"]
 
 
-class _AISDK(FrontEnd):
+class _AISDK(CarryingFrontEnd):
     """The UI message stream of the AI SDK, versions 6 and 7."""
 
     name: str = "aisdk"
     headers: Mapping[str, str] = {**HEADERS, "x-vercel-ai-ui-message-stream": "v1"}
 
+    def __init__(self, *, carries: bool = False) -> None:
+        self._carries = carries
+
+    def carrying(self) -> FrontEnd:
+        return _AISDK(carries=True)
+
     def read(self, body: bytes) -> Ask:
-        return read(body)
+        return read(body, carries=self._carries)
 
     def stream(self, *, before: Sequence[Piece] = (), goes_on: bool = False) -> FrontStream:
-        return UIMessageStream(before, goes_on=goes_on)
+        return UIMessageStream(before, goes_on=goes_on, carries=self._carries)
 
     def history(
         self, history: History, *, conversation_id: str, pending: Sequence[PendingCall] = ()
@@ -38,4 +44,4 @@ class _AISDK(FrontEnd):
         return ui_messages(history, conversation_id=conversation_id, pending=pending)
 
 
-AISDK: Final[FrontEnd] = _AISDK()
+AISDK: Final[CarryingFrontEnd] = _AISDK()

@@ -20,8 +20,11 @@ from ..bodies import json_object, media_of, text_of
 __all__ = ["read"]
 
 
-def read(body: bytes) -> Ask:
-    """Read a body. Raises `AskError` if it is not what a client of the AI SDK posts."""
+def read(body: bytes, *, carries: bool = False) -> Ask:
+    """Read a body. Raises `AskError` if it is not what a client of the AI SDK posts.
+
+    `carries`: the client carries the state, as the metadata of its replies; the newest one counts.
+    """
     found = json_object(body)
     name = text_of(found, "id")
     messages = found.get("messages")
@@ -33,16 +36,26 @@ def read(body: bytes) -> Ask:
     if not messages:
         raise AskError("messages is empty")
     last = messages[-1]
+    state = _newest_state(messages) if carries else None
     if last.get("role") == "user":
         return Ask(
             conversation=name,
             said=_said(_parts(last)),
             turn_id=text_of(last, "id"),
             again=_again(found) if trigger == "regenerate-message" else None,
+            state=state,
         )
     if last.get("role") != "assistant" or trigger == "regenerate-message":
         raise AskError("the last message must be the user's, or a reply with answered calls")
-    return Ask(conversation=name, answers=_answers(messages))
+    return Ask(conversation=name, answers=_answers(messages), state=state)
+
+
+def _newest_state(messages: list[dict[str, Any]]) -> str | None:
+    for message in reversed(messages):
+        metadata = message.get("metadata")
+        if message.get("role") == "assistant" and isinstance(metadata, dict) and "state" in metadata:
+            return text_of(metadata, "state", most=None)
+    return None
 
 
 def _again(found: dict[str, Any]) -> str:

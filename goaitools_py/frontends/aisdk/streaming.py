@@ -18,6 +18,7 @@ from ..base import FrontStream
 from ..pieces import Called, Piece, Reasoned, Returned, Said, Step, Waits, pieces_of_event
 from ..problems import problem_of
 from ..sse import frame
+from ..states import state_of
 from .calls import BAD_INPUT, input_of, output_of
 
 __all__ = ["UIMessageStream"]
@@ -39,7 +40,8 @@ Chunk = dict[str, Any]
 class UIMessageStream(FrontStream):
     """The chunks of one turn. `before` and `goes_on`: as in `FrontEnd.stream`."""
 
-    def __init__(self, before: Sequence[Piece] = (), *, goes_on: bool = False) -> None:
+    def __init__(self, before: Sequence[Piece] = (), *, goes_on: bool = False, carries: bool = False) -> None:
+        self._carries = carries
         self._before = tuple(before)
         self._has_begun = False
         self._steps = 0
@@ -70,10 +72,12 @@ class UIMessageStream(FrontStream):
     def fail(self, error: BaseException) -> list[bytes]:
         """End with an ``error`` chunk."""
         problem = problem_of(error)
+        state = state_of(error) if self._carries else {}
+        told = [{"type": "message-metadata", "messageMetadata": state}] if state else []
         text = f"{problem.code}: {problem.title}"
         if problem.retry_after is not None:
             text += f" Try again in {problem.retry_after:g} seconds."
-        return [*_frames([*self._close(), {"type": "error", "errorText": text}]), _DONE]
+        return [*_frames([*self._close(), *told, {"type": "error", "errorText": text}]), _DONE]
 
     def stop(self) -> list[bytes]:
         """End with an ``abort`` chunk."""
@@ -93,7 +97,10 @@ class UIMessageStream(FrontStream):
             {
                 "type": "finish",
                 "finishReason": _FINISH.get(event.result.status, "other"),
-                "messageMetadata": _metadata(event.result),
+                "messageMetadata": {
+                    **_metadata(event.result),
+                    **(state_of(event.result) if self._carries else {}),
+                },
             },
         ]
 

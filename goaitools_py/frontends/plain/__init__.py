@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from ...history.open.answers import PendingCall
 from ...history.turns import History
-from ..base import Ask, FrontEnd, FrontStream
+from ..base import Ask, CarryingFrontEnd, FrontEnd, FrontStream
 from ..pieces import Piece
 from ..sse import HEADERS
 from .asking import read
@@ -20,17 +20,23 @@ from .streaming import PlainStream
 __all__ = ["PLAIN_JSON"]
 
 
-class _PlainJSON(FrontEnd):
+class _PlainJSON(CarryingFrontEnd):
     """Plain JSON, and server-sent events with names."""
 
     name: str = "plain"
     headers: Mapping[str, str] = HEADERS
 
+    def __init__(self, *, carries: bool = False) -> None:
+        self._carries = carries
+
+    def carrying(self) -> FrontEnd:
+        return _PlainJSON(carries=True)
+
     def read(self, body: bytes) -> Ask:
-        return read(body)
+        return read(body, carries=self._carries)
 
     def stream(self, *, before: Sequence[Piece] = (), goes_on: bool = False) -> FrontStream:
-        return PlainStream(before)
+        return PlainStream(before, carries=self._carries)
 
     def history(
         self, history: History, *, conversation_id: str, pending: Sequence[PendingCall] = ()
@@ -38,4 +44,4 @@ class _PlainJSON(FrontEnd):
         return messages_of(history, conversation_id=conversation_id, pending=pending)
 
 
-PLAIN_JSON: Final[FrontEnd] = _PlainJSON()
+PLAIN_JSON: Final[CarryingFrontEnd] = _PlainJSON()

@@ -21,13 +21,18 @@ from ..bodies import json_object, media_of, text_of
 __all__ = ["read"]
 
 _MEMBERS = frozenset({"text", "parts", "turn_id", "context", "metadata", "answers"})
+_CARRIED = frozenset({"state", "conversation"})
 
 
-def read(body: bytes) -> Ask:
-    """Read a body. Raises `AskError` if it is none of ours; an unknown member is an error, too."""
+def read(body: bytes, *, carries: bool = False) -> Ask:
+    """Read a body. Raises `AskError` if it is none of ours; an unknown member is an error, too.
+
+    `carries`: the client carries the state, and may name the conversation.
+    """
     found = json_object(body)
-    if unknown := found.keys() - _MEMBERS:
-        known = ", ".join(sorted(_MEMBERS))
+    members = _MEMBERS | _CARRIED if carries else _MEMBERS
+    if unknown := found.keys() - members:
+        known = ", ".join(sorted(members))
         raise AskError(f"the body has {len(unknown)} unknown members; the members are {known}")
     context = found.get("context")
     if context is not None and not isinstance(context, str):
@@ -37,6 +42,8 @@ def read(body: bytes) -> Ask:
     if bool(said) is bool(answers):
         raise AskError("the body must have one of text, parts and answers")
     return Ask(
+        conversation=text_of(found, "conversation") if "conversation" in found else "",
+        state=text_of(found, "state", most=None) if found.get("state") is not None else None,
         said=said,
         turn_id=text_of(found, "turn_id") if "turn_id" in found else None,
         answers=answers,

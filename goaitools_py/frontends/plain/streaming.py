@@ -16,23 +16,25 @@ from ..base import FrontStream
 from ..pieces import Piece, pieces_of_event
 from ..problems import problem_of
 from ..sse import frame
+from ..states import state_of
 from .showing import piece_of, result_of
 
 __all__ = ["PlainStream"]
 
 
 class PlainStream(FrontStream):
-    """The events of one turn. `before`: what it has said so far."""
+    """The events of one turn. `before`: what it has said so far. `carries`: the client keeps the state."""
 
-    def __init__(self, before: Sequence[Piece] = ()) -> None:
+    def __init__(self, before: Sequence[Piece] = (), *, carries: bool = False) -> None:
         self._before = tuple(before)
+        self._carries = carries
         self._has_begun = False
 
     def feed(self, event: Event) -> list[bytes]:
         """Write an event."""
         if isinstance(event, TurnCompleted):
-            done = frame(result_of(event.result, event.turn_ref), event="done")
-            return [*self._begin(event.turn_ref), done]
+            told = {**result_of(event.result, event.turn_ref), **self._carried(event.result)}
+            return [*self._begin(event.turn_ref), frame(told, event="done")]
         pieces = pieces_of_event(event)
         if not pieces and not isinstance(event, TurnStarted):
             return []
@@ -40,11 +42,14 @@ class PlainStream(FrontStream):
 
     def fail(self, error: BaseException) -> list[bytes]:
         """End with ``error``."""
-        return [frame(problem_of(error).to_dict(), event="error")]
+        return [frame({**problem_of(error).to_dict(), **self._carried(error)}, event="error")]
 
     def stop(self) -> list[bytes]:
         """End with ``stopped``."""
         return [frame({}, event="stopped")]
+
+    def _carried(self, of: object) -> dict[str, str]:
+        return state_of(of) if self._carries else {}
 
     def _begin(self, turn_ref: str) -> list[bytes]:
         if self._has_begun:

@@ -1,0 +1,292 @@
+"""A server that keeps nothing: each client carries the state of its conversation.
+
+Owns: the routes, and what they do with a state that comes and goes. Must never know: a front end's words.
+
+A turn ends with its connection, because nobody else would get the new state.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, TypeAlias
+
+import orjson
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from ..async_chat import AsyncChat
+from ..errors import NothingToResumeError, StateAuthError, StateError, StateTooLargeError
+from ..events import TurnCompleted
+from ..frontends import (
+    PLAIN_JSON,
+    Ask,
+    AskError,
+    CarryingFrontEnd,
+    FrontEnd,
+    Problem,
+    ProblemError,
+    problem_of,
+)
+from ..frontends.plain.showing import pending_of, result_of
+from ..frontends.states import state_of
+from ..handles import AsyncTurn
+from ..states import inspect_state, pending_calls, read_history, state_from_text, state_to_text
+from .happenings import events_of
+from .http import Handler, json_response, problem_response, read_body, route
+from .hub import Hub
+from .limits import ServeLimits
+from .runs import Run
+from .whose import KeyFunction, Refused, Who, who_of
+
+__all__ = ["CarriedApp", "Revisions"]
+
+Newest: TypeAlias = "Callable[[Who], int | Awaitable[int | None] | None]"
+Keep: TypeAlias = "Callable[[Who, int], Awaitable[None] | None]"
+Revisions: TypeAlias = "tuple[Newest, Keep]"
+"""Two functions, which may be coroutine functions: one gives the revision of the newest state of a
+conversation, None if there is none; one keeps it."""
+
+
+class CarriedApp(Starlette):
+    """The application that `serve` makes without a store."""
+
+    def __init__(
+        self,
+        chat: AsyncChat,
+        key: KeyFunction,
+        frontends: Sequence[FrontEnd],
+        limits: ServeLimits,
+        revisions: Revisions | None,
+    ) -> None:
+        self._chat = chat
+        self._whose = key
+        self._limits = limits
+        self._revisions = revisions
+        self._hub = Hub(limits)
+        self._numbers = itertools.count()
+        self._plain = PLAIN_JSON.carrying()
+        routes = [
+            route("POST", "/turns", self._turn),
+            route("POST", "/answers", self._turn),
+            route("POST", "/events", self._events),
+            route("POST", "/messages", self._messages),
+        ]
+        for front in frontends:
+            if not isinstance(front, CarryingFrontEnd):
+                raise TypeError(
+                    f"clients of {front.name} cannot carry a state; serve needs a store for it"
+                )
+            routes.append(route("POST", f"/{front.name}", self._post_in(front.carrying())))
+        super().__init__(
+            routes=routes,
+            lifespan=lambda _: self.running(),
+            exception_handlers={HTTPException: lambda _, error: problem_response(error)},
+        )
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Warm the chat up, and at the end wait for running turns; see `ServeApp.running`."""
+        await self._chat.warm_up()
+        self._hub.open()
+        try:
+            yield
+        finally:
+            await self._hub.close()
+
+    # --------------------------------------------------------------------------------------- routes
+
+    async def _turn(self, request: Request) -> Response:
+        ask = self._plain.read(await read_body(request, self._limits))
+        who = await who_of(self._whose, request, ask.conversation)
+        if (ask.context is not None or ask.metadata) and not who.trusted:
+            raise Refused(403)
+        with _states_of_the_client():
+            run = await self._run(who, ask)
+        if "text/event-stream" in request.headers.get("accept", ""):
+            return await self._streamed(run, self._plain, goes_on=not ask.said)
+        try:
+            await run.over()
+        finally:
+            await self._leave(run)
+        if run.error is not None:
+            return _failed(run.error)
+        if run.result is None:
+            return problem_response(HTTPException(503))
+        return json_response({**result_of(run.result, run.turn_ref), **state_of(run.result)})
+
+    def _post_in(self, front: FrontEnd) -> Handler:
+        async def post(request: Request) -> Response:
+            ask = front.read(await read_body(request, self._limits))
+            who = await who_of(self._whose, request, ask.conversation)
+            with _states_of_the_client():
+                run = await self._run(who, ask)
+            return await self._streamed(run, front, goes_on=not ask.said)
+
+        return post
+
+    async def _events(self, request: Request) -> Response:
+        found = _object(await read_body(request, self._limits), {"state", "events", "conversation"})
+        who = await who_of(self._whose, request, _text(found, "conversation"))
+        rows = found.get("events")
+        if not who.trusted:
+            raise Refused(403)
+        if not isinstance(rows, list) or not 1 <= len(rows) <= self._limits.events:
+            raise AskError(f"events must be a list of 1 to {self._limits.events} events")
+        newest = await self._newest(who)
+        events = events_of(rows)
+        with _states_of_the_client():
+            state = self._chat.append_to_state(
+                _state(_text(found, "state") or None), *events, binding=who.binding, min_revision=newest
+            )
+        await self._keep(who, state)
+        return json_response({"state": state_to_text(state)})
+
+    async def _messages(self, request: Request) -> Response:
+        found = _object(await read_body(request, self._limits), {"state", "conversation"})
+        who = await who_of(self._whose, request, _text(found, "conversation"))
+        how: dict[str, Any] = {"codec": self._chat.codec, "binding": who.binding}
+        with _states_of_the_client():
+            state = _state(_text(found, "state") or None)
+            if state is None:
+                return json_response({"messages": [], "pending": []})
+            pending = pending_calls(state, **how)
+            id, history = inspect_state(state, **how).conversation_id, read_history(state, **how)
+        messages = PLAIN_JSON.history(history, conversation_id=id, pending=pending)
+        return json_response({"messages": messages, "pending": pending_of(pending)})
+
+    # ---------------------------------------------------------------------------------------- turns
+
+    async def _run(self, who: Who, ask: Ask) -> Run:
+        state = _state(ask.state)
+        options = dict(who.options)
+        if ask.context is not None:
+            options["context"] = ask.context
+        if ask.metadata:
+            options["metadata"] = {**options.get("metadata", {}), **ask.metadata}
+        options |= {"binding": who.binding, "min_revision": await self._newest(who)}
+        if ask.said:
+            try:
+                turn = self._chat.start(state, user=list(ask.said), turn_id=ask.turn_id, **options)
+            except ValueError as error:
+                raise AskError("the message cannot be taken: it is empty, or no text may hold it") from error
+        else:
+            turn = self._resumed(state, ask, options)
+        key = f"{next(self._numbers)}"  # each state may have a turn of its own
+        return self._hub.start(
+            key, who.owner or who.key, lambda run: self._drive(run, who, turn), carries=True
+        )
+
+    def _resumed(self, state: bytes | None, ask: Ask, options: dict[str, Any]) -> AsyncTurn[Any]:
+        if state is None:
+            raise NothingToResumeError("no state came with the answers")
+        given = {"codec": self._chat.codec, "binding": options["binding"]}
+        answers = ask.answers_to(pending_calls(state, **given))
+        if not answers and inspect_state(state, **given).status not in ("in_progress", "failed"):
+            raise NothingToResumeError("no call waits for these answers")
+        return self._chat.start_resume(state, answers or None, **options)
+
+    async def _drive(self, run: Run, who: Who, turn: AsyncTurn[Any]) -> None:
+        completed: TurnCompleted | None = None
+        async with turn:
+            run.turn = turn
+            if run.was_stopped:
+                return
+            with _states_of_the_client():
+                async for event in turn:
+                    if isinstance(event, TurnCompleted):
+                        completed = event
+                    else:
+                        run.tell(event)
+        if completed is not None:
+            await self._keep(who, completed.result.state)
+            run.tell(completed)
+
+    async def _streamed(self, run: Run, front: FrontEnd, *, goes_on: bool) -> Response:
+        try:
+            await run.begun()
+        except BaseException:
+            await self._leave(run)
+            raise
+        if run.is_over and run.error is not None and not run.turn_ref:
+            self._hub.forget(run.key)
+            return _failed(run.error)
+
+        async def frames() -> AsyncIterator[bytes]:
+            try:
+                async for piece in run.follow(
+                    front, goes_on=goes_on, keep_alive=self._limits.keep_alive_seconds
+                ):
+                    yield piece
+            finally:
+                await self._leave(run)
+
+        return StreamingResponse(frames(), headers=dict(front.headers))
+
+    async def _leave(self, run: Run) -> None:
+        """The client has what came of the run, or is gone: then nobody would get the rest."""
+        self._hub.forget(run.key)
+        if not run.is_over:
+            await run.stop()
+
+    async def _newest(self, who: Who) -> int | None:
+        if self._revisions is None:
+            return None
+        found = self._revisions[0](who)
+        return await found if inspect.isawaitable(found) else found
+
+    async def _keep(self, who: Who, state: bytes) -> None:
+        if self._revisions is not None and state:
+            info = inspect_state(state, codec=self._chat.codec, binding=who.binding)
+            kept = self._revisions[1](who, info.revision)
+            if inspect.isawaitable(kept):
+                await kept
+
+
+@contextmanager
+def _states_of_the_client() -> Iterator[None]:
+    """A state that cannot be opened is the client's fault here: it is another owner's, old, or changed."""
+    try:
+        yield
+    except StateTooLargeError:
+        raise
+    except StateError as error:
+        status = 403 if isinstance(error, StateAuthError) else 400
+        title = problem_of(error).title
+        raise ProblemError(Problem(code=type(error).__name__, status=status, title=title)) from None
+
+
+def _failed(error: BaseException) -> Response:
+    """The problem, with the state so far: the message, finished tool results, paid replies are in it."""
+    response = problem_response(error)
+    state = state_of(error)
+    if not state:
+        return response
+    body = orjson.dumps({**orjson.loads(response.body), **state})
+    headers = {name: value for name, value in response.headers.items() if name == "retry-after"}
+    return Response(body, response.status_code, headers, media_type="application/problem+json")
+
+
+def _state(text: str | None) -> bytes | None:
+    return None if text is None else state_from_text(text)
+
+
+def _object(body: bytes, members: set[str]) -> dict[str, Any]:
+    try:
+        found = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        raise AskError("the body is not JSON") from None
+    if not isinstance(found, dict) or found.keys() - members:
+        raise AskError(f"the body must be an object with {', '.join(sorted(members))}")
+    return found
+
+
+def _text(found: dict[str, Any], name: str) -> str:
+    value = found.get(name)
+    if value is not None and not isinstance(value, str):
+        raise AskError(f"{name} must be text")
+    return value or ""
