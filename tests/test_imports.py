@@ -447,8 +447,8 @@ ALLOWED = {
         "state.codec stepping tools turn.count_tokens turn.flow turn.relay"
     ),
     "serve": (
-        "async_chat errors events frontends history.open.answers history.turns kept.facade messages "
-        "prices result stores.base turn_warnings values"
+        "async_chat errors events frontends handles history.open.answers history.turns kept.facade "
+        "messages prices result state.codec states stores.base turn_warnings values"
     ),
     "states": (
         "history.branch history.convert history.diff history.export history.files history.go_states "
@@ -460,7 +460,7 @@ ALLOWED = {
         "async_chat async_conversation backends.base chat compaction conversation errors events handles "
         "history.open.answers messages options result seal state.codec tools turn_warnings"
     ),
-    "frontends": "errors events history.open.answers history.turns messages result tools values",
+    "frontends": "errors events history.open.answers history.turns messages result state.text tools values",
     "testing": (
         "async_chat backends backends.base backends.rules errors history.convert history.turns "
         "history.verify messages rawjson reading render sim stores stores.layout values"

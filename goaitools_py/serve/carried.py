@@ -78,9 +78,7 @@ class CarriedApp(Starlette):
         ]
         for front in frontends:
             if not isinstance(front, CarryingFrontEnd):
-                raise TypeError(
-                    f"clients of {front.name} cannot carry a state; serve needs a store for it"
-                )
+                raise TypeError(f"clients of {front.name} cannot carry a state; serve needs a store for it")
             routes.append(route("POST", f"/{front.name}", self._post_in(front.carrying())))
         super().__init__(
             routes=routes,

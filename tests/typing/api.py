@@ -164,13 +164,13 @@ from goaitools_py.prices import Charge, Prices, genai_price
 from goaitools_py.seal import BlobLimits, Codec, Plain, rewrap
 from goaitools_py.serve import (
     CarriedApp,
-    Revisions,
     MemoryRelay,
     Opened,
     RedisRelay,
     Refused,
     Relay,
     RelayLostError,
+    Revisions,
     ServeApp,
     ServeLimits,
     Who,
@@ -771,8 +771,8 @@ def test_kit(messages: Sequence[Mapping[str, Any]]) -> None:
 
 
 def front_ends(front: FrontEnd, body: bytes, conversation: Conversation, error: Exception) -> None:
-    assert_type(AISDK, FrontEnd)
-    assert_type(PLAIN_JSON, FrontEnd)
+    assert_type(AISDK, CarryingFrontEnd)
+    assert_type(PLAIN_JSON, CarryingFrontEnd)
     assert_type(AGUI, SnapshotFrontEnd)
     asked = front.read(body)
     assert_type(asked, Ask)
@@ -806,7 +806,10 @@ def server(chat: AsyncChat, store: AsyncStore) -> None:
 
 def without_a_store(chat: AsyncChat, front: CarryingFrontEnd) -> None:
     newest: dict[str, int] = {}
-    revisions: Revisions = (lambda who: newest.get(who.key), lambda who, number: newest.update({who.key: number}))
+    revisions: Revisions = (
+        lambda who: newest.get(who.key),
+        lambda who, number: newest.update({who.key: number}),
+    )
     app = serve(chat, None, key=lambda request, name: Who(name, binding="ada"), revisions=revisions)
     assert_type(app, CarriedApp)
     assert_type(front.carrying(), FrontEnd)
