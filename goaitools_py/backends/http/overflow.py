@@ -13,6 +13,7 @@ requests to the servers.
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Final, NamedTuple
 
 __all__ = ["CODES", "WORDINGS", "Wording", "is_overflow"]
@@ -125,33 +126,44 @@ WORDINGS: Final = (
 )
 """Each wording, with the servers that use it, and where it was seen."""
 
-_OVERFLOW: Final = re.compile("|".join(wording.words for wording in WORDINGS), re.IGNORECASE)
-
-_RATE: Final = re.compile(
+_RATE: Final = (
     r"rate[ _-]?limit|throttl|too many requests|please wait before"  # Bedrock: "Too many tokens, please wait"
-    r"|(?:tokens?|requests?) per (?:second|minute|hour|day)|\b[TR]P[MD]\b|quota",
-    re.IGNORECASE,
+    r"|(?:tokens?|requests?) per (?:second|minute|hour|day)|\b[TR]P[MD]\b|quota"
 )
 """Words of a rate limit. They count more than any other words of the text."""
 
-_OUTPUT: Final = tuple(
-    re.compile(pattern, re.IGNORECASE | re.DOTALL)
-    for pattern in (
-        r"is too large: (?P<output>\d+).{0,80}?maximum context length is (?P<window>\d+)",  # vLLM
-        r"maximum context length is (?P<window>\d+).{0,120}?requested (?P<output>\d+) output tokens",  # vLLM
-        # OpenAI, DeepSeek, vLLM, OpenRouter
-        r"maximum context length is (?P<window>\d+)"
-        r".{0,160}?(?P<output>\d+) (?:in|for) the (?:completion|output)",
-        r"must be <= (?P<window>\d+).{0,80}?(?P<output>\d+) `max_new_tokens`",  # TGI
-        r"context limit: \d+ [+] (?P<output>\d+) > (?P<window>\d+)",  # Anthropic
-    )
+_OUTPUT: Final = (
+    r"is too large: (?P<output>\d+).{0,80}?maximum context length is (?P<window>\d+)",  # vLLM
+    r"maximum context length is (?P<window>\d+).{0,120}?requested (?P<output>\d+) output tokens",  # vLLM
+    # OpenAI, DeepSeek, vLLM, OpenRouter
+    r"maximum context length is (?P<window>\d+)"
+    r".{0,160}?(?P<output>\d+) (?:in|for) the (?:completion|output)",
+    r"must be <= (?P<window>\d+).{0,80}?(?P<output>\d+) `max_new_tokens`",  # TGI
+    r"context limit: \d+ [+] (?P<output>\d+) > (?P<window>\d+)",  # Anthropic
 )
 """Texts that name both numbers: how much output was asked for, and how much fits into the context."""
 
 
+class _Patterns(NamedTuple):
+    overflow: re.Pattern[str]
+    rate: re.Pattern[str]
+    output: tuple[re.Pattern[str], ...]
+
+
+@cache
+def _patterns() -> _Patterns:
+    # Compiled at the first error: at import they would take a twentieth of its time.
+    return _Patterns(
+        re.compile("|".join(wording.words for wording in WORDINGS), re.IGNORECASE),
+        re.compile(_RATE, re.IGNORECASE),
+        tuple(re.compile(pattern, re.IGNORECASE | re.DOTALL) for pattern in _OUTPUT),
+    )
+
+
 def is_overflow(text: str) -> bool:
     """True if a server's text says that the history is too long, so that it would take a shorter one."""
-    if not _OVERFLOW.search(text) or _RATE.search(text):
+    patterns = _patterns()
+    if not patterns.overflow.search(text) or patterns.rate.search(text):
         return False
-    found = next(filter(None, (pattern.search(text) for pattern in _OUTPUT)), None)
+    found = next(filter(None, (pattern.search(text) for pattern in patterns.output)), None)
     return found is None or int(found["output"][:18]) < int(found["window"][:18])
