@@ -18,7 +18,7 @@ __all__ = ["Ended", "Wait"]
 Ended: TypeAlias = Literal["late", "interrupted"]
 
 _AGAIN_SECONDS: Final = 0.02
-"""How soon it is looked again whether a wait whose time is over has ended."""
+"""Pause between two looks at a wait that is over its time, until it has ended."""
 
 
 class Wait:

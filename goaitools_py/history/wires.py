@@ -14,7 +14,7 @@ __all__ = ["dialect_for", "known_dialect"]
 
 
 def dialect_for(wire: str, dialect: Dialect | None) -> Dialect:
-    """The dialect of a state's provider API. `dialect`: that of a provider API that is not built in.
+    """The dialect of a state's provider API. `dialect`: for a provider API that is not built in.
 
     Raises `StateProviderError` if neither `dialect` nor a built-in dialect fits.
     """

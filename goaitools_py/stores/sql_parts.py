@@ -73,8 +73,8 @@ def part_table(metadata: MetaData, states: Table) -> Table:
     database themselves.
 
     Args:
-        metadata: Where it is added; that of `states`.
-        states: What `state_table` gave.
+        metadata: The table is added to it. It is the metadata of `states`.
+        states: The table of conversations, from `state_table`.
     """
     table = made(
         metadata,

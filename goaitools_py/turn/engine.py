@@ -368,7 +368,7 @@ class TurnEngine:
                 problems = misfit.problems
             else:
                 wanted = None
-        if wanted is None:  # it fits; or nobody asks for a type any more, and it is taken as text
+        if wanted is None:  # the answer fits, or a type is not wanted any more and any text will do
             self._close(voice, "complete")
             return True
         self._misfits += is_new

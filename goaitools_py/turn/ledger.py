@@ -145,7 +145,7 @@ class Ledger(Standing):
         self.stand_on(state, admitted, has_grown=has_grown)
 
     def start_clock(self) -> Flow[None]:
-        """As `Timing.start_clock`; the deadline of a turn that fell back is that of its beginning."""
+        """As `Timing.start_clock`. A turn that fell back to another provider keeps its first deadline."""
         yield from super().start_clock()
         if self._earlier is not None:
             self.deadline = self._earlier.deadline

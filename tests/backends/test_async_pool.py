@@ -16,7 +16,7 @@ import pytest
 
 from goaitools_py import AsyncChat
 from goaitools_py.backends import AsyncOpenAIChatBackend, async_http_client
-from goaitools_py.backends.http.async_pool import LIMITS, TIMEOUT, ShardedClient, ShardedTransport
+from goaitools_py.backends.http.async_pool import POOL_LIMITS, TIMEOUT, ShardedClient, ShardedTransport
 
 URL = "http://sim.invalid/v1"
 
@@ -155,7 +155,7 @@ def test_the_defaults_are_those_of_the_sdks() -> None:
     for made in (openai.DefaultAsyncHttpxClient(), anthropic.DefaultAsyncHttpxClient()):
         assert made.timeout == TIMEOUT
         assert made.follow_redirects == ShardedClient().follow_redirects
-    assert LIMITS.max_connections == 1000
+    assert POOL_LIMITS.max_connections == 1000
     client: Any = ShardedClient()
     first, second = (client._transport._make() for _ in range(2))
 

@@ -22,7 +22,7 @@ import pytest
 
 from goaitools_py import DeadlineExceededError, ProviderUnavailableError, TurnError
 from goaitools_py.backends.http.aside import within
-from goaitools_py.backends.http.deadlines import LIMITS, DeadlineClient, until
+from goaitools_py.backends.http.deadlines import SDK_LIMITS, DeadlineClient, until
 
 from ._clients import CLIENTS, backend_over, close_client
 
@@ -326,7 +326,7 @@ def test_the_clients_defaults_are_the_sdks() -> None:
     ):
         assert made.timeout == theirs.timeout == other.timeout
         assert made.follow_redirects == theirs.follow_redirects
-        assert LIMITS == anthropic.DEFAULT_CONNECTION_LIMITS
+        assert SDK_LIMITS == anthropic.DEFAULT_CONNECTION_LIMITS
 
 
 def test_a_proxy_in_tls_is_not_exact() -> None:

@@ -14,11 +14,11 @@ from typing import Any, Final
 
 import httpx2
 
-__all__ = ["LIMITS", "TIMEOUT", "ShardedClient", "ShardedTransport"]
+__all__ = ["POOL_LIMITS", "TIMEOUT", "ShardedClient", "ShardedTransport"]
 
 TIMEOUT: Final = httpx2.Timeout(600, connect=5.0)
 """Seconds. The default of both SDKs."""
-LIMITS: Final = httpx2.Limits(max_connections=1000, max_keepalive_connections=1000, keepalive_expiry=5.0)
+POOL_LIMITS: Final = httpx2.Limits(max_connections=1000, max_keepalive_connections=1000, keepalive_expiry=5.0)
 """As many connections as the SDKs allow. All of them are kept open for five seconds, where the SDKs keep 100:
 otherwise each burst of requests would begin with handshakes."""
 
@@ -98,7 +98,7 @@ class ShardedClient(httpx2.AsyncClient):
     """
 
     def __init__(self, **options: Any) -> None:
-        defaults: dict[str, Any] = {"timeout": TIMEOUT, "limits": LIMITS, "follow_redirects": True}
+        defaults: dict[str, Any] = {"timeout": TIMEOUT, "limits": POOL_LIMITS, "follow_redirects": True}
         super().__init__(**{**defaults, **options})
 
     def _init_transport(self, *args: Any, **options: Any) -> httpx2.AsyncBaseTransport:
@@ -117,7 +117,7 @@ def _sharded(options: dict[str, Any]) -> ShardedTransport:
         names = {"verify", "cert", "trust_env"} & options.keys()
         options = {**options, "verify": httpx2.create_ssl_context(**{name: options[name] for name in names})}
         options.pop("cert", None)
-    limits: httpx2.Limits = options.get("limits", LIMITS)
+    limits: httpx2.Limits = options.get("limits", POOL_LIMITS)
     part = httpx2.Limits(
         max_connections=_share(limits.max_connections),
         max_keepalive_connections=_share(limits.max_keepalive_connections),

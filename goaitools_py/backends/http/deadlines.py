@@ -25,7 +25,7 @@ import httpx2
 __all__ = ["DeadlineClient", "until"]
 
 TIMEOUT: Final = httpx2.Timeout(600, connect=5.0)
-LIMITS: Final = httpx2.Limits(max_connections=1000, max_keepalive_connections=100)
+SDK_LIMITS: Final = httpx2.Limits(max_connections=1000, max_keepalive_connections=100)
 """Both are the SDKs' defaults. Times are in seconds."""
 
 _PIECE: Final = 16 * 1024
@@ -173,7 +173,7 @@ class DeadlineClient(httpx2.Client):
     is_exact = True
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(**{"timeout": TIMEOUT, "limits": LIMITS, "follow_redirects": True, **options})
+        super().__init__(**{"timeout": TIMEOUT, "limits": SDK_LIMITS, "follow_redirects": True, **options})
 
     def _init_transport(self, *args: Any, **options: Any) -> httpx2.BaseTransport:
         given: httpx2.BaseTransport | None = options.pop("transport", None)
@@ -200,7 +200,7 @@ class _Transport(httpx2.HTTPTransport):
         self,
         *,
         proxy: httpx2.Proxy | None = None,
-        limits: httpx2.Limits = LIMITS,
+        limits: httpx2.Limits = SDK_LIMITS,
         http1: bool = True,
         http2: bool = False,
         **tls: Any,

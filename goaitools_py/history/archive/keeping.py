@@ -26,7 +26,7 @@ from ...state.state import ConversationState
 from ...state.turn_rows import turn_columns
 from ...values import Value, replace
 from .dropping import journalled, without_parts
-from .records import Before, in_order, invalid_part, newest_record, record_digest, voice_of
+from .records import Before, in_order, invalid_part, newest_record, record_digest, voice_digest
 
 __all__ = ["SHARED_BYTES", "Retention", "marked", "with_joined", "with_record", "with_room"]
 
@@ -88,7 +88,7 @@ def with_record(
     A record that is larger than the whole archive may be is not kept: its cut cannot be undone.
 
     Args:
-        cut: The state after the cut. Its newest row in the journal of cuts is that of the cut.
+        cut: The state after the cut. The newest row of its journal of cuts describes this cut.
         old: The state before it.
         turns: The turns before it, each with its number.
         rest: The turns after it. A turn that stayed as it was is the very object.
@@ -106,7 +106,7 @@ def with_record(
         "places": [place for place, _ in changed],
         "stays": [place for place, turn in enumerate(rest) if id(turn) in before],
         "before": msgspec.to_builtins(Before.of(old.meta)),
-        "voice": voice_of(old.meta),
+        "voice": voice_digest(old.meta),
     }
     whole = [entry for _, turn in changed for entry in turn.entries]
     entries, media = _cut_out(whole, cut)
@@ -192,7 +192,7 @@ def with_room(parts: Sequence[Part]) -> Part | None:
 def with_joined(
     state: ConversationState, stored: bytes, codec: Codec, binding: Any = None
 ) -> ConversationState:
-    """The state whose new part of the archive stands in one part with the part that `with_room` gave.
+    """The state with the new part of its archive joined to the part that `with_room` gave.
 
     `stored`: the bytes of that part. The very object if they are damaged.
     """

@@ -54,7 +54,7 @@ __all__ = [
     "read_records",
     "record_digest",
     "records_of",
-    "voice_of",
+    "voice_digest",
 ]
 
 
@@ -112,7 +112,7 @@ class Record(Value, frozen=True, kw_only=True):
     digest: str
 
 
-def voice_of(meta: Meta) -> str:
+def voice_digest(meta: Meta) -> str:
     """A digest of what stands before the history in a request. Thinking is signed over that, too."""
     return digest8("\n".join((meta.family, meta.model, meta.preamble, meta.tools)))
 

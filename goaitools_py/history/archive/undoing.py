@@ -21,7 +21,7 @@ from ...state.segments import JOIN
 from ...state.state import ConversationState, closed_turns, hard_limits, rebuild
 from ...values import replace
 from .reading import whole_record
-from .records import Record, in_order, invalid_part, read_records, voice_of
+from .records import Record, in_order, invalid_part, read_records, voice_digest
 
 __all__ = ["REDACTED", "is_undoable", "newest_cut", "undoable", "undone"]
 
@@ -87,7 +87,7 @@ def undone(state: ConversationState, codec: Codec, binding: Any = None) -> Conve
     rows = list(state.meta.cuts)
     del rows[max(place for place, row in enumerate(rows) if row.by not in _HARMLESS)]
     before = record.before
-    is_other = before.signed and bool(record.voice) and record.voice != voice_of(state.meta)
+    is_other = before.signed and bool(record.voice) and record.voice != voice_digest(state.meta)
     meta = msgspec.structs.replace(
         before.restored(state.meta),
         unbound=before.unbound or is_other,

@@ -312,7 +312,7 @@ def _speakers_of(sent: Sequence[InboxItem], first: int) -> list[list[Any]]:
 
 
 def _number(meta: Meta) -> Mapping[str, Any]:
-    """The turn's number as a fact, if it is not one more than that of the stored turn before it."""
+    """The turn's number as a fact, if the stored turn before it does not have the number one below."""
     return {"n": meta.processed + 1} if meta.gap else {}
 
 

@@ -50,7 +50,7 @@ class Redaction(Value, frozen=True, kw_only=True):
             before the first change, and compactions that the provider made. They cannot be searched.
         dropped: How many values of a later release were dropped, because this release cannot read them.
         erased: Of a kept conversation: how many rows of unreadable bytes were deleted; None if the store
-            cannot list, so that nobody knows whether there are any. 0 otherwise.
+            cannot list its rows, and such rows cannot be found. 0 otherwise.
     """
 
     _unshown = frozenset({"state"})

@@ -2,8 +2,8 @@
 
 Owns: these lists. Must never know: how an entry is rewritten, or what is searched.
 
-A word of the provider API, such as ``role`` or ``"user"``, is nobody's secret, and an entry without it could
-not be sent. So it stays. An id or the name of a tool is content, but it has to keep its shape.
+A word of the provider API, such as ``role`` or ``"user"``, is public, and an entry without it could not be
+sent. So it stays. An id or the name of a tool is content, but it has to keep its shape.
 """
 
 from __future__ import annotations
