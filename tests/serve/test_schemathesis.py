@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import threading
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -17,7 +16,6 @@ from typing import Any
 import pytest
 import requests
 import schemathesis
-import uvicorn
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from schemathesis import GenerationMode
@@ -34,6 +32,7 @@ from goaitools_py.serve import ServeLimits, serve
 from goaitools_py.stores import AsyncMemoryStore
 from goaitools_py.testing import Calls, ScriptedBackend
 
+from ._running import running
 from ._world import World
 
 REQUESTS = int(os.environ.get("GOAITOOLS_SCHEMATHESIS", "500"))
@@ -67,15 +66,8 @@ def base_url() -> Iterator[str]:
     asyncio.run(prepared())
     chat = AsyncChat("sim", tools=[fire])
     app = serve(chat, store, key=World.whose, frontends=(AISDK, AGUI), limits=ServeLimits(keep_seconds=1))
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", lifespan="on"))
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    while not server.started:
-        threading.Event().wait(0.01)
-    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    server.should_exit = True
-    thread.join(60)
-    assert not thread.is_alive()
+    with running(app) as url:
+        yield url
 
 
 def test_no_request_breaks_the_server(base_url: str) -> None:
