@@ -29,7 +29,7 @@ COLUMNS = (
     ("turn/ edges/", ("turn", "edges")),
     ("kept/ stores/ integrations/", ("kept", "stores", "integrations")),
     ("frontends/ serve/", ("frontends", "serve")),
-    ("testing/ cli/", ("testing", "cli")),
+    ("testing/ telemetry/ cli/", ("testing", "telemetry", "cli")),
 )
 """The folders of each column. What stands in none of them is a single file of the package's top."""
 

@@ -21,7 +21,7 @@ from .history.open.answers import Answers
 from .messages import user
 from .misplaced import refuse_misplaced
 from .observers import notify_async
-from .options import ChatOptions, Resolved
+from .options import ChatOptions
 from .result import ChatResult, CompactionReport
 from .state import blob as blobs
 from .state.codec import PLAIN
@@ -29,6 +29,7 @@ from .stepping import Step, failed_step, step_of
 from .tools import Tool, ToolContext, refuse_without_deps
 from .turn.count_tokens import count_flow
 from .turn.flow import AsyncDriver, Flow
+from .turn.plan import Plan, Watch
 from .turn.relay import engine_of
 
 if TYPE_CHECKING:
@@ -67,6 +68,8 @@ class AsyncChat(Facade[AsyncBackend]):
             None: the newest one. See `goaitools_py.states.FORMAT_VERSIONS`.
         fallbacks: As those of `Chat`.
         fallback_rest: As that of `Chat`.
+        log_content: As that of `Chat`.
+        telemetry: As that of `Chat`.
     """
 
     _is_async = True
@@ -298,7 +301,7 @@ class AsyncChat(Facade[AsyncBackend]):
         refuse_without_deps(plan.tools, plan.options.deps)
         engine = engine_of(plan)
         try:
-            result = await self._open(engine, plan.options, lambda drive: drive(engine.run())).result()
+            result = await self._open(engine, plan, lambda drive: drive(engine.run())).result()
         except TurnError as exc:
             return failed_step(exc)
         return step_of(result, engine.has_calls if result.status == "in_progress" else False)
@@ -425,7 +428,9 @@ class AsyncChat(Facade[AsyncBackend]):
             ValueError: There is no compactor.
         """
         on_event = self._observer(fields)
-        steps = self._drive(self._compaction(state, compactor, dry_run, fields))
+        steps: AsyncDriver[CompactionReport] = self._drive_watched(
+            self._compaction(state, compactor, dry_run, fields)
+        )
         while (told := await steps.step()) is not None:
             await notify_async(on_event, told)
         assert steps.result is not None
@@ -612,13 +617,16 @@ class AsyncChat(Facade[AsyncBackend]):
         plan = self._plan(state, options, fields, stream=stream, resume=resume, answers=answers)
         refuse_without_deps(plan.tools, plan.options.deps)
         engine = engine_of(plan)
-        return self._open(engine, plan.options, lambda drive: drive(engine.run()))
+        return self._open(engine, plan, lambda drive: drive(engine.run()))
 
-    def _open(self, work: RunningTurn, options: Resolved, steps: Callable[[Any], Any]) -> AsyncTurn[Any]:
+    def _open(self, work: RunningTurn, plan: Plan, steps: Callable[[Any], Any]) -> AsyncTurn[Any]:
         """As `Chat._open`."""
-        return AsyncTurn(work, steps(partial(self._drive, threads=options.tool_threads)), options.on_event)
+        options = plan.options
+        drive = partial(self._drive, threads=options.tool_threads, watch=plan.watch)
+        return AsyncTurn(work, steps(drive), options.on_event)
 
-    def _drive(self, flow: Flow[T], *, threads: bool = True) -> AsyncDriver[T]:
+    def _drive(self, flow: Flow[T], *, threads: bool = True, watch: Watch | None = None) -> AsyncDriver[T]:
         from .edges.async_edge import AwaitingEdge
 
+        flow = flow if watch is None else watch(flow)
         return AsyncDriver(flow, AwaitingEdge(self._backend, named=self._named_beside, threads=threads))

@@ -367,7 +367,7 @@ class AsyncConversation(KeptFacade):
     def _turn(self, work: KeptTurn, plan: Plan) -> AsyncTurn[Any]:
         on_event = plan.options.on_event
         turn: AsyncTurn[Any] = self._ports.open(
-            work, plan.options, lambda drive: AsyncKeptSteps(work, drive, on_event)
+            work, plan, lambda drive: AsyncKeptSteps(work, drive, on_event)
         )
         return turn
 

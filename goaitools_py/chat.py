@@ -20,12 +20,13 @@ from .handles import RunningTurn, Turn
 from .history.open.answers import Answers
 from .misplaced import refuse_misplaced
 from .observers import notify
-from .options import ChatOptions, Resolved
+from .options import ChatOptions
 from .result import ChatResult, CompactionReport
 from .stepping import Step, failed_step, step_of
 from .tools import Tool, ToolContext, refuse_without_deps
 from .turn.count_tokens import count_flow
 from .turn.flow import Driver, Flow
+from .turn.plan import Plan, Watch
 from .turn.relay import engine_of
 
 if TYPE_CHECKING:
@@ -61,6 +62,9 @@ class Chat(Facade[Backend]):
             down, in order; see docs/convert.md.
         fallback_rest: Seconds for which turns do not begin with a provider that could not be reached, where
             there is a fallback. 0: each turn asks it first.
+        log_content: True: the logger ``goaitools_py.content`` gets what is said; a function from text to text
+            redacts each of its texts first. See docs/logging.md.
+        telemetry: `goaitools_py.telemetry.Telemetry`, for spans and metrics. See docs/telemetry.md.
     """
 
     _is_async = False
@@ -287,7 +291,7 @@ class Chat(Facade[Backend]):
         refuse_without_deps(plan.tools, plan.options.deps)
         engine = engine_of(plan)
         try:
-            result = self._open(engine, plan.options, lambda drive: drive(engine.run())).result()
+            result = self._open(engine, plan, lambda drive: drive(engine.run())).result()
         except TurnError as exc:
             return failed_step(exc)
         return step_of(result, engine.has_calls if result.status == "in_progress" else False)
@@ -415,7 +419,9 @@ class Chat(Facade[Backend]):
         """
         on_event = self._observer(fields)
         refuse_async_callback("on_event", on_event)
-        steps = self._drive(self._compaction(state, compactor, dry_run, fields))
+        steps: Driver[CompactionReport] = self._drive_watched(
+            self._compaction(state, compactor, dry_run, fields)
+        )
         while (told := steps.step()) is not None:
             notify(on_event, told)
         assert steps.result is not None
@@ -579,12 +585,15 @@ class Chat(Facade[Backend]):
         plan = self._plan(state, options, fields, stream=stream, resume=resume, answers=answers)
         refuse_without_deps(plan.tools, plan.options.deps)
         engine = engine_of(plan)
-        return self._open(engine, plan.options, lambda drive: drive(engine.run()))
+        return self._open(engine, plan, lambda drive: drive(engine.run()))
 
-    def _open(self, work: RunningTurn, options: Resolved, steps: Callable[[Any], Any]) -> Turn[Any]:
+    def _open(self, work: RunningTurn, plan: Plan, steps: Callable[[Any], Any]) -> Turn[Any]:
         """The handle of a turn, from what is run and from what drives it."""
+        options = plan.options
         refuse_async_callback("on_checkpoint", options.on_checkpoint)
-        return Turn(work, steps(partial(self._drive, threads=options.tool_threads)), options.on_event)
+        drive = partial(self._drive, threads=options.tool_threads, watch=plan.watch)
+        return Turn(work, steps(drive), options.on_event)
 
-    def _drive(self, flow: Flow[T], *, threads: bool = False) -> Driver[T]:
+    def _drive(self, flow: Flow[T], *, threads: bool = False, watch: Watch | None = None) -> Driver[T]:
+        flow = flow if watch is None else watch(flow)
         return Driver(flow, BlockingEdge(self._backend, named=self._named_beside, threads=threads))

@@ -357,7 +357,7 @@ class Conversation(KeptFacade):
 
     def _turn(self, work: KeptTurn, plan: Plan) -> Turn[Any]:
         on_event = plan.options.on_event
-        turn: Turn[Any] = self._ports.open(work, plan.options, lambda drive: KeptSteps(work, drive, on_event))
+        turn: Turn[Any] = self._ports.open(work, plan, lambda drive: KeptSteps(work, drive, on_event))
         return turn
 
     def _run(self, flow: Flow[T]) -> T:

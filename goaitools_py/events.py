@@ -27,6 +27,7 @@ __all__ = [
     "ModelRequested",
     "OutputDelta",
     "ReasoningDelta",
+    "Retried",
     "StateConverted",
     "StateDiscarded",
     "StateSaved",
@@ -38,7 +39,7 @@ __all__ = [
     "TurnStarted",
 ]
 
-_HIDDEN = frozenset({"state", "blob", "result"})
+_HIDDEN = frozenset({"state", "blob", "result", "body"})
 
 
 class Event(Value, frozen=True, kw_only=True):
@@ -91,10 +92,19 @@ class TurnStarted(Event, frozen=True):
 
 
 class ModelRequested(Event, frozen=True):
-    """A request is about to be sent. `bytes_sent` is the size of its body."""
+    """A request is about to be sent.
+
+    Attributes:
+        iteration: The model call of this turn, counted from 1.
+        bytes_sent: The size of its body, in bytes.
+        body: The body as it is sent: the whole history as the provider gets it. Never in `to_dict`.
+    """
+
+    _unshown = frozenset({"body"})
 
     iteration: int
     bytes_sent: int
+    body: bytes = b""
 
 
 class TextDelta(Event, frozen=True, gc=False):
@@ -143,9 +153,12 @@ class ModelReplied(Event, frozen=True):
         finish_reason: The provider's own word.
         request_id: The provider's id of this call; "" if it gave none.
         tool_calls: The calls that the reply asks for, in its order. In `to_dict` only with ``content=True``.
+        text: Its visible text. In `to_dict` only with ``content=True``.
+        response_id: The provider's id of the reply itself; "" if it gave none.
     """
 
-    _content = frozenset({"tool_calls"})
+    _unshown = frozenset({"text"})
+    _content = frozenset({"tool_calls", "text"})
 
     usage: Usage
     message_count: int
@@ -155,6 +168,26 @@ class ModelReplied(Event, frozen=True):
     finish_reason: str = ""
     request_id: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
+    text: str = ""
+    response_id: str = ""
+
+
+class Retried(Event, frozen=True):
+    """A request failed, and is sent again after a pause.
+
+    Attributes:
+        attempt: Which retry of this request comes next, counted from 1.
+        pause: Seconds until then.
+        reason: What failed: "unavailable", "rate_limit", "interrupted" or another kind of fault.
+        status_code: The HTTP status; None if there was no answer.
+        request_id: The provider's id of the failed request; None if it gave none.
+    """
+
+    attempt: int
+    pause: float
+    reason: str
+    status_code: int | None = None
+    request_id: str | None = None
 
 
 class ToolStarted(Event, frozen=True):

@@ -22,6 +22,7 @@ from .history.open.answers import Answers
 from .history.open.inbox import split_preamble
 from .history.translate.state import translated
 from .history.wires import known_dialect
+from .logs import LogContent, checked_content, logging_watch
 from .messages import Audio, Document, Image, Message, Text, user
 from .misplaced import refuse_misplaced
 from .observers import notify, notify_soon
@@ -36,13 +37,14 @@ from .tools import as_tools, refuse_async
 from .turn.compact_now import compact_flow
 from .turn.flow import Flow
 from .turn.outages import Outages
-from .turn.plan import Plan
+from .turn.plan import Plan, Watch
 from .values import replace
 
 if TYPE_CHECKING:
     from .fields import DefaultFields, NoFields
     from .kept.facade import Save
     from .output.wanted import Wanted
+    from .telemetry.telemetry import Telemetry
 
 __all__ = ["Facade", "State"]
 
@@ -66,6 +68,8 @@ class Facade(ABC, Generic[_B]):
         write_format: int | None = None,
         fallbacks: Sequence[_B | str] = (),
         fallback_rest: float = 30.0,
+        log_content: LogContent = False,
+        telemetry: Telemetry | None = None,
         **default_fields: Unpack[DefaultFields],
     ) -> None:
         self._backend: _B = self._named(backend) if isinstance(backend, str) else self._checked(backend)
@@ -73,6 +77,8 @@ class Facade(ABC, Generic[_B]):
         self._codec = writing(_codec(codec), write_format)
         self._fallbacks: tuple[_B, ...] = self._checked_fallbacks(fallbacks)
         self._outages = Outages(_rest(fallback_rest))
+        self._log_content = checked_content(log_content)
+        self._telemetry = _checked_telemetry(telemetry)
         given = given_options(defaults, default_fields)
         check_defaults(given)
         self._defaults = {"tool_threads": self._is_async, **given}
@@ -156,10 +162,20 @@ class Facade(ABC, Generic[_B]):
         """
         refuse_misplaced("append_to_state", misplaced)
         blob = self._append(state, messages, binding, fresh_id(), min_revision=min_revision)
-        if (on_event := self._defaults.get("on_event")) is not None and blob != state:
-            tell = notify_soon if self._is_async else notify
-            tell(on_event, Appended(len(messages), **self._of(blob, binding)))
+        self._tell_appended(len(messages), blob, binding, is_new=blob != state)
         return blob
+
+    def _tell_appended(self, count: int, blob: bytes, binding: Any, *, is_new: bool) -> None:
+        """Tell the chat's observer, and the log, of messages that were appended to a state."""
+        on_event, watch = self._defaults.get("on_event"), logging_watch(self._log_content)
+        if not is_new or (on_event is None and watch is None):
+            return
+        appended = Appended(count, **self._of(blob, binding))
+        if watch is not None:
+            watch.tell(appended)
+        if on_event is not None:
+            tell = notify_soon if self._is_async else notify
+            tell(on_event, appended)
 
     def _of(self, blob: bytes, binding: Any) -> dict[str, str]:
         """What an event carries that is told of a conversation between two turns."""
@@ -194,12 +210,19 @@ class Facade(ABC, Generic[_B]):
         return chosen
 
     @abstractmethod
-    def _open(self, work: Any, options: Resolved, steps: Callable[[Any], Any]) -> Any:
+    def _open(self, work: Any, plan: Plan, steps: Callable[[Any], Any]) -> Any:
         """The handle of a turn."""
 
     @abstractmethod
-    def _drive(self, flow: Flow[Any], *, threads: bool = ...) -> Any:
-        """The driver of a flow."""
+    def _drive(self, flow: Flow[Any], *, threads: bool = ..., watch: Any = ...) -> Any:
+        """The driver of a flow. `watch`: as in `Plan`."""
+
+    def _drive_watched(self, flow: Flow[Any]) -> Any:
+        """The driver of what is done beside turns."""
+        watch: Watch | None = logging_watch(self._log_content)
+        if self._telemetry is not None:
+            watch = self._telemetry.watch(self._backend, watch, model=self._backend.model, is_turn=False)
+        return self._drive(flow, watch=watch)
 
     def _thread(
         self, store: Any, key: str, *, save: Save, binding: Any, **settings: Any
@@ -209,11 +232,12 @@ class Facade(ABC, Generic[_B]):
 
         ports = Ports(
             plan=self._plan,
-            drive=self._drive,
+            drive=self._drive_watched,
             open=self._open,
             append=self._append,
             compact=self._compaction,
             on_event=self._defaults.get("on_event"),
+            is_watched=logging_watch(self._log_content) is not None,
         )
         made = settings_of(
             store,
@@ -308,9 +332,19 @@ class Facade(ABC, Generic[_B]):
         """Merge the options; nothing is called yet."""
         given = given_options(options, fields)
         resolved = resolve({"on_foreign_state": self._foreign_state(), **self._defaults}, given)
-        listening = stream or resolved.on_event is not None
+        stream = stream or resolved.on_event is not None
+        watch: Watch | None = logging_watch(self._log_content)
         preamble, messages = split_preamble(resolved.system, _new_messages(resolved))
         backend = self._backend
+        if self._telemetry is not None:
+            watch = self._telemetry.watch(
+                backend,
+                watch,
+                model=resolved.settings.get("model") or backend.model,
+                settings=resolved.settings,
+                output_type="" if resolved.output_type is None else "json",
+                messages=messages,
+            )
         return Plan(
             dialect=backend.dialect,
             options=resolved,
@@ -320,10 +354,11 @@ class Facade(ABC, Generic[_B]):
             model=backend.model,
             max_retries=backend.max_retries,
             context_window=backend.context_window,
-            stream=listening,
-            listening=listening,
+            stream=stream,
+            listening=stream or watch is not None,
+            watch=watch,
             resume=resume,
-            answers=_answers(answers),
+            answers={} if answers is None else _answers(answers),
             preamble=preamble,
             messages=messages,
             dialect_of=known_dialect,
@@ -370,6 +405,12 @@ def _rest(seconds: Any) -> float:
     return float(seconds)
 
 
+def _checked_telemetry(telemetry: Any) -> Any:
+    if telemetry is None or (callable(getattr(telemetry, "watch", None)) and not isinstance(telemetry, type)):
+        return telemetry
+    raise TypeError(f"telemetry must be a goaitools_py.telemetry.Telemetry(), not {type(telemetry).__name__}")
+
+
 def _state_bytes(state: State) -> bytes:
     """The state as bytes; b"" starts a conversation. Raises for anything that is not bytes-like."""
     if state is None:
@@ -381,8 +422,6 @@ def _state_bytes(state: State) -> bytes:
 
 
 def _answers(answers: Any) -> Answers:
-    if answers is None:
-        return {}
     if not isinstance(answers, Mapping):
         raise TypeError(
             f"answers must be a dict from call id to Approve(), Deny() or ToolReturn(), not "

@@ -11,7 +11,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self
 
 from .edges.sync_edge import refuse_async_callback
+from .errors import GoAIToolsError
 from .events import Event, TextDelta
+from .logs import log_failure
 from .messages import Message
 from .observers import notify, notify_async
 from .result import ChatResult
@@ -36,6 +38,9 @@ class RunningTurn(Protocol):
     def snapshot(self) -> bytes: ...
 
     def append(self, *messages: Message) -> None: ...
+
+    @property
+    def of(self) -> dict[str, str]: ...
 
 
 class _Handle(Generic[T]):
@@ -90,7 +95,14 @@ class Turn(_Handle[T]):
         self.cancel()
 
     def __iter__(self) -> Iterator[Event]:
-        while (event := self._steps.step()) is not None:
+        while True:
+            try:
+                event = self._steps.step()
+            except GoAIToolsError as error:
+                log_failure(error, self._engine.of)
+                raise
+            if event is None:
+                return
             if self._on_event is not None:
                 notify(self._on_event, event)
             yield event
@@ -149,7 +161,14 @@ class AsyncTurn(_Handle[T]):
         await self.cancel()
 
     async def __aiter__(self) -> AsyncIterator[Event]:
-        while (event := await self._steps.step()) is not None:
+        while True:
+            try:
+                event = await self._steps.step()
+            except GoAIToolsError as error:
+                log_failure(error, self._engine.of)
+                raise
+            if event is None:
+                return
             if self._on_event is not None:
                 await notify_async(self._on_event, event)
             yield event
@@ -173,7 +192,9 @@ class AsyncTurn(_Handle[T]):
                     await notify_async(self._on_event, event)
         except BusyError:
             raise
-        except BaseException:  # such as a cancellation in `on_event`
+        except BaseException as exc:  # such as a cancellation in `on_event`
+            if isinstance(exc, GoAIToolsError):
+                log_failure(exc, self._engine.of)
             await self.cancel()
             raise
         return self._finished()

@@ -22,8 +22,9 @@ def _log(exc: Exception, event: Event) -> None:
     """What an observer raises is logged, by class only."""
     import logging  # not at the top: it is a tenth of what importing this package takes
 
-    log = logging.getLogger("goaitools_py")
-    log.warning("on_event raised %s for %s", type(exc).__name__, type(event).__name__)
+    error, told = type(exc).__name__, type(event).__name__
+    facts = {"event": "observer.failed", "error": error, "told": told, "turn_ref": event.turn_ref}
+    logging.getLogger("goaitools_py.turn").warning("on_event raised %s for %s", error, told, extra=facts)
 
 
 def notify(on_event: Callable[[Any], object] | None, event: Event) -> None:

@@ -277,8 +277,11 @@ ALLOWED = {
     "turn.deadlines": "values",
     "turn.outages": "",
     "turn.flow": "again backends.base events process values",
+    "logs": "errors events turn.flow usage",
+    "telemetry": "backends.base errors events messages result turn.flow turn.plan usage values",
     "turn.plan": (
-        "backends.base history.open.answers messages options state.codec state.state turn.outages values"
+        "backends.base history.open.answers messages options state.codec state.state turn.flow "
+        "turn.outages values"
     ),
     "turn.timing": "options turn.deadlines turn.flow",
     "turn.telling": "errors messages result tools turn_warnings values",
@@ -293,7 +296,7 @@ ALLOWED = {
         "turn.spending turn.standing turn.telling turn_warnings values"
     ),
     "turn.body": "backends.base turn.deadlines turn.flow turn.ledger",
-    "turn.retry": "backends.base turn.body turn.deadlines turn.flow turn.ledger values",
+    "turn.retry": "backends.base events turn.body turn.deadlines turn.flow turn.ledger values",
     "turn.receive": (
         "backends.base errors events messages state.state turn.body turn.deadlines turn.flow turn.ledger"
     ),
@@ -392,8 +395,8 @@ ALLOWED = {
     "edges": "",
     "edges.watch": "process",
     "edges.wait": "turn.deadlines",
-    "edges.sync_edge": "again backends.base edges.watch tools turn.deadlines turn.flow",
-    "edges.async_edge": "again backends.base edges.wait tools turn.flow",
+    "edges.sync_edge": "again backends.base edges.watch tools turn.deadlines turn.flow values",
+    "edges.async_edge": "again backends.base edges.wait tools turn.flow values",
     "kept.lease": "edges.watch",
     "backends": (
         "backends.base backends.capabilities backends.gating backends.rules citations context_edits "
@@ -424,7 +427,7 @@ ALLOWED = {
         "kept.changes kept.ending kept.facade kept.privacy kept.turn messages misplaced observers options "
         "result turn.flow turn.plan"
     ),
-    "handles": "edges.sync_edge events messages observers result turn.flow",
+    "handles": "edges.sync_edge errors events logs messages observers result turn.flow",
     "hand_off": "errors history.open.answers result tools",
     "series": "errors result turn_warnings",
     "stepping": "errors result values",
@@ -432,19 +435,19 @@ ALLOWED = {
     "misplaced": "options places",
     "facade": (
         "backends.base errors events handles history.append history.info history.open.answers "
-        "history.open.inbox history.translate history.wires kept.facade messages misplaced observers "
+        "history.open.inbox history.translate history.wires kept.facade logs messages misplaced observers "
         "options output.wanted result series state.blob state.codec state.formats state.records tools "
         "turn.compact_now turn.flow turn.outages turn.plan values"
     ),
     "chat": (
         "backends backends.base conversation edges.sync_edge errors facade hand_off handles "
         "history.open.answers misplaced observers options result stepping tools turn.count_tokens "
-        "turn.flow turn.relay"
+        "turn.flow turn.plan turn.relay"
     ),
     "async_chat": (
         "async_conversation backends backends.base edges.async_edge errors facade hand_off handles "
         "history.append history.open.answers messages misplaced observers options result state.blob "
-        "state.codec stepping tools turn.count_tokens turn.flow turn.relay"
+        "state.codec stepping tools turn.count_tokens turn.flow turn.plan turn.relay"
     ),
     "serve": (
         "async_chat errors events frontends handles history.open.answers history.turns kept.facade "

@@ -156,6 +156,11 @@ class _Lazy(Generic[_B]):
         family = "local" if self._place.simulated else endpoint_family(named, wire)
         return dialect_of(wire, family=family, model=model)
 
+    @property
+    def server(self) -> tuple[str, int] | None:
+        """The host and the port that requests go to; None before the first."""
+        return getattr(self._connections.get().backend, "server", None)
+
     def _connected(self, backend_class: Callable[..., _B]) -> _B:
         connection = self._connections.get()
         with connection.lock:

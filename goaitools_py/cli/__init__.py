@@ -62,8 +62,14 @@ def _parser(named: Sequence[str]) -> argparse.ArgumentParser:
 
 
 def _run(args: argparse.Namespace) -> int:
+    import logging  # here, because `goaitools --version` does not need it
+
     from ..errors import GoAIToolsError
 
+    # A command prints the error of a turn. Without a handler Python would print the log's line beside it.
+    turns = logging.getLogger("goaitools_py.turn")
+    if not turns.handlers:
+        turns.addHandler(logging.NullHandler())
     try:
         code = args.run(args)
         sys.stdout.flush()

@@ -38,6 +38,7 @@ from ..turn.flow import (
     Sleep,
     ToolDone,
 )
+from ..values import replace
 from .wait import Wait
 
 __all__ = ["AwaitingEdge"]
@@ -192,6 +193,11 @@ class AwaitingEdge:
             self._is_starting = False
 
     async def _run(self, effect: CallTool) -> ToolDone:
+        if effect.around is not None:
+            with effect.around() as finished:
+                done = await self._run(replace(effect, around=None))
+                finished(done.outcome)
+            return done
         started, began = time.time(), time.monotonic()
         tool = effect.tool
         call = (tool, effect.context, effect.arguments)

@@ -36,6 +36,7 @@ from ..turn.flow import (
     Sleep,
     ToolDone,
 )
+from ..values import replace
 from .watch import Watch
 
 __all__ = ["BlockingEdge", "refuse_async_callback"]
@@ -71,6 +72,12 @@ class _Started:
 
     def run(self) -> ToolDone:
         effect = self.effect
+        if effect.around is not None:
+            with effect.around() as finished:
+                self.effect = replace(effect, around=None)
+                done = self.run()
+                finished(done.outcome)
+            return done
         return self.done(run_call(effect.tool, effect.context, effect.arguments))
 
     def times_out_at(self) -> float:

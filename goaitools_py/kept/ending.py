@@ -211,8 +211,10 @@ def _begin(
 
 def _tell(work: KeptWork) -> None:
     if work.unsaved is not None:
-        log = logging.getLogger("goaitools_py")
+        error = type(work.unsaved).__name__
+        log = logging.getLogger("goaitools_py.state")
         log.warning(
             "an abandoned turn could not be saved (%s); its state is in turn.state",
-            type(work.unsaved).__name__,
+            error,
+            extra={"event": "state.unsaved", "error": error},
         )

@@ -109,6 +109,7 @@ class Ports(NamedTuple):
         append: From a blob and messages to a blob.
         compact: From a blob and what `compact_state` takes to the compaction's flow.
         on_event: The chat's default observer, which is told of what is done beside turns.
+        is_watched: True if it is logged, too.
     """
 
     plan: Callable[..., Plan]
@@ -117,6 +118,7 @@ class Ports(NamedTuple):
     append: Callable[..., bytes]
     compact: Callable[..., Flow[CompactionReport]]
     on_event: Any = None
+    is_watched: bool = False
 
 
 def settings_of(
@@ -202,7 +204,7 @@ class KeptFacade:
 
     @property
     def _listening(self) -> bool:
-        return self._ports.on_event is not None
+        return self._ports.is_watched or self._ports.on_event is not None
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({type(self._settings.store).__name__}, save={self._save!r})"
@@ -233,7 +235,7 @@ class KeptFacade:
             self._settings,
             lambda blob: self._ports.compact(blob, compactor, dry_run, given),
             timeout=options.timeout,
-            listening=options.on_event is not None,
+            listening=self._ports.is_watched or options.on_event is not None,
         )
         return work, options.on_event
 

@@ -90,6 +90,13 @@ class KeptTurn:
             return self._end
         return self._engine.snapshot() if self._engine is not None else b""
 
+    @property
+    def of(self) -> dict[str, str]:
+        """What each event of this turn carries; only the conversation's id before the load."""
+        if self._engine is None:
+            return {"conversation_id": self._plan.options.conversation_id or ""}
+        return self._engine.of
+
     def append(self, *messages: Message) -> None:
         """As `TurnEngine.append`. A turn that begins anew gets the messages again."""
         with self._lock:

@@ -344,11 +344,12 @@ def _is_told(meta: Meta, output: str) -> bool:
 def _log_damage(exc: StateError) -> None:
     import logging  # not at the top: most turns log nothing
 
-    logging.getLogger("goaitools_py").error(
+    logging.getLogger("goaitools_py.state").error(
         "a stored conversation cannot be used, and a fresh one begins (%s, %d bytes): %s",
         type(exc).__name__,
         len(exc.blob),
         exc,
+        extra={"event": "state.discarded", "error": type(exc).__name__, "blob_bytes": len(exc.blob)},
     )
 
 

@@ -434,6 +434,8 @@ class TurnEngine:
             reply.finish_reason,
             ledger.telling.request_id,
             reply.calls,
+            reply.text,
+            reply.id,
             **ledger.of,
         )
 

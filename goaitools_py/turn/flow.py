@@ -134,9 +134,11 @@ class CallTool(Value, frozen=True, kw_only=True):
 
     `keep`: called with the `ToolDone` of a call that has finished, but that was not awaited yet when the turn
     is given up.
+    `around`: makes a context manager that is entered where the tool runs, in its thread or task. It gives a
+    function that is called with the outcome.
     """
 
-    _unshown = frozenset({"context", "arguments", "keep"})
+    _unshown = frozenset({"context", "arguments", "keep", "around"})
 
     index: int
     tool: Any
@@ -144,6 +146,7 @@ class CallTool(Value, frozen=True, kw_only=True):
     arguments: dict[str, Any]
     timeout: float | None = None
     keep: Callable[[Any], object] | None = None
+    around: Callable[[], Any] | None = None
 
 
 class AwaitTool(Value, frozen=True):

@@ -326,7 +326,8 @@ class Ledger(Standing):
         """
         keep, plan = self.options.on_checkpoint, self.plan
         is_kept = keep is not None or plan.checkpoints
-        if not is_kept and not self.listening:
+        is_told = self.listening and (plan.stream or self.options.on_event is not None)
+        if not is_kept and not is_told:
             return
         try:
             blob = result or self.snapshot()
@@ -350,7 +351,7 @@ class Ledger(Standing):
         # that may quote the blob.
         if failure is not None:
             raise self._no_checkpoint("on_checkpoint raised", failure, undo)
-        if self.listening:
+        if is_told:
             yield Emit(CheckpointReady(blob, **self.of))
 
     def claim(self, announced: ConversationState) -> Flow[None]:

@@ -114,7 +114,7 @@ def _prepared(ledger: Ledger, voice: Voice, forbid_tools: bool) -> Flow[Call]:
     parts = request_parts(ledger, voice, forbid_tools=forbid_tools)
     request = _timed(ledger.dialect.request(parts), times, began.monotonic)
     if ledger.listening:
-        yield Emit(ModelRequested(ledger.iteration, len(request.body), **ledger.of))
+        yield Emit(ModelRequested(ledger.iteration, len(request.body), request.body, **ledger.of))
     return Call(before, began, request, times, voice.model)
 
 

@@ -15,12 +15,16 @@ from ..options import Resolved
 from ..state.codec import Codec
 from ..state.state import ConversationState
 from ..values import Value, field
+from .flow import Flow
 from .outages import Outages
 
 if TYPE_CHECKING:
     from ..output.wanted import Wanted
 
-__all__ = ["Plan"]
+__all__ = ["Plan", "Watch"]
+
+Watch: TypeAlias = Callable[[Flow[Any]], Flow[Any]]
+"""Wraps a flow: everything passes unchanged, and is looked at."""
 
 
 class _Lost(Protocol):
@@ -56,7 +60,8 @@ class Plan(Value, frozen=True, kw_only=True):
         max_retries: How often a model call is sent again after a passing fault.
         context_window: Tokens that the backend was told its model takes; None if it was told nothing.
         stream: True if replies are streamed.
-        listening: True if there are observers of events.
+        listening: True if there are observers of events, or the flow is watched.
+        watch: Wraps the turn's flow, to log or trace what passes; None for nothing.
         resume: True if the turn finishes what is in the state, and a state without anything unfinished is an
             error.
         answers: Answers to waiting calls, by call id.
@@ -91,6 +96,7 @@ class Plan(Value, frozen=True, kw_only=True):
     context_window: int | None = None
     stream: bool = False
     listening: bool = False
+    watch: Watch | None = None
     resume: bool = False
     one_step: bool = False
     answers: Answers = field(default_factory=dict)

@@ -14,10 +14,11 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from ..backends.base import REDIRECTED, BackendError, Dialect, Fault, ModelRequest
+from ..events import Retried
 from ..values import replace
 from .body import ReplyTooLarge, read_chunks
 from .deadlines import CallTimes, Passed
-from .flow import CallModel, Flow, Sleep
+from .flow import CallModel, Emit, Flow, Sleep
 from .ledger import Ledger
 
 __all__ = ["Failure", "failure_of", "fetch", "with_retries"]
@@ -98,6 +99,8 @@ def with_retries(
         if pause is None:
             raise error(failure)
         retries += 1
+        if ledger.listening:
+            yield Emit(_retried(ledger, failure, retries, pause))
         yield Sleep(pause)
 
 
@@ -171,6 +174,11 @@ def failure_of(
     else:
         fault = Fault(kind=exc.kind, retryable=exc.kind in _MAY_PASS)
     return Failure(fault, exc, shown=shown, passed=passed)
+
+
+def _retried(ledger: Ledger, failure: Failure, retries: int, pause: float) -> Retried:
+    kind = failure.fault.kind
+    return Retried(retries, pause, kind, failure.status, failure.request_id, **ledger.of)
 
 
 def _pause(ledger: Ledger, failure: Failure, retries: int, max_wait: float) -> float | None:

@@ -37,8 +37,14 @@ def tell_failed(
     import logging  # not at the top: it is a tenth of what importing this package takes
 
     name = type(error).__name__
-    logging.getLogger("goaitools_py").error(
-        "tool %s %s %s at %s (call %s)", call.name, what, name, _place(error, function), call.id
+    logging.getLogger("goaitools_py.tool").error(
+        "tool %s %s %s at %s (call %s)",
+        call.name,
+        what,
+        name,
+        _place(error, function),
+        call.id,
+        extra={"event": "tool.failed", "tool": call.name, "call_id": call.id, "error": name, **ledger.of},
     )
     ledger.warn(
         "tool_failed",

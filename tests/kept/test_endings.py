@@ -192,7 +192,7 @@ def test_what_could_not_be_saved_is_logged(
         kept(ScriptedBackend(stop), leasing).send("Secret.")
     leasing.is_down = False
 
-    (record,) = [record for record in caplog.records if record.name == "goaitools_py"]
+    (record,) = [record for record in caplog.records if record.name == "goaitools_py.state"]
     assert "StoreUnavailableError" in record.getMessage()
     assert "Secret" not in caplog.text
 

@@ -98,12 +98,12 @@ def asks(text: str) -> str:
 
 @pytest.fixture
 def logged(caplog: pytest.LogCaptureFixture) -> Iterator[Callable[[], list[str]]]:
-    """The package's lines at ERROR."""
+    """The lines at ERROR about tools."""
     with caplog.at_level(logging.DEBUG):
         yield lambda: [
             record.getMessage()
             for record in caplog.records
-            if record.name.split(".")[0] == "goaitools_py" and record.levelno == logging.ERROR
+            if record.name == "goaitools_py.tool" and record.levelno == logging.ERROR
         ]
     assert not any(record.exc_info for record in caplog.records if record.name.startswith("goaitools_py"))
     assert not any(SECRET in record.getMessage() for record in caplog.records)

@@ -93,6 +93,7 @@ class AnthropicBackend(_AnthropicBackend):
         from .sdk import anthropic_edge
 
         self._edge = anthropic_edge(options, betas=betas)
+        self.server = self._edge.server
         return self._edge.family
 
     def send(self, request: ModelRequest) -> Exchange:
@@ -117,6 +118,7 @@ class AsyncAnthropicBackend(_AnthropicBackend):
         from .sdk import async_anthropic_edge
 
         self._edge = async_anthropic_edge(options, betas=betas)
+        self.server = self._edge.server
         return self._edge.family
 
     async def asend(self, request: ModelRequest) -> AsyncExchange:

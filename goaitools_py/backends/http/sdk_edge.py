@@ -216,6 +216,12 @@ def _address(client: SdkClient, options: ClientOptions) -> str:
     return str(client.base_url).rstrip("/") if options.client is None else ""
 
 
+def _server(client: SdkClient) -> tuple[str, int]:
+    """The host and the port of a client's server."""
+    url = client.base_url
+    return url.host, url.port or (80 if url.scheme == "http" else 443)
+
+
 def _post_arguments(
     sdk: Sdk[_Client], client: _Client, address: str, request: ModelRequest, timeout: float | None
 ) -> dict[str, Any]:
@@ -331,6 +337,7 @@ class SdkEdge(Generic[_Client]):
         )
         self._address = _address(first, options)
         self.family = sdk.family(first)
+        self.server = _server(first)
 
     def send(self, request: ModelRequest) -> HttpExchange:
         """Post a request; return once 2xx headers are there. Raises `BackendError`."""
@@ -384,6 +391,7 @@ class AsyncSdkEdge(Generic[_Client]):
         self._clients = self._own or ClientOfProcess(first, None)
         self._address = _address(first, options)
         self.family = sdk.family(first)
+        self.server = _server(first)
 
     async def asend(self, request: ModelRequest) -> HttpAsyncExchange:
         """Post a request; return once 2xx headers are there. Raises `BackendError`.

@@ -28,6 +28,8 @@ class _OpenAIBackend:
     """The shared part of all four backends."""
 
     _path: str
+    server: tuple[str, int]
+    """The host and the port that requests go to."""
 
     def __init__(
         self,
@@ -70,6 +72,7 @@ class _Sync(_OpenAIBackend):
         from .sdk import openai_edge
 
         self._edge = openai_edge(options, path=self._path)
+        self.server = self._edge.server
         return self._edge.family
 
     def send(self, request: ModelRequest) -> Exchange:
@@ -88,6 +91,7 @@ class _Async(_OpenAIBackend):
         from .sdk import async_openai_edge
 
         self._edge = async_openai_edge(options, path=self._path)
+        self.server = self._edge.server
         return self._edge.family
 
     async def asend(self, request: ModelRequest) -> AsyncExchange:
