@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import random
 import re
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from goaitools_py import (
     Chat,
     Compactor,
     Encrypted,
+    Image,
     KeepRecentTurns,
     Key,
     Keyring,
@@ -25,6 +27,7 @@ from goaitools_py import (
     Tool,
     TurnError,
     event,
+    user,
 )
 from goaitools_py.backends.base import BackendError
 from goaitools_py.cli import main
@@ -350,6 +353,34 @@ def test_a_source_is_named_exactly_once(argv: list[str], capsys: pytest.CaptureF
     """No source and two sources are usage errors."""
     assert main(["inspect", *argv]) == 2
     assert "a STATE (a file, or - for standard input) or a --store URL" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("place", ["inbox", "open turn"])
+def test_a_head_without_its_picture_says_what_is_missing(
+    place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The bytes of a row whose picture stands beside it in the store. Read from the store it is whole."""
+    ask = Tool("ask_guard", "Ask.", {"type": "object"}, external=True)
+    chat = Chat(ScriptedBackend(Calls([("ask_guard", {})])), tools=[ask])
+    picture = user("Look.", Image.from_bytes(random.Random(5).randbytes(9000), media_type="image/png"))
+    path = tmp_path / "states.sqlite3"
+    with SQLiteStore(path) as store:
+        conversation = chat.conversation(store, "ada", parts="store")
+        if place == "inbox":
+            conversation.append(picture)
+        else:
+            conversation.send(messages=[picture])
+        stored = store.load("ada")
+    assert stored is not None
+    (tmp_path / "head.bin").write_bytes(stored.blob)
+
+    assert main(["inspect", str(tmp_path / "head.bin")]) == 1
+
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert "is not in the blob" in err
+    assert main(["inspect", "--store", str(path), "--key", "ada", "--show"]) == 0
+    assert "Look." in capsys.readouterr().out
 
 
 # ----------------------------------------------------------------------------------------- problems

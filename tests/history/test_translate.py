@@ -17,6 +17,7 @@ from goaitools_py import (
     ChatResult,
     Compactor,
     Encrypted,
+    Image,
     KeepRecentTurns,
     Key,
     Keyring,
@@ -609,6 +610,48 @@ def test_settings_that_hold_are_those_the_other_provider_has(pair: tuple[str, st
 
     assert load_state(found.state).meta.sticky == {"max_output_tokens": 99}
     assert [loss.kind for loss in found.losses] == (["setting"] if wire == "openai" else [])
+
+
+# ---------------------------------------------------------------------------------- media kept once
+
+
+def test_a_picture_that_is_stored_once_stays_so(pair: tuple[str, str]) -> None:
+    """Shown twice, in a result, waiting and in the archive: it arrives everywhere, and still takes its room
+    once. Its archived copy stays where it was."""
+    wire, to = pair
+    data = random.Random(7).randbytes(9000)
+    picture = Image.from_bytes(data, media_type="image/png")
+
+    @tool
+    def look() -> list[Any]:
+        """Look."""
+        return ["A picture:", picture]
+
+    cut = Compactor(TurnLimit(1), KeepRecentTurns(2), retain=True)
+    with Chat(ScriptedBackend("A.", Calls([("look", {})]), "B.", "C.", wire=wire), tools=[look]) as chat:
+        state = chat.chat_with_state(None, messages=[user("First.", picture)]).state
+        state = chat.chat_with_state(state, user="Look.").state
+        state = chat.chat_with_state(state, messages=[user("Again.", picture)]).state
+        state = chat.compact_state(state, cut).state
+        state = chat.append_to_state(state, user("And again.", picture))
+
+    found = convert_state(state, to)
+
+    shown = lambda blob: [  # noqa: E731
+        part.data
+        for message in read_history(blob, archived=True).all_messages()
+        for part in message.parts
+        if isinstance(part, Image)
+    ]
+    lost = sum(loss.count for loss in found.losses if loss.kind == "media")
+    count = 3 if wire == "openai" else 4  # Chat Completions has no pictures in results
+    assert shown(state) == [data] * count
+    assert shown(found.state) == [data] * (count - lost)
+    assert lost == (to == "openai")
+    assert len(found.state) < 1.4 * len(data)
+    assert inspect_state(found.state).media == 1
+    verify_state(found.state)
+    assert check_history(to, state_messages(found.state)) == []
 
 
 # ------------------------------------------------------------------------------------------ real ones

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import threading
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from goaitools_py import AsyncChat, Chat, ContextWarning, Usage, tool
+from goaitools_py import (
+    AsyncChat,
+    Chat,
+    ContextWarning,
+    Key,
+    Keyring,
+    Signed,
+    StateAuthError,
+    Usage,
+    event,
+    tool,
+)
+from goaitools_py.states import fork_state, inspect_state, read_history, state_from_text, state_to_text
 from goaitools_py.stores import AsyncMemoryStore, SQLiteStore
 from goaitools_py.testing import Calls, ScriptedBackend
 
@@ -121,3 +134,100 @@ def test_the_terminal_has_commands(command: list[str], capsys: pytest.CaptureFix
 
     assert main(command) == 0
     assert f"goaitools {command[0]}" in capsys.readouterr().out
+
+
+def test_tools_run_at_the_same_time_with_a_limit_on_each() -> None:
+    """Results come in the order of the calls; a tool that hangs is told to the model."""
+    both = threading.Barrier(2)
+    over = threading.Event()
+
+    @tool
+    def meet(who: str) -> str:
+        """Wait for the other one."""
+        both.wait(30)
+        return f"{who} was here"
+
+    @tool(timeout=0.05)
+    def hang() -> str:
+        """Never come back in time."""
+        over.wait(30)
+        return "too late"
+
+    calls = Calls([("meet", {"who": "Ada"}), ("meet", {"who": "Bob"}), ("hang", {})])
+    try:
+        result = Chat(ScriptedBackend(calls, "Done."), tools=[meet, hang], tool_threads=True).chat(
+            user="Meet."
+        )
+    finally:
+        over.set()
+
+    assert [record.result for record in result.tool_log[:2]] == ["Ada was here", "Bob was here"]
+    assert (result.tool_log[2].flag, result.status) == ("unknown", "complete")
+
+
+def test_a_signed_token_that_the_caller_carries() -> None:
+    """Signed, for one owner, and readable after the tools of the application have changed."""
+    codec = Signed(Keyring(Key(b"k" * 32)))
+    first = Chat(ScriptedBackend("Hello, Ada."), codec=codec, binding={"user": "ada"})
+    token = state_to_text(first.chat_with_state(None, user="I am Ada.").state)
+
+    @tool
+    def look() -> str:
+        """Look."""
+        return "a clock"
+
+    second = Chat(ScriptedBackend("You are Ada."), codec=codec, binding={"user": "ada"}, tools=[look])
+    assert second.chat_with_state(state_from_text(token), user="Who am I?").text == "You are Ada."
+    with pytest.raises(StateAuthError):
+        second.chat_with_state(state_from_text(token), user="Who am I?", binding={"user": "eve"})
+
+
+def test_a_run_that_broke_off_goes_on_from_its_checkpoint() -> None:
+    """The finished tool does not run again."""
+    ran: list[str] = []
+    saved: list[bytes] = []
+
+    @tool
+    def look() -> str:
+        """Look."""
+        ran.append("look")
+        return "a clock"
+
+    dies = Chat(
+        ScriptedBackend(Calls([("look", {})]), KeyboardInterrupt()), tools=[look], on_checkpoint=saved.append
+    )
+    with pytest.raises(KeyboardInterrupt):
+        dies.chat(user="What is there?")
+    result = Chat(ScriptedBackend("A clock."), tools=[look]).resume(saved[-1])
+
+    assert (result.text, ran) == ("A clock.", ["look"])
+
+
+def test_a_message_is_injected_while_the_run_goes_on() -> None:
+    """The next model call of the running turn reads it."""
+    backend = ScriptedBackend(Calls([("look", {})]), "A clock, and it rains.")
+
+    @tool
+    def look() -> str:
+        """Look."""
+        turn.append(event("It rains"))
+        return "a clock"
+
+    with Chat(backend, tools=[look]).start(None, user="What is there?") as turn:
+        result = turn.result()
+
+    assert result.text == "A clock, and it rains."
+    assert "It rains" in backend.requests[-1].body.decode()
+
+
+def test_a_conversation_is_forked() -> None:
+    """The copy goes its own way, under an id of its own."""
+    chat = Chat(ScriptedBackend("One.", "Two."))
+    state = chat.chat_with_state(None, user="1").state
+    copy = fork_state(state)
+
+    went_on = chat.chat_with_state(copy, user="2").state
+
+    assert len(read_history(state).turns) == 1
+    assert len(read_history(went_on).turns) == 2
+    assert inspect_state(copy).conversation_id != inspect_state(state).conversation_id
