@@ -28,7 +28,7 @@ COMMANDS: Final = (
     _Command("rewind", "[TURNS]", "take the newest turns away (default: 1)"),
     _Command("reset", "", "forget this conversation; asks first"),
     _Command("clear", "", "clear the screen; the conversation stays"),
-    _Command("export", "[FILE]", "write it to a new file: .md for people, .json, else the state's bytes"),
+    _Command("export", "[FILE]", "write it to a new file: .md, .json, or else the bytes"),
     _Command("inspect", "", "what is in the state"),
     _Command("history", "", "all that was said"),
     _Command("event", "TEXT", "append an event, without asking the model"),

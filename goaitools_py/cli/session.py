@@ -255,7 +255,7 @@ class Session:
         info: ConversationInfo | None = yield Call("info")
         if info is None:
             yield Say("Nothing was said yet.")
-        elif (yield Confirm(f"Forget all {counted(info.state.turns, 'turn')} of conversation {self.key!r}?")):
+        elif (yield Confirm(f"Forget conversation {self.key!r} with {counted(info.state.turns, 'turn')}?")):
             yield Call("reset")
             yield Changed()
             yield Say("The conversation is forgotten.")

@@ -94,7 +94,7 @@ def test_reset_asks_first(
     assert _talk(store, ["Hi", "/reset", answer], "1") == 0
 
     assert _said(store) == left
-    assert "Forget all 1 turn of conversation 'ada'? Type yes:" in capsys.readouterr().err
+    assert "Forget conversation 'ada' with 1 turn? Type yes:" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("line", ["/fork", "/rewind", "/reset", "/export", "/inspect", "/history"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import random
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -22,19 +23,22 @@ from goaitools_py import (
     ToolReturn,
     TurnLimit,
     event,
+    rawjson,
     tool,
     user,
 )
 from goaitools_py.backends.dialects import dialect_of
+from goaitools_py.history.archive.records import part_of, record_digest, records_of
 from goaitools_py.history.redact import rows
 from goaitools_py.history.redact.entries import Redactor
 from goaitools_py.history.redact.matching import Finder
 from goaitools_py.history.redact.redaction import Redaction
 from goaitools_py.messages import Text
+from goaitools_py.seal import Plain
 from goaitools_py.state import blob as blobs
 from goaitools_py.state.blob import Kind
 from goaitools_py.state.closed_turns import FACTS, ClosedTurn, Iteration, TurnRecord
-from goaitools_py.state.parts import MEDIA, new_part
+from goaitools_py.state.parts import ARCHIVE, MEDIA, new_part
 from goaitools_py.state.placing import detach
 from goaitools_py.state.records import CutRow, Meta, RingRow, cut_facts
 from goaitools_py.state.state import closed_turns, dump_state, load_state, new_state, rebuild
@@ -688,3 +692,175 @@ def test_the_function_sees_decoded_text() -> None:
     redact_state(dump_state(book.state), look)
 
     assert {"Zoë\n1", "ok", "Hi.", "Done."} <= set(seen)
+
+
+def test_a_word_of_the_provider_api_is_counted() -> None:
+    """The role stays, and the report says that it matched."""
+    blob = talk("openai", "Hi.")
+
+    done = redact_state(blob, "assistant")
+
+    assert (done.state, done.count, done.kept) == (blob, 0, 1)
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        {"type": "thinking", "thinking": "I think.", "signature": f"x{SECRET}x"},
+        {"type": "redacted_thinking", "data": f"x{SECRET}x"},
+    ],
+)
+def test_what_only_the_provider_reads_stays_whole(block: dict[str, Any]) -> None:
+    """Changed, it would be refused. The report says that it was not searched."""
+    said = {"role": "assistant", "content": [block, {"type": "text", "text": "A."}]}
+    blob = entry_state("anthropic", {"role": "user", "content": "Hi."}, said, letters="ua")
+
+    done = redact_state(blob, SECRET)
+
+    assert (done.state, done.count) == (blob, 0)
+    assert done.sealed == ("data" in block)
+
+
+PLACES = {
+    "key of an entry": {"role": "assistant", "content": "A.", f"Key {SECRET}": 1},
+    "key of a part": {
+        "role": "assistant",
+        "content": [{"type": "text", "text": "A."}, {"type": "text", "text": "B.", f"Key {SECRET}": 1}],
+    },
+    "beside the text of a part": {
+        "role": "assistant",
+        "content": [
+            {"type": "text", "text": "A.", "citations": [{"type": "page_location", "cited_text": SECRET}]},
+            {"type": "text", "text": "B."},
+        ],
+    },
+    "key in an object of the model": {
+        "role": "assistant",
+        "content": [{"type": "text", "text": "A."}],
+        "metadata": {f"Key {SECRET}": {SECRET: [SECRET]}},
+    },
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_each_place_of_an_entry_is_searched(place: str) -> None:
+    """Keys too, and what stands beside a text."""
+    blob = entry_state("anthropic", {"role": "user", "content": "Hi."}, PLACES[place], letters="ua")
+
+    done = redact_state(blob, SECRET)
+
+    assert traces(blob, SECRET) == 1
+    assert traces(done.state, SECRET) == 0
+
+
+@pytest.mark.parametrize(
+    ("ids", "match"),
+    [
+        (("call_hunter1-ZQ9", "call_hunter2-ZQ9"), re.compile(r"hunter\d-ZQ9")),  # both become the same
+        (("call_redacted", "call_hunter2-ZQ9"), SECRET),  # one becomes the other
+        (("call_hunter2-ZQ9", "call_redacted"), SECRET),
+    ],
+)
+def test_ids_stay_different(ids: tuple[str, str], match: Any) -> None:
+    """Each result still finds its own call."""
+    calls = [{"id": id, "type": "function", "function": {"name": "look", "arguments": "{}"}} for id in ids]
+    results = [{"role": "tool", "tool_call_id": id, "content": f"of {n}"} for n, id in enumerate(ids)]
+    blob = entry_state(
+        "openai",
+        {"role": "user", "content": "Hi."},
+        {"role": "assistant", "content": None, "tool_calls": calls},
+        *results,
+        {"role": "assistant", "content": "Ho."},
+        letters="uatta",
+    )
+
+    done = redact_state(blob, match)
+
+    found = read_history(done.state).tool_calls()
+    assert len({call.id for call in found}) == 2
+    assert [call.result for call in found] == ["of 0", "of 1"]
+    assert traces(done.state, SECRET) == 0
+
+
+# ------------------------------------------------------------------------------------- in the archive
+
+
+def test_the_name_of_an_archived_cut() -> None:
+    """A strategy may be called as anything; its record and its row in the list of cuts have the name."""
+
+    def keep(request: Any) -> Any:
+        return request.turns[-1:]
+
+    keep.__name__ = f"keep_{SECRET}"
+    with Chat(ScriptedBackend("A.", "B.")) as chat:
+        state = chat.run_turns(None, ["Hi.", "Ho."]).state
+        state = chat.compact_state(state, Compactor(TurnLimit(1), keep, retain=True)).state
+    assert traces(state, SECRET) == 2
+
+    done = redact_state(state, SECRET)
+
+    assert traces(done.state, SECRET) == 0
+    assert {place.where for place in done.places} == {"archive", "facts"}
+    assert read_history(undo_cut(done.state)).all_messages()[0].text == "Hi."
+
+
+def test_media_of_the_archive() -> None:
+    """A picture that did not change still stands there once, for all. A text that matched is another one
+    now, and the old one is nowhere; the record names the media that it has."""
+    picture = Image.from_bytes(random.Random(3).randbytes(9000), media_type="image/png")
+    words = " ".join(f"word{n}" for n in range(1500))
+    note = Document.from_bytes(f"{SECRET} {words}".encode(), media_type="application/pdf")
+    with Chat(ScriptedBackend("A.", "B.", "C.", wire="anthropic")) as chat:
+        state = chat.chat_with_state(None, messages=[user("First.", picture, note)]).state
+        state = chat.chat_with_state(state, messages=[user("Again.", picture)]).state
+        state = chat.compact_state(chat.run_turns(state, ["Hu."]).state, CUT).state
+    assert inspect_state(state).media == 2
+
+    done = redact_state(state, SECRET)
+
+    assert traces(done.state, SECRET) == 0
+    assert inspect_state(done.state).media == 1
+    assert len(done.state) < len(state) + 2000
+    (part,) = [part for part in load_state(done.state).parts if part.kind == ARCHIVE]
+    ((_, (head, *_)),) = records_of(part, Plain())
+    assert len(json.loads(head)["media"]) == 1
+    verify_state(done.state)
+    back = undo_cut(done.state)
+    verify_state(back)
+    parts = [part for message in read_history(back).all_messages() for part in message.parts]
+    assert [part.data for part in parts if isinstance(part, Image)] == [picture.data] * 2
+    (left,) = [part.data for part in parts if isinstance(part, Document)]
+    assert left is not None
+    assert left.decode() == f"[redacted] {words}"
+
+
+def test_what_a_later_release_wrote_into_the_archive() -> None:
+    """Names in the head of a record and in the records of its turns leave, and the chain stays whole."""
+    book = Book("openai")
+    book.add(user("Hi."), Said("Ho."), mood=SECRET)
+    book.add(user("Hu."), Said("Ha."))
+    with Chat(ScriptedBackend()) as chat:
+        state = load_state(chat.compact_state(dump_state(book.state), CUT).state)
+    place = next(place for place, part in enumerate(state.parts) if part.kind == ARCHIVE)
+    ((record, (head, *rows)),) = records_of(state.parts[place], Plain())
+    columns = [rawjson.replaced(head, {"tint": json.dumps(SECRET).encode()}), *rows]
+    entries = [entry for turn in record.turns for entry in turn.entries]
+    facts = rawjson.replaced(
+        bytes(state.meta.cuts[-1].more), {"record": json.dumps(record_digest(columns, entries)).encode()}
+    )
+    cuts = (*state.meta.cuts[:-1], state.meta.cuts[-1]._replace(more=msgspec.Raw(facts)))
+    parts = list(state.parts)
+    parts[place] = part_of([(columns, entries)], Plain())
+    blob = dump_state(replace(state, parts=tuple(parts), meta=msgspec.structs.replace(state.meta, cuts=cuts)))
+    assert traces(blob, SECRET) == 1
+
+    done = redact_state(blob, SECRET)
+
+    assert (done.count, done.dropped) == (0, 2)
+    assert traces(done.state, SECRET) == 0
+    assert [one.text for one in read_history(undo_cut(done.state)).all_messages()] == [
+        "Hi.",
+        "Ho.",
+        "Hu.",
+        "Ha.",
+    ]

@@ -244,7 +244,7 @@ def test_reset_asks_first(key: str, is_gone: bool, place: Any) -> None:
         await app.say(NAME)
         await app.press("ctrl+r")
         await app.pilot.pause()
-        assert "Forget all 1 turn of conversation 'ada'?" in app.text
+        assert "Forget conversation 'ada' with 1 turn?" in app.text
         await app.press(key)
         await app.settle()
 
