@@ -85,7 +85,7 @@ def meetings() -> Iterator[Any]:
                 yield pytest.param(row, wire, mode, colour, after_tool, id=f"{cell}-{colour}-{moment}")
 
 
-@pytest.mark.parametrize(("row", "wire", "mode", "colour", "after_tool"), meetings())
+@pytest.mark.parametrize(("row", "wire", "mode", "colour", "after_tool"), list(meetings()))
 def test_the_conversation_goes_on_elsewhere(
     houses: TwoHouses, clock: Any, row: Any, wire: str, mode: Any, colour: str, after_tool: bool
 ) -> None:
