@@ -27,10 +27,10 @@ def recipe_text(heading: str) -> str:
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    """A copy of the project."""
+    """A copy of the project with its bytecode, but not with files that another worker is writing."""
     for name in COPIED:
         if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("*.pyc.*"))
         else:
             shutil.copy(ROOT / name, tmp_path / name)
     shutil.copy(ROOT / "CONTRIBUTING.md", tmp_path)

@@ -10,6 +10,7 @@ their arguments, by which each effect is known.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Any, Final
 
 from goaitools_py import rawjson
@@ -48,6 +49,12 @@ def outage(choice: float) -> BackendError:
     return BackendError("server error", status=503)
 
 
+@lru_cache(maxsize=4_096)
+def _problems(wire: str, body: bytes) -> list[str]:
+    """What is wrong with a request's history. Many schedules ask the same thing."""
+    return check_history(wire, rawjson.loads(body)["input" if wire == "openai-responses" else "messages"])
+
+
 class Provider:
     """A backend for `Chat`, whose replies a worker's edge fetches with `reply`."""
 
@@ -68,8 +75,7 @@ class Provider:
 
     def problems(self, request: ModelRequest) -> list[str]:
         """What a provider would refuse in the request's history."""
-        body = rawjson.loads(request.body)
-        return check_history(self.wire, body["input" if self.wire == "openai-responses" else "messages"])
+        return _problems(self.wire, request.body)
 
     def reply(self, request: ModelRequest) -> bytes:
         """The body of the answer."""
