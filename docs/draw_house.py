@@ -24,7 +24,7 @@ COLUMNS = (
     ("single files", ()),
     ("state/ seal/", ("state", "seal")),
     ("backends/ sim/", ("backends", "sim")),
-    ("compaction/ tools/ output/", ("compaction", "tools", "output")),
+    ("compaction/ tools/ mcp/ output/", ("compaction", "tools", "mcp", "output")),
     ("history/", ("history",)),
     ("turn/ edges/", ("turn", "edges")),
     ("kept/ stores/ integrations/", ("kept", "stores", "integrations")),

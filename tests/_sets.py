@@ -37,6 +37,9 @@ HEAVY = (
     "durability/",
     "forks/",
     "kept/test_any_size.py",
+    "mcp_tools/test_mcp.py::test_a_call_whose_server_dies_is_unknown",  # starts programs
+    "mcp_tools/test_mcp.py::test_a_server_over_http",
+    "mcp_tools/test_mcp.py::test_a_server_that_is_killed_in_a_call",
     "kept/test_load.py",
     "kept/test_races.py",
     "kept/test_server_death.py",

@@ -279,6 +279,7 @@ ALLOWED = {
     "turn.flow": "again backends.base events process values",
     "logs": "errors events turn.flow usage",
     "telemetry": "backends.base errors events messages result turn.flow turn.plan usage values",
+    "mcp": "errors messages tools",
     "turn.plan": (
         "backends.base history.open.answers messages options state.codec state.state turn.flow "
         "turn.outages values"
@@ -472,8 +473,8 @@ ALLOWED = {
         "backends compaction errors events goaitools_py history.branch history.convert history.diff "
         "history.export history.files history.go_states history.info history.markdown "
         "history.redact.matching history.redact.redaction history.translate history.turns history.undo "
-        "history.upgrade kept.changes kept.row kept.whole messages prices seal sim state.blob state.codec "
-        "state.formats state.reseal state.text states stores testing values"
+        "history.upgrade kept.changes kept.row kept.whole mcp messages prices seal sim state.blob "
+        "state.codec state.formats state.reseal state.text states stores testing values"
     ),
     "__main__": "cli",
 }

@@ -59,6 +59,13 @@ def add_to(commands: Any) -> None:
         default=[],
         help="a tool, or a list of tools, of a Python module; may be given again",
     )
+    parser.add_argument(
+        "--mcp",
+        metavar="URL|COMMAND",
+        action="append",
+        default=[],
+        help="tools of an MCP server: its URL, or the command that starts it; may be given again",
+    )
     parser.add_argument("--once", metavar="TEXT", help="send one message, print the reply, end; - reads it")
     parser.add_argument("--json", action="store_true", help="with --once: the reply and its facts as JSON")
     parser.add_argument("--lines", action="store_true", help="talk line by line, on a terminal too")
@@ -70,13 +77,15 @@ def run(args: argparse.Namespace) -> int:
     if args.json and args.once is None:
         args.error("--json goes with --once TEXT")
     from .opening import opening_of
+    from .toolbox import tools_of_servers
 
-    opening = opening_of(args)
-    if args.once is not None:
-        from .once import run_once
+    with tools_of_servers(args.mcp) as tools:
+        opening = opening_of(args, tools)
+        if args.once is not None:
+            from .once import run_once
 
-        return run_once(opening, sys.stdin.read() if args.once == "-" else args.once, as_json=args.json)
-    return _talk(opening, on_screen=_is_terminal() and not args.lines)
+            return run_once(opening, sys.stdin.read() if args.once == "-" else args.once, as_json=args.json)
+        return _talk(opening, on_screen=_is_terminal() and not args.lines)
 
 
 def _talk(opening: Opening, *, on_screen: bool) -> int:

@@ -7,7 +7,7 @@ in.
 from __future__ import annotations
 
 import argparse
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -148,8 +148,11 @@ class Opening:
         return chat
 
 
-def opening_of(args: argparse.Namespace) -> Opening:
-    """Read the options. Wrong usage ends the command; GoAIToolsError if the conversation cannot be opened."""
+def opening_of(args: argparse.Namespace, more: Sequence[Any] = ()) -> Opening:
+    """Read the options. Wrong usage ends the command; GoAIToolsError if the conversation cannot be opened.
+
+    `more`: further tools.
+    """
     if not args.model:
         args.error(
             "no model: give --model openai:MODEL, openai-responses:MODEL or anthropic:MODEL, "
@@ -164,7 +167,7 @@ def opening_of(args: argparse.Namespace) -> Opening:
 
     try:
         backend_from_name(args.model, is_async=False)
-        tools = tools_named(args.tools)
+        tools = [*tools_named(args.tools), *more]
         return Opening(args, tools)
     except ValueError as error:
         args.error(str(error))

@@ -1,4 +1,4 @@
-"""Tools for a chat in the terminal: `--tools module:name`.
+"""Tools for a chat in the terminal: `--tools module:name`, and `--mcp URL|COMMAND`.
 
 Owns: what such a text names. Must never know: what a tool does.
 """
@@ -6,11 +6,13 @@ Owns: what such a text names. Must never know: what a tool does.
 from __future__ import annotations
 
 import importlib
+import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
-__all__ = ["tools_named"]
+__all__ = ["tools_named", "tools_of_servers"]
 
 
 def tools_named(named: Sequence[str]) -> list[Any]:
@@ -22,6 +24,34 @@ def tools_named(named: Sequence[str]) -> list[Any]:
     if named and "" not in sys.path:
         sys.path.insert(0, "")
     return [tool for text in named for tool in _tools(text)]
+
+
+@contextmanager
+def tools_of_servers(servers: Sequence[str]) -> Iterator[list[Any]]:
+    """The tools of MCP servers, connected as long as the block runs. A text is a URL, or a command.
+
+    Raises GoAIToolsError for a server that cannot be reached, or without the extra.
+    """
+    if not servers:
+        yield []
+        return
+    from ..errors import GoAIToolsError
+
+    try:
+        from mcp import StdioServerParameters
+    except ImportError:
+        raise GoAIToolsError("--mcp needs the extra: pip install 'goaitools-py[mcp]'") from None
+    from ..mcp import MCPTools
+
+    with ExitStack() as opened:
+        tools: list[Any] = []
+        for server in servers:
+            place: Any = server
+            if not server.startswith(("http://", "https://")):
+                command, *rest = shlex.split(server) or [server]
+                place = StdioServerParameters(command=command, args=rest)
+            tools += opened.enter_context(MCPTools(place))
+        yield tools
 
 
 def _tools(text: str) -> list[Any]:

@@ -17,7 +17,7 @@ from .context import Action, ToolContext, Waiting
 from .definition import Tool
 from .results import result_parts, text_parts
 
-__all__ = ["CallOutcome", "begin_call", "finish_call", "run_call", "timed_out"]
+__all__ = ["CallOutcome", "UnknownOutcome", "begin_call", "finish_call", "run_call", "timed_out"]
 
 
 class CallOutcome(Value, frozen=True, kw_only=True):
@@ -42,6 +42,10 @@ class CallOutcome(Value, frozen=True, kw_only=True):
     actions: tuple[Action, ...] = ()
     bills: tuple[Bill, ...] = ()
     asks: str = ""
+
+
+class UnknownOutcome(ToolError):  # noqa: N818 - an outcome, which a tool of this package raises
+    """Nobody knows whether the call took effect: its flag is "unknown". The text is for the model."""
 
 
 def run_call(tool: Tool[..., Any], ctx: ToolContext[Any], kwargs: Mapping[str, Any]) -> CallOutcome:
@@ -111,7 +115,7 @@ def _raised(error: Exception, ctx: ToolContext[Any]) -> CallOutcome:
         text = f"{type(error).__name__} while running the tool."
     return CallOutcome(
         parts=text_parts(text, ctx.max_result_bytes),
-        flag="error",
+        flag="unknown" if isinstance(error, UnknownOutcome) else "error",
         exception=error,
         abort=isinstance(error, AbortTurn),
         actions=ctx.actions,

@@ -1,0 +1,9 @@
+"""Tools of MCP servers as tools of a chat. Needs the extra ``[mcp]``.
+
+Owns: `MCPTools`. Must never know: a turn, or a provider.
+"""
+
+from .connection import MCPConnectionError
+from .tools import MCPTools
+
+__all__ = ["MCPConnectionError", "MCPTools"]

@@ -1,0 +1,322 @@
+"""The tools of one MCP server, for the `tools=` of a chat: `MCPTools`.
+
+Owns: the server's tools as `Tool` objects, the way of a call to the server's loop, and what becomes of a
+broken connection. Must never know: a turn, or the protocol.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import threading
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar
+
+from ..tools import Tool, ToolContext, ToolReturn
+from ..tools.call import UnknownOutcome
+from .connection import Connection, MCPConnectionError
+from .described import Approve, checked_only, named, returned, schema_of, waits
+
+if TYPE_CHECKING:
+    from mcp import Client
+
+__all__ = ["MCPTools"]
+
+T = TypeVar("T")
+
+_KEY: Final = "goaitools.idempotency-key"
+"""The member of a call's ``_meta`` that has the tool call's idempotency key."""
+
+Progress = Callable[[str, str, float, float | None, str | None], object]
+
+
+class MCPTools:
+    """The tools of an MCP server: ``async with MCPTools("http://…/mcp") as fs: AsyncChat(…, tools=[*fs])``.
+
+    For `Chat` use ``with``, or `open` and `close`: the connection then has an event loop in a thread of its
+    own. The tools are listed once, when it opens; their order and schemas stay as they are, so that a
+    provider's prompt cache holds, until `refresh`.
+
+    Args:
+        server: The URL of a server (streamable HTTP), `mcp.StdioServerParameters` of a program to start, or
+            an `mcp.Client` that was not entered yet.
+        prefix: Stands before each tool's name, for tools of several servers in one chat.
+        only: The names, at the server, of the tools to take; None takes all.
+        approve: Which calls wait for an approval. "destructive": those of tools that do not claim to read
+            only or to add only. "all", "none", or a function of the tool's name and its arguments.
+        trust_hints: True believes the server that a tool is idempotent: after a broken connection or a crash
+            such a call runs again.
+        timeout: Seconds for one call, and for the connection to open.
+        transport: "sse" for a URL of the older transport.
+        on_progress: Called with the call's id, the tool's name, progress, total (or None) and a message (or
+            None) when a server tells how far a call is. What it raises is ignored.
+
+    Raises:
+        ImportError: The extra ``[mcp]`` is not installed.
+    """
+
+    def __init__(
+        self,
+        server: Any,
+        *,
+        prefix: str = "",
+        only: Sequence[str] | None = None,
+        approve: Approve = "destructive",
+        trust_hints: bool = False,
+        timeout: float = 60.0,
+        transport: Literal["http", "sse"] = "http",
+        on_progress: Progress | None = None,
+    ) -> None:
+        if not callable(approve) and approve not in ("destructive", "all", "none"):
+            raise ValueError("approve must be 'destructive', 'all', 'none' or a function")
+        if isinstance(only, str):
+            raise TypeError("only is a list of names, not a text")
+        self._make = _maker(server, transport)
+        self._prefix, self._only, self._approve = prefix, only, approve
+        self._trusts, self._timeout, self._on_progress = trust_hints, timeout, on_progress
+        self._connection: Connection | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._tools: tuple[Tool[..., Any], ...] = ()
+
+    def __repr__(self) -> str:
+        return f"MCPTools({len(self._tools)} tools, prefix={self._prefix!r})"
+
+    def __iter__(self) -> Iterator[Tool[..., Any]]:
+        if self._connection is None:
+            raise MCPConnectionError("the MCP tools are not open: use with, async with or open()")
+        return iter(self._tools)
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    # ------------------------------------------------------------------------- for AsyncChat
+
+    async def __aenter__(self) -> Self:
+        self._loop = asyncio.get_running_loop()
+        await self._open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the connection; a program that was started ends. Any task of the loop may call this."""
+        if self._connection is not None:
+            await self._connection.aclose()
+
+    async def refresh(self) -> bool:
+        """List the server's tools again. True if they are others now: give the new ones to your turns.
+
+        Their names and schemas are a part of the prefix that a provider caches, so this costs a cache.
+        """
+        return await self._there(self._list())
+
+    # ------------------------------------------------------------------------------ for Chat
+
+    def __enter__(self) -> Self:
+        return self.open()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def open(self) -> Self:
+        """Connect, with an event loop in a thread of its own. `close` ends both.
+
+        Raises:
+            MCPConnectionError: The server cannot be reached.
+        """
+        if self._thread is not None:
+            return self
+        loop = self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=loop.run_forever, name="goaitools-mcp", daemon=True)
+        self._thread.start()
+        try:
+            self._wait(self._open(), None)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def close(self) -> None:
+        """Close the connection and its thread; a program that was started ends."""
+        thread, self._thread = self._thread, None
+        loop = self._loop
+        if thread is None or loop is None:
+            return
+        try:
+            if self._connection is not None:
+                asyncio.run_coroutine_threadsafe(self._connection.aclose(), loop).result()
+        finally:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join()
+            loop.close()
+
+    # -------------------------------------------------------------------------- the server's tools
+
+    async def _open(self) -> None:
+        if self._connection is not None:
+            raise RuntimeError("these MCP tools were opened before: make another MCPTools")
+        self._connection = Connection(self._make, timeout=self._timeout)
+        try:
+            await self._list()
+        except BaseException:
+            await self._connection.aclose()
+            raise
+
+    async def _list(self) -> bool:
+        assert self._connection is not None
+        client = await self._connection.client()
+        found: dict[str, Any] = {}
+        cursor: str | None = None
+        while True:
+            page = await client.list_tools(cursor=cursor, cache_mode="bypass" if cursor is None else "use")
+            found |= {tool.name: tool for tool in page.tools}
+            cursor = page.next_cursor
+            if not cursor:
+                break
+        names = named(checked_only(self._only, found), self._prefix)
+        before = self._tools
+        self._tools = tuple(self._tool(found[name], short) for name, short in names.items())
+        return [_said(tool) for tool in before] != [_said(tool) for tool in self._tools]
+
+    def _tool(self, told: Any, name: str) -> Tool[..., Any]:
+        hints = told.annotations
+        idempotent = (
+            self._trusts and hints is not None and bool(hints.idempotent_hint or hints.read_only_hint)
+        )
+        run: Callable[..., Any] = self._runs(told.name, name, idempotent=idempotent)
+        return Tool(
+            name,
+            told.description or told.title or "",
+            schema_of(told.input_schema),
+            run,
+            timeout=self._timeout,
+            idempotent=idempotent,
+            requires_approval=waits(hints, self._approve, told.name),
+        )
+
+    def _runs(self, at_server: str, name: str, *, idempotent: bool) -> Callable[..., Any]:
+        if self._thread is not None:
+
+            def run(ctx: ToolContext[Any], **arguments: Any) -> ToolReturn:
+                return self._wait(self._call(ctx, at_server, name, arguments, idempotent), self._timeout)
+
+            return run
+
+        async def run_async(ctx: ToolContext[Any], **arguments: Any) -> ToolReturn:
+            return await self._there(self._call(ctx, at_server, name, arguments, idempotent))
+
+        return run_async
+
+    # ----------------------------------------------------------------------------------- one call
+
+    async def _call(
+        self, ctx: ToolContext[Any], at_server: str, name: str, arguments: dict[str, Any], idempotent: bool
+    ) -> ToolReturn:
+        from mcp import MCPError
+
+        assert self._connection is not None
+        for is_last in (not idempotent, True):
+            client = await self._connection.client()
+            try:
+                result = await client.call_tool(
+                    at_server,
+                    arguments,
+                    progress_callback=self._progress(ctx.call_id, name),
+                    meta={_KEY: ctx.idempotency_key} if ctx.idempotency_key else None,  # type: ignore[arg-type]
+                )
+            except MCPError as error:
+                if not _is_broken(error):
+                    return ToolReturn(f"The server refused the call: {error.message}", is_error=True)
+                self._connection.broke(client)
+            except (OSError, RuntimeError) as error:
+                if isinstance(error, RuntimeError) and "closed" not in str(error).lower():
+                    raise
+                self._connection.broke(client)
+            else:
+                return returned(result)
+            if is_last:
+                break
+        raise UnknownOutcome(
+            "The connection to the tool's server broke; it is unknown whether the tool took effect."
+        )
+
+    def _progress(self, call_id: str, name: str) -> Any:
+        told = self._on_progress
+        if told is None:
+            return None
+
+        async def report(progress: float, total: float | None, message: str | None) -> None:
+            try:
+                told(call_id, name, progress, total, message)
+            except Exception as error:
+                import logging
+
+                facts = {"event": "observer.failed", "error": type(error).__name__, "call_id": call_id}
+                log = logging.getLogger("goaitools_py.tool")
+                log.warning("on_progress raised %s", type(error).__name__, extra=facts)
+
+        return report
+
+    # -------------------------------------------------------------------------------- between loops
+
+    async def _there(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run something in the connection's loop, which may be another one than the running loop."""
+        loop = self._loop
+        if loop is None or loop is asyncio.get_running_loop():
+            return await work
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
+
+    def _wait(self, work: Coroutine[Any, Any, T], seconds: float | None) -> T:
+        """Run something in the loop of the thread, and wait for it in this one."""
+        assert self._loop is not None
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result(seconds)
+        except concurrent.futures.TimeoutError:
+            future.cancel()
+            raise UnknownOutcome(
+                f"The tool did not finish within {seconds:g} s; it is unknown whether it took effect."
+            ) from None
+        except BaseException:
+            future.cancel()
+            raise
+
+
+def _said(tool: Tool[..., Any]) -> tuple[object, ...]:
+    return tool.name, tool.description, tool.parameters
+
+
+def _is_broken(error: Any) -> bool:
+    from mcp_types import CONNECTION_CLOSED
+
+    return bool(error.code == CONNECTION_CLOSED)
+
+
+def _maker(server: Any, transport: str) -> Callable[[], Client]:
+    """What makes a client that was not entered yet, each time anew."""
+    from mcp import Client
+
+    if isinstance(server, Client):
+        return lambda: replace(server)
+    if isinstance(server, str):
+        if not server.startswith(("http://", "https://")):
+            raise ValueError(
+                "the URL of an MCP server begins with http:// or https://; for a program to start pass "
+                "mcp.StdioServerParameters(command=…, args=[…])"
+            )
+        if transport == "sse":
+            from mcp.client.sse import sse_client
+
+            return lambda: Client(sse_client(server))
+        return lambda: Client(server)
+    if isinstance(server, (Mapping, list, tuple)):
+        raise TypeError("an MCPTools is for one server; make one for each")
+    return lambda: Client(server)
