@@ -40,6 +40,7 @@ from .happenings import events_of
 from .http import Handler, json_response, problem_response, read_body, route
 from .hub import Hub
 from .limits import ServeLimits
+from .openapi import carried_document_of
 from .runs import Run
 from .whose import KeyFunction, Refused, Who, who_of
 
@@ -70,11 +71,13 @@ class CarriedApp(Starlette):
         self._hub = Hub(limits)
         self._numbers = itertools.count()
         self._plain = PLAIN_JSON.carrying()
+        self._frontends = tuple(frontends)
         routes = [
             route("POST", "/turns", self._turn),
             route("POST", "/answers", self._turn),
             route("POST", "/events", self._events),
             route("POST", "/messages", self._messages),
+            route("GET", "/openapi.json", self._openapi),
         ]
         for front in frontends:
             if not isinstance(front, CarryingFrontEnd):
@@ -143,6 +146,9 @@ class CarriedApp(Starlette):
             )
         await self._keep(who, state)
         return json_response({"state": state_to_text(state)})
+
+    async def _openapi(self, request: Request) -> Response:
+        return json_response(carried_document_of(self._frontends, url=request.scope.get("root_path") or "/"))
 
     async def _messages(self, request: Request) -> Response:
         found = _object(await read_body(request, self._limits), {"state", "conversation"})

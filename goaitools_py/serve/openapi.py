@@ -12,9 +12,9 @@ from typing import Any, Final
 import msgspec
 
 from ..frontends import FrontEnd
-from .shapes import SHAPES
+from .shapes import CARRIED, SHAPES
 
-__all__ = ["document_of"]
+__all__ = ["carried_document_of", "document_of"]
 
 Node = dict[str, Any]
 
@@ -67,11 +67,51 @@ def document_of(frontends: Sequence[FrontEnd] = (), *, url: str = "/") -> Node:
         frontends: The front ends beside plain JSON.
         url: Where the server is, for clients that read the document from it.
     """
-    refs, components = msgspec.json.schema_components(SHAPES, ref_template="#/components/schemas/{name}")
-    del refs
     paths = _plain()
     for front in frontends:
         paths |= _of(front)
+    return _document(SHAPES, paths, url)
+
+
+def carried_document_of(frontends: Sequence[FrontEnd] = (), *, url: str = "/") -> Node:
+    """Make the document of a server without a store, whose clients carry the state."""
+    turn = {200: {"description": "The result with the new state, or the turn as it goes.", "content":
+                  {"application/json": {"schema": _ref("CarriedResult")}, **_STREAM}}}  # fmt: skip
+    paths: Node = {
+        "/turns": {
+            "post": {
+                **_operation("say", "Say something.", _TURN, turn),
+                "requestBody": _body({"anyOf": [_ref("CarriedText"), _ref("CarriedParts")]}),
+            }
+        },
+        "/answers": {
+            "post": {
+                **_operation("answer", "Answer calls that wait.", _TURN, turn),
+                "requestBody": _body(_ref("CarriedAnswers")),
+            }
+        },
+        "/events": {
+            "post": {
+                **_operation("appendEvents", "Append events. For trusted callers.", _WRITE,
+                             {200: _json("CarriedState")}),
+                "requestBody": _body(_ref("CarriedEvents")),
+            }
+        },
+        "/messages": {
+            "post": {
+                **_operation("listMessages", "Read a state.", _WRITE, {200: _json("CarriedMessages")}),
+                "requestBody": _body(_ref("CarriedQuery")),
+            }
+        },
+    }  # fmt: skip
+    for front in frontends:
+        path = f"/{front.name}"
+        paths[path] = _of(front)[path]
+    return _document(CARRIED, paths, url)
+
+
+def _document(shapes: Sequence[type], paths: Node, url: str) -> Node:
+    _, components = msgspec.json.schema_components(shapes, ref_template="#/components/schemas/{name}")
     return {
         "openapi": "3.1.0",
         "info": {

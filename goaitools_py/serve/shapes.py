@@ -13,7 +13,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from ..frontends.bodies import MAX_ID_CHARACTERS
 
-__all__ = ["SHAPES"]
+__all__ = ["CARRIED", "SHAPES"]
 
 NonEmpty: TypeAlias = Annotated[str, Meta(min_length=1)]
 Id: TypeAlias = Annotated[str, Meta(min_length=1, max_length=MAX_ID_CHARACTERS)]
@@ -229,7 +229,7 @@ class Message(Struct):
 
 
 class Problem(Struct):
-    """A problem document of RFC 9457. `retry_after`: seconds."""
+    """A problem document of RFC 9457. `retry_after`: seconds. `state`: where the client carries it."""
 
     type: Annotated[str, Meta(pattern="^urn:goaitools:")]
     title: str
@@ -237,6 +237,7 @@ class Problem(Struct):
     retryable: bool
     retry_after: float | UnsetType = UNSET
     detail: str | UnsetType = UNSET
+    state: str | UnsetType = UNSET
 
 
 class Done(Struct):
@@ -244,6 +245,70 @@ class Done(Struct):
 
     status: Literal[204]
 
+
+# ------------------------------------------------------------------- where the client carries the state
+
+
+class CarriedText(TextMessage):
+    """A message of the user, with the state from before; none begins a conversation."""
+
+    state: str | UnsetType | None = UNSET
+    conversation: Id | UnsetType = UNSET
+
+
+class CarriedParts(PartsMessage):
+    """A message of the user with files, and the state from before."""
+
+    state: str | UnsetType | None = UNSET
+    conversation: Id | UnsetType = UNSET
+
+
+class CarriedAnswers(Answers):
+    """Answers by call id, with the state in which the calls wait."""
+
+    state: str | UnsetType | None = UNSET
+    conversation: Id | UnsetType = UNSET
+
+
+class CarriedEvents(_Sent):
+    """Events for a state."""
+
+    events: Annotated[list[NewEvent], Meta(min_length=1)]
+    state: str | UnsetType | None = UNSET
+    conversation: str | UnsetType | None = UNSET
+
+
+class CarriedQuery(_Sent):
+    """A state to read."""
+
+    state: str | UnsetType | None = UNSET
+    conversation: str | UnsetType | None = UNSET
+
+
+class CarriedResult(TurnResult):
+    """What came of a turn, and the new state."""
+
+    state: str
+
+
+class CarriedState(Struct):
+    """The new state."""
+
+    state: str
+
+
+class CarriedMessages(Struct):
+    """The history, oldest message first, and the calls that wait."""
+
+    messages: list[Message]
+    pending: list[PendingCall]
+
+
+CARRIED: tuple[type[Struct], ...] = (
+    CarriedText, CarriedParts, Approve, Deny, Return, CarriedAnswers, CarriedEvents, CarriedQuery,
+    CarriedResult, CarriedState, CarriedMessages, Problem,
+)  # fmt: skip
+"""The types of a server without a store."""
 
 SHAPES: tuple[type[Struct], ...] = (
     TextMessage, PartsMessage, Approve, Deny, Return, Answers, NewEvent,

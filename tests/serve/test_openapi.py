@@ -14,6 +14,7 @@ from goaitools_py.serve.openapi import document_of
 from goaitools_py.testing import Calls
 
 from ._world import World, asynchronous, said
+from .test_carried import Carried
 
 HALL = "/conversations/hall"
 BUSY = Calls([("look", {"at": "x"}), ("fire", {"at": "y"})], text="Now.", reasoning="I see.")
@@ -57,6 +58,30 @@ async def test_the_server_gives_the_document_to_everybody() -> None:
     assert (status, found) == (200, json.loads(json.dumps(document_of((AISDK, AGUI)))))
 
 
+@asynchronous
+async def test_a_server_without_a_store_describes_itself() -> None:
+    """Each of its routes is in the document, and its answers are as the document says."""
+    world = Carried(BUSY, frontends=(AISDK,))
+    world.held.set()
+    status, document = await world.ask("GET", "/openapi.json", user=None)
+    OpenAPIV31SpecValidator(document).validate()
+    routes = {route.path for route in world.app.routes}  # type: ignore[attr-defined]
+    assert (status, {*document["paths"], "/openapi.json"}) == (200, routes)
+
+    _, result = await world.ask("POST", "/turns", said(), user="game")
+    query = {"state": result["state"]}
+    _, events = await world.ask("POST", "/events", {**query, "events": [{"text": "Rain"}]}, user="game")
+    _, messages = await world.ask("POST", "/messages", query, user="game")
+    failed, problem = await world.ask("POST", "/turns", said(state="gas1.x"), user="game")
+    assert failed == 400
+
+    for name, found in (
+        ("CarriedResult", result), ("CarriedState", events), ("CarriedMessages", messages),
+        ("Problem", problem), ("CarriedText", said(state=None, conversation="hall")),
+    ):  # fmt: skip
+        _strict(name, document).validate(found)
+
+
 def validator(name: str) -> Any:
     document = document_of()
     return jsonschema_rs.validator_for(
@@ -96,9 +121,9 @@ async def test_what_the_server_sends_is_what_the_document_says() -> None:
     }  # fmt: skip
 
 
-def _strict(name: str) -> Any:
+def _strict(name: str, document: Any = None) -> Any:
     """A validator that knows no member beside those of the document."""
-    schemas = json.loads(json.dumps(document_of()["components"]["schemas"]))
+    schemas = json.loads(json.dumps((document or document_of())["components"]["schemas"]))
     for schema in schemas.values():
         if schema.get("type") == "object" and "properties" in schema:
             schema["additionalProperties"] = False
