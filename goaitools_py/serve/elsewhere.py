@@ -25,7 +25,7 @@ LAST_WORDS: Final = 5.0
 STOP_SECONDS: Final = 10.0
 """How long another worker may take to stop a turn."""
 
-ANNOUNCED_LOOKS: Final = 5
+ANNOUNCED_LOOKS: Final = 30
 ANNOUNCED_PAUSE: Final = 0.1
 """How often, and with how many seconds between, a worker looks for a run that another one begins."""
 
@@ -62,7 +62,7 @@ class Elsewhere:
         if self._listening is None:
             self._listening = asyncio.get_running_loop().create_task(self._listen())
         telling = Telling(run, self._worker, self._relay)
-        run.announce = telling.announce
+        run.announce, run.last_words = telling.announce, telling.last_words
         _begin(self._telling, telling.tell_all())
 
     async def find(self, key: str) -> Run | None:
@@ -75,12 +75,14 @@ class Elsewhere:
             await run.over()
         return None if run.is_lost else run
 
-    async def find_message(self, key: str, turn_id: str) -> Run | None:
+    async def find_message(self, key: str, turn_id: str, *, looks: int = ANNOUNCED_LOOKS) -> Run | None:
         """The run of this message in another process, which may be about to announce it."""
-        for _ in range(ANNOUNCED_LOOKS):
+        for _ in range(looks):
             opened = await self._opened(key)
             if opened is not None and opened.turn_id == turn_id and opened.outcome != "bad":
                 return self._shadow(key, opened)
+            if opened is not None and not opened.outcome:
+                return None
             await asyncio.sleep(ANNOUNCED_PAUSE)
         return None
 

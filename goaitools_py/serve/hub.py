@@ -82,9 +82,12 @@ class Hub:
         """Have the process that runs a turn of this conversation stop it. The run, or None."""
         return None if self._elsewhere is None else await self._elsewhere.stop(key)
 
-    async def find_message(self, key: str, turn_id: str) -> Run | None:
+    async def find_message(self, key: str, turn_id: str, *, has_ended: bool) -> Run | None:
         """The run of this message in another process, which may have begun a moment ago."""
-        return None if self._elsewhere is None else await self._elsewhere.find_message(key, turn_id)
+        if self._elsewhere is None:
+            return None
+        how = {"looks": 1} if has_ended else {}
+        return await self._elsewhere.find_message(key, turn_id, **how)
 
     def forget(self, key: str) -> None:
         """Keep the newest run of a conversation no longer."""
@@ -133,7 +136,11 @@ class Hub:
         finally:
             self._owners[run.owner] -= 1
             self._owners += Counter()  # owners without turns go
-            run.end()
+            try:
+                if run.last_words is not None:
+                    await run.last_words()
+            finally:
+                run.end()
             asyncio.get_running_loop().call_later(self._limits.keep_seconds, self._forget, run)
 
     def _forget(self, run: Run) -> None:

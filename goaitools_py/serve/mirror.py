@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from typing import Final
 
 from ..frontends import ProblemError, problem_of
@@ -17,7 +18,7 @@ from .runs import Run
 __all__ = ["Telling", "mirror"]
 
 ANNOUNCE_SECONDS: Final = 2.0
-"""How long a turn waits for the relay to take its announcement."""
+"""How long a turn waits for the relay to take its announcement, and its end."""
 
 _log = logging.getLogger("goaitools_py")
 
@@ -33,6 +34,7 @@ class Telling:
         self._worker = worker
         self._relay = relay
         self._opened: Opened | None = None
+        self._is_told = asyncio.Event()
 
     async def announce(self) -> None:
         """Let other workers find the run. They can from now on, and nobody has heard of it before."""
@@ -63,13 +65,24 @@ class Telling:
             await self._relay.end(run.key, self._opened, "good" if run.is_good else "bad")
         except Exception as error:
             _warn(error)
+        finally:
+            self._is_told.set()
+
+    async def last_words(self) -> None:
+        """Wait until the relay knows how the run ended. So a client that asks another worker next is answered
+        there with what comes after it."""
+        self._run.finish()
+        if self._opened is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(ANNOUNCE_SECONDS):
+                    await self._is_told.wait()
 
     async def _put_all(self, opened: Opened) -> None:
         run = self._run
         notes: list[Note] = [Found(run.before, run.since)]
         at = sent = 0
         while True:
-            is_over = run.is_over
+            is_over = run.is_ending
             notes += run.events[sent:]
             sent = len(run.events)
             if is_over:
@@ -81,7 +94,7 @@ class Telling:
                 notes = []
             if is_over:
                 return
-            if sent < len(run.events) or run.is_over:
+            if sent < len(run.events) or run.is_ending:
                 continue
             if not await run.news_within(self._relay.keep_every):
                 await self._relay.keep(run.key, opened)

@@ -79,6 +79,7 @@ class Run:
         result: What came of it, without its state unless `carries` is set.
         carries: True if the client keeps the state, and no store does.
         was_stopped: True for a turn that was cancelled.
+        is_ending: True once no more events come.
         is_over: True once nothing more comes.
         is_lost: True for a run of another process whose end will not come.
     """
@@ -109,12 +110,14 @@ class Run:
         self.error: BaseException | None = None
         self.result: ChatResult | None = None
         self.was_stopped = False
-        self.is_over = False
+        self.is_ending = self.is_over = False
         self.is_lost = False
         self.carries = carries
         self.turn: AsyncTurn | None = None
         self.announce: Callable[[], Awaitable[None]] | None = None
         """Tells other processes of the run, before anybody hears its first event."""
+        self.last_words: Callable[[], Awaitable[None]] | None = None
+        """Tells other processes how the run ended, before anybody hears it."""
         self.events: list[Event] = []
         """What front ends may write, in order."""
         self._said_digest = said_digest
@@ -144,6 +147,12 @@ class Run:
         self._wake()
         if not isinstance(event, TurnStarted):
             self._begun.set()
+
+    def finish(self) -> None:
+        """Say that the end comes next; `error` and `was_stopped` are what they will be."""
+        self.is_ending = True
+        self._begun.set()
+        self._wake()
 
     def end(self) -> None:
         """Say that nothing more comes."""

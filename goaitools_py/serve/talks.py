@@ -301,21 +301,29 @@ class Talk:
                 await self._mark_stopped(run)
                 return
             except TurnInProgressError:
-                other = await self._hub.find_message(self._key, run.turn_id) if is_new else None
-                if other is None:
+                if not is_new or not await self._copied(run, has_ended=False):
                     raise
-                if other.said_digest != run.said_digest:
-                    raise TurnConflictError("another message has this id") from None
-                await run.copy(other)
                 return
             except NothingToResumeError:
                 if is_new or run.answered:
                     raise
                 result = None  # another worker has finished the turn meanwhile
+        if is_new and not has_started and await self._copied(run, has_ended=True):
+            return
         if not has_started or result is None:
             await self._tell_again(run, result)
         elif completed is not None:
             run.tell(completed)
+
+    async def _copied(self, run: Run, *, has_ended: bool) -> bool:
+        """Follow the run of the same message in another process. False if there is none."""
+        other = await self._hub.find_message(self._key, run.turn_id, has_ended=has_ended)
+        if other is None:
+            return False
+        if other.said_digest != run.said_digest:
+            raise TurnConflictError("another message has this id")
+        await run.copy(other)
+        return True
 
     async def _tell_stop(self, run: Run) -> None:
         """Tell what became of the calls that a stop has ended, as the history says it."""

@@ -131,9 +131,8 @@ class World:
 
     def twin(self, relay: Relay | None, **how: Any) -> ServeApp:
         """Another worker over the same store, with the same script and the same tools."""
-        return serve(
-            self.chat, self.store, key=self.whose, lease_ttl=1.0, stop_every=1e-9, relay=relay, **how
-        )
+        how = {"frontends": (AISDK, AGUI), "lease_ttl": 1.0, "stop_every": 1e-9, **how}
+        return serve(self.chat, self.store, key=self.whose, relay=relay, **how)
 
     @staticmethod
     def whose(request: Request, name: str) -> Who:

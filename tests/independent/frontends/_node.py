@@ -6,10 +6,12 @@ Owns: the processes. Must never know: which client a script uses, or what a test
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import shutil
 import subprocess
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Mount, Route
 
+from ...serve._relays import relays
 from ...serve._world import World
 
 __all__ = ["answer_of", "pages_of"]
@@ -35,14 +38,40 @@ def answer_of(script: str, folder: Path, given: Any) -> Any:
     return json.loads(found.stdout)
 
 
-def pages_of(script: str, folder: Path, worlds: dict[str, World]) -> dict[str, Any]:
-    """What a script answers that talks to one application for each name; and the tools that ran in each."""
-    return asyncio.run(_pages(script, folder, worlds))
+class RoundRobin:
+    """Gives each request to the next worker."""
+
+    def __init__(self, *workers: Any) -> None:
+        self._next = itertools.cycle(workers)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer a request."""
+        await next(self._next)(scope, receive, send)
 
 
-async def _pages(script: str, folder: Path, worlds: dict[str, World]) -> dict[str, Any]:
+def pages_of(script: str, folder: Path, worlds: dict[str, World], *, workers: int = 1) -> dict[str, Any]:
+    """What a script answers that talks to one application for each name; and the tools that ran in each.
+
+    `workers`: several applications take the requests of each name in turn, with a relay in Redis.
+    """
+    return asyncio.run(
+        _pages(script, folder, worlds) if workers == 1 else _in_turn(script, folder, worlds, workers)
+    )
+
+
+async def _in_turn(script: str, folder: Path, worlds: dict[str, World], workers: int) -> dict[str, Any]:
+    async with relays("redis", workers) as found, AsyncExitStack() as running:
+        apps = {name: [world.twin(relay) for relay in found] for name, world in worlds.items()}
+        for app in itertools.chain.from_iterable(apps.values()):
+            await running.enter_async_context(app.running())
+        return await _pages(script, folder, worlds, {name: RoundRobin(*one) for name, one in apps.items()})
+
+
+async def _pages(
+    script: str, folder: Path, worlds: dict[str, World], apps: dict[str, Any] | None = None
+) -> dict[str, Any]:
     mounts = [
-        Mount(f"/{name}", routes=[*_controlled(world), Mount("/", app=world.app)])
+        Mount(f"/{name}", routes=[*_controlled(world), Mount("/", app=(apps or {}).get(name, world.app))])
         for name, world in worlds.items()
     ]
     server = uvicorn.Server(uvicorn.Config(Starlette(routes=mounts), port=0, log_level="error"))

@@ -45,11 +45,15 @@ TOOLS_RUN = {
 }
 
 
-@pytest.fixture(scope="session")
-def agui_pages(agui_folder: Path) -> dict[str, Any]:
+@pytest.fixture(
+    scope="session",
+    params=[1, pytest.param(2, marks=pytest.mark.service)],
+    ids=["one worker", "two workers in turn"],
+)
+def agui_pages(agui_folder: Path, request: pytest.FixtureRequest) -> dict[str, Any]:
     """What the page holds after each scenario, and the tools that ran."""
     worlds = {name: World(*steps) for name, steps in SCRIPTS.items()}
-    return pages_of("agui_chat.mjs", agui_folder, worlds)
+    return pages_of("agui_chat.mjs", agui_folder, worlds, workers=request.param)
 
 
 @pytest.mark.parametrize("name", SCRIPTS)

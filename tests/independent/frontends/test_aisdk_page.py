@@ -40,10 +40,15 @@ TOOLS_RUN = {
 }
 
 
-@pytest.fixture(scope="session")
-def pages(client_folder: Path) -> dict[str, Any]:
+@pytest.fixture(
+    scope="session",
+    params=[1, pytest.param(2, marks=pytest.mark.service)],
+    ids=["one worker", "two workers in turn"],
+)
+def pages(client_folder: Path, request: pytest.FixtureRequest) -> dict[str, Any]:
     """What the page holds after each scenario, and the tools that ran."""
-    return pages_of("chat.mjs", client_folder, {name: World(*steps) for name, steps in SCRIPTS.items()})
+    worlds = {name: World(*steps) for name, steps in SCRIPTS.items()}
+    return pages_of("chat.mjs", client_folder, worlds, workers=request.param)
 
 
 @pytest.mark.parametrize("name", SCRIPTS)

@@ -1,0 +1,70 @@
+"""A server process that a test can kill: ``python -m tests.serve._process FOLDER STEP…``.
+
+Owns: the application in a process of its own. Must never know: what a test expects.
+
+The folder has the store, the port of the server, a file with a line for each effect, and a file ``hold``: as
+long as it is there, the tool `look` does not end. The steps are what the model says: a text, or ``fire`` and
+``look`` for a call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from starlette.requests import Request
+
+from goaitools_py import AsyncChat, ToolContext, tool
+from goaitools_py.serve import ServeLimits, Who, serve
+from goaitools_py.stores import AsyncSQLiteStore
+from goaitools_py.testing import Calls, ScriptedBackend
+
+
+def main(folder: Path, *steps: str) -> None:
+    """Serve until somebody ends the process."""
+
+    def note(line: str) -> None:
+        with (folder / "effects").open("a") as file:
+            file.write(f"{line}\n")
+
+    @tool
+    def fire(at: str) -> str:
+        """Fire at something, once."""
+        note("fire")
+        return f"hit {at}"
+
+    @tool(idempotent=True)
+    async def look(ctx: ToolContext[None], at: str) -> str:
+        """Look at something; the key makes it once."""
+        note(f"look {ctx.idempotency_key}")
+        while (folder / "hold").exists():
+            await asyncio.sleep(0.01)
+        return f"seen {at}"
+
+    replies: list[Any] = [
+        Calls([(step, {"at": "door"})], text=f"I {step}. ") if step in ("fire", "look") else step
+        for step in steps
+    ]
+    chat = AsyncChat(ScriptedBackend(*replies), tools=[fire, look])
+
+    def whose(request: Request, name: str) -> Who:
+        return Who(f"ada/{name}", owner="ada")
+
+    limits = ServeLimits(grace_seconds=30)
+    app = serve(chat, AsyncSQLiteStore(str(folder / "store.db")), key=whose, lease_ttl=1.0, limits=limits)
+
+    class Server(uvicorn.Server):
+        async def startup(self, sockets: Any = None) -> None:
+            await super().startup(sockets)
+            port = self.servers[0].sockets[0].getsockname()[1]
+            (folder / "port.new").write_text(str(port))
+            (folder / "port.new").rename(folder / "port")
+
+    Server(uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=40)).run()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), *sys.argv[2:])
