@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import http.server
-import ssl
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -19,8 +18,6 @@ from goaitools_py.compaction import Compactor, MessageLimit, Summarize
 
 from ..turn._stalling import Words
 from ._clients import CLIENTS, backend_over, close_client
-
-pytestmark = pytest.mark.usefixtures("_no_certificates")
 
 KEY = "sk-canary-key"
 STATUSES = (301, 302, 303, 307, 308)
@@ -74,12 +71,6 @@ class Server:
     def close(self) -> None:
         self._server.shutdown()
         self._server.server_close()
-
-
-@pytest.fixture
-def _no_certificates(monkeypatch: pytest.MonkeyPatch) -> None:
-    # No test here speaks TLS, and reading the certificates for each client took most of the time.
-    monkeypatch.setattr(ssl.SSLContext, "load_verify_locations", lambda *_, **__: None)
 
 
 @pytest.fixture

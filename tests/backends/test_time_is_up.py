@@ -9,7 +9,6 @@ import contextlib
 import gc
 import queue
 import socket
-import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -92,12 +91,6 @@ ANSWERS = {
     "chunk": CHUNK,
     "redirect": REDIRECT,
 }
-
-
-@pytest.fixture(autouse=True)
-def _no_certificates(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Reading the certificates for each client took most of the time.
-    monkeypatch.setattr(ssl.SSLContext, "load_verify_locations", lambda *_, **__: None)
 
 
 def _wait_for_those_left() -> None:

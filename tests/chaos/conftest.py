@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from ..turn.conftest import SkippingClock, _no_certificates, clock
+from ..turn.conftest import SkippingClock, clock
 from ._house import House
 
-__all__ = ["SkippingClock", "_no_certificates", "clock"]
+__all__ = ["SkippingClock", "clock"]
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -36,12 +35,6 @@ from goaitools_py.testing import Calls, ScriptedBackend, check_history
 WIRES = ("openai", "openai-responses", "anthropic")
 HISTORY = {"openai": "messages", "openai-responses": "input", "anthropic": "messages"}
 MARK = b',"cache_control":{"type":"ephemeral"}'
-
-
-@pytest.fixture(autouse=True)
-def _no_certificates(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test here speaks TLS."""
-    monkeypatch.setattr(ssl.SSLContext, "load_verify_locations", lambda *_, **__: None)
 
 
 @pytest.fixture(params=WIRES)

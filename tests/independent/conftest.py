@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -28,12 +27,6 @@ from ._running import running
 ROOT = Path(__file__).resolve().parent.parent.parent
 MODEL_SCRIPT = "make_tiny_gguf.py"
 AIMOCK = "node_modules/@copilotkit/aimock/dist/cli.js"
-
-
-@pytest.fixture(autouse=True)
-def _no_certificates(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test here speaks TLS, and reading the certificates anew for each client takes most of the time."""
-    monkeypatch.setattr(ssl.SSLContext, "load_verify_locations", lambda *_, **__: None)
 
 
 @pytest.fixture(params=["openai", "openai-responses", "anthropic"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 import threading
 import time
 from collections.abc import Callable
@@ -17,12 +16,6 @@ from goaitools_py.edges import async_edge, wait
 from goaitools_py.edges import sync_edge as edge
 
 from ._reading import HISTORY
-
-
-@pytest.fixture(autouse=True)
-def _no_certificates(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test here speaks TLS, and reading the certificates anew for each client took most of the time."""
-    monkeypatch.setattr(ssl.SSLContext, "load_verify_locations", lambda *_, **__: None)
 
 
 class Run:
