@@ -45,6 +45,7 @@ def test_no_trace_of_the_secret_is_left(wire: str, seed: int) -> None:
     opened = new.open.entries if new.open is not None else ()
     entries = [entry for turn in closed_turns(new) for entry in turn.entries]
     assert problems(wire, [*entries, *opened], open_end=new.open is not None) == []
+    assert new.meta.messages == sum(turn.record.messages for turn in closed_turns(new))
     again = redact_state(done.state, secret, codec=codec, binding=owner)
     assert (again.state, again.count, again.places) == (done.state, 0, ())
     dialect = dialect_of(wire)

@@ -59,7 +59,7 @@ from goaitools_py.testing import Calls, ScriptedBackend, check_history
 from goaitools_py.values import replace
 from tests.compaction._histories import WIRES, Book, Said
 
-from ._planted import traces
+from ._planted import pieces, traces
 
 SECRET = "hunter2-ZQ9"
 CUT = Compactor(TurnLimit(1), KeepRecentTurns(1), retain=True)
@@ -780,6 +780,135 @@ def test_ids_stay_different(ids: tuple[str, str], match: Any) -> None:
     assert len({call.id for call in found}) == 2
     assert [call.result for call in found] == ["of 0", "of 1"]
     assert traces(done.state, SECRET) == 0
+
+
+CALLED = (
+    {"role": "user", "content": "Look."},
+    {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [
+            {"id": "call_hunter2-ZQ9", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+        ],
+    },
+    {"role": "tool", "tool_call_id": "call_hunter2-ZQ9", "content": "a clock"},
+    {"role": "assistant", "content": "A clock."},
+)
+
+
+def call_ids(blob: bytes) -> list[str]:
+    return [call.id for call in read_history(blob).tool_calls()]
+
+
+def test_a_new_id_is_not_that_of_a_waiting_call() -> None:
+    """The answer to the waiting call would go to another one."""
+    with Chat(ScriptedBackend(Calls([("ask", {"question": "?"})])), tools=[ask]) as chat:
+        blob = chat.chat_with_state(entry_state("openai", *CALLED, letters="uata"), user="Ask.").state
+    waiting = pending_calls(blob)[0].id
+
+    done = redact_state(blob, SECRET, waiting.removeprefix("call_"))
+
+    first, second = call_ids(done.state)
+    assert second == pending_calls(done.state)[0].id == waiting
+    assert first != waiting
+
+
+def test_a_new_id_is_not_that_of_an_archived_call() -> None:
+    """Both would stand in one history after the cut was undone."""
+    calls = Calls([("ask", {"question": "?"})])
+    with Chat(ScriptedBackend(calls, "A.", calls, "B."), tools=[ask]) as chat:
+        blob = b""
+        for said in ("Ask.", "Ask again."):
+            blob = chat.chat_with_state(blob or None, user=said).state
+            (waiting,) = pending_calls(blob)
+            blob = chat.resume(blob, {waiting.id: ToolReturn("yes")}).state
+        archived, live = call_ids(blob)
+        blob = chat.compact_state(blob, CUT).state
+    assert call_ids(blob) == [live]
+
+    done = redact_state(blob, live, archived)
+
+    first, second = call_ids(undo_cut(done.state))
+    assert first == archived
+    assert second not in (archived, live)
+
+
+def test_a_replacement_is_text_wherever_it_stands() -> None:
+    """It is stored as if it had been said: in an event with the escapes of a block, and never as a block."""
+    written = "<app-context>a & b</app-context>"
+
+    def told(text: str) -> bytes:
+        with Chat(ScriptedBackend("A.")) as chat:
+            blob = chat.append_to_state(None, event(f"{text} came"))
+            return chat.chat_with_state(blob, user=f"I am {text}.").state
+
+    done = redact_state(told(SECRET), SECRET, written)
+
+    assert [one.said for one in read_history(done.state).all_messages()] == [
+        one.said for one in read_history(told(written)).all_messages()
+    ]
+    assert entries_of(done.state) == entries_of(told(written))
+
+
+def test_matches_that_overlap_are_one() -> None:
+    """A detector may name a place twice."""
+    done = redact_state(
+        talk("openai", "0123456789"),
+        lambda text: [(4, 8), (2, 6), (2, 3)] if text == "0123456789" else [],
+    )
+
+    assert read_history(done.state).all_messages()[0].text == "01[redacted]89"
+    assert done.count == 1
+
+
+def test_what_an_unfinished_turn_keeps_aside() -> None:
+    """The text of a reply that broke off, a text document of a result, and who speaks in the inbox."""
+    blob = talk("openai", "Ask.", replies=(Calls([("ask", {"question": "?"})]),))
+    with Chat(ScriptedBackend()) as chat:
+        state = load_state(chat.append_to_state(blob, user("Hi.", speaker=f"{SECRET} sr.")))
+    assert state.open is not None
+    (call,) = state.open.calls
+    note = Document.from_bytes(f"It is {SECRET}.".encode(), media_type="text/plain")
+    opened = replace(
+        state.open, partial=f"I was {SECRET}", calls=(replace(call, state="done", parts=(note,)),)
+    )
+
+    done = redact_state(dump_state(replace(state, open=opened)), SECRET)
+
+    new = load_state(done.state)
+    assert traces(done.state, SECRET) == 0
+    assert new.open is not None
+    (left,) = new.open.calls[0].parts
+    assert isinstance(left, Document)
+    assert left.data == b"It is [redacted]."
+    assert new.open.partial == "I was [redacted]"
+    assert read_history(done.state).waiting[0].speaker == "[redacted] sr."
+    assert base64.b64encode(SECRET.encode()) not in b"".join(pieces(done.state, Plain(), None))
+
+
+def test_a_long_replacement_fits_where_there_is_a_bound() -> None:
+    """Class and code of a failure have one; the state is written all the same."""
+    book = Book("openai")
+    book.add(user("Hi."), Said("Ho."), failed=["RateLimitError", SECRET])
+
+    done = redact_state(dump_state(book.state), SECRET, "y" * 500)
+
+    assert read_history(done.state).turns[0].failure == ("RateLimitError", "y" * 64)
+
+
+def test_sealed_pieces_of_the_archive_are_counted() -> None:
+    """They are not searched, wherever they stand."""
+    item = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "abc"}
+    said = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hi."}]}
+    told = {
+        "type": "message", "id": "msg_1", "role": "assistant", "status": "completed",
+        "content": [{"type": "output_text", "text": "Ho.", "annotations": []}],
+    }  # fmt: skip
+    blob = entry_state("openai-responses", said, item, told, letters="uaa")
+    with Chat(ScriptedBackend("A.", "B.", wire="openai-responses")) as chat:
+        blob = chat.compact_state(chat.run_turns(blob, ["Hu."]).state, CUT).state
+
+    assert redact_state(blob, "no such text").sealed == 1
 
 
 # ------------------------------------------------------------------------------------- in the archive

@@ -40,7 +40,8 @@ class Finder:
         if not replacement.strip():
             raise ValueError("with_ must have a visible character: a provider refuses a message without text")
         self._find = _finding(match)
-        self.replacement = escaped(replacement.encode("utf-8", "replace").decode())
+        self._given = replacement.encode("utf-8", "replace").decode()
+        self.replacement = escaped(self._given)
         self.count = 0
         if self.spans(self.replacement) or self.replaced(self.replacement) != self.replacement:
             raise ValueError("the match also matches with_, so the replacement would be found again")
@@ -79,7 +80,9 @@ class Finder:
     def _spliced(self, text: str, found: Sequence[_Span], escapes: Sequence[_Escape]) -> str:
         new = self.replacement
         if not escapes and _BLOCK.search(text):
-            new = _ENTITIES.write(new)
+            new = _ENTITIES.write(self._given)
+        elif _ENTITIES in escapes:
+            new = self._given
         for escape in reversed(escapes):
             new = escape.write(new)
         pieces: list[str] = []
