@@ -28,7 +28,7 @@ COLUMNS = (
     ("history/", ("history",)),
     ("turn/ edges/", ("turn", "edges")),
     ("kept/ stores/ integrations/", ("kept", "stores", "integrations")),
-    ("frontends/ serve/", ("frontends", "serve")),
+    ("frontends/ serve/ page/", ("frontends", "serve", "page")),
     ("testing/ telemetry/ cli/", ("testing", "telemetry", "cli")),
 )
 """The folders of each column. What stands in none of them is a single file of the package's top."""

@@ -464,6 +464,11 @@ ALLOWED = {
         "async_chat async_conversation backends.base chat compaction conversation errors events handles "
         "history.open.answers messages options result seal state.codec tools turn_warnings"
     ),
+    "page": (
+        "async_chat errors frontends history.branch history.diff history.export history.info "
+        "history.transcript history.turns kept.facade messages serve state.closed_turns state.state "
+        "stores.base values"
+    ),
     "frontends": "errors events history.open.answers history.turns messages result state.text tools values",
     "testing": (
         "async_chat backends backends.base backends.rules errors history.convert history.turns "
@@ -473,7 +478,7 @@ ALLOWED = {
         "backends compaction errors events goaitools_py history.branch history.convert history.diff "
         "history.export history.files history.go_states history.info history.markdown "
         "history.redact.matching history.redact.redaction history.translate history.turns history.undo "
-        "history.upgrade kept.changes kept.row kept.whole mcp messages prices seal sim state.blob "
+        "history.upgrade kept.changes kept.row kept.whole mcp messages page prices seal sim state.blob "
         "state.codec state.formats state.reseal state.text states stores testing values"
     ),
     "__main__": "cli",

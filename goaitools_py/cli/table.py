@@ -55,6 +55,12 @@ def _sim(commands: Any) -> None:
     add_to(commands)
 
 
+def _serve(commands: Any) -> None:
+    from .serve import add_to
+
+    add_to(commands)
+
+
 def _export(commands: Any) -> None:
     from .export import add_to
 
@@ -124,6 +130,7 @@ def _completion(commands: Any) -> None:
 COMMANDS: Final[dict[str, Command]] = {
     "demo": Command("show a conversation that survives a restart, offline", _demo),
     "chat": Command("talk with a model, line by line", _chat),
+    "serve": Command("serve a page for conversations, until Ctrl-C", _serve),
     "inspect": Command("say what is in a state", _inspect),
     "export": Command("write a whole conversation as JSON or Markdown", _export),
     "import": Command("make a state of an export, or of a Go state", _import),

@@ -1,6 +1,6 @@
-"""Tools for a chat in the terminal: `--tools module:name`, and `--mcp URL|COMMAND`.
+"""Objects of a user's module: `--tools module:name`, the chat of `goaitools serve module:name`; and `--mcp`.
 
-Owns: what such a text names. Must never know: what a tool does.
+Owns: what such a text names. Must never know: what a tool or a chat does.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-__all__ = ["tools_named", "tools_of_servers"]
+__all__ = ["object_named", "tools_named", "tools_of_servers"]
 
 
 def tools_named(named: Sequence[str]) -> list[Any]:
@@ -21,8 +21,6 @@ def tools_named(named: Sequence[str]) -> list[Any]:
     A module is looked for in the current folder first. Raises ValueError with what is wrong. What the module
     itself raises passes, because its traceback is what helps.
     """
-    if named and "" not in sys.path:
-        sys.path.insert(0, "")
     return [tool for text in named for tool in _tools(text)]
 
 
@@ -55,17 +53,26 @@ def tools_of_servers(servers: Sequence[str]) -> Iterator[list[Any]]:
 
 
 def _tools(text: str) -> list[Any]:
+    found = object_named(text, f"--tools {text}")
+    return list(found) if isinstance(found, Sequence) and not isinstance(found, str) else [found]
+
+
+def object_named(text: str, label: str) -> Any:
+    """The object behind a text such as "game:chat"; as `tools_named`. `label`: how an error calls it."""
+    if "" not in sys.path:
+        sys.path.insert(0, "")
     module_name, colon, name = text.partition(":")
     if not module_name or not colon or not name:
-        raise ValueError(f"--tools is MODULE:NAME, such as game:tools, not {text!r}")
+        option = label.partition(" ")[0]
+        raise ValueError(f"{option} is MODULE:NAME, such as game:tools, not {text!r}")
     try:
         found = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
             raise
-        raise ValueError(f"--tools {text}: there is no module {error.name!r}") from None
+        raise ValueError(f"{label}: there is no module {error.name!r}") from None
     for part in name.split("."):
         if not hasattr(found, part):
-            raise ValueError(f"--tools {text}: the module {module_name!r} has no {name!r}")
+            raise ValueError(f"{label}: the module {module_name!r} has no {name!r}")
         found = getattr(found, part)
-    return list(found) if isinstance(found, Sequence) and not isinstance(found, str) else [found]
+    return found

@@ -168,6 +168,10 @@ class ServeApp(Starlette):
         finally:
             await self._hub.close()
 
+    def is_running(self, key: str) -> bool:
+        """True while this process runs a turn of the conversation under this key."""
+        return self._hub.running(key) is not None
+
     # --------------------------------------------------------------------------------------- routes
 
     def _plain_routes(self) -> list[Route]:
@@ -216,7 +220,7 @@ class ServeApp(Starlette):
         id = ask.turn_id or request.headers.get("idempotency-key")
         if not id or len(id) > MAX_ID_CHARACTERS:
             raise AskError("a turn needs turn_id, or the header Idempotency-Key, of 1 to 256 characters")
-        return await self._replied(request, await self._talk(who).say(replace(ask, turn_id=id)))
+        return await self._replied(request, await self._run_of(self._talk(who), replace(ask, turn_id=id)))
 
     async def _answers(self, request: Request) -> Response:
         who = await self._who(request)

@@ -68,6 +68,7 @@ class SimServer:
         seed: Changes the replies. The same request and seed give the same reply.
         model: Called with each prompt; None means a `GameMaster`.
         chunk_bytes: Write bodies in pieces of this size, to find readers that depend on where pieces end.
+        pause: Seconds to wait before each piece of a stream, as a model takes its time.
         max_recorded: The number of requests in `requests`; older ones are dropped.
     """
 
@@ -79,13 +80,14 @@ class SimServer:
         seed: int = 0,
         model: Model | None = None,
         chunk_bytes: int | None = None,
+        pause: float = 0.0,
         max_recorded: int = 10_000,
     ) -> None:
         if chunk_bytes is not None and chunk_bytes < 1:
             raise ValueError(f"chunk_bytes must be at least 1, got {chunk_bytes}")
         self._host, self._port, self._seed = host, port, seed
         self._model: Model = model or GameMaster(seed)
-        self._chunk_bytes = chunk_bytes
+        self._chunk_bytes, self._pause = chunk_bytes, pause
         self._cache = PrefixCache()
         self._lock = threading.Lock()
         self._script: deque[Scripted] = deque()
@@ -100,7 +102,11 @@ class SimServer:
         """Begin to listen, unless it listens already."""
         if self._loopback is None:
             self._loopback = Loopback(
-                self.respond, host=self._host, port=self._port, chunk_bytes=self._chunk_bytes
+                self.respond,
+                host=self._host,
+                port=self._port,
+                chunk_bytes=self._chunk_bytes,
+                pause=self._pause,
             )
         return self
 

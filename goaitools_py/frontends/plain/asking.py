@@ -2,9 +2,10 @@
 
 Owns: the request's members. Must never know: a stream, or what is stored.
 
-A message: ``{"text" | "parts", "turn_id", "context"?, "metadata"?}``. Answers: ``{"answers": {call_id:
-{"approve": true, "arguments"?} | {"deny": reason} | {"return": value, "is_error"?}}}``. The URL names the
-conversation.
+A message: ``{"text" | "parts", "turn_id", "context"?, "metadata"?, "again"?}``. With ``again``, the id of a
+reply or "" for the newest one, that reply is written again, and the message is the one it answers. Answers:
+``{"answers": {call_id: answer}}``, each ``{"approve": true, "arguments"?}``, ``{"deny": reason}`` or
+``{"return": value, "is_error"?}``. The URL names the conversation.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from ...history.open.answers import Answer, Approve, Deny
 from ...messages import Part, Text
 from ...tools.results import ToolReturn
 from ..base import Ask, AskError
-from ..bodies import json_object, media_of, text_of
+from ..bodies import MAX_ID_CHARACTERS, json_object, media_of, text_of
 
 __all__ = ["read"]
 
-_MEMBERS = frozenset({"text", "parts", "turn_id", "context", "metadata", "answers"})
+_MEMBERS = frozenset({"text", "parts", "turn_id", "context", "metadata", "answers", "again"})
 _CARRIED = frozenset({"state", "conversation"})
 
 
@@ -41,10 +42,14 @@ def read(body: bytes, *, carries: bool = False) -> Ask:
     answers = _answers(found.get("answers"))
     if bool(said) is bool(answers):
         raise AskError("the body must have one of text, parts and answers")
+    again = found.get("again")
+    if again is not None and not (isinstance(again, str) and len(again) <= MAX_ID_CHARACTERS and said):
+        raise AskError("again is the id of a reply, and goes with the message that it answers")
     return Ask(
         conversation=text_of(found, "conversation") if "conversation" in found else "",
         state=text_of(found, "state", most=None) if found.get("state") is not None else None,
         said=said,
+        again=again,
         turn_id=text_of(found, "turn_id") if "turn_id" in found else None,
         answers=answers,
         context=context,

@@ -37,11 +37,15 @@ class Loopback:
 
     Args:
         chunk_bytes: Write bodies in pieces of this size instead of their own pieces.
+        pause: Seconds to wait before each piece of a stream but the first.
     """
 
-    def __init__(self, handle: Handle, *, host: str, port: int, chunk_bytes: int | None) -> None:
+    def __init__(
+        self, handle: Handle, *, host: str, port: int, chunk_bytes: int | None, pause: float = 0.0
+    ) -> None:
         self._server = _Server((host, port), _Connection)
         self._server.handle_http, self._server.chunk_bytes = handle, chunk_bytes
+        self._server.pause = pause
         self._thread = threading.Thread(target=self._accept, name="goaitools-sim", daemon=True)
         self._thread.start()
 
@@ -74,6 +78,7 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
     request_queue_size = 256
     handle_http: Handle
     chunk_bytes: int | None
+    pause: float
 
     def __init__(self, *args: Any) -> None:
         self.stopping = threading.Event()
@@ -144,6 +149,8 @@ class _Connection(BaseHTTPRequestHandler):
                 self.connection.sendall(unsent)
                 unsent = b""
             self._hold(response.hold, number)
+            if number and response.streamed and self.server.pause:
+                self.server.stopping.wait(self.server.pause)
             for part in self._parts(piece):
                 self.connection.sendall(unsent + (_chunk(part) if response.streamed else part))
                 unsent = b""

@@ -1,0 +1,90 @@
+"""A store by its URL, for a command that serves on an event loop.
+
+Owns: which ``Async…`` store a URL names, and how it is opened and closed. Must never know: what is done
+with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from .stores import TABLE, is_redis, shown_url, sqlite_path
+
+__all__ = ["opened_async_store"]
+
+_DRIVERS: Final = {"postgresql+psycopg2": "postgresql+psycopg", "postgresql": "postgresql+psycopg",
+                   "mysql+pymysql": "mysql+asyncmy", "mariadb+pymysql": "mariadb+asyncmy"}  # fmt: skip
+"""Drivers for an event loop, in the place of those that block it."""
+
+
+@asynccontextmanager
+async def opened_async_store(url: str, table: str | None = None) -> AsyncIterator[Any]:
+    """The store of a URL, open as long as the block runs. A SQLite file is made if it is missing.
+
+    Raises `StoreError` if the URL names no store, and OSError if a package is missing.
+    """
+    path = sqlite_path(url)
+    if path is not None and table in (None, TABLE):
+        from ..stores import AsyncSQLiteStore
+
+        sqlite = AsyncSQLiteStore(path)
+        try:
+            yield sqlite
+        finally:
+            await sqlite.aclose()
+    elif is_redis(url):
+        async with _redis(url, table) as store:
+            yield store
+    else:
+        async with _sql(f"sqlite+aiosqlite:///{path}" if path is not None else url, table or TABLE) as store:
+            yield store
+
+
+@asynccontextmanager
+async def _redis(url: str, prefix: str | None) -> AsyncIterator[Any]:
+    try:
+        from redis.asyncio import Redis
+    except ModuleNotFoundError:
+        raise OSError("Redis needs an extra: pip install 'goaitools-py[redis]'") from None
+    from ..errors import StoreError
+    from ..stores import AsyncRedisStore
+
+    try:
+        client = Redis.from_url(url)
+    except ValueError as error:
+        raise StoreError(f"{shown_url(url)} is not a URL of Redis: {error}") from None
+    try:
+        yield AsyncRedisStore(client, prefix=prefix or "goaitools")
+    finally:
+        await client.aclose()
+
+
+@asynccontextmanager
+async def _sql(url: str, table: str) -> AsyncIterator[Any]:
+    from ..errors import StoreError
+
+    try:
+        import sqlalchemy.ext.asyncio as sa
+        from sqlalchemy.exc import ArgumentError, InvalidRequestError
+
+        from ..stores import AsyncSQLAlchemyStore
+    except ModuleNotFoundError:
+        raise OSError("this store needs an extra: pip install 'goaitools-py[sqlalchemy]'") from None
+    scheme, mark, rest = url.partition("://")
+    try:
+        engine = sa.create_async_engine(f"{_DRIVERS.get(scheme, scheme)}{mark}{rest}")
+        store = AsyncSQLAlchemyStore(engine, table=table)
+    except ModuleNotFoundError as error:
+        raise OSError(f"{shown_url(url)} needs a driver that is not installed: {error.name}") from None
+    except (ArgumentError, InvalidRequestError, KeyError, ValueError):
+        # The driver's text may hold the password.
+        raise StoreError(
+            f"{shown_url(url)} cannot be opened: expected a SQLite file, redis://…, or a URL of SQLAlchemy "
+            "with a driver for asyncio"
+        ) from None
+    try:
+        yield store
+    finally:
+        await engine.dispose()

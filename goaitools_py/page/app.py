@@ -1,0 +1,344 @@
+"""The page's ASGI application: the page itself, the server for conversations under /api, and the inspector.
+
+Owns: the table of routes, and what each of them does. Must never know: an HTTP server, or how a turn runs.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import Callable, Iterable
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Mount, Route
+
+from ..async_chat import AsyncChat
+from ..frontends import PLAIN_JSON, AskError
+from ..frontends.plain.showing import pending_of
+from ..history.export import import_state
+from ..history.info import inspect_state
+from ..kept.facade import ConversationSnapshot
+from ..serve import ServeLimits, Who, serve
+from ..serve.http import Handler, guarded, json_response, no_content, problem_response, read_body
+from ..serve.stored import shown_pending
+from ..stores.base import AsyncListing, AsyncStore
+from ..values import Value
+from .facts import diff_of, facts_of, raw_of, removed_of
+from .guard import COOKIE, Guard, cookie_of
+from .names import key_of, name_of
+
+if TYPE_CHECKING:
+    from ..async_conversation import AsyncConversation
+
+__all__ = ["PageSettings", "page_app"]
+
+_LIMITS: Final = ServeLimits(body_bytes=20_000_000, turns_per_owner=64, keep_seconds=0.0, grace_seconds=5.0)
+"""`keep_seconds` is 0: the page reads the history after a turn, and a turn that is taken back must not come
+again."""
+
+_OWNER: Final = "page"
+_ROWS: Final = 200
+_STYLE: Final = re.compile(r"<style>(.*?)</style>", re.S)
+
+
+class PageSettings(Value, frozen=True, kw_only=True):
+    """How a page is served.
+
+    Attributes:
+        model: What the page calls the model; "" for an unknown one.
+        is_simulated: The replies are simulated, and the page says so all the time.
+        read_only: The page shows conversations and changes nothing. No model is asked.
+        token: What a browser must show once; None: everybody who reaches the server may use it.
+        hosts: Names that the server has beside localhost and its addresses.
+        only_loopback: The server listens on the loopback.
+        hints: Messages to begin with, which the page offers in an empty conversation.
+    """
+
+    _unshown = frozenset({"token"})
+
+    model: str = ""
+    is_simulated: bool = False
+    read_only: bool = False
+    token: str | None = None
+    hosts: tuple[str, ...] = ()
+    only_loopback: bool = True
+    hints: tuple[str, ...] = ()
+
+
+def page_app(
+    chat: AsyncChat,
+    store: AsyncStore,
+    settings: PageSettings,
+    *,
+    binding: Callable[[str], Any] = lambda key: None,
+    limits: ServeLimits = _LIMITS,
+) -> Starlette:
+    """Make the application. Its address must be the root of its host.
+
+    Args:
+        chat: Runs the turns. It is not closed.
+        store: Has the conversations. It is not closed.
+        settings: See there.
+        binding: For sealed states: from a key to what its conversation belongs to.
+        limits: As for `serve`.
+    """
+    return _Page(chat, store, settings, binding, limits).app
+
+
+@cache
+def _file(name: str) -> str:
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+@cache
+def _policy() -> str:
+    """The page may run its own script, have its own style, and talk to this server. Texts become no HTML."""
+    style = _STYLE.search(_file("index.html"))
+    assert style is not None
+    digest = base64.b64encode(hashlib.sha256(style[1].encode()).digest()).decode()
+    return (
+        f"default-src 'none'; script-src 'self'; style-src 'sha256-{digest}'; connect-src 'self'; "
+        "img-src 'self' data:; media-src data:; base-uri 'none'; form-action 'none'; "
+        "frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+    )
+
+
+class _Page:
+    def __init__(
+        self,
+        chat: AsyncChat,
+        store: AsyncStore,
+        settings: PageSettings,
+        binding: Callable[[str], Any],
+        limits: ServeLimits,
+    ) -> None:
+        self._chat, self._store, self._settings = chat, store, settings
+        self._binding, self._limits = binding, limits
+        self._serve = serve(chat, store, key=self._who, frontends=(), limits=limits)
+        one = "/conversations/{name}"
+        self.app = Starlette(
+            routes=[
+                Route("/", self._index),
+                Route("/page.js", self._script),
+                _route("POST", "/login", self._login),
+                _route("GET", "/about", self._about),
+                _route("GET", "/conversations", self._list),
+                _route("GET", one, self._view),
+                _route("GET", f"{one}/facts", self._facts),
+                _route("GET", f"{one}/removed", self._removed),
+                _route("GET", f"{one}/turns/{{number:int}}/raw", self._raw),
+                _route("GET", f"{one}/turns/{{number:int}}/diff", self._diff),
+                _route("POST", f"{one}/title", self._title),
+                _route("POST", f"{one}/fork", self._fork),
+                _route("POST", f"{one}/rewind", self._rewind),
+                Mount("/api", app=self._serve),
+            ],
+            middleware=[
+                Middleware(
+                    Guard,
+                    hosts=settings.hosts,
+                    only_loopback=settings.only_loopback,
+                    token=settings.token,
+                    read_only=settings.read_only,
+                    policy=_policy(),
+                )
+            ],
+            lifespan=lambda _: self._serve.running(),
+            exception_handlers={HTTPException: lambda _, error: problem_response(error)},
+        )
+
+    def _who(self, request: Request, name: str) -> Who:
+        key = key_of(name)
+        return Who(key, owner=_OWNER, binding=self._binding(key))
+
+    def _open(self, request: Request) -> AsyncConversation:
+        return self._conversation(key_of(request.path_params["name"]))
+
+    def _conversation(self, key: str) -> AsyncConversation:
+        return self._chat.conversation(self._store, key, gate="reject", binding=self._binding(key))
+
+    # ---------------------------------------------------------------------------------------- the page
+
+    async def _index(self, request: Request) -> Response:
+        return Response(_file("index.html"), media_type="text/html")
+
+    async def _script(self, request: Request) -> Response:
+        return Response(_file("page.js"), media_type="text/javascript")
+
+    async def _login(self, request: Request) -> Response:
+        given, token = (await self._body(request, "token"))["token"], self._settings.token
+        response = no_content()
+        if token is None:
+            return response
+        if not hmac.compare_digest(str(given).encode("utf-8", "replace"), token.encode()):
+            raise HTTPException(401)
+        is_secure = request.url.scheme == "https"
+        response.set_cookie(COOKIE, cookie_of(token), httponly=True, samesite="strict", secure=is_secure)
+        return response
+
+    async def _about(self, request: Request) -> Response:
+        settings = self._settings
+        return json_response(
+            {
+                "model": settings.model,
+                "simulated": settings.is_simulated,
+                "read_only": settings.read_only,
+                "hints": list(settings.hints),
+                "body_bytes": self._limits.body_bytes,
+            }
+        )
+
+    # ------------------------------------------------------------------------------------ conversations
+
+    async def _list(self, request: Request) -> Response:
+        if not isinstance(self._store, AsyncListing):
+            return json_response({"conversations": [], "cursor": None})
+        page = await self._store.list("", cursor=request.query_params.get("cursor"), limit=_ROWS)
+        rows = []
+        for row in page.keys:
+            facts = row.facts
+            nano = facts.cost_nano_dollars if facts else None
+            rows.append(
+                {
+                    "name": name_of(row.key),
+                    "key": row.key,
+                    "version": str(row.version),
+                    "updated_at": row.updated_at.isoformat(),
+                    "title": facts.title if facts else "",
+                    "status": facts.status if facts else "",
+                    "turns": facts.turns if facts else None,
+                    "cost_usd": None if nano is None else nano / 1e9,
+                }
+            )
+        return json_response({"conversations": rows, "cursor": page.cursor})
+
+    async def _view(self, request: Request) -> Response:
+        key = key_of(request.path_params["name"])
+        running = self._serve.is_running(key)  # first: a turn that ends meanwhile is then read again
+        snapshot = await self._conversation(key).snapshot()
+        return json_response({"key": key, "running": running, **_shown(snapshot)})
+
+    async def _title(self, request: Request) -> Response:
+        given = await self._body(request, "title")
+        try:
+            await self._open(request).update(title=str(given["title"])[:256])
+        except ValueError as error:
+            raise AskError(str(error)) from error
+        return no_content()
+
+    async def _rewind(self, request: Request) -> Response:
+        turns = _count((await self._body(request, "turns"))["turns"])
+        await _rewound(self._open(request), turns)
+        return no_content()
+
+    async def _fork(self, request: Request) -> Response:
+        """Copy a conversation, without the newest turns if the request says how many."""
+        turns = (await self._body(request, "turns"))["turns"]
+        original = self._open(request)
+        if await original.state() is None:
+            raise HTTPException(404)
+        key = f"{original.key}-{secrets.token_hex(3)}"
+        copy = await original.fork(key, binding=self._binding(key))
+        if turns:
+            try:
+                await _rewound(copy, _count(turns))
+            except AskError:
+                await copy.reset()
+                raise
+        return json_response({"name": name_of(key), "key": key})
+
+    # -------------------------------------------------------------------------------------- inspector
+
+    async def _facts(self, request: Request) -> Response:
+        return json_response(facts_of(await self._blob(request)))
+
+    async def _removed(self, request: Request) -> Response:
+        return json_response(removed_of(await self._blob(request)))
+
+    async def _raw(self, request: Request) -> Response:
+        found = raw_of(await self._blob(request), request.path_params["number"])
+        if found is None:
+            raise HTTPException(404)
+        return json_response(found)
+
+    async def _diff(self, request: Request) -> Response:
+        blob = await self._blob(request)
+        try:
+            found = diff_of(blob, request.path_params["number"])
+        except ValueError as error:
+            raise AskError("a cut since then has changed what stood before this turn") from error
+        if found is None:
+            raise HTTPException(404)
+        return json_response(found)
+
+    async def _blob(self, request: Request) -> bytes:
+        """The whole state, opened: the functions on states then need no key."""
+        conversation = self._open(request)
+        blob = await conversation.state()
+        if blob is None:
+            raise HTTPException(404)
+        if inspect_state(blob).suite == "plain":
+            return blob
+        exported = await conversation.export()
+        assert exported is not None
+        return import_state(exported["state"])
+
+    async def _body(self, request: Request, *names: str) -> dict[str, Any]:
+        try:
+            found = orjson.loads(await read_body(request, self._limits))
+        except orjson.JSONDecodeError:
+            raise AskError("the body is not JSON") from None
+        if not isinstance(found, dict) or found.keys() != set(names):
+            raise AskError(f"the body must be an object with {_and(names)}")
+        return found
+
+
+def _and(names: Iterable[str]) -> str:
+    return " and ".join(names)
+
+
+def _route(method: str, path: str, handler: Handler) -> Route:
+    return Route(path, guarded(handler), methods=[method])
+
+
+def _count(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 1_000_000:
+        raise AskError("turns must be a positive whole number")
+    return value
+
+
+async def _rewound(conversation: AsyncConversation, turns: int) -> None:
+    try:
+        await conversation.rewind(turns)
+    except ValueError as error:
+        raise AskError("not so many turns can go: a cut stands before them") from error
+
+
+def _shown(snapshot: ConversationSnapshot | None) -> dict[str, Any]:
+    """What the page shows of a conversation; of one that has not begun, too."""
+    if snapshot is None:
+        return {"version": None, "title": "", "status": "", "model": "", "pending": [], "messages": []}
+    info, pending = snapshot.info, shown_pending(snapshot)
+    state = info.state
+    return {
+        "version": str(info.version),
+        "title": info.title,
+        "status": state.status,
+        "model": state.model,
+        "failure": None if state.failure is None else state.failure[0],
+        "pending": pending_of(pending),
+        "messages": PLAIN_JSON.history(
+            snapshot.history, conversation_id=state.conversation_id, pending=pending
+        ),
+    }

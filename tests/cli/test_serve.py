@@ -1,0 +1,146 @@
+"""`goaitools serve`: a page in the browser, by command."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from goaitools_py.cli import main
+
+ROOT = Path(__file__).resolve().parents[2]
+PATIENCE = 60
+OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+@contextmanager
+def served(
+    *options: str, cwd: Path, env: dict[str, str] | None = None
+) -> Iterator[tuple[str, list[str], Any]]:
+    """The command in a process of its own: its address, what it printed, and the process."""
+    command = [sys.executable, "-m", "goaitools_py", "serve", "--port", "0", *options]
+    given = {name: value for name, value in os.environ.items() if not name.startswith("GOAITOOLS_")}
+    given |= {"PYTHONPATH": str(ROOT), **(env or {})}
+    with subprocess.Popen(
+        command, cwd=cwd, env=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            lines = [process.stdout.readline(), process.stdout.readline(), process.stdout.readline()]
+            found = re.search(r"http://127\.0\.0\.1:(\d+)/", lines[0])
+            assert found is not None, (lines, process.stderr and process.stderr.read())
+            yield found[0], lines, process
+        finally:
+            process.kill()
+
+
+def asked(address: str, path: str, body: Any = None, **headers: str) -> Any:
+    """A request, and its JSON."""
+    data = None if body is None else json.dumps(body).encode()
+    sent = {"content-type": "application/json", **headers}
+    request = urllib.request.Request(f"{address}{path}", data=data, headers=sent)
+    with OPENER.open(request, timeout=PATIENCE) as answer:
+        return json.loads(answer.read() or b"null")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs SIGINT for another process")
+def test_the_demo_is_served_until_interrupted(tmp_path: Path) -> None:
+    """It says that it is a simulator, keeps what was said in a file, and ends with 0 on Ctrl-C."""
+    with served("--demo", "--store", "chat.db", cwd=tmp_path) as (address, lines, process):
+        about = asked(address, "about")
+        said = {"text": "My name is Ada. Look around the Theatre.", "turn_id": "m1"}
+        answer = asked(address, "api/conversations/hall/turns", said)
+        process.send_signal(signal.SIGINT)
+        code = process.wait(PATIENCE)
+        errors = process.stderr.read()
+
+    assert "simulator" in lines[1]
+    assert "chat.db" in lines[2]
+    assert (about["simulated"], bool(about["hints"])) == (True, True)
+    assert answer["text"] == "[simulated] look_around: a stage, and a locked box."
+    assert (code, errors) == (0, "")
+    assert (tmp_path / "chat.db").exists()
+
+
+def test_a_chat_of_ones_own_is_served(tmp_path: Path) -> None:
+    """With its own tools and system text; a browser must show the token that the environment has."""
+    (tmp_path / "app.py").write_text(
+        textwrap.dedent(
+            """
+            from goaitools_py import AsyncChat, tool
+
+            @tool
+            def get_score(team: str) -> int:
+                "Score of a team."
+                return 30
+
+            chat = AsyncChat("sim", tools=[get_score])
+            """
+        )
+    )
+    options = ("app:chat", "--auth-env", "PAGE_TOKEN")
+    with served(*options, cwd=tmp_path, env={"PAGE_TOKEN": "t" * 16}) as (address, lines, _):
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            asked(address, "about")
+        bearer = {"authorization": f"Bearer {'t' * 16}"}
+        said = {"text": "Get the score of Red.", "turn_id": "m1"}
+        answer = asked(address, "api/conversations/hall/turns", said, **bearer)
+
+    refused.value.close()
+    assert refused.value.code == 401
+    assert "get_score: 30" in answer["text"]
+    assert "app:chat" in lines[1]
+
+
+WRONG = {
+    "nothing to serve": ([], "--demo"),
+    "two chats": (["--demo", "--model", "sim"], "one of"),
+    "options of a model": (["--demo", "--system", "x"], "--system goes with --model"),
+    "another host": (["--demo", "--host", "0.0.0.0"], "--auth-env"),
+    "no token": (["--demo", "--auth-env", "NO_SUCH_VARIABLE"], "at least 16 characters"),
+    "no module": (["no_such_module_of_anybody:chat"], "no module"),
+    "no chat": (["json:dumps"], "no AsyncChat"),
+    "a chat of the other kind": (["goaitools_py:Chat"], "no AsyncChat"),
+    "no colon": (["json"], "MODULE:NAME"),
+    "unknown model": (["--model", "nobody:x"], "unknown backend"),
+    "a port": (["--demo", "--port", "70000"], "65535"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_usage(name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends with 2, and says what to do."""
+    monkeypatch.delenv("GOAITOOLS_MODEL", raising=False)
+    options, text = WRONG[name]
+    assert main(["serve", *options]) == 2
+    assert text in capsys.readouterr().err
+
+
+def test_a_port_in_use_is_a_problem(capsys: pytest.CaptureFixture[str]) -> None:
+    """One line, and 1."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        assert main(["serve", "--demo", "--port", str(taken.getsockname()[1])]) == 1
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize("store", ["nobody://x", "postgresql+psycopg://u:secret@127.0.0.1:x/db"])
+def test_a_store_that_is_none(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is a problem of one line, without the password."""
+    assert main(["serve", "--demo", "--port", "0", "--store", store]) == 1
+    err = capsys.readouterr().err
+    assert "cannot be opened" in err
+    assert "secret" not in err
+    assert err.count("\n") == 1

@@ -1,0 +1,157 @@
+"""Who may ask the page's server for what."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from typing import Any
+
+import pytest
+
+from goaitools_py.page.guard import cookie_of
+from goaitools_py.stores import AsyncMemoryStore
+
+from ._pages import paged, said
+
+TOKEN = "Harrogate-4711-0123"
+SAY = {"text": "Hi", "turn_id": "m1"}
+TURNS = "/api/conversations/hall/turns"
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("127.0.0.1:8765", 200),
+        ("localhost:1", 200),
+        ("[::1]:8765", 200),
+        ("127.8.9.1", 200),
+        ("evil.example:8765", 421),
+        ("127.0.0.1.evil.example", 421),
+        ("10.0.0.7:8765", 421),
+        ("localhost@evil.example", 421),
+        ("", 421),
+    ],
+)
+def test_a_host_of_others_is_refused(host: str, status: int) -> None:
+    """A page of another site that rebinds its name to this machine names itself as the host."""
+    with paged() as client:
+        for path in ("/", "/page.js", "/about"):
+            assert client.get(path, headers={"host": host}).status_code == status
+
+
+def test_names_of_the_server_are_taken() -> None:
+    """With a name of its own, the server is reached under it and under addresses, and under no other name."""
+    with paged(hosts=("Chat.example.org",), only_loopback=False) as client:
+        found = [
+            client.get("/about", headers={"host": host}).status_code
+            for host in ("chat.example.org", "10.0.0.7:8765", "evil.example")
+        ]
+    assert found == [200, 200, 421]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"origin": "http://evil.example"},
+        {"origin": "null"},
+        {"origin": "http://127.0.0.1:9999"},
+        {"sec-fetch-site": "cross-site"},
+        {"sec-fetch-site": "same-site"},
+    ],
+)
+def test_another_origin_changes_nothing(headers: dict[str, str]) -> None:
+    """Nor does it read. A request of our own page, and one of a program, pass."""
+    store = AsyncMemoryStore()
+    with paged("Hello.", store=store) as client:
+        assert client.post(TURNS, json=SAY, headers=headers).status_code == 403
+        assert client.delete("/api/conversations/hall", headers=headers).status_code == 403
+        assert client.post("/login", json={"token": ""}, headers=headers).status_code == 403
+        assert client.get("/conversations", headers=headers).status_code == 403
+        assert client.get("/conversations").json()["conversations"] == []
+        own = {"origin": "http://127.0.0.1:8765", "sec-fetch-site": "same-origin"}
+        assert client.post(TURNS, json=SAY, headers=own).status_code == 200
+
+
+def test_a_form_of_another_page_is_no_request() -> None:
+    """A body must be JSON, which a form cannot send."""
+    with paged("Hello.") as client:
+        for path in (TURNS, "/conversations/hall/rewind", "/login"):
+            answer = client.post(path, content=b'{"turns":1}', headers={"content-type": "text/plain"})
+            assert answer.status_code == 415
+
+
+def test_a_token_is_asked_for() -> None:
+    """All but the page itself needs it: as a bearer, or as the cookie that the login sets."""
+    with paged("Hello.", token=TOKEN) as client:
+        assert client.get("/").status_code == client.get("/page.js").status_code == 200
+        for path in ("/about", "/conversations", "/conversations/hall", "/api/conversations/hall"):
+            assert client.get(path).status_code == 401
+        assert client.post(TURNS, json=SAY).status_code == 401
+        for wrong in ("Bearer wrong", f"Basic {TOKEN}", f"Bearer {TOKEN}x", f"Bearer {cookie_of(TOKEN)}"):
+            assert client.get("/about", headers={"authorization": wrong}).status_code == 401
+        assert client.get("/about", headers={"authorization": f"Bearer {TOKEN}"}).status_code == 200
+        for given in ("wrong", "", 7, None):
+            assert client.post("/login", json={"token": given}).status_code == 401
+        answer = client.post("/login", json={"token": TOKEN})
+        assert answer.status_code == 204
+        cookie = answer.headers["set-cookie"].lower()
+        assert "httponly" in cookie
+        assert "samesite=strict" in cookie
+        assert TOKEN.lower() not in cookie
+        assert client.post(TURNS, json=SAY).status_code == 200
+
+
+def test_a_page_that_only_reads_changes_nothing() -> None:
+    """Nor does it ask a model: following a turn could go on with it."""
+    store = AsyncMemoryStore()
+    with paged("Hello.", store=store) as client:
+        said(client, "Hi")
+        before = client.get("/conversations").json()
+    with paged(store=store, read_only=True) as client:
+        refused: list[Any] = [
+            client.post(TURNS, json={"text": "More", "turn_id": "m2"}),
+            client.get(f"{TURNS}/current"),
+            client.delete("/api/conversations/hall"),
+            client.post("/conversations/hall/rewind", json={"turns": 1}),
+            client.post("/conversations/hall/fork", json={"turns": 0}),
+            client.post("/conversations/hall/title", json={"title": "x"}),
+        ]
+        assert [answer.status_code for answer in refused] == [403] * len(refused)
+        assert client.get("/conversations").json() == before
+        assert client.get("/about").json()["read_only"] is True
+        assert client.get("/conversations/hall/facts").status_code == 200
+
+
+def test_the_page_is_protected_in_the_browser() -> None:
+    """Its policy has the digest of its only style, no script but its own file, and texts cannot be HTML."""
+    with paged() as client:
+        answer = client.get("/")
+        script = client.get("/page.js")
+        style = re.findall(r"<style>(.*?)</style>", answer.text, re.S)
+        policy = answer.headers["content-security-policy"]
+
+    digest = base64.b64encode(hashlib.sha256(style[0].encode()).digest()).decode()
+    assert len(style) == 1
+    assert f"style-src 'sha256-{digest}'" in policy
+    assert "script-src 'self';" in policy
+    assert "require-trusted-types-for 'script'" in policy
+    assert "unsafe" not in policy
+    assert script.headers["content-type"].startswith("text/javascript")
+    for one in (answer, script):
+        assert one.headers["x-content-type-options"] == "nosniff"
+        assert one.headers["x-frame-options"] == "DENY"
+
+
+def test_the_page_is_small_and_needs_no_other_server() -> None:
+    """One HTML file and one script of at most 60 KB, without an address of another server, and without a way
+    to make HTML of a text."""
+    with paged() as client:
+        page, script = client.get("/").text, client.get("/page.js").text
+
+    assert len(script.encode()) <= 60_000
+    for text in (page, script):
+        assert not re.search(r"https?://|@import|url\(", text)
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|\beval\b|new Function", script)
+    assert re.findall(r"<script[^>]*>", page) == ['<script src="page.js">']
+    assert not re.search(r"\sstyle=|\son\w+=", page)

@@ -1,0 +1,165 @@
+"""What the page shows, and what its buttons do."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from goaitools_py import AsyncChat, Compactor, KeepRecentTurns, MessageLimit
+from goaitools_py.frontends import AskError
+from goaitools_py.page.names import key_of, name_of
+from goaitools_py.seal import Encrypted, Key, Keyring
+from goaitools_py.stores import AsyncMemoryStore
+from goaitools_py.testing import Calls, ScriptedBackend
+
+from ..serve._world import asynchronous
+from ._pages import BASE, paged, said
+
+KEYS = ["hall", "user-7/t1", "~odd", "..", "Äpfel & Birnen", "a" * 93, "x/" * 40]
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_any_key_has_an_address(key: str) -> None:
+    """Also one with slashes, which no address can hold as it is."""
+    name = name_of(key)
+    assert name is not None
+    assert key_of(name) == key
+    with paged("Hello.") as client:
+        said(client, "Hi", name)
+        [row] = client.get("/conversations").json()["conversations"]
+        view = client.get(f"/conversations/{name}").json()
+    assert (row["name"], row["key"], view["key"]) == (name, key, key)
+
+
+@pytest.mark.parametrize("name", ["~", "~!", "~aGFsbA", "~aGFsbA==", "~_w"])
+def test_a_name_has_one_spelling(name: str) -> None:
+    """So two addresses never lead to one conversation, and nonsense leads to none."""
+    with pytest.raises(AskError):
+        key_of(name)
+    assert name_of("k" * 400) is not None or name_of("/" * 400) is None
+
+
+def test_a_conversation_is_shown_as_it_is() -> None:
+    """Its messages, what waits, its facts, and nothing of one that is not there."""
+    with paged(Calls([("fire", {"at": "door"})], text="Now."), "Hit.") as client:
+        assert client.get("/conversations/hall").json()["version"] is None
+        assert client.get("/conversations/hall/facts").status_code == 404
+        assert said(client, "Fire at the door.")["status"] == "awaiting_tools"
+        view = client.get("/conversations/hall").json()
+        assert (view["status"], view["running"]) == ("awaiting_tools", False)
+        [call] = view["pending"]
+        answer = client.post(
+            "/api/conversations/hall/answers", json={"answers": {call["id"]: {"approve": True}}}
+        )
+        assert answer.json()["text"] == "Hit."
+        view = client.get("/conversations/hall").json()
+        facts = client.get("/conversations/hall/facts").json()
+
+    assert view["pending"] == []
+    assert [one["role"] for one in view["messages"]] == ["user", "assistant"]
+    [turn] = facts["turns"]
+    assert turn["said"] == "Fire at the door."
+    assert turn["iterations"][0]["calls"][0]["name"] == "fire"
+    assert facts["state"]["turns"] == facts["state"]["turns_processed"] == 1
+    assert facts["usage"]["requests"] == 2
+
+
+def test_raw_entries_and_differences() -> None:
+    """A turn's entries are those that are stored; the difference to the turn before names this turn."""
+    with paged("One.", "Two.") as client:
+        said(client, "First")
+        said(client, "Second")
+        raw = client.get("/conversations/hall/turns/1/raw").json()
+        diff = client.get("/conversations/hall/turns/1/diff").json()
+        newest = client.get("/conversations/hall/turns/2/diff").json()
+        gone = [client.get(f"/conversations/hall/turns/7/{what}").status_code for what in ("raw", "diff")]
+
+    assert [json.loads(entry)["content"] for entry in raw[0]] == ["First", "One."]
+    assert (diff["added"], newest["added"]) == ([1], [2])
+    assert newest["facts"]["messages"] == [2, 4]
+    assert "revision" not in newest["facts"]
+    assert gone == [404, 404]
+
+
+def test_rewind_and_fork() -> None:
+    """A copy has a key of its own and may end earlier; a rewind takes turns out; both refuse nonsense."""
+    with paged("One.", "Two.", "Three.") as client:
+        said(client, "First")
+        said(client, "Second")
+        copy = client.post("/conversations/hall/fork", json={"turns": 1}).json()
+        assert client.post("/conversations/hall/rewind", json={"turns": 2}).status_code == 204
+        texts = [
+            [one["text"] for one in client.get(f"/conversations/{name}").json()["messages"]]
+            for name in (copy["name"], "hall")
+        ]
+        wrong: list[Any] = [0, -1, True, "1", 99]
+        refused = [client.post("/conversations/hall/rewind", json={"turns": n}).status_code for n in wrong]
+        assert client.post("/conversations/none/fork", json={"turns": 0}).status_code == 404
+        assert client.post("/conversations/hall/rewind", json=[1]).status_code == 400
+
+    assert texts == [["First", "One."], []]
+    assert refused == [400] * 5
+    assert copy["key"].startswith("hall-")
+
+
+def test_a_reply_is_written_again() -> None:
+    """The newest reply goes and comes anew, under the same message."""
+    with paged("One.", "Two.") as client:
+        first = said(client, "Hi")
+        again = said(client, "Hi", turn_id="m2", again=first["turn"])
+        messages = client.get("/conversations/hall").json()["messages"]
+        body = {"again": first["turn"], "answers": {"c": {"approve": True}}}
+        assert client.post("/api/conversations/hall/answers", json=body).status_code == 400
+
+    assert again["text"] == "Two."
+    assert [one["text"] for one in messages] == ["Hi", "Two."]
+
+
+def test_a_title_is_set() -> None:
+    """It is in the list and in the view."""
+    with paged("One.") as client:
+        said(client, "Hi")
+        client.post("/conversations/hall/title", json={"title": "Greetings"})
+        [row] = client.get("/conversations").json()["conversations"]
+        assert row["title"] == client.get("/conversations/hall").json()["title"] == "Greetings"
+
+
+def test_sealed_conversations_are_opened_with_the_chats_key() -> None:
+    """The page's own functions get a plain copy; what is stored stays sealed."""
+    store = AsyncMemoryStore()
+
+    def binding(key: str) -> dict[str, str]:
+        return {"user": key}
+
+    with paged("One.", store=store, codec=Encrypted(Keyring(Key.generate())), binding=binding) as client:
+        said(client, "First")
+        facts = client.get("/conversations/hall/facts").json()
+        raw = client.get("/conversations/hall/turns/1/raw").json()
+        copy = client.post("/conversations/hall/fork", json={"turns": 0}).json()
+        assert client.get(f"/conversations/{copy['name']}").json()["messages"][0]["text"] == "First"
+
+    assert facts["turns"][0]["said"] == "First"
+    assert "First" in raw[0][0]
+
+
+@asynchronous
+async def test_what_cuts_removed_is_shown() -> None:
+    """With an archive, the turns that a cut took out have their texts."""
+    from starlette.testclient import TestClient
+
+    from goaitools_py.page.app import PageSettings, page_app
+
+    backend = ScriptedBackend(*[f"Reply {n}." for n in range(6)])
+    chat = AsyncChat(backend, compactor=Compactor(MessageLimit(4), KeepRecentTurns(1), retain=True))
+    with TestClient(page_app(chat, AsyncMemoryStore(), PageSettings()), base_url=BASE) as client:
+        for n in range(4):
+            said(client, f"Message {n}")
+        facts = client.get("/conversations/hall/facts").json()
+        removed = client.get("/conversations/hall/removed").json()
+
+    assert facts["cuts"]
+    assert facts["cuts"][0]["turns"] >= 1
+    assert ("Message 0", "Reply 0.") in [(turn["said"], turn["reply"]) for turn in removed]
+    assert not {turn["number"] for turn in removed} & {turn["number"] for turn in facts["turns"]}
