@@ -85,6 +85,21 @@ SHOWS = {
         r"approved refund {\"euros\":300,\"order\":9}\n  \[bank\] 300 euros for order 9, .*\nTo the customer",
         r"customer: \[simulated\] refund: 20 euros are on their way. refund: 300 euros are on their way.\n$",
     ),
+    "channel_bot": (
+        r"#hall: \(the bot types\)\nto Ada: \[simulated\]",
+        r"to Bob: \[simulated\] Noted: your team is Red",
+        r"(to Bob: \[simulated\] Your team is Red\.)\n#hall: \(the bot types\)\n\1\n$",
+    ),
+    "mud_server": (
+        r"This happened: A dragon was seen over the theatre: \+50 points",
+        r"saved: [\d,]+ bytes for 50 characters\n\[simulated\] open_gate: The gate North .*name is Ada\.",
+        r"{'tick': 2, 'gates': 1} 2 wait\n$",
+    ),
+    "approval_desk": (
+        r"ada: awaiting_tools\nbob: awaiting_tools\n\[simulated\] Noted: your name is Eve",
+        r"to ada: .*20 euros are on their way\.\nto bob: .*denied: More than 100 euros need the manager",
+        r"left: 0\n$",
+    ),
     "webhook_bot": (
         r"m1 -> 200 (.*) \(1 model calls\)\nm1 -> 200 \1 \(0 model calls\)\nm2 -> 503 .* \(1 model calls\)\n",
         r"m3 -> 200 (.*Ada.*Team Red.*) \(1 model calls\)\nm2 -> 200 \1 \(0 model calls\)\n",
@@ -258,6 +273,26 @@ def test_the_web_chat_keeps_users_apart(tmp_path: Path, monkeypatch: pytest.Monk
             assert f"name is {name}" in client.post(f"{at}/turns", json=asked).json()["text"]
             assert len(client.get(f"{at}/messages").json()) == 4
         assert client.delete(f"{at}/turns/current").json() == {"stopped": False}
+
+
+# ------------------------------------------------------------------------------------------ the channel
+
+
+@pytest.mark.parametrize("limit", [40, 100, 2_000])
+def test_a_long_reply_is_split(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No message is too long, each has whole code blocks, and no line is lost or changed."""
+    split = load_example("channel_bot", monkeypatch).split
+    code = [f"print({n})" for n in range(60)]
+    text = "\n".join(["Here it is:", "```py", *code, "```", "And " + "so on " * 400, "", "The end."])
+
+    messages = list(split(text, limit))
+
+    assert all(0 < len(message) <= limit for message in messages)
+    assert all(message.count("```") % 2 == 0 for message in messages)
+    lines = [line for message in messages for line in message.splitlines() if not line.startswith("```")]
+    assert [line for line in lines if line.startswith("print")] == code
+    assert "".join(lines) == "".join(line for line in text.splitlines() if not line.startswith("```"))
+    assert list(split("Short.", limit)) == ["Short.\n"]
 
 
 # ------------------------------------------------------------------------------- the service that streams

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import json
 import os
 import socket
 from collections.abc import AsyncIterator, Callable
@@ -76,6 +77,9 @@ def add_to(commands: Any) -> None:
         action="append",
         default=[],
         help="a name under which browsers reach the server, such as chat.example.org; may be given again",
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print the address and its facts as one line of JSON"
     )
     parser.add_argument("--read-only", action="store_true", help="only show conversations; ask no model")
     add_options(parser)
@@ -264,13 +268,26 @@ async def _store(args: argparse.Namespace) -> AsyncIterator[Any]:
 def _announce(args: argparse.Namespace, opened: _Opened, settings: PageSettings, port: int) -> None:
     from .stores import shown_url
 
+    stored = shown_url(args.store) if args.store else None
     host = f"[{args.host}]" if ":" in args.host and not args.host.startswith("[") else args.host
-    print(f"goaitools serve: http://{host}:{port}/  (Ctrl-C ends it)")
+    url = f"http://{host}:{port}/"
+    if args.json:
+        facts = {
+            "url": url,
+            "model": opened.label,
+            "simulated": opened.is_simulated,
+            "store": stored,
+            "read_only": settings.read_only,
+            "token_env": args.auth_env,
+        }
+        print(json.dumps(facts), flush=True)
+        return
+    print(f"goaitools serve: {url}  (Ctrl-C ends it)")
     if opened.is_simulated:
         print("The simulator answers. It is not a language model; its replies begin with [simulated].")
     else:
         print(f"model: {opened.label}")
-    print(f"conversations: {shown_url(args.store) if args.store else 'in memory; --store FILE keeps them'}")
+    print(f"conversations: {stored or 'in memory; --store FILE keeps them'}")
     if settings.read_only:
         print("The page only shows conversations; no model is asked.")
     if settings.token is not None:

@@ -240,7 +240,7 @@
     if (!page.live) {
       const text = message.pieces.filter((one) => one.type === "text").map((one) => one.text).join("");
       if (text && navigator.clipboard) buttons.push(["Copy", async (event) => { await navigator.clipboard.writeText(text); event.target.textContent = "Copied"; }]);
-      if (isLast && !page.about.read_only && !page.view.pending.length && questionOf(message.id)) buttons.push([isUnfinished() ? "Continue" : "Regenerate", () => again(message.id)]);
+      if (isLast && !page.about.read_only && !page.view.pending.length && questionOf(message.id)) buttons.push([isUnfinished() ? "Continue" : "Regenerate", () => again(message.id, questionOf(message.id))]);
     }
     const names = buttons.map(([name]) => name).join();
     if (node.names === names) return;
@@ -259,20 +259,22 @@
   }
 
   function notes() {
-    const made = [];
-    const view = page.view;
-    if (page.error) {
-      const { text, retry } = page.error;
-      made.push(h("div", { className: "note bad", role: "alert" }, h("span", {}, text), retry ? h("button", { type: "button", className: "small", onclick: retry }, "Try again") : null));
-    } else if (!page.live && isUnfinished() && view.messages.length) {
-      const why = view.status === "failed" ? `The last turn failed (${view.failure || "unknown error"}).` : "The last turn is not finished.";
-      const last = view.messages[view.messages.length - 1];
-      const act = last.role === "user" && !page.about.read_only
-        ? h("button", { type: "button", className: "small", onclick: () => again(last.id.replace(/u\d*$/, "")) }, "Continue") : null;
-      made.push(h("div", { className: "note" }, h("span", {}, why), act));
-    }
-    return made;
+    const { view, error, live } = page;
+    const last = view.messages[view.messages.length - 1];
+    const isLeft = !live && last && isUnfinished();
+    if (!error && !isLeft) return [];
+    const text = error ? error.text : view.status === "failed" ? `The last turn failed (${view.failure || "unknown error"}).` : "The last turn is not finished.";
+    // Under a reply stands the same button.
+    const goOn = isLeft && last.role === "user" && !page.about.read_only && (() => again("", last));
+    const [name, act] = error && error.retry ? ["Try again", error.retry] : ["Continue", goOn];
+    // The same note keeps its node, so that a click on its button is not lost.
+    if (noted.node && noted.error === error && noted.text === text && noted.id === last?.id) return [noted.node];
+    const node = h("div", { className: error ? "note bad" : "note", role: error ? "alert" : null }, h("span", {}, text),
+      act ? h("button", { type: "button", className: "small", onclick: act }, name) : null);
+    noted = { node, error, text, id: last?.id };
+    return [node];
   }
+  let noted = {};
 
   function drawBars() {
     const { view, about, live } = page;
@@ -394,9 +396,10 @@
     }
   }
 
-  async function again(replyId) {
-    const name = page.name, question = questionOf(replyId);
-    if (!question || page.live) return;
+  // Has a reply written again, or goes on with a turn that has none ("").
+  async function again(replyId, question) {
+    const name = page.name;
+    if (page.live) return;
     const body = { ...partsOf(question.text, question.files || []), turn_id: freshId(), again: replyId };
     page.view.messages = page.view.messages.filter((one) => one.id !== replyId);
     tell("The reply is written again.");
@@ -740,7 +743,7 @@
     for (const one of $("app").children) one.hidden = one.id !== "login";
     $("token").focus();
   }
-  $("login").addEventListener("submit", async (event) => {
+  $("signin").addEventListener("submit", async (event) => {
     event.preventDefault();
     const answer = await fetch("login", { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ token: $("token").value }) }).catch(() => null);
     if (answer && answer.ok) return location.reload();

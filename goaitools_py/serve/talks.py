@@ -123,16 +123,21 @@ class Talk:
         if self._hub.running(self._key) is not None:
             raise TurnInProgressError("this server runs a turn of this conversation already")
         snapshot = await self._conversation.snapshot()
-        if snapshot is None or not snapshot.history.turns:
+        if snapshot is None:
             return await self.say(ask)
         if snapshot.info.state.status in _UNFINISHED:
             return self._resume(snapshot, {}, ask)
         turns = snapshot.history.turns
+        if not turns:
+            return await self.say(ask)
         at = self._turn_named(snapshot, ask.again or "")
         if at is None:
             return self._stored(snapshot, turns[-1])
         self._hub.check_room(self._who.owner or self._key)
-        await self._conversation.rewind(len(turns) - at)
+        try:
+            await self._conversation.rewind(len(turns) - at)
+        except ValueError as error:
+            raise AskError("a cut stands before this reply, so it cannot be written again") from error
         ref = f"{snapshot.info.state.conversation_id}-{turns[at].number}"
         return await self.say(_with_turn_id(ask, f"{ask.turn_id[:200]}~{ref[-50:]}"))
 

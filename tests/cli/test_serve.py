@@ -27,9 +27,7 @@ OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 @contextmanager
-def served(
-    *options: str, cwd: Path, env: dict[str, str] | None = None
-) -> Iterator[tuple[str, list[str], Any]]:
+def served(*options: str, cwd: Path, env: dict[str, str] | None = None) -> Iterator[tuple[str, str, Any]]:
     """The command in a process of its own: its address, what it printed, and the process."""
     command = [sys.executable, "-m", "goaitools_py", "serve", "--port", "0", *options]
     given = {name: value for name, value in os.environ.items() if not name.startswith("GOAITOOLS_")}
@@ -39,8 +37,8 @@ def served(
     ) as process:
         try:
             assert process.stdout is not None
-            lines = [process.stdout.readline(), process.stdout.readline(), process.stdout.readline()]
-            found = re.search(r"http://127\.0\.0\.1:(\d+)/", lines[0])
+            lines = "".join(process.stdout.readline() for _ in range(1 if "--json" in options else 3))
+            found = re.search(r"http://127\.0\.0\.1:(\d+)/", lines)
             assert found is not None, (lines, process.stderr and process.stderr.read())
             yield found[0], lines, process
         finally:
@@ -67,8 +65,8 @@ def test_the_demo_is_served_until_interrupted(tmp_path: Path) -> None:
         code = process.wait(PATIENCE)
         errors = process.stderr.read()
 
-    assert "simulator" in lines[1]
-    assert "chat.db" in lines[2]
+    assert "simulator" in lines
+    assert "chat.db" in lines
     assert (about["simulated"], bool(about["hints"])) == (True, True)
     assert answer["text"] == "[simulated] look_around: a stage, and a locked box."
     assert (code, errors) == (0, "")
@@ -92,7 +90,7 @@ def test_a_chat_of_ones_own_is_served(tmp_path: Path) -> None:
         )
     )
     options = ("app:chat", "--auth-env", "PAGE_TOKEN")
-    with served(*options, cwd=tmp_path, env={"PAGE_TOKEN": "t" * 16}) as (address, lines, _):
+    with served(*options, "--json", cwd=tmp_path, env={"PAGE_TOKEN": "t" * 16}) as (address, line, _):
         with pytest.raises(urllib.error.HTTPError) as refused:
             asked(address, "about")
         bearer = {"authorization": f"Bearer {'t' * 16}"}
@@ -102,7 +100,9 @@ def test_a_chat_of_ones_own_is_served(tmp_path: Path) -> None:
     refused.value.close()
     assert refused.value.code == 401
     assert "get_score: 30" in answer["text"]
-    assert "app:chat" in lines[1]
+    facts = json.loads(line)
+    assert (facts["url"], facts["model"], facts["simulated"]) == (address, "app:chat", False)
+    assert (facts["store"], facts["token_env"]) == (None, "PAGE_TOKEN")
 
 
 WRONG = {

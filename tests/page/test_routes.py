@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from goaitools_py import AsyncChat, Compactor, KeepRecentTurns, MessageLimit
+from goaitools_py.backends import BackendError
 from goaitools_py.frontends import AskError
 from goaitools_py.page.names import key_of, name_of
 from goaitools_py.seal import Encrypted, Key, Keyring
@@ -115,6 +116,18 @@ def test_a_reply_is_written_again() -> None:
 
     assert again["text"] == "Two."
     assert [one["text"] for one in messages] == ["Hi", "Two."]
+
+
+def test_a_first_message_that_failed_is_not_said_twice() -> None:
+    """The turn goes on with the message that waits, and does not take it once more."""
+    with paged(BackendError("away"), "One.") as client:
+        failed = client.post("/api/conversations/hall/turns", json={"text": "Hi", "turn_id": "m1"})
+        again = said(client, "Hi", turn_id="m2", again="")
+        messages = client.get("/conversations/hall").json()["messages"]
+
+    assert failed.status_code == 503
+    assert again["text"] == "One."
+    assert [one["text"] for one in messages] == ["Hi", "One."]
 
 
 def test_a_title_is_set() -> None:

@@ -21,7 +21,8 @@ from ..bodies import MAX_ID_CHARACTERS, json_object, media_of, text_of
 
 __all__ = ["read"]
 
-_MEMBERS = frozenset({"text", "parts", "turn_id", "context", "metadata", "answers", "again"})
+_MEMBERS = frozenset({"text", "parts", "turn_id", "context", "metadata", "answers"})
+_AGAIN = frozenset({"again"})
 _CARRIED = frozenset({"state", "conversation"})
 
 
@@ -31,7 +32,7 @@ def read(body: bytes, *, carries: bool = False) -> Ask:
     `carries`: the client carries the state, and may name the conversation.
     """
     found = json_object(body)
-    members = _MEMBERS | _CARRIED if carries else _MEMBERS
+    members = _MEMBERS | (_CARRIED if carries else _AGAIN)
     if unknown := found.keys() - members:
         known = ", ".join(sorted(members))
         raise AskError(f"the body has {len(unknown)} unknown members; the members are {known}")

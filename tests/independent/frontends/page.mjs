@@ -1,0 +1,377 @@
+// The page of `goaitools serve` in a real browser: what a person does, and what the page shows then.
+//
+//   node page.mjs FOLDER CHROMIUM URL LOCKED CONTROL PICTURES
+//
+// FOLDER: where npm has installed `playwright-core` and `axe-core`. URL: a page's server. LOCKED: one that asks for
+// a token. CONTROL: `inside/NAME` answers once the tool of a scenario runs, `release/NAME` lets it end, and
+// `ran/NAME` says how often it ran. PICTURES: a folder for screenshots.
+// The answer: for each scenario null, or what went wrong; and what the console and axe-core have said.
+import { mkdtempSync, rmSync } from "node:fs";
+import { createRequire } from "node:module";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+
+const [folder, chromium, url, locked, control, pictures] = process.argv.slice(2);
+const require = createRequire(`${folder}/package.json`);
+const browsers = require("playwright-core").chromium;
+const AXE = require("axe-core").source;
+const PATIENCE = 30_000;
+const TOKEN = "a token of this test";
+
+const profile = mkdtempSync(join(tmpdir(), "goaitools-page-"));
+const context = await browsers.launchPersistentContext(profile, {
+  executablePath: chromium,
+  headless: true,
+  viewport: { width: 1180, height: 740 },
+  args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync"],
+});
+context.setDefaultTimeout(PATIENCE);
+const told = { console: [], axe: {}, scenarios: {} };
+let watched = true; // false while a scenario breaks something on purpose
+let reading = "";
+
+context.on("page", (page) => {
+  page.on("console", (message) => { if (watched && ["error", "warning"].includes(message.type())) told.console.push(`${reading}: ${message.text()}`); });
+  page.on("pageerror", (error) => told.console.push(`${reading}: ${error.message}`));
+});
+
+function expect(is, what) {
+  if (!is) throw new Error(`expected: ${what}`);
+}
+
+const ask = async (what, name) => (await fetch(`${control}/${what}/${name}`, { method: "POST" })).json();
+
+// A page with the conversation of this name.
+async function opened(name, at = url) {
+  const page = await context.newPage();
+  await page.goto(`${at}/#/${name}`);
+  await page.locator("#say").waitFor();
+  await page.locator("#log .empty, #log .said").first().waitFor();
+  return page;
+}
+
+async function say(page, text) {
+  await page.fill("#say", text);
+  await page.press("#say", "Enter");
+}
+
+const seen = (page, text, within = "#log") => page.locator(within).getByText(text).last().waitFor();
+const settled = (page) => page.locator('#send:not([hidden])').waitFor();
+
+// What axe-core finds wrong with the page as it is, by both colours.
+async function checked(page, name) {
+  for (const colorScheme of ["light", "dark"]) {
+    await page.emulateMedia({ colorScheme, reducedMotion: "reduce" });
+    await page.evaluate(AXE); // by the debugger: the page's policy lets no other script in
+    const found = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ["violations"] }));
+    told.axe[`${name}, ${colorScheme}`] = found.violations.map((one) => `${one.id}: ${one.nodes.map((node) => node.target.join(" ")).join(", ")}`);
+  }
+  await page.emulateMedia({ colorScheme: "light" });
+}
+
+const scenarios = {
+  async type_and_stream() {
+    const page = await opened("stream");
+    await checked(page, "empty");
+    await say(page, "look stream");
+    await seen(page, "Let me see.");
+    await ask("inside", "stream");
+    expect(await page.locator("#stop").isVisible(), "a stop button while the reply comes");
+    expect(await page.locator(".reply[aria-busy=true]").count() === 1, "a reply that is busy");
+    await page.locator(".tool summary").getByText("running").waitFor();
+    await ask("release", "stream");
+    await seen(page, "Done: seen stream");
+    await settled(page);
+    await page.locator("#list a[aria-current=page]").getByText("look stream").waitFor();
+    expect((await page.locator("#title").textContent()) === "look stream", "the first message as the title");
+    expect((await page.locator("#say").inputValue()) === "", "an empty box");
+    await page.close();
+  },
+
+  async code_is_code() {
+    const page = await opened("code");
+    await say(page, "code");
+    await seen(page, "print(1)");
+    expect((await page.locator(".reply pre").first().textContent()) === "print(1)", "a block of code");
+    expect((await page.locator(".reply code").first().textContent()) === "x", "a word of code");
+    await page.close();
+  },
+
+  async approve() {
+    const page = await opened("approve");
+    await say(page, "fire approve");
+    const approve = page.getByRole("button", { name: "Approve fire" });
+    await approve.waitFor();
+    expect(await page.locator("#send").isDisabled(), "no message while a call waits");
+    await page.click("#inspect");
+    await page.locator("#facts dl").first().waitFor();
+    await checked(page, "a call that waits");
+    await approve.focus();
+    await page.keyboard.press("Enter");
+    await seen(page, "Done: hit approve");
+    expect((await ask("ran", "approve")) === 1, "a tool that ran once");
+    await page.close();
+  },
+
+  async approve_after_a_reload() {
+    const page = await opened("later");
+    await say(page, "fire later");
+    await page.getByRole("button", { name: "Approve fire" }).waitFor();
+    await page.reload();
+    await page.getByRole("button", { name: "Approve fire" }).click();
+    await seen(page, "Done: hit later");
+    expect((await ask("ran", "later")) === 1, "a tool that ran once");
+    await page.close();
+  },
+
+  async deny_and_approve() {
+    const page = await opened("both");
+    await say(page, "fire two");
+    await page.getByRole("button", { name: "Approve fire" }).first().waitFor();
+    expect(await page.getByRole("button", { name: "Approve fire" }).count() === 2, "two calls that wait");
+    await page.getByLabel("Reason to deny fire").first().fill("Too loud.");
+    await page.getByRole("button", { name: "Deny" }).first().click();
+    await seen(page, "You denied this.");
+    await page.getByRole("button", { name: "Approve fire" }).click();
+    await page.locator(".chip").getByText("denied").waitFor();
+    await seen(page, "Done: hit two");
+    expect((await ask("ran", "two")) === 1, "one tool that ran");
+    await page.close();
+  },
+
+  async reload_in_mid_reply() {
+    const page = await opened("reload");
+    await say(page, "look reload");
+    await seen(page, "Let me see.");
+    await ask("inside", "reload");
+    await page.reload();
+    await seen(page, "Let me see.");
+    expect(await page.locator("#log .said").count() === 1, "the message, once");
+    await page.locator("#stop").waitFor();
+    await ask("release", "reload");
+    await seen(page, "Done: seen reload");
+    expect((await ask("ran", "reload")) === 1, "a tool that ran once");
+    expect(await page.locator("#log .reply").count() === 1, "one reply");
+    await page.close();
+  },
+
+  async stop() {
+    const page = await opened("stop");
+    await say(page, "look stop");
+    await seen(page, "Let me see.");
+    await ask("inside", "stop");
+    await page.keyboard.press("Escape");
+    await settled(page);
+    await seen(page, "Let me see.");
+    await say(page, "hello");
+    await seen(page, "You said: hello");
+    await page.close();
+  },
+
+  async regenerate() {
+    const page = await opened("again");
+    await say(page, "count again");
+    await seen(page, "This is reply 1.");
+    await page.getByRole("button", { name: "Regenerate" }).click();
+    await seen(page, "This is reply 2.");
+    expect(await page.locator("#log .reply").count() === 1, "one reply");
+    expect(await page.locator("#log .said").count() === 1, "one message");
+    await page.close();
+  },
+
+  async a_provider_that_fails() {
+    const page = await opened("fail");
+    await say(page, "fail fail");
+    await page.getByRole("alert").waitFor();
+    await page.getByRole("button", { name: "Continue" }).click();
+    await seen(page, "It works again.");
+    expect(await page.locator("#log .said").count() === 1, "one message");
+    await page.close();
+  },
+
+  async two_tabs() {
+    const first = await opened("two");
+    const second = await opened("two");
+    await say(first, "look tabs");
+    await seen(first, "Let me see.");
+    await seen(second, "Let me see.");
+    await ask("inside", "tabs");
+    await ask("release", "tabs");
+    await seen(first, "Done: seen tabs");
+    await seen(second, "Done: seen tabs");
+    await settled(second);
+    await say(second, "hello");
+    await seen(first, "You said: hello");
+    expect((await ask("ran", "tabs")) === 1, "a tool that ran once");
+    await first.close();
+    await second.close();
+  },
+
+  async upload() {
+    const page = await opened("upload");
+    const png = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==";
+    await page.setInputFiles("#file", { name: "dot.png", mimeType: "image/png", buffer: Buffer.from(png, "base64") });
+    await page.locator("#files").getByText("dot.png").waitFor();
+    await say(page, "see this");
+    await seen(page, "I see a picture.");
+    await settled(page);
+    const image = page.locator("#log .said img");
+    expect((await image.getAttribute("src")) === `data:image/png;base64,${png}`, "the picture");
+    expect((await image.evaluate((one) => one.naturalWidth)) === 1, "a picture that is drawn");
+    await page.reload();
+    await page.locator("#log .said img").waitFor();
+    await page.close();
+  },
+
+  async hostile_text_stays_text() {
+    const name = encodeURIComponent('~PGltZyBzcmM9eCBvbmVycm9yPXB3bmVkPTE-');
+    const page = await opened(name);
+    const evil = '<img src=x onerror="pwned=1"><script>pwned=1</script><a href="javascript:pwned=1">x</a>';
+    await say(page, `evil ${evil}`);
+    await page.getByRole("button", { name: /^Approve/ }).click();
+    await seen(page, `Done: hit ${evil}`);
+    await settled(page);
+    await page.locator(".tool summary").click();
+    await page.click("#inspect");
+    await page.locator("#facts .turn summary").first().click();
+    await page.getByRole("button", { name: "Raw entries" }).click();
+    await page.locator(".raw pre").first().waitFor();
+    await page.reload();
+    await seen(page, `Done: hit ${evil}`);
+    expect((await page.evaluate(() => globalThis.pwned)) === undefined, "no script of a text that ran");
+    expect(await page.locator("main img, main a, main script, aside img, nav img").count() === 0, "no element of a text");
+    expect((await page.locator("#log .said .text").textContent()).endsWith(evil), "the text as it was");
+    watched = false; // the browser reports this attempt
+    expect((await page.evaluate(() => { try { document.body.innerHTML = "<b>x</b>"; return "made"; } catch (error) { return error.name; } })) === "TypeError", "a policy that lets no text become HTML");
+    watched = true;
+    await page.close();
+  },
+
+  async resend() {
+    watched = false; // the browser reports the connection that fails
+    const page = await opened("resend");
+    let posts = 0;
+    await page.route("**/turns", (route) => (posts++ ? route.continue() : route.abort()));
+    await say(page, "count resend");
+    await page.getByRole("alert").getByText("Not sent").waitFor();
+    expect((await page.locator("#say").inputValue()) === "count resend", "the message back in the box");
+    await page.getByRole("button", { name: "Try again" }).click();
+    await seen(page, "This is reply 1.");
+    expect(await page.locator("#log .said").count() === 1, "one message");
+    await page.close();
+    watched = true;
+  },
+
+  async inspect_fork_and_rewind() {
+    const page = await opened("look");
+    for (const [number, text] of ["hello", "second", "third"].entries()) {
+      await say(page, text);
+      await seen(page, `You said: ${text}`);
+      await settled(page);
+      if (!number) await page.click("#inspect");
+    }
+    await page.locator("#facts .turn").nth(2).waitFor();
+    await page.locator("#facts .turn summary").first().click();
+    await page.getByRole("button", { name: "What it changed" }).first().click();
+    await page.locator(".raw dl").getByText("turns added").waitFor();
+    await page.getByRole("button", { name: "Raw entries" }).first().click();
+    await page.locator(".raw pre").getByText("You said: third").waitFor();
+    await checked(page, "inspector");
+    const second = page.locator("#facts .turn").nth(1);
+    const act = async (name) => {
+      if (!(await second.evaluate((one) => one.open))) await second.locator("summary").click();
+      await second.getByRole("button", { name }).click();
+    };
+    await act("Fork after it");
+    await page.waitForURL(/look-[0-9a-f]{6}$/);
+    await seen(page, "You said: second");
+    expect(await page.locator("#log .said").count() === 2, "two messages in the copy");
+    await page.goBack();
+    await seen(page, "You said: third");
+    await page.locator("#facts .turn").nth(2).waitFor();
+    await act("Rewind to before it");
+    await page.locator("#ask[open]").waitFor();
+    await checked(page, "dialog");
+    await page.locator("#askyes").click();
+    await page.locator("#log .said").nth(1).waitFor({ state: "detached" });
+    expect(await page.locator("#log .said").count() === 1, "one message that is left");
+    await page.close();
+  },
+
+  async keyboard() {
+    const page = await opened("keys");
+    await page.keyboard.press("Tab");
+    expect((await page.evaluate(() => document.activeElement.id)) === "skip", "the link to the message box first");
+    await page.keyboard.press("Enter");
+    expect((await page.evaluate(() => document.activeElement.id)) === "say", "the focus in the message box");
+    await page.keyboard.type("hello");
+    await page.keyboard.press("Shift+Enter");
+    await page.keyboard.type("you");
+    await page.keyboard.press("Enter");
+    await seen(page, "You said: hello");
+    await page.locator("#status").getByText("The reply is complete.").waitFor({ state: "attached" });
+    expect(page.url().endsWith("#say") || page.url().endsWith("#/keys"), "the same conversation");
+    await page.close();
+  },
+
+  async sign_in() {
+    watched = false; // the browser reports answers of 401
+    const page = await context.newPage();
+    await page.goto(locked);
+    await page.locator("#token").waitFor();
+    await checked(page, "sign in");
+    await page.fill("#token", "wrong");
+    await page.keyboard.press("Enter");
+    await page.locator("#wrong").waitFor();
+    await page.fill("#token", TOKEN);
+    await page.keyboard.press("Enter");
+    await page.locator("#say").waitFor();
+    await say(page, "hello");
+    await seen(page, "You said: hello");
+    await page.close();
+    watched = true;
+  },
+
+  async pictures() {
+    const page = await opened("harrogate");
+    await say(page, "What can you tell me about the theatre?");
+    await seen(page, "The curtain is down");
+    await settled(page);
+    await say(page, "fire Give Red the points for it.");
+    await page.getByRole("button", { name: "Approve fire" }).waitFor();
+    await page.click("#inspect");
+    await page.locator("#facts .turn").nth(1).waitFor();
+    for (const colorScheme of ["light", "dark"]) {
+      await page.emulateMedia({ colorScheme });
+      await page.screenshot({ path: join(pictures, `${colorScheme}.png`) });
+    }
+    await page.setViewportSize({ width: 400, height: 740 });
+    await page.click("#inspect");
+    await page.screenshot({ path: join(pictures, "small.png") });
+    await page.click("#menu");
+    await checked(page, "a small window with its menu");
+    await page.screenshot({ path: join(pictures, "menu.png") });
+    await page.close();
+  },
+};
+
+const only = process.env.GOAITOOLS_PAGE_ONLY; // one scenario, while you work on it
+for (const [name, run] of Object.entries(scenarios)) {
+  if (only && only !== name) continue;
+  reading = name;
+  try {
+    await run();
+    told.scenarios[name] = null;
+  } catch (error) {
+    told.scenarios[name] = String(error.stack || error).slice(0, 1500);
+    watched = true;
+    for (const page of context.pages().slice(1)) {
+      await page.screenshot({ path: join(pictures, `failed-${name}.png`) }).catch(() => {});
+      await page.close().catch(() => {});
+    }
+  }
+}
+await context.close();
+rmSync(profile, { recursive: true, force: true });
+console.log(JSON.stringify(told));
