@@ -29,6 +29,8 @@ RED = Reply.calls(("get_score", '{"team":"Red"}'))
 SHORT_SECONDS = 0.3
 """What a chat without patience waits for a byte, and a turn without patience for the faulty answer."""
 LONG_SECONDS = 300.0
+PATIENCE = (SHORT_SECONDS, 3.0, 20.0)
+"""What a turn without patience has: more if a busy machine does not bring it to its fault in that time."""
 
 
 def _nothing() -> None:
@@ -120,6 +122,13 @@ class Meeting:
 
     def run(self) -> ChatResult | TurnError:
         """Run the turn into its fault."""
+        for seconds in PATIENCE:
+            end = self._attempt(seconds)
+            if self.row.patience != "turn" or len(self.house.sim.requests) > self.after_tool:
+                break
+        return end
+
+    def _attempt(self, seconds: float) -> ChatResult | TurnError:
         row, sim, ran = self.row, self.house.sim, self.house.ran
         order = row.order[self.wire]
         assert not isinstance(order, Absent)
@@ -131,7 +140,7 @@ class Meeting:
             sim.push(RED)
         sim.push(*[scripted] * (1 if row.is_met_once else row.sends[self.wire]))
         try:
-            return self._turn(gates)
+            return self._turn(gates, seconds)
         except TurnError as err:
             return err
         finally:
@@ -139,16 +148,16 @@ class Meeting:
             gates.shown.set()
             self.house.in_tool = _nothing
 
-    def _turn(self, gates: Gates) -> ChatResult:
+    def _turn(self, gates: Gates, seconds: float) -> ChatResult:
         chat = self.house.chat(self.wire, self.colour, self.row.patience)
         fields: dict[str, Any] = dict(self.options)
         if not self.resumes:
             fields |= {"user": self.asked, "turn_id": self.asked}
         if self.row.patience == "turn":
-            fields["timeout"] = SHORT_SECONDS
+            fields["timeout"] = seconds
             if self.after_tool:  # the tool takes all of the turn's time but what the fault may have
                 fields |= {"timeout": LONG_SECONDS, "tool_timeout": None, "tool_threads": False}
-                self.house.in_tool = lambda: self.clock.advance(LONG_SECONDS - SHORT_SECONDS)
+                self.house.in_tool = lambda: self.clock.advance(LONG_SECONDS - seconds)
         if self.resumes:
             return chat.resume(self.before, **fields)
         if self.mode == "streamed":
