@@ -18,6 +18,7 @@ def get_score(team: str) -> int:
 
 def main() -> None:
     """Run one turn, and print what was seen of it."""
+    print("(simulated: no language model is asked)")
     logging.basicConfig(format="log   %(name)-20s %(event)s")
     logging.getLogger("goaitools_py").setLevel(logging.INFO)
     spans = InMemorySpanExporter()

@@ -119,6 +119,11 @@ SHOWS = {
         r"Noted: your name is Ada.*\n\(another request was faster; say it again\)\n",
         r"\[simulated\] Your name is Ada. The score is 1 points.\n<state of \d+ bytes>: complete\n$",
     ),
+    "observability": (
+        r"span  execute_tool get_score .*ok",
+        r"span  invoke_agent guide .*ok",
+        r"reply \[simulated\] get_score: 30 .* 2 model calls, 1 tool call",
+    ),
     "custom_backend": (
         r"\[fake\] Red has 30 points",
         r"\d+ bytes of the wire 'ollama'",
@@ -127,8 +132,8 @@ SHOWS = {
     ),
 }
 
-OWN_PROCESS = {"django_field"}
-"""Django is set up once in a process, and other tests do so too."""
+OWN_PROCESS = {"django_field", "observability"}
+"""Django and the log are set up once in a process, and other tests do so too."""
 
 
 def in_a_process(file: Path) -> str:
