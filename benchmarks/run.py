@@ -37,6 +37,7 @@ NAMES = (
     "archive",
     "kept",
     "many",
+    "serve",
     "memory",
     "tokens",
     "compaction",
