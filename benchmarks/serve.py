@@ -39,8 +39,9 @@ def run(*, short: bool = False) -> Report:
         title="A server: first word and CPU per turn",
         method=f"{at_a_time} turns at a time beside {idle} idle streams, {rounds} rounds of both in turns; "
         f"each server, and the model, in a process of its own; a new conversation for each turn; {_WORDS} "
-        f"words in {_DROPS} writes, the first after 0.2 s, then one each 20 ms; the bare Starlette application passes "
-        "the bytes on and stores nothing; CPU time of the server's process; medians of the rounds",
+        f"words in {_DROPS} writes, the first after 0.2 s, then one each 20 ms; the bare Starlette "
+        "application passes the bytes on and stores nothing; CPU time of the server's process; medians of "
+        "the rounds",
         figures=[
             at_most(2.0, "CPU per turn, times the bare one's", ours[1] / bare[1], "x",
                     note=f"{ours[1]:.2f} and {bare[1]:.2f} ms"),
