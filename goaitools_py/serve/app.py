@@ -284,6 +284,9 @@ class ServeApp(Starlette):
                     "title": facts.title if facts else "",
                     "status": facts.status if facts else "",
                     "turns": facts.turns if facts else None,
+                    "cost_usd": nano / 1e9
+                    if facts and (nano := facts.cost_nano_dollars) is not None
+                    else None,
                 }
             )
         return json_response({"conversations": rows, "cursor": page.cursor})

@@ -168,6 +168,7 @@ class ConversationRow(Struct):
     title: str
     status: str
     turns: int | None
+    cost_usd: float | None
 
 
 class ConversationList(Struct):
