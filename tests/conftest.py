@@ -136,7 +136,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     cases: dict[str, list[pytest.Item]] = {}
     for item in items:
         named, _, case = item.nodeid.removeprefix("tests/").partition("[")
-        if item.get_closest_marker("service"):
+        if item.get_closest_marker("service") or item.get_closest_marker("heavy"):
             continue
         if (
             named.startswith(SERVICE)
