@@ -51,6 +51,9 @@ METHODS = (
 HANDLES = frozenset(f"{handle}.{method}" for handle in ("Turn", "AsyncTurn") for method in METHODS)
 """Of the facade, what runs while a turn does."""
 
+BEFORE = frozenset({"Outages.__init__"})
+"""Of the turn's modules, what runs when a chat is made: no turn is there yet that could be finished."""
+
 Line = tuple[str, int]
 STREAMED = next(number for number, step in enumerate(STEPS) if step.is_streamed)
 """From here on every line is raised at once more: streams, and tools that may run again, begin here."""
@@ -75,7 +78,7 @@ class Tracer:
     def _call(self, frame: FrameType, event: str, arg: Any) -> Any:
         code = frame.f_code
         name = FILES.get(code.co_filename)
-        if name is None or self.world.fired:
+        if name is None or self.world.fired or code.co_qualname in BEFORE:
             return None
         return self._line if name != "handles" or code.co_qualname in HANDLES else None
 
@@ -172,9 +175,12 @@ def test_an_exception_at_any_line_leaves_a_turn_that_can_be_finished(wire: str, 
         cases = every[(2 * WIRES.index(wire) + face.is_async) * 7 % stride :: stride]
         for number, (step, line, name, kind) in enumerate(cases):
             world = hooks.world = worlds[step].copied()
+            error = kind()
             try:
-                raised(world, line, name, kind(), reach=REACH if number % 10 else len(STEPS))
-            except Exception as exc:
+                raised(world, line, name, error, reach=REACH if number % 10 else len(STEPS))
+            except BaseException as exc:
+                if isinstance(exc, KeyboardInterrupt) and exc is not error:
+                    raise  # somebody pressed Ctrl-C; our own one would end the worker that runs the tests
                 where = f"{line[0]}.py:{line[1]} in {name}, step {step}, {kind.__name__}"
                 broken.append(f"{where}: {type(exc).__name__} {exc}"[:300])
 
