@@ -27,7 +27,7 @@ from ._clients import CLIENTS, backend_over, close_client
 
 PATIENCE = 40.0
 """Seconds after which a server gives up, so that a broken rule fails a test instead of hanging it."""
-MOST = 20.0
+MOST = 2.5
 """Seconds that a turn may take whose time is `TIME`: a busy machine is slow."""
 TIME = 0.3
 

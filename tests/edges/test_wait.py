@@ -50,7 +50,7 @@ def test_an_interruption_ends_what_tidies_up_after_its_time() -> None:
     async def main() -> tuple[object, int]:
         began = time.monotonic()
         found = await ends(wait, stubborn, began + TICK)
-        assert time.monotonic() - began < 60
+        assert time.monotonic() - began < 10
         await asyncio.sleep(3 * TICK)
         return found, cancelling()
 
@@ -93,7 +93,7 @@ def test_a_wait_whose_other_cancellation_is_swallowed_ends_late_all_the_same() -
     async def main() -> tuple[object, int]:
         began = time.monotonic()
         found = await ends(wait, stalls, began + TICK)
-        assert time.monotonic() - began < 60
+        assert time.monotonic() - began < 10
         return found, cancelling()
 
     assert asyncio.run(main()) == ("late", 0)
