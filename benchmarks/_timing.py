@@ -38,7 +38,11 @@ class Blocks:
 
 
 def interleaved(
-    sides: Mapping[str, Callable[[], object]], *, short: bool = False, rounds_of: int = 1
+    sides: Mapping[str, Callable[[], object]],
+    *,
+    short: bool = False,
+    rounds_of: int = 1,
+    clock: Callable[[], int] = time.thread_time_ns,
 ) -> dict[str, Blocks]:
     """Measure in turns, A B A B …, so that a slow second of the machine slows all sides.
 
@@ -48,28 +52,29 @@ def interleaved(
             that each side meets quiet moments of a machine that others use as well.
         rounds_of: A block is a whole number of so many calls, for sides that do something else each time; but
             one call where a single one takes longer than a block.
+        clock: Nanoseconds of CPU time: of this thread, or of the process where a side works in several.
 
     Returns:
-        For each side its blocks: CPU time of this thread, so that other processes steal no time, though
+        For each side its blocks: CPU time, so that other processes steal no time, though
         they do disturb caches and the clock of the core.
     """
     rounds, block_us = (3, 5_000) if short else (25, 25_000)
     calls = {}
     for name, side in sides.items():
         side()
-        wished = block_us / _per_call(side, 1)
+        wished = block_us / _per_call(side, 1, clock)
         calls[name] = 1 if wished < 1 else rounds_of * max(1, round(wished / rounds_of))
     found: dict[str, list[float]] = {name: [] for name in sides}
     for _ in range(rounds):
         for name, side in sides.items():
             gc.collect()
             side()  # what was collected, and the side before, left the core's caches cold
-            found[name].append(_per_call(side, calls[name]))
+            found[name].append(_per_call(side, calls[name], clock))
     return {name: Blocks(tuple(blocks)) for name, blocks in found.items()}
 
 
-def _per_call(side: Callable[[], object], calls: int) -> float:
-    began = time.thread_time_ns()
+def _per_call(side: Callable[[], object], calls: int, clock: Callable[[], int]) -> float:
+    began = clock()
     for _ in range(calls):
         side()
-    return max(1, time.thread_time_ns() - began) / calls / 1000
+    return max(1, clock() - began) / calls / 1000

@@ -16,11 +16,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from _conversations import Turn, compact, corpus
+from _conversations import JSON, Turn, compact, corpus
 from _report import Figure, Report, info
 from blob_size import written_turn_by_turn
 
-__all__ = ["run"]
+__all__ = ["pydantic_messages", "run"]
 
 SIZES = (2, 10, 50)
 
@@ -95,11 +95,19 @@ def _responses_items(message: Any) -> list[Any]:
 
 
 def _pydantic_ai(turns: Sequence[Turn]) -> int:
+    from pydantic_ai.messages import ModelMessagesTypeAdapter
+
+    history = pydantic_messages([message for turn in turns for message in turn])
+    return len(ModelMessagesTypeAdapter.dump_json(history))  # what all_messages_json() gives
+
+
+def pydantic_messages(messages: Sequence[JSON]) -> list[Any]:
+    """Messages of Chat Completions as pydantic-ai keeps them."""
     from pydantic_ai import messages as words
 
     names: dict[str, str] = {}
     history: list[words.ModelMessage] = []
-    for message in (message for turn in turns for message in turn):
+    for message in messages:
         if message["role"] == "user":
             history.append(words.ModelRequest(parts=[words.UserPromptPart(message["content"])]))
         elif message["role"] == "tool":
@@ -112,7 +120,7 @@ def _pydantic_ai(turns: Sequence[Turn]) -> int:
             parts: list[Any] = [words.TextPart(message["content"])] if message["content"] else []
             parts += [words.ToolCallPart(f["name"], f["arguments"], tool_call_id=c) for c, f in calls]
             history.append(words.ModelResponse(parts=parts, model_name="gpt-4o-2024-08-06"))
-    return len(words.ModelMessagesTypeAdapter.dump_json(history))  # what all_messages_json() gives
+    return history
 
 
 def _langgraph(turns: Sequence[Turn]) -> int:

@@ -55,14 +55,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--only", nargs="+", choices=NAMES, metavar="NAME", help=f"of {', '.join(NAMES)}")
     parser.add_argument("--json", action="store_true", help="machine-readable")
     parser.add_argument(
-        "--peers", action="store_true", help="also the stores of other libraries, if installed"
+        "--peers", action="store_true", help="also turns and stores of other libraries, if installed"
     )
     parser.add_argument("--runs", type=int, default=1, metavar="N", help="run all of it N times")
     parser.add_argument("--into", type=Path, metavar="PAGE", help="put a table of all runs into this page")
     options = parser.parse_args(arguments)
     if options.runs < 1:
         parser.error(f"--runs must be at least 1, got {options.runs}")
-    names = tuple(options.only or NAMES) + (("peers",) if options.peers else ())
+    names = tuple(options.only or NAMES) + (("peers", "peer_turns") if options.peers else ())
     if not options.json:
         print(f"Python {platform.python_version()}, {platform.system()} {platform.machine()}\n")
     runs = [_run(names, short=options.short, silent=options.json) for _ in range(options.runs)]
