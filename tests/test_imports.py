@@ -47,8 +47,8 @@ ALLOWED = {
     "output.words": "",
     "output.by_tool": "errors output.misfit output.shape output.spec output.words tools",
     "output.wanted": (
-        "backends.base output.by_tool output.misfit output.shape output.spec output.words "
-        "state.records tools values"
+        "backends.base output.by_tool output.misfit output.shape output.spec output.words state.records "
+        "tools values"
     ),
     "history.open.attempts": (
         "backends.base history.meter history.open.inbox history.open.turn_ids messages reading "
@@ -107,9 +107,9 @@ ALLOWED = {
         "state.media state.records state.row_ends state.row_json state.segments state.turn_rows"
     ),
     "state.state": (
-        "errors state.blob state.closed_turns state.codec state.inbox_segment state.media "
-        "state.media_rows state.meta_segment state.open_segment state.parts state.records state.segments "
-        "state.turn_rows values"
+        "errors state.blob state.closed_turns state.codec state.inbox_segment state.media state.media_rows "
+        "state.meta_segment state.open_segment state.parts state.records state.segments state.turn_rows "
+        "values"
     ),
     "state.stripped": "state.closed_turns state.parts state.records state.row_ends state.state values",
     "state.reseal": "state.blob state.codec state.formats state.parts state.state values",
@@ -142,9 +142,9 @@ ALLOWED = {
         "state.state values"
     ),
     "history.open.journal": (
-        "backends.base citations errors history.meter history.open.answers "
-        "history.open.attempts history.open.inner history.open.turn_ids messages reading state.bounds "
-        "state.closed_turns state.letters state.records state.row_ends state.state tokens values"
+        "backends.base citations errors history.meter history.open.answers history.open.attempts "
+        "history.open.inner history.open.turn_ids messages reading state.bounds state.closed_turns "
+        "state.letters state.records state.row_ends state.state tokens values"
     ),
     "history.open.room": (
         "backends.base errors history.open.journal history.open.turn_ids messages state.codec "
@@ -192,8 +192,8 @@ ALLOWED = {
     ),
     "history.rewrite.cut": (
         "backends.base compaction history.archive history.meter history.open.room history.open.turn_ids "
-        "history.rewrite.contexts history.rewrite.questions history.rewrite.unsign messages reading "
-        "render result state.closed_turns state.codec state.records state.state values"
+        "history.rewrite.contexts history.rewrite.questions history.rewrite.unsign messages reading render "
+        "result state.closed_turns state.codec state.records state.state values"
     ),
     "history.rewrite.questions": "compaction messages state.bounds state.state values",
     "history.size": "backends.base history.meter history.wires state.codec state.state tokens",
@@ -226,9 +226,9 @@ ALLOWED = {
         "citations escaping history.open.answers history.transcript_json messages prices showing values"
     ),
     "history.turns": (
-        "backends.base errors history.archive history.info history.open.inbox "
-        "history.open.journal history.rewrite.repair history.transcript history.wires messages rawjson "
-        "reading state.closed_turns state.codec state.letters state.records state.state values"
+        "backends.base errors history.archive history.info history.open.inbox history.open.journal "
+        "history.rewrite.repair history.transcript history.wires messages rawjson reading "
+        "state.closed_turns state.codec state.letters state.records state.state values"
     ),
     "history.redact": "",
     "history.redact.matching": "escaping",
@@ -281,8 +281,8 @@ ALLOWED = {
     "telemetry": "backends.base errors events messages result turn.flow turn.plan usage values",
     "mcp": "errors messages tools",
     "turn.plan": (
-        "backends.base history.open.answers messages options state.codec state.state turn.flow "
-        "turn.outages values"
+        "backends.base history.open.answers messages options state.codec state.state turn.flow turn.outages "
+        "values"
     ),
     "turn.timing": "options turn.deadlines turn.flow",
     "turn.telling": "errors messages result tools turn_warnings values",
@@ -312,9 +312,9 @@ ALLOWED = {
         "history.open.admission history.open.journal history.open.room state.records state.state turn.ledger"
     ),
     "turn.tool_calls": (
-        "again backends.base errors events history.open.admission history.open.answers "
-        "history.open.journal history.open.turn_ids messages state.records state.state tools turn.fitting "
-        "turn.flow turn.ledger turn.recall turn.tool_failures values"
+        "again backends.base errors events history.open.admission history.open.answers history.open.journal "
+        "history.open.turn_ids messages state.records state.state tools turn.fitting turn.flow turn.ledger "
+        "turn.recall turn.tool_failures values"
     ),
     "turn.limits": "errors history.open.journal messages prices state.records turn.ledger",
     "turn.tool_texts": "backends.base state.records",
@@ -331,8 +331,8 @@ ALLOWED = {
     ),
     "turn.shrink": (
         "backends.rules compaction errors events history.archive history.rewrite.cut "
-        "history.rewrite.questions history.rewrite.unsign messages result state.state turn.flow "
-        "turn.ledger turn.request turn.strategy_asks turn_warnings values"
+        "history.rewrite.questions history.rewrite.unsign messages result state.state turn.flow turn.ledger "
+        "turn.request turn.strategy_asks turn_warnings values"
     ),
     "turn.checks": (
         "errors history.open.journal history.open.room messages state.records state.state turn.flow "
@@ -340,10 +340,10 @@ ALLOWED = {
     ),
     "turn.marks": "events history.open.room state.state turn.ledger values",
     "turn.beginning": (
-        "backends.capabilities errors history.meter history.open.answered "
-        "history.open.attempts history.open.inbox history.open.inner history.open.journal "
-        "history.open.turn_ids history.rewrite.repair messages output.spec state.records state.state "
-        "turn.fitting turn.foreign turn.ledger turn.request turn.tool_calls turn_warnings values"
+        "backends.capabilities errors history.meter history.open.answered history.open.attempts "
+        "history.open.inbox history.open.inner history.open.journal history.open.turn_ids "
+        "history.rewrite.repair messages output.spec state.records state.state turn.fitting turn.foreign "
+        "turn.ledger turn.request turn.tool_calls turn_warnings values"
     ),
     "turn.foreign": "errors history.open.journal state.state turn.plan values",
     "turn.relay": (
@@ -352,8 +352,8 @@ ALLOWED = {
     ),
     "turn.engine": (
         "backends.base citations errors events history.open.attempts history.open.journal "
-        "history.open.turn_ids messages output.misfit output.words reading result state.records "
-        "state.state turn.answer turn.beginning turn.checks turn.flow turn.ledger turn.limits turn.marks "
+        "history.open.turn_ids messages output.misfit output.words reading result state.records state.state "
+        "turn.answer turn.beginning turn.checks turn.flow turn.ledger turn.limits turn.marks "
         "turn.model_call turn.plan turn.request turn.shrink turn.tool_calls turn_warnings values"
     ),
     "turn.count_tokens": (
@@ -381,7 +381,7 @@ ALLOWED = {
     "kept.stops": "errors turn.flow",
     "kept.privacy": (
         "errors history.export history.redact.matching history.redact.redaction kept.row state.state "
-        "turn.flow values "
+        "turn.flow values"
     ),
     "kept.turn": (
         "errors events history.open.turn_ids kept.row kept.stops messages result state.state turn.engine "
@@ -414,9 +414,9 @@ ALLOWED = {
     # what a user meets
     "kept.facade": (
         "backends.base errors history.info history.open.answers history.redact.matching history.turns "
-        "history.update kept.changes kept.compaction kept.facts kept.lease kept.parts kept.privacy "
-        "kept.row kept.stops kept.turn messages options result state.codec state.state stores.layout "
-        "tools turn.flow turn.plan values"
+        "history.update kept.changes kept.compaction kept.facts kept.lease kept.parts kept.privacy kept.row "
+        "kept.stops kept.turn messages options result state.codec state.state stores.layout tools turn.flow "
+        "turn.plan values"
     ),
     "conversation": (
         "errors history.open.answers history.redact.matching history.redact.redaction history.turns "
@@ -442,8 +442,8 @@ ALLOWED = {
     ),
     "chat": (
         "backends backends.base conversation edges.sync_edge errors facade hand_off handles "
-        "history.open.answers misplaced observers options result stepping tools turn.count_tokens "
-        "turn.flow turn.plan turn.relay"
+        "history.open.answers misplaced observers options result stepping tools turn.count_tokens turn.flow "
+        "turn.plan turn.relay"
     ),
     "async_chat": (
         "async_conversation backends backends.base edges.async_edge errors facade hand_off handles "
@@ -451,8 +451,8 @@ ALLOWED = {
         "state.codec stepping tools turn.count_tokens turn.flow turn.plan turn.relay"
     ),
     "serve": (
-        "async_chat errors events frontends handles history.open.answers history.turns kept.facade "
-        "messages prices result state.codec states stores.base turn_warnings values"
+        "async_chat errors events frontends handles history.open.answers history.turns kept.facade messages "
+        "prices result state.codec states stores.base turn_warnings values"
     ),
     "states": (
         "history.branch history.convert history.diff history.export history.files history.go_states "
