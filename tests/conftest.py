@@ -159,6 +159,8 @@ ALLOWED_SKIPS: tuple[str, ...] = (
     "another zstd release",
     "no browser",
     "no llama-server",
+    "no fish",
+    "no zsh",
     "Python 3.11 has no eager tasks",
     "calls are traced already",  # by the run that measures coverage
 )

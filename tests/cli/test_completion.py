@@ -102,7 +102,7 @@ def test_bash_completes(
     assert sorted(ran.stdout.splitlines()) == sorted(expected)
 
 
-@pytest.mark.skipif(shutil.which("fish") is None, reason="there is no fish here")
+@pytest.mark.skipif(shutil.which("fish") is None, reason="no fish here")
 @pytest.mark.parametrize(
     ("typed", "expected"),
     [
@@ -133,7 +133,7 @@ def test_fish_completes(
     assert [line.partition("\t")[0] for line in ran.stdout.splitlines()] == expected
 
 
-@pytest.mark.skipif(shutil.which("zsh") is None, reason="there is no zsh here")
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="no zsh here")
 def test_zsh_completes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A real zsh on a pseudo-terminal completes what is typed before each Tab."""
     _files(tmp_path)
