@@ -204,7 +204,10 @@ class _Page:
     async def _list(self, request: Request) -> Response:
         if not isinstance(self._store, AsyncListing):
             return json_response({"conversations": [], "cursor": None})
-        page = await self._store.list("", cursor=request.query_params.get("cursor"), limit=_ROWS)
+        try:
+            page = await self._store.list("", cursor=request.query_params.get("cursor"), limit=_ROWS)
+        except ValueError:
+            raise AskError("the cursor is not one that this server gave") from None
         rows = []
         for row in page.keys:
             facts = row.facts
