@@ -138,7 +138,9 @@ def test_a_store_is_named_by_its_url(
 
 
 @pytest.mark.parametrize(
-    "url", ["redis://:s3cret@127.0.0.1:1/0", "postgresql+psycopg://u:s3cret@127.0.0.1:1/db"], ids=["one", "two"]
+    "url",
+    ["redis://:s3cret@127.0.0.1:1/0", "postgresql+psycopg://u:s3cret@127.0.0.1:1/db"],
+    ids=["one", "two"],
 )
 def test_a_server_that_does_not_answer_is_told_without_its_password(
     url: str, capsys: pytest.CaptureFixture[str]
