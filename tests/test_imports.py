@@ -556,7 +556,10 @@ def imports_of(module: str, *, with_types: bool = False) -> Iterator[Import]:
                 yield Import(module, deeper if deeper in MODULES else ".".join(base) or "__init__", lazy)
 
 
-IMPORTS = sorted({found for module in MODULES for found in imports_of(module)})
+@functools.cache
+def all_imports() -> list[Import]:
+    """The imports of all modules. It reads the whole package, so only once a test needs it."""
+    return sorted({found for module in MODULES for found in imports_of(module)})
 
 
 def part(module: str) -> str:
@@ -592,7 +595,7 @@ def test_imports_are_those_of_the_table() -> None:
     """No part imports another that its row does not name; exceptions stand inside functions."""
     wrong = [
         found
-        for found in IMPORTS
+        for found in all_imports()
         if (source := part(found.source)) != (target := part(found.target))
         and target not in ALLOWED[source].split()
         and not (found.lazy and (source, target) in LAZY)
@@ -622,7 +625,7 @@ def test_imports_are_relative() -> None:
 
 def test_the_exceptions_are_in_use() -> None:
     """An exception that nothing needs any more is taken out of the list."""
-    used = {(part(found.source), part(found.target)) for found in IMPORTS if found.lazy}
+    used = {(part(found.source), part(found.target)) for found in all_imports() if found.lazy}
 
     assert set(LAZY) <= used
 
@@ -637,7 +640,7 @@ def test_the_table_points_one_way() -> None:
 def test_modules_do_not_import_in_circles() -> None:
     """Also inside a package no import at module level leads back to where it began."""
     known: dict[str, set[str]] = {}
-    for found in IMPORTS:
+    for found in all_imports():
         if not found.lazy and not found.source.startswith(f"{found.target}."):
             known.setdefault(found.source, set()).add(found.target)
 
