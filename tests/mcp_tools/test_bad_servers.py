@@ -104,7 +104,11 @@ LISTS: dict[str, tuple[Callable[[str | None], ListToolsResult | None], str, floa
         "not listed its tools within",
         0.2,
     ),
-    "one page for ever": (lambda cursor: ListToolsResult(tools=[DOOR], next_cursor="2"), "without an end", 60),
+    "one page for ever": (
+        lambda cursor: ListToolsResult(tools=[DOOR], next_cursor="2"),
+        "without an end",
+        60,
+    ),
 }
 
 
