@@ -16,7 +16,7 @@ The parts can be read alone::
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import msgspec
 
@@ -31,7 +31,7 @@ from ..history.rewrite.unsign import unsign
 from ..messages import Message, ToolRecord, Usage
 from ..prices import Charge, nano_dollars
 from ..state.records import Meta, turn_ref, usage_of, usage_row, with_cost
-from ..state.state import ConversationState, hard_limits
+from ..state.state import ConversationState
 from ..tokens import TokenCounter
 from ..turn_warnings import WarningCode
 from ..values import Value, replace
@@ -45,6 +45,7 @@ __all__ = ["Ledger", "Plan", "ReturnPoint"]
 
 _E = TypeVar("_E", bound=TurnError)
 _T = TypeVar("_T")
+P = ParamSpec("P")
 
 
 class ReturnPoint(Value, frozen=True):
@@ -52,14 +53,6 @@ class ReturnPoint(Value, frozen=True):
 
     stand: Stand
     told: Told
-
-
-class _Entry(Value, frozen=True):
-    """Everything of a turn that an entry in the books touches; see `Ledger.entered`."""
-
-    state: ConversationState
-    account: Account
-    warnings: int
 
 
 class Tried:
@@ -232,18 +225,18 @@ class Ledger(Standing):
 
     # ------------------------------------------------------------------------------------- the account
 
-    def entered(self, enter: Callable[[], _T]) -> _T:
-        """Make an entry in the books.
+    def entered(self, enter: Callable[P, _T], *args: P.args, **kwargs: P.kwargs) -> _T:
+        """Make an entry in the books: call `enter` with these arguments, and give what it returns.
 
         An entry changes the state and the account, one after the other. Ctrl-C in between must not lose a
         reply that is paid for, nor book it twice. So both go back, and the entry is made once more, whole.
         """
-        before = _Entry(self.state, self.spending.account, len(self.telling.warnings))
+        state, account, warnings = self.state, self.spending.account, len(self.telling.warnings)
 
         def entry() -> _T:
-            self.state, self.spending.account = before.state, before.account
-            del self.telling.warnings[before.warnings :]
-            return enter()
+            self.state, self.spending.account = state, account
+            del self.telling.warnings[warnings:]
+            return enter(*args, **kwargs)
 
         return once_more(entry)
 
@@ -264,7 +257,7 @@ class Ledger(Standing):
 
     def book_aside(self, usage: Usage, *, asked: str, answered: str, dialect: Dialect) -> None:
         """Add what was used beside the conversation, such as for a summary, to the totals; see `book`."""
-        self.entered(lambda: self._book_aside(usage, asked, answered, dialect))
+        self.entered(self._book_aside, usage, asked, answered, dialect)
 
     def book_charge_aside(self, charge: Charge, *, asked: str) -> None:
         """Add a model call that a tool made to the totals; see `book`. `entered` is up to the caller."""
@@ -278,7 +271,7 @@ class Ledger(Standing):
 
     def book_broken(self, usage: Usage, *, asked: str) -> None:
         """Book the tokens that the provider has named for a reply that broke off; see `book`."""
-        self.entered(lambda: self._book_broken(usage, asked))
+        self.entered(self._book_broken, usage, asked)
 
     def _book_broken(self, usage: Usage, asked: str) -> None:
         self.book(usage, asked=asked)
@@ -365,7 +358,7 @@ class Ledger(Standing):
             return
         state = self.with_appended(announced)
         try:
-            blob = self.written(state, "in_progress", hard_limits(self.plan.codec))
+            blob = self.written(state, "in_progress", self.room.hard)
             yield Checkpoint(blob, is_claim=True)
         except StateTooLargeError as exc:
             raise self.error(StateSizeError, f"{exc}; no further tool was started") from exc
@@ -414,7 +407,7 @@ class Ledger(Standing):
             self.state = journal.with_failure(self.state, cls.__name__, known.get("code", ""))
             try:
                 status = standing_status(self.state, "failed")
-                blob = self.encode(status, limits=hard_limits(self.plan.codec))
+                blob = self.encode(status, limits=self.room.hard)
             except StateTooLargeError:
                 # A larger blob could not be read again. The newest checkpoint has what was done up to then.
                 # Without one the turn is in the error's other fields, and its input is handed back.

@@ -63,7 +63,7 @@ def ask(
     # The flow itself, and no generator around it: each read of a long stream passes all that are open.
     return with_retries(
         ledger,
-        lambda: _attempt(ledger, voice, booked, forbid_tools),
+        partial(_attempt, ledger, voice, booked, forbid_tools),
         remedy=_Remedies(ledger, shrink).apply,
         error=partial(turn_error, ledger),
     )
@@ -77,10 +77,7 @@ def _attempt(
 ) -> Flow[Reply]:
     """Send once. Raises `Failure`; the state is as before unless the provider took the request."""
     call = yield from _prepared(ledger, voice, forbid_tools)
-
-    def book(reply: Reply) -> Reply:
-        return ledger.entered(lambda: booked(_take(ledger, call, reply)))
-
+    book: Callable[[Reply], Reply] = partial(ledger.entered, _take_and_book, ledger, call, booked)
     try:
         content_type = yield from _sent(ledger, call)
         read = yield from receive(ledger, call, content_type, book)
@@ -107,7 +104,8 @@ def _prepared(ledger: Ledger, voice: Voice, forbid_tools: bool) -> Flow[Call]:
     yield from ledger.tick()
     ledger.check_deadline()
     ledger.admit_appended()
-    _settle(ledger)
+    if ledger.state.open is not None:
+        _settle(ledger)
     ledger.partial_text, ledger.streamed = "", None
     before, began = ledger.state, ledger.now
     times = ledger.call_times(is_streamed=ledger.plan.stream)
@@ -183,6 +181,10 @@ def _failed(ledger: Ledger, call: Call, exc: Exception) -> Flow[Failure]:
 
 
 # ---------------------------------------------------------------------------- a reply in the open turn
+
+
+def _take_and_book(ledger: Ledger, call: Call, booked: Callable[[Reply], Reply], reply: Reply) -> Reply:
+    return booked(_take(ledger, call, reply))
 
 
 def _take(ledger: Ledger, call: Call, reply: Reply) -> Reply:
