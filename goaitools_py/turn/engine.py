@@ -445,9 +445,7 @@ class TurnEngine:
         facts: dict[str, Any] = {}
         if status != "complete":
             facts["status"] = status
-        if voice.settings and (
-            settings := {k: v for k, v in voice.recorded.items() if k not in NOT_STORED}
-        ):
+        if voice.settings and (settings := {k: v for k, v in voice.recorded.items() if k not in NOT_STORED}):
             facts["settings"] = settings
         if ledger.fell_back:
             facts["fallback"] = list(ledger.fell_back)

@@ -16,7 +16,7 @@ The parts can be read alone::
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -37,7 +37,7 @@ from ..turn_warnings import WarningCode
 from ..values import Value, replace
 from .flow import Checkpoint, Emit, Flow
 from .plan import Plan
-from .spending import Account, Spending
+from .spending import Spending
 from .standing import Stand, Standing, standing_status
 from .telling import Telling, Told
 
@@ -45,7 +45,6 @@ __all__ = ["Ledger", "Plan", "ReturnPoint"]
 
 _E = TypeVar("_E", bound=TurnError)
 _T = TypeVar("_T")
-P = ParamSpec("P")
 
 
 class ReturnPoint(Value, frozen=True):
@@ -108,6 +107,8 @@ class Ledger(Standing):
         self.fell_back: tuple[str, ...] = () if earlier is None else earlier.fell_back
         self.context_window = plan.context_window
         self.has_acted: bool = earlier is not None and earlier.has_acted
+        if earlier is not None:
+            self.deadline = earlier.deadline
         self.oversized = ""
         self.overflow = ""
         self._kept = b""
@@ -136,12 +137,6 @@ class Ledger(Standing):
         if earlier is not None:
             self.iterations_before = earlier.iterations_before
         self.stand_on(state, admitted, has_grown=has_grown)
-
-    def start_clock(self) -> Flow[None]:
-        """As `Timing.start_clock`. A turn that fell back to another provider keeps its first deadline."""
-        yield from super().start_clock()
-        if self._earlier is not None:
-            self.deadline = self._earlier.deadline
 
     def identify(self, meta: Meta, number: int | None) -> None:
         """Note the conversation of the events, and the number of its turn, if it is known."""
@@ -225,7 +220,7 @@ class Ledger(Standing):
 
     # ------------------------------------------------------------------------------------- the account
 
-    def entered(self, enter: Callable[P, _T], *args: P.args, **kwargs: P.kwargs) -> _T:
+    def entered(self, enter: Callable[..., _T], *args: Any) -> _T:
         """Make an entry in the books: call `enter` with these arguments, and give what it returns.
 
         An entry changes the state and the account, one after the other. Ctrl-C in between must not lose a
@@ -236,7 +231,7 @@ class Ledger(Standing):
         def entry() -> _T:
             self.state, self.spending.account = state, account
             del self.telling.warnings[warnings:]
-            return enter(*args, **kwargs)
+            return enter(*args)
 
         return once_more(entry)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from functools import partial
+from math import inf
 from typing import Final
 
 import msgspec
@@ -101,8 +102,11 @@ def _attempt(
 
 def _prepared(ledger: Ledger, voice: Voice, forbid_tools: bool) -> Flow[Call]:
     """The call that is made now. Until it is sent the provider knows nothing, and the state can go back."""
-    yield from ledger.tick()
-    ledger.check_deadline()
+    if ledger.has_acted or ledger.listening or ledger.options.compactor is not None:
+        # Else this is the turn's first request, and no callback, compactor or tool has run since the turn
+        # read the clock.
+        yield from ledger.tick()
+        ledger.check_deadline()
     ledger.admit_appended()
     if ledger.state.open is not None:
         _settle(ledger)
@@ -118,7 +122,8 @@ def _prepared(ledger: Ledger, voice: Voice, forbid_tools: bool) -> Flow[Call]:
 
 def _timed(request: ModelRequest, times: CallTimes, now: float) -> ModelRequest:
     """The request with its times: that of the whole answer, and that of the headers if it is shorter."""
-    whole, head = times.left(now, begun=True), times.left(now, begun=False)
+    whole = times.left(now, begun=True)
+    head = whole if times.first == inf else times.left(now, begun=False)
     return replace(request, timeout=whole, head_timeout=None if head == whole else head)
 
 

@@ -24,7 +24,7 @@ from ...reading import read_entries
 from ...state.bounds import MAX_LABEL, MAX_NAME, bounded
 from ...state.closed_turns import Iteration
 from ...state.letters import ASSISTANT, SYSTEM, TOOL, USER
-from ...state.records import InboxItem, JournalCall, Meta, OpenTurn, model_index, usage_of, usage_row
+from ...state.records import InboxItem, JournalCall, OpenTurn, model_index, usage_of, usage_row
 from ...state.row_ends import iteration_facts, with_seconds
 from ...state.state import ConversationState, with_turn
 from ...tokens import TokenCounter
