@@ -68,6 +68,7 @@ class AsyncChat(Facade[AsyncBackend]):
             None: the newest one. See `goaitools_py.states.FORMAT_VERSIONS`.
         fallbacks: As those of `Chat`.
         fallback_rest: As that of `Chat`.
+        max_concurrent_calls: As that of `Chat`.
         log_content: As that of `Chat`.
         telemetry: As that of `Chat`.
     """
@@ -75,7 +76,7 @@ class AsyncChat(Facade[AsyncBackend]):
     _is_async = True
 
     def _named(self, name: str) -> AsyncBackend:
-        return backend_from_name(name, is_async=True)
+        return backend_from_name(name, is_async=True, max_concurrent_calls=self._max_concurrent_calls)
 
     @overload
     async def chat(

@@ -62,6 +62,9 @@ class Chat(Facade[Backend]):
             down, in order; see docs/convert.md.
         fallback_rest: Seconds for which turns do not begin with a provider that could not be reached, where
             there is a fallback. 0: each turn asks it first.
+        max_concurrent_calls: At most so many requests at a time, for each backend that is given by name. All
+            chats of this process with the same server, key and model wait in one queue. See
+            docs/providers.md.
         log_content: True: the logger ``goaitools_py.content`` gets what is said; a function from text to text
             redacts each of its texts first. See docs/logging.md.
         telemetry: `goaitools_py.telemetry.Telemetry`, for spans and metrics. See docs/telemetry.md.
@@ -70,7 +73,7 @@ class Chat(Facade[Backend]):
     _is_async = False
 
     def _named(self, name: str) -> Backend:
-        return backend_from_name(name, is_async=False)
+        return backend_from_name(name, is_async=False, max_concurrent_calls=self._max_concurrent_calls)
 
     @overload
     def chat(
@@ -590,8 +593,7 @@ class Chat(Facade[Backend]):
     def _open(self, work: RunningTurn, plan: Plan, steps: Callable[[Any], Any]) -> Turn[Any]:
         """The handle of a turn, from what is run and from what drives it."""
         options = plan.options
-        if options.on_checkpoint is not None:
-            refuse_async_callback("on_checkpoint", options.on_checkpoint)
+        refuse_async_callback("on_checkpoint", options.on_checkpoint)
         drive = partial(self._drive, threads=options.tool_threads, watch=plan.watch)
         return Turn(work, steps(drive), options.on_event)
 

@@ -68,10 +68,12 @@ class Facade(ABC, Generic[_B]):
         write_format: int | None = None,
         fallbacks: Sequence[_B | str] = (),
         fallback_rest: float = 30.0,
+        max_concurrent_calls: int | None = None,
         log_content: LogContent = False,
         telemetry: Telemetry | None = None,
         **default_fields: Unpack[DefaultFields],
     ) -> None:
+        self._max_concurrent_calls = _limit_of_calls(max_concurrent_calls, backend)
         self._backend: _B = self._named(backend) if isinstance(backend, str) else self._checked(backend)
         self._beside: dict[str, _B] = {}
         self._codec = writing(_codec(codec), write_format)
@@ -81,9 +83,7 @@ class Facade(ABC, Generic[_B]):
         self._telemetry = _checked_telemetry(telemetry)
         given = given_options(defaults, default_fields)
         check_defaults(given)
-        # With fallbacks any of the chat's providers may have written the state.
-        foreign = "convert" if self._fallbacks else "raise"
-        self._defaults = {"tool_threads": self._is_async, "on_foreign_state": foreign, **given}
+        self._defaults = {"tool_threads": self._is_async, **given}
         self._default_tools = self._usable_tools(given.get("tools"))
 
     def __repr__(self) -> str:
@@ -202,8 +202,14 @@ class Facade(ABC, Generic[_B]):
             fresh_id=new_id,
             now_ms=time.time_ns() // 1_000_000,
             retain_bytes=getattr(self._defaults.get("compactor"), "retained_bytes", 0),
-            converts=self._defaults["on_foreign_state"] == "convert",
+            converts=self._foreign_state() == "convert",
         )
+
+    def _foreign_state(self) -> str:
+        """What the chat does with a state of another provider API, unless a call says otherwise. With
+        fallbacks any of its providers may have written the state."""
+        chosen: str = self._defaults.get("on_foreign_state", "convert" if self._fallbacks else "raise")
+        return chosen
 
     @abstractmethod
     def _open(self, work: Any, plan: Plan, steps: Callable[[Any], Any]) -> Any:
@@ -242,8 +248,7 @@ class Facade(ABC, Generic[_B]):
             codec=self._codec,
             dialect=self._dialect,
             binding=self._bound(binding),
-            converts=self._defaults["on_foreign_state"] == "convert"
-            and known_dialect(self._dialect.wire) is not None,
+            converts=self._foreign_state() == "convert" and known_dialect(self._dialect.wire) is not None,
             **settings,
         )
         return ports, made, save
@@ -328,7 +333,7 @@ class Facade(ABC, Generic[_B]):
     ) -> Plan:
         """Merge the options; nothing is called yet."""
         given = given_options(options, fields)
-        resolved = resolve(self._defaults, given)
+        resolved = resolve({"on_foreign_state": self._foreign_state(), **self._defaults}, given)
         stream = stream or resolved.on_event is not None
         watch: Watch | None = logging_watch(self._log_content)
         preamble, messages = split_preamble(resolved.system, _new_messages(resolved))
@@ -402,6 +407,18 @@ def _rest(seconds: Any) -> float:
     return float(seconds)
 
 
+def _limit_of_calls(given: int | None, backend: Any) -> int | None:
+    """The option `max_concurrent_calls`, which is for backends that are given by name."""
+    if given is None:
+        return None
+    if not isinstance(backend, str):
+        raise TypeError(
+            f"max_concurrent_calls of a chat is for a backend by name, not for a {type(backend).__name__}: "
+            "give it to that backend, or to goaitools_py.backends.gated"
+        )
+    return given
+
+
 def _checked_telemetry(telemetry: Any) -> Any:
     if telemetry is None or (callable(getattr(telemetry, "watch", None)) and not isinstance(telemetry, type)):
         return telemetry
@@ -434,7 +451,7 @@ def _wanted(output_type: Any) -> Wanted:
 
 
 def _new_messages(options: Resolved) -> list[Message]:
-    messages = [checked_message(message) for message in options.messages] if options.messages else []
+    messages = [checked_message(message) for message in options.messages or ()]
     said, speaker = options.user, options.speaker
     if said is None:
         if speaker is not None:

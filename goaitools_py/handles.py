@@ -81,8 +81,7 @@ class Turn(_Handle[T]):
     """
 
     def __init__(self, engine: RunningTurn, steps: Driver[ChatResult[T]], on_event: Any = None) -> None:
-        if on_event is not None:
-            refuse_async_callback("on_event", on_event)
+        refuse_async_callback("on_event", on_event)
         self._engine = engine
         self._steps: Driver[ChatResult[T]] = steps
         self._on_event = on_event
@@ -122,14 +121,11 @@ class Turn(_Handle[T]):
             RuntimeError: The turn was given up before its end.
         """
         try:
-            while (event := self._steps.step()) is not None:
-                if self._on_event is not None:
-                    notify(self._on_event, event)
+            for _ in self:
+                pass
         except BusyError:
             raise
-        except BaseException as exc:  # such as an exit out of `on_event`
-            if isinstance(exc, GoAIToolsError):
-                log_failure(exc, self._engine.of)
+        except BaseException:  # such as an exit out of `on_event`
             self.cancel()
             raise
         return self._finished()

@@ -325,10 +325,7 @@ def _parts(values: tuple[Part | str, ...]) -> tuple[Part, ...]:
             raise TypeError(
                 f"a message part must be str, Text, Image, Document or Audio, not {type(value).__name__}"
             )
-    for part in parts:
-        if not isinstance(part, Text) or part.text:
-            break
-    else:
+    if not parts or all(isinstance(part, Text) and not part.text for part in parts):
         raise ValueError("a message needs some content; got an empty one")
     return tuple(parts)
 

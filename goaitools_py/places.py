@@ -28,6 +28,7 @@ _PLACES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("requires_approval", "external", "idempotent", "thread"), _TOOL),
     "codec": "the chat: Chat(MODEL, codec=…)",
     "telemetry": "the chat: Chat(MODEL, telemetry=…)",
+    "max_concurrent_calls": "the chat: Chat(MODEL, max_concurrent_calls=…)",
     "log_content": "the chat: Chat(MODEL, log_content=…)",
     "write_format": "the chat: Chat(MODEL, write_format=…)",
     "dry_run": "a compaction: chat.compact_state(state, dry_run=…) or conversation.compact(dry_run=…)",

@@ -30,7 +30,6 @@ SERVICE = (
 """Beginnings of test ids under `tests/`: here every test needs a service."""
 
 HEAVY = (
-    "backends/test_lane.py::test_the_wire_is_that_of_the_sdk_in_200_configurations",
     "backends/test_warm_up.py",  # measures milliseconds
     "chaos/",
     "cli/test_upgrade_races.py",
@@ -41,6 +40,7 @@ HEAVY = (
     "mcp_tools/test_mcp.py::test_a_call_whose_server_dies_is_unknown",  # starts programs
     "mcp_tools/test_mcp.py::test_a_server_over_http",
     "mcp_tools/test_mcp.py::test_a_server_that_is_killed_in_a_call",
+    "mcp_tools/test_transports.py",
     "kept/test_load.py",
     "kept/test_races.py",
     "kept/test_server_death.py",

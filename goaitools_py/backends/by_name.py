@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import cached_property
-from typing import Generic, Literal, TypeVar, overload
+from typing import Any, Generic, Literal, TypeVar, overload
 
 from ..process import PerProcess
 from ..values import Value
@@ -51,25 +51,38 @@ _B = TypeVar("_B", Backend, AsyncBackend)
 
 
 @overload
-def backend_from_name(name: str, *, is_async: Literal[False]) -> Backend: ...
+def backend_from_name(
+    name: str, *, is_async: Literal[False], max_concurrent_calls: int | None = None
+) -> Backend: ...
 @overload
-def backend_from_name(name: str, *, is_async: Literal[True]) -> AsyncBackend: ...
-def backend_from_name(name: str, *, is_async: bool) -> Backend | AsyncBackend:
+def backend_from_name(
+    name: str, *, is_async: Literal[True], max_concurrent_calls: int | None = None
+) -> AsyncBackend: ...
+def backend_from_name(
+    name: str, *, is_async: bool, max_concurrent_calls: int | None = None
+) -> Backend | AsyncBackend:
     """Read a backend string.
 
     Args:
         name: "WIRE:MODEL", where WIRE is the provider API "openai", "openai-responses" or "anthropic"; or
             "sim" or "sim:WIRE" for the offline simulator. A model's name may contain colons.
         is_async: True for an `AsyncChat`.
+        max_concurrent_calls: At most so many requests at a time, as that of the backend's class.
 
     Returns:
         A backend that connects at its first call.
 
     Raises:
-        ValueError: No backend has that name; the text lists the names.
+        ValueError: No backend has that name; the text lists the names. Or the limit is below 1.
+        TypeError: The limit is no int.
     """
     where = _parsed(name)
-    return _LazyAsyncBackend(where) if is_async else _LazyBackend(where)
+    if max_concurrent_calls is not None:
+        from .gating import checked_limit
+
+        checked_limit(max_concurrent_calls)
+    made = _LazyAsyncBackend if is_async else _LazyBackend
+    return made(where, {} if max_concurrent_calls is None else {"max_concurrent_calls": max_concurrent_calls})
 
 
 class _Place(Value, frozen=True, kw_only=True):
@@ -143,8 +156,9 @@ class _Lazy(Generic[_B]):
     max_retries = 2
     context_window: int | None = None
 
-    def __init__(self, place: _Place) -> None:
+    def __init__(self, place: _Place, options: Mapping[str, Any]) -> None:
         self.model: str | None = place.model
+        self._options = options
         self._place = place
         self._connections: PerProcess[_Connection[_B]] = PerProcess(_Connection)
 
@@ -174,9 +188,10 @@ class _Lazy(Generic[_B]):
 
             connection.is_simulated = True
             server = connection.opened.enter_context(SimServer())
-            return backend_class(self.model, base_url=server.base_url_for(self._place.wire), api_key="sim")
+            url = server.base_url_for(self._place.wire)
+            return backend_class(self.model, base_url=url, api_key="sim", **self._options)
         try:
-            return backend_class(self.model)
+            return backend_class(self.model, **self._options)
         except ValueError as error:
             raise BackendError(str(error), kind="auth", sdk_error=error.__cause__) from None
 

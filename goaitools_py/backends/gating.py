@@ -29,7 +29,7 @@ from .base import (
 )
 from .gate import Gate, Ticket, gate_of
 
-__all__ = ["Gating", "gated", "gating", "group_of"]
+__all__ = ["Gating", "checked_limit", "gated", "gating", "group_of"]
 
 LONGEST_WAIT_SECONDS: Final = 60.0
 """If the provider asked for a longer pause, a request fails at once, and the error says how long to wait."""
@@ -44,11 +44,7 @@ class Gating:
     """
 
     def __init__(self, limit: int, group: Hashable) -> None:
-        if not isinstance(limit, int) or isinstance(limit, bool):
-            raise TypeError(f"max_concurrent_calls must be an int or None, not {type(limit).__name__}")
-        if limit < 1:
-            raise ValueError(f"max_concurrent_calls must be 1 or more, got {limit}; None is no limit")
-        self._limit = limit
+        self._limit = checked_limit(limit)
         self._gate: PerProcess[Gate] = PerProcess(lambda _: gate_of(group))
 
     def send(
@@ -205,6 +201,15 @@ def group_of(
         return "client", id(client), model
     key = hashlib.sha256(api_key.encode()).digest() if isinstance(api_key, str) else id(api_key)
     return vendor, model, (base_url or "").rstrip("/"), key if api_key is not None else None
+
+
+def checked_limit(limit: Any) -> int:
+    """The value of `max_concurrent_calls`. Raises TypeError for what is no int, ValueError below 1."""
+    if not isinstance(limit, int) or isinstance(limit, bool):
+        raise TypeError(f"max_concurrent_calls must be an int or None, not {type(limit).__name__}")
+    if limit < 1:
+        raise ValueError(f"max_concurrent_calls must be 1 or more, got {limit}; None is no limit")
+    return limit
 
 
 def gating(limit: int | None, *group: Any) -> Gating | None:

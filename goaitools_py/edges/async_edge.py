@@ -232,6 +232,8 @@ class AwaitingEdge:
     def _leave(self, task: asyncio.Task[ToolDone]) -> None:
         """Cancel a running call and wait for it no longer. It may be called twice for one call."""
         task.cancel()
+        for tell in self._running[task][0].context._left:
+            tell()
         _left.add(task)
         task.add_done_callback(_forget)
         self._cancelled.add(task)

@@ -127,8 +127,13 @@ class BlockingEdge:
         try:
             while self._running and not self._finished.empty():
                 once_more(_keep, self._running, self._finished.get_nowait())
+            for call in self._running:
+                _leave(call)
         finally:
             self._close_exchange()
+
+    def _clock(self, _: Clock) -> Moment:
+        return _now()
 
     def _sleep(self, effect: Sleep) -> None:
         time.sleep(effect.seconds)
@@ -256,6 +261,7 @@ class BlockingEdge:
                 finished = self._finished.get(timeout=wait)
             except queue.Empty:
                 del self._running[first]
+                _leave(first)
                 return first.done(timed_out(first.effect.context, first.effect.timeout))
             if finished is None:
                 raise Interrupted
@@ -277,6 +283,12 @@ def _keep(running: dict[_Started, None], finished: tuple[_Started, ToolDone | Ba
     running.pop(call, None)
 
 
+def _leave(call: _Started) -> None:
+    """Nobody waits for the call any longer. A tool that waits for something else can end that wait."""
+    for tell in call.effect.context._left:
+        tell()
+
+
 def _now() -> Moment:
     return Moment(time.time_ns() // 1_000_000, time.monotonic())
 
@@ -284,7 +296,7 @@ def _now() -> Moment:
 # Functions and not bound methods of an instance: those would make a reference cycle, which only the garbage
 # collector can free.
 _PERFORM: Final[Mapping[type, Callable[[BlockingEdge, Any], Any]]] = {
-    Clock: lambda edge, effect: _now(),
+    Clock: BlockingEdge._clock,
     CallModel: BlockingEdge._call_model,
     ReadChunk: BlockingEdge._read_chunk,
     CallTool: BlockingEdge._call_tool,

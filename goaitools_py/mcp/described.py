@@ -43,18 +43,11 @@ def named(names: Iterable[str], prefix: str) -> dict[str, str]:
     return dict(sorted(found.items(), key=lambda pair: pair[1]))
 
 
-def schema_of(schema: Any, name: str) -> dict[str, Any]:
-    """A copy of a tool's schema, whose bytes stay the same whatever becomes of the server's object.
-
-    Raises:
-        ValueError: It is not the schema of an object. `name`: the tool, for the error.
-    """
+def schema_of(schema: Any) -> dict[str, Any]:
+    """A copy of a tool's schema, whose bytes stay the same whatever becomes of the server's object."""
     copied: dict[str, Any] = json.loads(json.dumps(schema or {}))
     if copied.get("type", "object") != "object":
-        raise ValueError(
-            f"the input schema of the MCP tool {name!r} is not that of an object, so no model can call it; "
-            "leave the tool out with only=[…]"
-        )
+        raise ValueError("the schema of an MCP tool must be that of an object")
     return {"type": "object", **copied}
 
 

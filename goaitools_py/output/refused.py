@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
+from .limits import too_large_for_openai
 from .strict import referred
 
 __all__ = ["refuse_at_anthropic", "refuse_at_openai"]
@@ -45,6 +46,9 @@ Rule = Callable[[Mapping[str, Any]], str]
 
 def refuse_at_openai(schema: Mapping[str, Any], name: str) -> None:
     """Raise ValueError if OpenAI would refuse the strict form of a schema. `name`: that of the type."""
+    if (found := too_large_for_openai(schema, name)) is not None:
+        path, limit = found
+        raise ValueError(_refusal("OpenAI's strict schemas", path, limit))
     _refuse("OpenAI's strict schemas", schema, name, _at_openai)
 
 
@@ -60,10 +64,11 @@ def _refuse(
     for path, found in _walk(schema, schema, name, (), refuses_recursion):
         problem = _RECURSIVE if found is None else rule(found)
         if problem:
-            raise ValueError(
-                f"{whose} have no place for {path}: it is {problem}. "
-                "Output(…, mode='prompt') asks for it in words"
-            )
+            raise ValueError(_refusal(whose, path, problem))
+
+
+def _refusal(whose: str, path: str, problem: str) -> str:
+    return f"{whose} have no place for {path}: it is {problem}. Output(…, mode='prompt') asks for it in words"
 
 
 def _walk(

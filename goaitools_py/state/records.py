@@ -6,7 +6,7 @@ to bytes, or what an entry says.
 
 from __future__ import annotations
 
-import binascii
+import base64
 import hashlib
 import os
 from collections.abc import Mapping, Sequence
@@ -75,11 +75,7 @@ def digest8(data: bytes | str) -> str:
     UTF-8 cannot hold.
     """
     data = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
-    written = binascii.b2a_base64(hashlib.sha256(data).digest()[:8], newline=False)
-    return written[:11].translate(_URL_SAFE).decode("ascii")
-
-
-_URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
+    return base64.urlsafe_b64encode(hashlib.sha256(data).digest()[:8])[:11].decode("ascii")
 
 
 def fresh_id() -> str:

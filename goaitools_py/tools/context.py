@@ -5,7 +5,7 @@ Owns: `ToolContext` and `Action`. Must never know: how a tool is described, foun
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Generic
 
 from ..prices import Bill
@@ -62,7 +62,7 @@ class ToolContext(Value, Generic[DepsT], frozen=True, kw_only=True):
             them, by call id.
     """
 
-    _unshown = frozenset({"deps", "answers", "_actions", "_bills"})
+    _unshown = frozenset({"deps", "answers", "_actions", "_bills", "_left"})
 
     deps: DepsT
     call_id: str = ""
@@ -74,6 +74,7 @@ class ToolContext(Value, Generic[DepsT], frozen=True, kw_only=True):
     answers: Mapping[str, Any] = {}
     _actions: list[Action] = field(default_factory=list)
     _bills: list[Bill] = field(default_factory=list)
+    _left: list[Callable[[], object]] = field(default_factory=list)
 
     def log_action(self, text: str, /, **data: Any) -> None:
         """Log what this call did. It appears in the `actions` of the turn's result, not in the model's."""

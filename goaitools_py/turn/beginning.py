@@ -133,8 +133,7 @@ class Beginning:
         """The state with a closed history that the provider takes. Nothing is read if its writer made sure of
         that; else what had to be repaired is a warning."""
         ledger = self._ledger
-        compactor = ledger.options.compactor
-        retention = None if compactor is None else ledger.retention(ledger.retained_bytes)
+        retention = ledger.retention(ledger.retained_bytes)
         sound, log = checked(state, self._plan.dialect, retention=retention)
         if log:
             ledger.tell_repaired(state, sound, log)
@@ -327,10 +326,8 @@ class Beginning:
             ledger.state = state
             state = ledger.unsign(reason)
             meta = state.meta
-        sticky = meta.sticky
-        if ledger.options.settings:
-            own = {k: v for k, v in ledger.options.settings.items() if k in STICKY}
-            sticky = {k: v for k, v in {**sticky, **own}.items() if v is not None}
+        own = {k: v for k, v in ledger.options.settings.items() if k in STICKY}
+        sticky = {k: v for k, v in {**meta.sticky, **own}.items() if v is not None}
         counted = meter.unanchored(meta) if changed else meta
         models = models_with(meta, marks["family"], marks["model"]) if changed else meta.models
         state = ledger.state = replace(
@@ -341,6 +338,8 @@ class Beginning:
 
 def _is_told(meta: Meta, output: str) -> bool:
     """True if another format of the answer is worth a warning: a cached prefix may be lost with it."""
+    if meta.output == UNKNOWN_MARK:
+        return False  # the state was converted, which is told
     return bool(meta.output and output) or meta.tokens >= SHORT_TOKENS
 
 

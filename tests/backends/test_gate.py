@@ -171,6 +171,59 @@ def test_a_retry_after_holds_all_of_one_key(face: Any, wire: str) -> None:
     assert [request.status for request in sim.requests] == [429, 200, 200]
 
 
+@pytest.mark.parametrize("wire", WIRES)
+def test_chats_by_name_share_a_gate(face: Any, wire: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those with one name and key, whichever of them was made first; a chat without the option has none."""
+    with SimServer() as sim:
+        vendor = wire.split("-")[0]
+        url = sim.base_url_for(wire)
+        monkeypatch.setenv(f"{vendor.upper()}_BASE_URL", url)
+        monkeypatch.setenv(f"{vendor.upper()}_API_KEY", "a-key")
+        first, second = (face.chat(f"{wire}:m", max_concurrent_calls=1, timeout=LATEST) for _ in range(2))
+        open_ = face.chat(f"{wire}:m", timeout=LATEST)
+        gate = gate_of(group_of(vendor, "m", None, None, None))
+        other = Ticket(1, lambda: None)
+        assert first.chat(user="Hello.").text
+        assert gate.ask(other) == 0.0
+
+        for chat in (first, second):
+            with pytest.raises(DeadlineExceededError):
+                chat.chat(user="Hello.", timeout=0.05)
+        assert open_.chat(user="Hello.").text
+        gate.leave(other)
+        assert second.chat(user="Hello.").text
+
+    assert len(sim.requests) == 3
+
+
+def test_the_fallbacks_of_a_chat_by_name_have_its_limit(face: Any) -> None:
+    """As far as they are given by name."""
+    backend = ScriptedBackend()
+    make = AsyncChat if face.is_async else Chat
+    chat: Any = make("openai:m", max_concurrent_calls=3, fallbacks=["anthropic:n", backend])
+
+    assert [getattr(one, "_options", None) for one in chat._backends] == [
+        {"max_concurrent_calls": 3},
+        {"max_concurrent_calls": 3},
+        None,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("backend", "given", "error"),
+    [
+        ("openai:m", 0, ValueError),
+        ("openai:m", True, TypeError),
+        ("openai:m", "8", TypeError),
+        (ScriptedBackend(), 8, TypeError),
+    ],
+)
+def test_what_a_chat_refuses_as_its_limit(face: Any, backend: Any, given: Any, error: Any) -> None:
+    """When it is made, and not with its first turn; a backend object has an option of its own."""
+    with pytest.raises(error, match="max_concurrent_calls"):
+        face.chat(backend, max_concurrent_calls=given)
+
+
 def test_a_long_hold_is_an_error_at_once() -> None:
     """Nobody waits for longer than its turn may last, and nothing is sent."""
     backend = ScriptedBackend(BackendError("no", status=429, headers={"retry-after": "400"}), "Never.")

@@ -1,5 +1,5 @@
-"""An MCP server for the tests, written with the Python package. `python _server.py [PORT]`: with a port it
-speaks streamable HTTP on 127.0.0.1, without one over its standard streams."""
+"""An MCP server for the tests, written with the Python package. `python _server.py [PORT [sse]]`: with a
+port it speaks streamable HTTP on 127.0.0.1, or the older SSE, without one over its standard streams."""
 
 from __future__ import annotations
 
@@ -61,13 +61,27 @@ def die_once(mark: str) -> str:
 
 
 @server.tool(annotations=READS)
+async def wait(mark: str) -> str:
+    """Wait for ever. Files beside the mark say that the wait has begun, and that it was cancelled."""
+    Path(mark + ".begun").touch()
+    try:
+        await asyncio.sleep(600)
+    except asyncio.CancelledError:
+        Path(mark + ".cancelled").touch()
+        raise
+    return "done"
+
+
+@server.tool(annotations=READS)
 def pid() -> int:
     """The id of this process."""
     return os.getpid()
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
+    if len(sys.argv) > 2:
+        server.run(transport="sse", host="127.0.0.1", port=int(sys.argv[1]))
+    elif len(sys.argv) > 1:
         server.run(transport="streamable-http", host="127.0.0.1", port=int(sys.argv[1]), json_response=False)
     else:
         server.run(transport="stdio")

@@ -10,11 +10,17 @@ import anthropic
 import jsonschema_rs
 import pytest
 from openai.lib import _pydantic as openai_sdk
+from pydantic import create_model
 
+from goaitools_py import Chat
+from goaitools_py.backends.dialects import dialect_of
+from goaitools_py.output import Output, OutputError
+from goaitools_py.output.limits import too_large_for_openai
 from goaitools_py.output.refused import refuse_at_anthropic, refuse_at_openai
 from goaitools_py.output.shape import shape_of
 from goaitools_py.output.strict import anthropic_strict, openai_strict
 from goaitools_py.sim.model.fill import filled
+from goaitools_py.testing import ScriptedBackend
 
 from ._types import REFUSED, TAKEN
 
@@ -110,6 +116,112 @@ def test_what_a_provider_cannot_take_is_named_with_its_place(name: str) -> None:
         with pytest.raises(ValueError, match="have no place for") as error:
             refuse(schema, shape.name)
         assert f"have no place for {place}: it is " in str(error.value)
+
+
+def obj(**properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties}
+
+
+def nested(levels: int) -> dict[str, Any]:
+    """Objects inside each other, through lists and unions too, which are no levels."""
+    made: dict[str, Any] = {"type": "string"}
+    for level in range(levels):
+        made = obj(a=made) if level % 2 else obj(a={"type": "array", "items": {"anyOf": [made]}})
+    return made
+
+
+def enum(count: int, length: int) -> dict[str, Any]:
+    return {"type": "string", "enum": [f"{number:0{length}d}" for number in range(count)]}
+
+
+def names(count: int, length: int) -> dict[str, Any]:
+    return obj(**{f"{number:0{length}d}": {"type": "string"} for number in range(count)})
+
+
+SHARED = {"Leaf": names(2500, 4)}
+LIMITS: dict[str, tuple[Any, Any, str, str]] = {
+    "properties": (
+        obj(a=names(2499, 4), b=names(2499, 4)),
+        obj(a=names(2500, 4), b=names(2499, 4)),
+        "T.b",
+        "more than 5,000 properties in all",
+    ),
+    "a definition counts once": (
+        {**obj(a={"$ref": "#/$defs/Leaf"}, b={"$ref": "#/$defs/Leaf"}, c=names(2497, 4)), "$defs": SHARED},
+        {**obj(a={"$ref": "#/$defs/Leaf"}, b={"$ref": "#/$defs/Leaf"}, c=names(2498, 4)), "$defs": SHARED},
+        "T.c",
+        "more than 5,000 properties in all",
+    ),
+    "levels": (
+        nested(10),
+        nested(11),
+        "T.a[].a.a[].a.a[].a.a[].a.a[].a",
+        "inside 10 objects",
+    ),
+    "levels of a definition that stood higher before": (
+        {**obj(top={"$ref": "#/$defs/Leaf"}, low=nested(9)), "$defs": {"Leaf": nested(9)}},
+        {
+            **obj(top={"$ref": "#/$defs/Leaf"}, low=obj(a={"$ref": "#/$defs/Leaf"})),
+            "$defs": {"Leaf": nested(9)},
+        },
+        "T.low.a.a[].a.a[].a.a[].a.a[].a",
+        "inside 10 objects",
+    ),
+    "choices": (
+        obj(a=enum(200, 5), b=enum(200, 5), c=enum(600, 5)),
+        obj(a=enum(200, 5), b=enum(200, 5), c=enum(601, 5)),
+        "T.c",
+        "more than 1,000 choices in all",
+    ),
+    "the characters of a long enum": (
+        obj(a=enum(250, 70), b=enum(300, 50)),
+        obj(a=enum(250, 70), b=enum(300, 51)),
+        "T.b",
+        "more than 250 choices with more than 15,000 characters",
+    ),
+    "the characters of names": (
+        {**names(1000, 119), "$defs": {"D" * 1000: {"type": "string"}}},
+        {**names(1000, 119), "$defs": {"D" * 1001: {"type": "string"}}},
+        "T",
+        "more than 120,000 characters of names, choices and constants in all",
+    ),
+    "the characters of choices and constants": (
+        obj(a=enum(200, 500), b={"const": "x" * 19_998}),
+        obj(a=enum(200, 500), b={"const": "x" * 19_999}),
+        "T.b",
+        "more than 120,000 characters of names, choices and constants in all",
+    ),
+}
+
+
+@pytest.mark.parametrize("row", LIMITS)
+def test_the_numeric_limits_are_checked_with_the_place(row: str) -> None:
+    """What is at a limit goes out, and one more does not."""
+    fits, too_large, place, limit = LIMITS[row]
+
+    assert too_large_for_openai(fits, "T") is None
+    assert too_large_for_openai(too_large, "T") == (place, limit)
+
+
+def test_a_type_that_contains_itself_has_no_depth() -> None:
+    """It is walked once."""
+    schema = {**obj(a={"$ref": "#/$defs/Tree"}), "$defs": {"Tree": obj(left={"$ref": "#/$defs/Tree"})}}
+
+    assert too_large_for_openai(schema, "T") is None
+
+
+@pytest.mark.parametrize("wire", ["openai", "openai-responses"])
+def test_a_schema_that_is_too_large_is_not_sent(wire: str) -> None:
+    """The error names the place in the type. Compatible servers have no such limit."""
+    fields: Any = {f"field_{number}": (str, ...) for number in range(5001)}
+    large = create_model("Large", **fields)
+    for family, sent in (("openai", 0), ("local", 1)):
+        backend = ScriptedBackend("{}", wire=wire)
+        backend.dialect = dialect_of(wire, family=family, model="m")
+        with pytest.raises((ValueError, OutputError)) as error:
+            Chat(backend).chat(user="Go.", output_type=Output(large, mode="native", retries=0))
+        assert len(backend.requests) == sent
+        assert ("no place for Large: it is more than 5,000 properties" in str(error.value)) is not sent
 
 
 @pytest.mark.parametrize("name", TAKEN)

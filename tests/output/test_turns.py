@@ -429,6 +429,27 @@ def test_a_changed_format_is_a_warning(wire: str) -> None:
     assert [w.code for w in other.warnings] == ["output_changed"]
 
 
+@pytest.mark.parametrize("when", ["first", "after a tool", "second turn"])
+@pytest.mark.parametrize("other", WIRES)
+def test_the_format_of_another_provider_is_no_warning(wire: str, other: str, when: str) -> None:
+    """Each provider API writes the same type in its own way. That the provider changed is told already."""
+    down = BackendError("down", status=503)
+    begun: dict[str, list[Any]] = {
+        "first": [],
+        "after a tool": [Calls([("look", {"place": "hall"})])],
+        "second turn": [GOOD],
+    }
+    own = ScriptedBackend(*begun[when], down, wire=wire, model="a")
+    chat = Chat(own, tools=[look], fallbacks=[ScriptedBackend(GOOD, wire=other, model="b")])
+
+    state = chat.chat(user="Judge.", output_type=Verdict).state if when == "second turn" else None
+    result = chat.chat_with_state(state, user="Judge.", output_type=Verdict)
+
+    codes = [warning.code for warning in result.warnings]
+    assert (result.output, "fell_back" in codes) == (VERDICT, True)
+    assert "output_changed" not in codes
+
+
 # --------------------------------------------------------------------------------------- asked in words
 
 

@@ -347,7 +347,7 @@ async def awaited(chat: AsyncChat, saved: bytes | None, options: ChatOptions) ->
 
 def made(backend: Backend, other: AsyncBackend, options: ChatOptions) -> None:
     Chat("openai:MODEL")
-    Chat("openai:MODEL", fallbacks=["anthropic:MODEL"], fallback_rest=60)
+    Chat("openai:MODEL", fallbacks=["anthropic:MODEL"], fallback_rest=60, max_concurrent_calls=8)
     Chat(backend, options, codec=PLAIN, system="You are a guide.")
     Chat(backend, codec=Signed(Keyring(Key.generate())), binding=UNBOUND)
     AsyncChat(other, codec=Encrypted(Keyring(Key.generate()), visible_to="client", max_age=3600))

@@ -278,6 +278,7 @@ def _meta(
         turns=len(turns),
         preamble=meta.preamble and UNKNOWN_MARK,
         tools=meta.tools and UNKNOWN_MARK,
+        output=meta.output and UNKNOWN_MARK,
         sticky=sticky,
         # The messages of a turn have other bytes now, so their digests can no longer be compared.
         turn=tuple(row._replace(said=UNKNOWN_SAID, more=NO_MORE) for row in meta.turn),
