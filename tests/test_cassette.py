@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from goaitools_py import ModelSettings, ProviderTool, RateLimitError, tool
-from goaitools_py.backends import BackendError
+from goaitools_py.backends import BackendError, ModelRequest
 from goaitools_py.sim import Fault
 from goaitools_py.states import state_messages
-from goaitools_py.testing import Cassette, ScriptedBackend, SimServer
+from goaitools_py.testing import Calls, Cassette, ScriptedBackend, SimServer
 
 WIRES = ("openai", "openai-responses", "anthropic")
 KEY = "sk-very-secret-key-4711"
@@ -164,3 +164,56 @@ def test_members_may_differ(face: Any, tmp_path: Path) -> None:
     with Cassette(path, ignore=["seed"]) as cassette:
         chat = face.chat(cassette.backend(), settings=ModelSettings(seed=5))
         assert chat.chat(user="Hi, sk-abcdefghijklmnop!").text == "Hello."
+
+
+def test_text_of_any_kind_is_replayed(face: Any, tmp_path: Path) -> None:
+    """Also characters that JSON leaves as they are, and that other programs take for the end of a line."""
+    said = "one\u2028two\u2029three\u0085four\x1cfive \U0001f98a"
+    path = tmp_path / "one.jsonl"
+    backend = Cassette(path, mode="record").backend(ScriptedBackend(said, wire="anthropic"))
+    face.chat(backend).chat(user=f"Say {said}!")
+
+    with Cassette(path) as cassette:
+        assert face.chat(cassette.backend()).chat(user=f"Say {said}!").text == said
+
+
+def test_half_a_surrogate_pair_is_replayed(tmp_path: Path) -> None:
+    """A body of JSON may have one."""
+    path = tmp_path / "one.jsonl"
+    request = ModelRequest(path="/v1/messages", body=rb'{"messages":[{"content":"half \ud83e"}]}')
+    exchange = Cassette(path, mode="record").backend(ScriptedBackend("Hello.")).send(request)
+    while exchange.read():
+        pass
+    exchange.close()
+
+    with Cassette(path) as cassette:
+        assert cassette.backend().send(request).head.status == 200
+
+
+@tool
+def get_user(user_id: str, prompt_cache_key: str) -> str:
+    """A user."""
+    return user_id
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_name_of_this_package_in_a_tool_is_compared(face: Any, wire: str, tmp_path: Path) -> None:
+    """Digests of the conversation's id are left out where they stand, and not wherever their name does."""
+
+    def talk(cassette: Cassette, user_id: str) -> None:
+        call = Calls([("get_user", {"user_id": user_id, "prompt_cache_key": "p"})])
+        backend = cassette.backend(ScriptedBackend(call, "Done.", wire=wire))
+        chat = face.chat(backend, tools=[get_user])
+        assert chat.chat(user="Who?", conversation_id=f"c {user_id}").text == "Done."
+
+    path = tmp_path / "one.jsonl"
+    talk(Cassette(path, mode="record"), "7")
+    with Cassette(path) as cassette:
+        talk(cassette, "8")  # another conversation
+    head, *takes = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    assert all('"user_id": ' in json.dumps(take["request"]) for take in takes)
+
+    takes[0]["request"]["body"]["tools"] = []
+    path.write_text("\n".join(map(json.dumps, [head, *takes])), encoding="utf-8")
+    with pytest.raises(AssertionError, match="request 1 is not the recorded one"):
+        talk(Cassette(path), "7")

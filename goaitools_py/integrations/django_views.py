@@ -72,6 +72,7 @@ class _Answer:
         self._gone = asyncio.Event()
         self._begun: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._pieces: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._error: Exception | None = None
 
     async def begin(self, app: ASGIApplication, scope: dict[str, Any]) -> None:
         """Run the application until its response begins."""
@@ -81,9 +82,10 @@ class _Answer:
                 await sync_to_async(close_old_connections)()  # as Django does for the threads of requests
                 await app(scope, self._receive, self._send)
             except Exception as error:
-                if not self._begun.done():
-                    self._begun.set_exception(error)
+                self._failed(error)
             finally:
+                if not self._begun.done():
+                    self._failed(RuntimeError("the ASGI application has ended without a response"))
                 self._pieces.put_nowait(None)
 
         task = asyncio.get_running_loop().create_task(run(), context=contextvars.Context())
@@ -94,6 +96,14 @@ class _Answer:
         except asyncio.CancelledError:
             self._gone.set()
             raise
+
+    def _failed(self, error: Exception) -> None:
+        """Keep an error for the request. Django logs it, and breaks off a response that has begun."""
+        if self._begun.done():
+            self._error = error
+        else:
+            self._begun.set_exception(error)
+            self._begun.exception()  # the request may be gone
 
     async def response(self) -> HttpResponseBase:
         """Give the response: a stream as a stream, and anything else as a whole."""
@@ -127,6 +137,8 @@ class _Answer:
         try:
             while (piece := await self._pieces.get()) is not None:
                 yield piece
+            if self._error is not None:
+                raise self._error
         finally:
             self._gone.set()
 

@@ -27,8 +27,8 @@ __all__ = ["Cassette", "CassetteMode"]
 
 CassetteMode: TypeAlias = Literal["replay", "record", "auto"]
 
-IGNORED: Final = ("prompt_cache_key", "safety_identifier", "user_id")
-"""Members of requests that differ from run to run: digests of the conversation's id."""
+IGNORED: Final = (("prompt_cache_key",), ("safety_identifier",), ("metadata", "user_id"))
+"""The places in a request that differ from run to run: digests of the conversation's id."""
 
 _VERSION: Final = 1
 _SCRUBBED: Final = "[scrubbed]"
@@ -39,6 +39,8 @@ _SECRET_VARIABLE: Final = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD)$")
 _LOOKS_SECRET: Final = re.compile(
     r"\b(?:sk|pk|rk)-[A-Za-z0-9_-]{12,}|\bBearer\s+[A-Za-z0-9._~+/-]{8,}=*", re.I
 )
+_LONE: Final = re.compile("[\ud800-\udfff]")
+"""Half a surrogate pair: JSON may have it, UTF-8 has no bytes for it."""
 _LEVELS: Final = 3
 """So often JSON may stand in a string of JSON: the arguments of a call, in a body, in the file."""
 _SHORTEST_SECRET: Final = 8
@@ -88,7 +90,7 @@ class Cassette:
         asked = os.environ.get("GOAITOOLS_RECORD") == "1"
         self.is_recording = mode == "record" or (mode == "auto" and asked)
         self._scrub = _scrubber(scrub)
-        self._ignored = frozenset((*IGNORED, *ignore))
+        self._ignored = frozenset(ignore)
         self._head: dict[str, Any] = {}
         self._takes: list[dict[str, Any]] = []
         self._left: list[dict[str, Any]] = []
@@ -101,7 +103,9 @@ class Cassette:
                 f"there is no cassette {self._path}; record it: GOAITOOLS_RECORD=1, a key, and the test once"
             )
         try:
-            head, *takes = map(json.loads, self._path.read_text(encoding="utf-8").splitlines())
+            # Not `splitlines`: it also ends a line at U+2028, which JSON leaves as it is.
+            lines = self._path.read_text(encoding="utf-8").split("\n")
+            head, *takes = [json.loads(line) for line in lines if line]
             if head["cassette"] != _VERSION or not all("request" in take for take in takes):
                 raise KeyError
         except (ValueError, KeyError, TypeError):
@@ -159,24 +163,26 @@ class Cassette:
         text = "".join(f"{line}\n" for line in lines)
         self._path.parent.mkdir(parents=True, exist_ok=True)
         beside = self._path.with_name(f"{self._path.name}.{os.getpid()}.tmp")
-        beside.write_text(self._scrub(text), encoding="utf-8")
+        written = _LONE.sub(lambda found: f"\\u{ord(found[0]):04x}", self._scrub(text))
+        beside.write_text(written, encoding="utf-8", newline="\n")
         os.replace(beside, self._path)
 
     def _seen(self, request: ModelRequest) -> dict[str, Any]:
         body = json.loads(request.body) if request.body else None
-        return {"path": request.path, "stream": request.stream, "body": self._cleaned(body)}
+        return {"path": request.path, "stream": request.stream, "body": self._cleaned(body, ())}
 
-    def _cleaned(self, value: Any) -> Any:
+    def _cleaned(self, value: Any, at: tuple[str, ...] | None) -> Any:
+        """A value of a request without what differs. `at`: the names that lead to it; None within a list."""
         if isinstance(value, Mapping):
             return {
                 name: _SCRUBBED
-                if name.lower() in _SECRET_MEMBERS and isinstance(inner, str)
-                else self._cleaned(inner)
+                if _is_secret(name, inner)
+                else self._cleaned(inner, None if at is None else (*at, name))
                 for name, inner in value.items()
-                if name not in self._ignored
+                if name not in self._ignored and (at is None or (*at, name) not in IGNORED)
             }
         if isinstance(value, list):
-            return [self._cleaned(inner) for inner in value]
+            return [self._cleaned(inner, None) for inner in value]
         return value
 
     # ----------------------------------------------------------------------------------------- replaying
@@ -321,6 +327,8 @@ class _Recorder:
         self._real(False).close()
 
     async def aclose(self) -> None:
+        if (other := self._made.pop(False, None)) is not None:
+            other.close()  # made for its attributes
         await self._real(True).aclose()
 
 

@@ -30,7 +30,7 @@ from django.contrib.sessions.models import Session
 from django.core.asgi import get_asgi_application
 from django.core.exceptions import ImproperlyConfigured
 from django.db import close_old_connections, connections
-from django.test import Client, RequestFactory
+from django.test import AsyncRequestFactory, Client, RequestFactory
 from django.test.utils import override_settings
 from django.urls import clear_url_caches, path, set_urlconf
 from django.utils.html import escape
@@ -254,6 +254,34 @@ async def test_a_turn_outlives_its_request(cookies: Any) -> None:
 
     assert "event: done" in followed.text
     assert messages[-1]["text"] == "Done."
+
+
+@in_a_site
+async def test_an_error_of_the_application_is_not_lost(cookies: Any) -> None:
+    """Django gets it, also in the middle of a stream: there it is logged, and the client sees a break."""
+    request = AsyncRequestFactory().get("/chat/x")
+
+    async def refuses(scope: Any, receive: Any, send: Any) -> None:
+        raise KeyError("early")
+
+    async def breaks(scope: Any, receive: Any, send: Any) -> None:
+        headers = [(b"content-type", b"text/event-stream")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": b"one", "more_body": True})
+        raise KeyError("late")
+
+    async def says_nothing(scope: Any, receive: Any, send: Any) -> None: ...
+
+    with pytest.raises(KeyError, match="early"):
+        await serve_view(refuses)(request, "x")
+    with pytest.raises(RuntimeError, match="without a response"):
+        await serve_view(says_nothing)(request, "x")
+    pieces = []
+    answer: Any = await serve_view(breaks)(request, "x")
+    with pytest.raises(KeyError, match="late"):
+        async for piece in answer:
+            pieces.append(piece)
+    assert pieces == [b"one"]
 
 
 def test_a_view_needs_the_asgi_handler() -> None:
