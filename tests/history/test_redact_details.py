@@ -223,10 +223,11 @@ def test_arguments_stay_json(wire: str) -> None:
         "[redacted]": ["[redacted]"],
         "deep": {"at": '{"x": "[redacted]"}'},
     }
-    over = redact_state(dump_state(book.state), re.compile(r'"deep.*', re.DOTALL))
-    calls = [call for message in read_history(over.state).all_messages() for call in message.tool_calls]
-    assert isinstance(calls[0].parsed, dict)
-    assert check_history(wire, entries_of(over.state)) == []
+    for match, with_ in ((r'"deep.*', "[redacted]"), (r"\{.*\}", "7")):
+        over = redact_state(dump_state(book.state), re.compile(match, re.DOTALL), with_)
+        calls = [call for message in read_history(over.state).all_messages() for call in message.tool_calls]
+        assert isinstance(calls[0].parsed, dict)
+        assert check_history(wire, entries_of(over.state)) == []
 
 
 @pytest.mark.parametrize("ascii_only", [True, False])

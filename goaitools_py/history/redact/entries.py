@@ -83,11 +83,15 @@ class Redactor:
         return self.finder.replaced(new)
 
     def arguments(self, value: str) -> str:
-        """The arguments of a call without the match. What was JSON stays JSON."""
+        """The arguments of a call without the match. What was a JSON object stays one, also if the match
+        takes the braces with it."""
+        if value == "{}":  # nothing is left in it, though its braces may match
+            return value
         new = self.text(value)
-        if new is value or new == value or json_tree.parsed(value) is None:
+        if new == value or (old := json_tree.parsed(value)) is None:
             return new
-        return new if json_tree.parsed(new) is not None else "{}"
+        tree = json_tree.parsed(new)
+        return new if tree is not None and tree.kind == old.kind else "{}"
 
     def id(self, id: str) -> str:
         """The id of a call, or the name of a tool, without the match."""

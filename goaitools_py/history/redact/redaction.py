@@ -22,8 +22,6 @@ from ...state.state import ConversationState, closed_entries, dump_state, hard_l
 from ...state.stripped import stripped
 from ...values import Value, replace
 from ..archive.undoing import REDACTED
-from ..rewrite.mend.report import problems
-from ..rewrite.repair import repaired
 from ..wires import dialect_for
 from .archived import cuts_of
 from .matching import Finder, Match, found_again
@@ -129,8 +127,6 @@ def redact_state(
     )
     if not places and not dropped:
         return found
-    if places and _is_refused(state) and not _is_refused(known):
-        state, _ = repaired(state, dialect)
     meta = msgspec.structs.replace(state.meta, rev=given.meta.rev + 1, parent=digest8(bytes(blob)[:112]))
     if places:
         # A redaction has no clock, so the row has the time of the last write. It tells another worker, who
@@ -145,9 +141,3 @@ def _sealed(state: ConversationState, codec: Codec, binding: Any) -> int:
     entries = [*closed_entries(state), *(state.open.entries if state.open is not None else ())]
     entries += [entry for cut in cuts_of(state, codec, binding) for entry in cut.entries]
     return sum(any(mark in entry for mark in _OPAQUE) for entry in entries)
-
-
-def _is_refused(state: ConversationState) -> bool:
-    opened = state.open
-    entries = [*closed_entries(state), *(opened.entries if opened is not None else ())]
-    return bool(problems(state.meta.wire, entries, open_end=opened is not None))
