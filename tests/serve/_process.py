@@ -3,8 +3,8 @@
 Owns: the application in a process of its own. Must never know: what a test expects.
 
 The folder has the store, the port of the server, a file with a line for each effect, and a file ``hold``: as
-long as it is there, the tool `look` does not end. The steps are what the model says: a text, or ``fire`` and
-``look`` for a call.
+long as it is there, the tool `look` does not end. A file ``wanted``, if there is one, has the port that the
+server is to take. The steps are what the model says: a text, or ``fire`` and ``look`` for a call.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import uvicorn
 from starlette.requests import Request
 
 from goaitools_py import AsyncChat, ToolContext, tool
+from goaitools_py.frontends import AGUI, AISDK
 from goaitools_py.serve import ServeLimits, Who, serve
 from goaitools_py.stores import AsyncSQLiteStore
 from goaitools_py.testing import Calls, ScriptedBackend
@@ -54,7 +55,10 @@ def main(folder: Path, *steps: str) -> None:
         return Who(f"ada/{name}", owner="ada")
 
     limits = ServeLimits(grace_seconds=30)
-    app = serve(chat, AsyncSQLiteStore(str(folder / "store.db")), key=whose, lease_ttl=1.0, limits=limits)
+    store = AsyncSQLiteStore(str(folder / "store.db"))
+    app = serve(chat, store, key=whose, frontends=(AISDK, AGUI), lease_ttl=1.0, limits=limits)
+    wanted = folder / "wanted"
+    port = int(wanted.read_text()) if wanted.exists() else 0
 
     class Server(uvicorn.Server):
         async def startup(self, sockets: Any = None) -> None:
@@ -63,7 +67,7 @@ def main(folder: Path, *steps: str) -> None:
             (folder / "port.new").write_text(str(port))
             (folder / "port.new").rename(folder / "port")
 
-    Server(uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=40)).run()
+    Server(uvicorn.Config(app, port=port, log_level="error", timeout_graceful_shutdown=40)).run()
 
 
 if __name__ == "__main__":

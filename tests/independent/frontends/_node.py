@@ -24,7 +24,7 @@ from starlette.routing import Mount, Route
 from ...serve._relays import relays
 from ...serve._world import World
 
-__all__ = ["answer_of", "pages_of"]
+__all__ = ["HERE", "answer_of", "pages_of", "run"]
 
 HERE = Path(__file__).resolve().parent
 
@@ -80,14 +80,15 @@ async def _pages(
         await asyncio.sleep(0)
     port = server.servers[0].sockets[0].getsockname()[1]
     try:
-        out = await _run([str(HERE / script), str(folder), f"http://127.0.0.1:{port}"])
+        out = await run([str(HERE / script), str(folder), f"http://127.0.0.1:{port}"])
     finally:
         server.should_exit = True
         await task
     return {name: {**one, "tools": len(worlds[name].looked)} for name, one in json.loads(out).items()}
 
 
-async def _run(arguments: Sequence[str]) -> bytes:
+async def run(arguments: Sequence[str]) -> bytes:
+    """What a script prints."""
     node = await asyncio.create_subprocess_exec(
         shutil.which("node") or "node", *arguments,
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,

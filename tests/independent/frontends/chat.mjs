@@ -5,38 +5,10 @@
 // FOLDER: where npm has installed `ai`. URL: a server with one application for each scenario, and beside each
 // `control/inside`, which answers once a tool runs, and `control/release`, which lets it end.
 // The answer: for each scenario the messages that the page holds at the end.
-import { createRequire } from "node:module";
-import { pathToFileURL } from "node:url";
+import { aiOf } from "./ai_chat.mjs";
 
 const [folder, url] = process.argv.slice(2);
-const entry = createRequire(`${folder}/package.json`).resolve("ai");
-const { AbstractChat, DefaultChatTransport, lastAssistantMessageIsCompleteWithApprovalResponses } = await import(
-  pathToFileURL(entry)
-);
-
-class State {
-  status = "ready";
-  error = undefined;
-  constructor(messages) {
-    this.messages = messages;
-  }
-  pushMessage = (message) => {
-    this.messages = [...this.messages, message];
-  };
-  popMessage = () => {
-    this.messages = this.messages.slice(0, -1);
-  };
-  replaceMessage = (index, message) => {
-    this.messages = [...this.messages.slice(0, index), structuredClone(message), ...this.messages.slice(index + 1)];
-  };
-  snapshot = (thing) => structuredClone(thing);
-}
-
-class Chat extends AbstractChat {
-  constructor({ messages = [], ...init }) {
-    super({ ...init, state: new State(messages) });
-  }
-}
+const { Chat, DefaultChatTransport, lastAssistantMessageIsCompleteWithApprovalResponses } = await aiOf(folder);
 
 const headers = { "x-user": "ada" };
 
