@@ -83,6 +83,7 @@ def page_app(
     *,
     binding: Callable[[str], Any] = lambda key: None,
     limits: ServeLimits = _LIMITS,
+    lease_ttl: float = 10.0,
 ) -> Starlette:
     """Make the application. Its address must be the root of its host.
 
@@ -92,8 +93,9 @@ def page_app(
         settings: See there.
         binding: For sealed states: from a key to what its conversation belongs to.
         limits: As for `serve`.
+        lease_ttl: As for `serve`.
     """
-    return _Page(chat, store, settings, binding, limits).app
+    return _Page(chat, store, settings, binding, limits, lease_ttl).app
 
 
 @cache
@@ -122,10 +124,11 @@ class _Page:
         settings: PageSettings,
         binding: Callable[[str], Any],
         limits: ServeLimits,
+        lease_ttl: float,
     ) -> None:
         self._chat, self._store, self._settings = chat, store, settings
         self._binding, self._limits = binding, limits
-        self._serve = serve(chat, store, key=self._who, frontends=(), limits=limits)
+        self._serve = serve(chat, store, key=self._who, frontends=(), limits=limits, lease_ttl=lease_ttl)
         one = "/conversations/{name}"
         self.app = Starlette(
             routes=[

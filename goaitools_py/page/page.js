@@ -137,7 +137,7 @@
       const what = decided.approve ? "approved" : "deny" in decided ? "denied" : "answered";
       return h("div", { className: "row dim" }, `You ${what} this. The others wait for you.`);
     }
-    if (block.waits === "in_doubt") return h("p", { className: "dim" }, "The process ended while this ran. Its owner must say what became of it.");
+    if (block.waits === "in_doubt") return h("p", { className: "dim" }, "The process ended while this ran. Continue runs it again if its tool says that this is safe; else the model is told that the outcome is unknown.");
     const field = h("input", { placeholder: block.waits === "external" ? "Result" : "Reason, if you deny", "aria-label": block.waits === "external" ? `Result of ${block.name}` : `Reason to deny ${block.name}` });
     const deny = h("button", { type: "button", onclick: () => decide(block.id, { deny: field.value || "The user denied it." }) }, "Deny");
     if (block.waits === "external") {
@@ -240,7 +240,7 @@
     if (!page.live) {
       const text = message.pieces.filter((one) => one.type === "text").map((one) => one.text).join("");
       if (text && navigator.clipboard) buttons.push(["Copy", async (event) => { await navigator.clipboard.writeText(text); event.target.textContent = "Copied"; }]);
-      if (isLast && !page.about.read_only && !page.view.pending.length && questionOf(message.id)) buttons.push([isUnfinished() ? "Continue" : "Regenerate", () => again(message.id, questionOf(message.id))]);
+      if (isLast && !page.about.read_only && !waiting().length && questionOf(message.id)) buttons.push([isUnfinished() ? "Continue" : "Regenerate", () => again(message.id, questionOf(message.id))]);
     }
     const names = buttons.map(([name]) => name).join();
     if (node.names === names) return;
@@ -248,6 +248,8 @@
     node.replaceChildren(...buttons.map(([name, act]) => h("button", { type: "button", className: "quiet small", onclick: act }, name)));
   }
 
+  // The calls that need an answer. One that is in doubt does not: the turn goes on without it.
+  const waiting = () => page.view.pending.filter((one) => one.reason !== "in_doubt");
   const isUnfinished = () => page.view.status === "in_progress" || page.view.status === "failed";
   const questionOf = (id) => page.view.messages.filter((one) => one.role === "user" && one.id.startsWith(`${id}u`)).pop();
 
@@ -287,8 +289,8 @@
     $("skip").href = about.read_only ? "#log" : "#say";
     $("stop").hidden = !isRunning;
     $("send").hidden = isRunning;
-    $("send").disabled = isRunning || view.pending.length > 0;
-    $("model").textContent = view.pending.length ? "Answer the call above first." : about.model || view.model;
+    $("send").disabled = isRunning || waiting().length > 0;
+    $("model").textContent = waiting().length ? "Answer the call above first." : about.model || view.model;
     $("files").hidden = !page.files.length;
     $("files").replaceChildren(...page.files.map((one, index) => h("span", { className: "file" }, `${one.name} `,
       h("button", { type: "button", className: "quiet small", "aria-label": `Remove ${one.name}`, onclick: () => { page.files.splice(index, 1); drawBars(); } }, "×"))));
@@ -359,7 +361,7 @@
     if (keep) page.error = keep;
     if (page.view.running) follow(name);
     else draw();
-    if (page.view.pending.length) tell(`${page.view.pending.map((one) => one.name).join(", ")}: needs your answer.`);
+    if (waiting().length) tell(`${waiting().map((one) => one.name).join(", ")}: needs your answer.`);
     announce(name);
     listSoon();
     if (!$("facts").hidden) inspect();
@@ -408,7 +410,7 @@
 
   async function decide(id, answer) {
     page.decisions[id] = answer;
-    const pending = page.view.pending.filter((one) => one.reason !== "in_doubt");
+    const pending = waiting();
     if (pending.some((one) => !page.decisions[one.id])) return draw();
     const answers = Object.fromEntries(pending.map((one) => [one.id, page.decisions[one.id]]));
     page.decisions = {};
@@ -679,7 +681,7 @@
 
   function submit() {
     const text = say.value.trim();
-    if (page.live || !page.view || page.view.pending.length || (!text && !page.files.length)) return;
+    if (page.live || !page.view || waiting().length || (!text && !page.files.length)) return;
     const files = page.files;
     say.value = "";
     page.files = [];

@@ -4,7 +4,8 @@ Owns: the application in a process of its own. Must never know: what a test expe
 
 The folder has the store, the port of the server, a file with a line for each effect, and a file ``hold``: as
 long as it is there, the tool `look` does not end. A file ``wanted``, if there is one, has the port that the
-server is to take. The steps are what the model says: a text, or ``fire`` and ``look`` for a call.
+server is to take. With a file ``page`` the process serves the page of `goaitools serve`. The steps are what
+the model says: a text, or ``fire`` and ``look`` for a call.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from starlette.requests import Request
 
 from goaitools_py import AsyncChat, ToolContext, tool
 from goaitools_py.frontends import AGUI, AISDK
+from goaitools_py.page.app import PageSettings, page_app
 from goaitools_py.serve import ServeLimits, Who, serve
 from goaitools_py.stores import AsyncSQLiteStore
 from goaitools_py.testing import Calls, ScriptedBackend
@@ -56,7 +58,9 @@ def main(folder: Path, *steps: str) -> None:
 
     limits = ServeLimits(grace_seconds=30)
     store = AsyncSQLiteStore(str(folder / "store.db"))
-    app = serve(chat, store, key=whose, frontends=(AISDK, AGUI), lease_ttl=1.0, limits=limits)
+    app: Any = serve(chat, store, key=whose, frontends=(AISDK, AGUI), lease_ttl=1.0, limits=limits)
+    if (folder / "page").exists():
+        app = page_app(chat, store, PageSettings(), limits=limits, lease_ttl=1.0)
     wanted = folder / "wanted"
     port = int(wanted.read_text()) if wanted.exists() else 0
 

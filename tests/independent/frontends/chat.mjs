@@ -119,6 +119,21 @@ const scenarios = {
     await chat.sendMessage();
     return chat;
   },
+  async reload_before_the_approval(name) {
+    await page(name).sendMessage({ text: "Fire!" });
+    const chat = page(name, await stored(name));
+    await chat.addToolApprovalResponse({ id: calls(chat)[0].approval.id, approved: true });
+    await settled(chat, hasText(chat, "Hit."));
+    return chat;
+  },
+  async client_tool(name) {
+    const chat = page(name);
+    await chat.sendMessage({ text: "Hi" });
+    const [call] = calls(chat);
+    await chat.addToolOutput({ tool: call.toolName, toolCallId: call.toolCallId, output: "Ada" });
+    await chat.sendMessage();
+    return chat;
+  },
   async regenerate(name) {
     const chat = page(name);
     await chat.sendMessage({ text: "Hello?" });

@@ -140,6 +140,32 @@ const scenarios = {
     await page.close();
   },
 
+  async parallel() {
+    const page = await opened("parallel");
+    await ask("release", "side");
+    await say(page, "parallel side");
+    await page.getByRole("button", { name: "Approve fire" }).waitFor();
+    expect((await ask("ran", "side")) === 1, "the call that needs no approval, done");
+    expect(await page.locator(".tool:not(.waits) .chip").getByText("done").count() === 1, "its result");
+    await page.getByRole("button", { name: "Approve fire" }).click();
+    await seen(page, "Done: hit side");
+    expect((await ask("ran", "side")) === 2, "two tools that ran once each");
+    await page.close();
+  },
+
+  async approve_while_the_provider_fails() {
+    const page = await opened("shaky");
+    await say(page, "fire shaky");
+    await page.getByRole("button", { name: "Approve fire" }).click();
+    await page.getByRole("alert").waitFor();
+    await page.locator(".tool .chip").getByText("done").waitFor();
+    await page.getByRole("button", { name: "Continue" }).click();
+    await seen(page, "Done: hit shaky");
+    expect((await ask("ran", "shaky")) === 1, "a tool that ran once");
+    expect(await page.locator("#log .reply").count() === 1, "one reply");
+    await page.close();
+  },
+
   async reload_in_mid_reply() {
     const page = await opened("reload");
     await say(page, "look reload");

@@ -27,6 +27,8 @@ SCRIPTS: dict[str, tuple[Any, ...]] = {
     "reload": (LOOK, "Done."),
     "cut": (LOOK, "Done."),
     "double": (LOOK, "Done."),
+    "reload_before_the_approval": (FIRE, "Hit."),
+    "client_tool": (Calls([("ask_player", {"question": "Who?"})]), "Hello Ada."),
     "regenerate": ("One.", "Two.", "Three."),
 }
 TOOLS_RUN = {
@@ -37,6 +39,7 @@ TOOLS_RUN = {
     "reload": 1,
     "cut": 1,
     "double": 1,
+    "reload_before_the_approval": 1,
 }
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import shutil
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -90,19 +92,10 @@ def test_a_page_outlives_a_server_that_is_killed(client: str, tmp_path: Path) ->
     """The page that was open, and one that is opened then, hold what is stored. The tool that was done ran
     once, and the one that was cut off ran again under the same key."""
     folder = installed(client, CLIENTS[client])
-    (tmp_path / "hold").touch()
-    killed = Killed(tmp_path)
     kind = "agui" if client == "agui" else "ai"
+    killed = Killed(tmp_path)
 
-    async def talked() -> Any:
-        try:
-            url = await killed.start("fire", "look")
-            async with controlled(killed) as control:
-                return json.loads(await run([str(HERE / "killed.mjs"), kind, str(folder), url, control]))
-        finally:
-            await killed.kill()
-
-    found = asyncio.run(talked())
+    found = asyncio.run(talked(killed, "killed.mjs", kind, str(folder)))
 
     assert found["broke"]
     assert found["waiting"] == 0
@@ -110,6 +103,40 @@ def test_a_page_outlives_a_server_that_is_killed(client: str, tmp_path: Path) ->
     assert shown(found["open"]) == shown(found["stored"])
     assert shown(found["later"]) == shown(found["stored"])
     assert "".join(texts_of(found["stored"])) == "I fire. I look. Done."
+    assert_done_once(killed)
+
+
+def test_the_page_outlives_a_server_that_is_killed(tmp_path: Path) -> None:
+    """It says that the turn is not finished, a click goes on with it, and another tab shows the same."""
+    folder = installed("page", "playwright-core")
+    chromium = os.environ.get("GOAITOOLS_CHROMIUM") or shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("no browser: `.ci/run` installs chromium and its driver")
+    (tmp_path / "page").touch()
+    killed = Killed(tmp_path)
+
+    found = asyncio.run(talked(killed, "page_killed.mjs", str(folder), chromium))
+
+    assert found["open"] == found["later"]
+    assert found["open"]["said"] == ["Look"]
+    assert found["open"]["texts"] == ["I fire. ", "I look. ", "Done."]
+    assert found["open"]["tools"] == ["fire: done", "look: done"]
+    assert_done_once(killed)
+
+
+async def talked(killed: Killed, script: str, *arguments: str) -> Any:
+    """What a script answers whose server is killed while a tool runs that does not end."""
+    (killed.folder / "hold").touch()
+    try:
+        url = await killed.start("fire", "look")
+        async with controlled(killed) as control:
+            return json.loads(await run([str(HERE / script), *arguments, url, control]))
+    finally:
+        await killed.kill()
+
+
+def assert_done_once(killed: Killed) -> None:
+    """What was done ran once, and what was cut off ran again with the same key."""
     fired, first, second = killed.effects()
     assert (fired, first) == ("fire", second)
 

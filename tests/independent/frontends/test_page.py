@@ -34,9 +34,10 @@ ROOT = HERE.parents[2]
 
 TOKEN = "a token of this test"
 SCENARIOS = (
-    "type_and_stream", "code_is_code", "approve", "approve_after_a_reload", "deny_and_approve",
-    "reload_in_mid_reply", "stop", "regenerate", "a_provider_that_fails", "two_tabs", "upload",
-    "hostile_text_stays_text", "resend", "inspect_fork_and_rewind", "keyboard", "sign_in", "pictures",
+    "type_and_stream", "code_is_code", "approve", "approve_after_a_reload", "deny_and_approve", "parallel",
+    "approve_while_the_provider_fails", "reload_in_mid_reply", "stop", "regenerate", "a_provider_that_fails",
+    "two_tabs", "upload", "hostile_text_stays_text", "resend", "inspect_fork_and_rewind", "keyboard",
+    "sign_in", "pictures",
 )  # fmt: skip
 
 
@@ -70,6 +71,9 @@ class Model:
         messages = json.loads(request.body)["messages"]
         last = messages[-1]["content"]
         if messages[-1]["role"] == "tool":
+            self.counts[last] += 1
+            if last == "hit shaky" and self.counts[last] == 1:
+                return BackendError("away")
             return f"Done: {last}"
         if not isinstance(last, str):
             return "I see a picture." if any(part["type"] == "image_url" for part in last) else "No picture."
@@ -80,6 +84,8 @@ class Model:
                 return Calls([("look", {"at": rest})], text="Let me see.")
             case "fire":
                 return Calls([("fire", {"at": rest})] * (2 if rest == "two" else 1), text="Now.")
+            case "parallel":
+                return Calls([("look", {"at": rest}), ("fire", {"at": rest})])
             case "evil":
                 return Calls([("fire", {"at": rest})], text=rest)
             case "code":
