@@ -18,6 +18,7 @@ from .kept import changes
 from .kept.ending import KeptSteps
 from .kept.facade import ConversationInfo, ConversationSnapshot, KeptFacade
 from .kept.privacy import KeptPrivacy, export_flow
+from .kept.summaries import Summaries, summaries_flow
 from .kept.turn import KeptTurn
 from .messages import Message
 from .misplaced import refuse_misplaced
@@ -240,6 +241,22 @@ class Conversation(KeptFacade):
         stored."""
         return self._snapshot(self._found())
 
+    def summaries(
+        self, prefix: str, *, cursor: str | None = None, limit: int = 100, **misplaced: Unpack[NoFields]
+    ) -> Summaries:
+        """A page of the conversations of this store, for a list of them: no state is loaded or opened.
+
+        Args:
+            prefix: The beginning of their keys, such as ``"ada/"``. "" lists those of all users.
+            cursor: That of the page before.
+            limit: How many rows a page has at most.
+
+        Raises:
+            TypeError: The store cannot list.
+        """
+        refuse_misplaced("summaries", misplaced)
+        return self._run(summaries_flow(self._settings.store, prefix, cursor, limit))
+
     def fork(self, key: str, *, binding: Any = None, **misplaced: Unpack[NoFields]) -> Conversation:
         """Begin another conversation with what this one holds, under an id and a key of its own.
 
@@ -289,7 +306,8 @@ class Conversation(KeptFacade):
     def is_running(self) -> bool:
         """True while a worker runs a turn of this conversation, and for `lease_ttl` seconds after one died.
 
-        This takes the lease for a moment. A turn that begins just then waits a few milliseconds; with
+        The question disturbs no turn. Only of a store of your own with `lease` and without `is_held` it takes
+        the lease for a moment: a turn that begins just then waits a few milliseconds, and with
         ``gate="reject"`` it raises `TurnInProgressError`.
 
         Raises:

@@ -310,7 +310,8 @@ ALLOWED = {
     ),
     "turn.tool_failures": "errors state.records turn.ledger",
     "turn.fitting": (
-        "history.open.admission history.open.journal history.open.room state.records state.state turn.ledger"
+        "history.open.admission history.open.journal history.open.room state.records state.state "
+        "turn.ledger"
     ),
     "turn.tool_calls": (
         "again backends.base errors events history.open.admission history.open.answers history.open.journal "
@@ -379,7 +380,7 @@ ALLOWED = {
         "backends.base errors events history.info history.rebase kept.facts kept.parts state.codec "
         "state.parts state.records state.state stores.layout turn.flow values"
     ),
-    "kept.stops": "errors turn.flow",
+    "kept.stops": "errors stores.layout turn.flow",
     "kept.privacy": (
         "errors history.export history.redact.matching history.redact.redaction kept.row state.state "
         "turn.flow values"
@@ -388,6 +389,7 @@ ALLOWED = {
         "errors events history.open.turn_ids kept.row kept.stops messages result state.state turn.engine "
         "turn.flow turn.plan turn.relay turn_warnings values"
     ),
+    "kept.summaries": "stores.base turn.flow values",
     "kept.compaction": "errors kept.row result turn.flow values",
     "kept.changes": (
         "errors events history.branch history.info history.undo kept.row state.reseal state.state turn.flow"
@@ -421,13 +423,13 @@ ALLOWED = {
     ),
     "conversation": (
         "errors history.open.answers history.redact.matching history.redact.redaction history.turns "
-        "kept.changes kept.ending kept.facade kept.privacy kept.turn messages misplaced observers options "
-        "result turn.flow turn.plan"
+        "kept.changes kept.ending kept.facade kept.privacy kept.summaries kept.turn messages misplaced "
+        "observers options result turn.flow turn.plan"
     ),
     "async_conversation": (
         "errors history.open.answers history.redact.matching history.redact.redaction history.turns "
-        "kept.changes kept.ending kept.facade kept.privacy kept.turn messages misplaced observers options "
-        "result turn.flow turn.plan"
+        "kept.changes kept.ending kept.facade kept.privacy kept.summaries kept.turn messages misplaced "
+        "observers options result turn.flow turn.plan"
     ),
     "handles": "edges.sync_edge errors events logs messages observers result turn.flow",
     "hand_off": "errors history.open.answers result tools",
@@ -452,8 +454,8 @@ ALLOWED = {
         "state.codec stepping tools turn.count_tokens turn.flow turn.plan turn.relay"
     ),
     "serve": (
-        "async_chat errors events frontends handles history.open.answers history.turns kept.facade messages "
-        "prices result state.codec states stores.base turn_warnings values"
+        "async_chat errors events frontends handles history.open.answers history.turns kept.facade "
+        "kept.summaries messages prices result state.codec states stores.base turn_warnings values"
     ),
     "states": (
         "history.branch history.convert history.diff history.export history.files history.go_states "

@@ -87,6 +87,10 @@ class FullThreadedStore(ThreadedStore):
         """As `Stopping.stop_requested`."""
         return bool(await asyncio.to_thread(self._store.stop_requested, key))
 
+    async def is_held(self, key: str) -> bool:
+        """As `Peeking.is_held`."""
+        return bool(await asyncio.to_thread(self._store.is_held, key))
+
     @asynccontextmanager
     async def lease(self, key: str, ttl: float) -> AsyncIterator[_Lease]:
         """As `Leasing.lease`."""

@@ -10,6 +10,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from ..errors import LeaseHeldError
+from ..stores.layout import peeks
 from ..turn.flow import CallModel, Clock, Emit, Flow, Invoke, Moment, ReadChunk
 
 if TYPE_CHECKING:
@@ -75,11 +76,16 @@ def stop_flow(settings: RowSettings) -> Flow[bool]:
 def running_flow(settings: RowSettings) -> Flow[bool]:
     """True while a worker holds the lease of the conversation.
 
+    Of a store that has leases and cannot be asked for them, the lease is taken for a moment.
+
     Raises:
         TypeError: The store has no leases.
     """
     if not callable(getattr(settings.store, "lease", None)):
         raise TypeError(f"is_running needs a store with leases; {type(settings.store).__name__} has none")
+    if peeks(settings.store):
+        held: bool = yield Invoke(settings.store.is_held, (settings.key,))
+        return held
     context = settings.store.lease(settings.key, settings.lease_ttl)
     is_async = hasattr(context, "__aenter__")
     try:

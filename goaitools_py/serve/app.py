@@ -21,6 +21,7 @@ from ..frontends import AISDK, PLAIN_JSON, Ask, AskError, FrontEnd, SnapshotFron
 from ..frontends.bodies import MAX_ID_CHARACTERS
 from ..frontends.plain.showing import pending_of, result_of
 from ..kept.facade import PartsPlace, Save
+from ..kept.summaries import summaries_of
 from ..state.codec import SUITE_PLAIN
 from ..stores.base import AsyncLeasing, AsyncListing, AsyncStopping, AsyncStore
 from ..values import replace
@@ -270,23 +271,20 @@ class ServeApp(Starlette):
         cursor, limit = request.query_params.get("cursor"), request.query_params.get("limit", "100")
         if not limit.isdecimal() or not 1 <= int(limit) <= 1_000:
             raise AskError("limit must be 1 to 1000")
-        page = await self._store.list(who.prefix, cursor=cursor, limit=int(limit))
+        page = summaries_of(await self._store.list(who.prefix, cursor=cursor, limit=int(limit)))
         rows = []
-        for row in page.keys:
+        for row in page.rows:
             name = row.key.removeprefix(who.prefix)
             if NAME.fullmatch(name) is None:
                 continue
-            facts = row.facts
             rows.append(
                 {
                     "name": name,
                     "updated_at": row.updated_at.isoformat(),
-                    "title": facts.title if facts else "",
-                    "status": facts.status if facts else "",
-                    "turns": facts.turns if facts else None,
-                    "cost_usd": nano / 1e9
-                    if facts and (nano := facts.cost_nano_dollars) is not None
-                    else None,
+                    "title": row.title,
+                    "status": row.status,
+                    "turns": row.turns,
+                    "cost_usd": None if row.cost_usd is None else float(row.cost_usd),
                 }
             )
         return json_response({"conversations": rows, "cursor": page.cursor})

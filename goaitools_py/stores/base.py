@@ -4,9 +4,9 @@ Owns: the protocols and their values. Must never know: an engine, or what is in 
 
 A store can `load` and `save`. What else it can do is seen by its shape: a store with a `delete` is a
 `Deleting`, one with a `list` a `Listing`, one with a `lease` a `Leasing`, one with a `set_stop` a `Stopping`,
-one with a `save_parts` a `Parted`, one with a `lease_and_load` a `Combining`; ``isinstance`` tells. A store
-whose `save` has a parameter ``facts`` is a `Describing`. The protocols for async code have the same methods,
-awaited.
+one with an `is_held` a `Peeking`, one with a `save_parts` a `Parted`, one with a `lease_and_load` a
+`Combining`; ``isinstance`` tells. A store whose `save` has a parameter ``facts`` is a `Describing`. The
+protocols for async code have the same methods, awaited.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ __all__ = [
     "AsyncLeasing",
     "AsyncListing",
     "AsyncParted",
+    "AsyncPeeking",
     "AsyncStopping",
     "AsyncStore",
     "Combining",
@@ -36,6 +37,7 @@ __all__ = [
     "Leasing",
     "Listing",
     "Parted",
+    "Peeking",
     "RowFacts",
     "Stopping",
     "Store",
@@ -247,6 +249,18 @@ class Leasing(Protocol):
 
 
 @runtime_checkable
+class Peeking(Protocol):
+    """A `Leasing` store that tells whether a key is leased without a lease of its own."""
+
+    def is_held(self, key: str) -> bool:
+        """True while a holder has the lease of `key`. It only reads: a `lease` at the same time succeeds.
+
+        The answer is of the moment of the question. A caller who wants the lease takes it, and does not ask.
+        """
+        ...
+
+
+@runtime_checkable
 class Combining(Protocol):
     """A `Leasing` store that takes a lease and loads in one call, and saves and releases in one call.
 
@@ -368,6 +382,15 @@ class AsyncLeasing(Protocol):
 
     def lease(self, key: str, ttl: float) -> AbstractAsyncContextManager[AsyncLease]:
         """As `Leasing.lease`, in an ``async with``."""
+        ...
+
+
+@runtime_checkable
+class AsyncPeeking(Protocol):
+    """`Peeking` for async code."""
+
+    async def is_held(self, key: str) -> bool:
+        """As `Peeking.is_held`."""
         ...
 
 

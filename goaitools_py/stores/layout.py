@@ -17,7 +17,7 @@ of its rows (`goaitools store migrate`).
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
@@ -178,6 +178,7 @@ def _names_facts(save: Any) -> bool:
 
 
 _COMBINED: Final = {"lease_and_load": ("lease", "load"), "save_and_release": ("save",)}
+_PEEK: Final = {"is_held": ("lease",)}
 _SINGLE: Final = ("lease", "load", "save")
 
 
@@ -188,11 +189,26 @@ def combines(store: Any) -> bool:
     combined steps from its base. Then these would pass the change by, and are not used.
     """
     own = vars(store) if hasattr(store, "__dict__") else {}
-    return _has_own_steps(store.__class__) and own.keys().isdisjoint(_SINGLE)
+    return _has_steps(store.__class__) and own.keys().isdisjoint(_SINGLE)
+
+
+def peeks(store: Any) -> bool:
+    """Whether a store is `Peeking`, and asks for the leases that its own `lease` gives; see `combines`."""
+    own = vars(store) if hasattr(store, "__dict__") else {}
+    return ("is_held" in own or _has_peek(store.__class__)) and ("lease" not in own or "is_held" in own)
 
 
 @lru_cache(maxsize=256)
-def _has_own_steps(kind: type[Any]) -> bool:
+def _has_steps(kind: type[Any]) -> bool:
+    return _are_own(kind, _COMBINED)
+
+
+@lru_cache(maxsize=256)
+def _has_peek(kind: type[Any]) -> bool:
+    return _are_own(kind, _PEEK)
+
+
+def _are_own(kind: type[Any], steps: Mapping[str, Sequence[str]]) -> bool:
     def depth(name: str) -> int:
         """How far up the bases the method is made; the length of the line if it is not there."""
         line = kind.__mro__
@@ -200,7 +216,7 @@ def _has_own_steps(kind: type[Any]) -> bool:
 
     return all(
         depth(both) < len(kind.__mro__) and all(depth(both) <= depth(single) for single in of)
-        for both, of in _COMBINED.items()
+        for both, of in steps.items()
     )
 
 

@@ -15,7 +15,7 @@ import time
 
 from . import common
 
-__all__ = ["LeaseRow", "now_ms"]
+__all__ = ["LeaseRow", "is_held", "now_ms"]
 
 _IS_OVER = "(ends_at <= ? OR ends_at > ? + 2 * ttl_ms)"
 _TAKE = f"""
@@ -26,6 +26,7 @@ WHERE {_IS_OVER.replace("ends_at", "held.ends_at").replace("ttl_ms", "held.ttl_m
 """
 _RENEW = f"UPDATE goaitools_state_lease SET ends_at = ? WHERE key = ? AND token = ? AND NOT {_IS_OVER}"
 _RELEASE = f"DELETE FROM goaitools_state_lease WHERE key = ? AND token = ? OR {_IS_OVER}"
+_IS_HELD = f"SELECT 1 FROM goaitools_state_lease WHERE key = ? AND NOT {_IS_OVER}"
 
 Statement = tuple[str, tuple[str | int, ...]]
 
@@ -52,6 +53,12 @@ class LeaseRow:
         """End it, and delete the rows of all leases that have ended."""
         now = now_ms()
         return _RELEASE, (self._key, self._token, now, now)
+
+
+def is_held(key: str) -> Statement:
+    """Ask whether the key is leased: one row if it is, none if not."""
+    now = now_ms()
+    return _IS_HELD, (key, now, now)
 
 
 def now_ms() -> int:

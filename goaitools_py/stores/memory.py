@@ -152,6 +152,12 @@ class MemoryStore:
         finally:
             lease.release()
 
+    def is_held(self, key: str) -> bool:
+        """True while somebody holds the lease of `key`. It only reads."""
+        common.check_key(key)
+        with self._own_lock():
+            return self._leases.get(key, ("", 0.0))[1] > time.monotonic()
+
     def _own_lock(self) -> threading.Lock:
         """The lock of this process. After a fork threads that are not here may hold that of the parent, and
         its leases."""
@@ -256,6 +262,10 @@ class AsyncMemoryStore:
         """Hold the lease of `key` for at most `ttl` seconds, then renew it. `LeaseHeldError`: it is taken."""
         with self._store.lease(key, ttl) as lease:
             yield AsyncMemoryLease(lease)
+
+    async def is_held(self, key: str) -> bool:
+        """As `MemoryStore.is_held`."""
+        return self._store.is_held(key)
 
 
 class AsyncMemoryLease:

@@ -180,6 +180,10 @@ class PostgresStore:
         lease.is_over = True
         return version
 
+    def is_held(self, key: str) -> bool:
+        """True while somebody holds the lease of `key`. It only reads."""
+        return self._run(self._steps.is_held(key))
+
     @contextmanager
     def lease(self, key: str, ttl: float) -> Iterator[PostgresLease]:
         """Hold the lease of `key` for at most `ttl` seconds, then renew it. `LeaseHeldError`: it is taken.
@@ -405,6 +409,10 @@ class AsyncPostgresStore:
         version = await self._run(self._steps.save(key, blob, expected, facts, lease.token))
         lease.is_over = True
         return version
+
+    async def is_held(self, key: str) -> bool:
+        """As `PostgresStore.is_held`, awaited."""
+        return await self._run(self._steps.is_held(key))
 
     @asynccontextmanager
     async def lease(self, key: str, ttl: float) -> AsyncIterator[AsyncPostgresLease]:

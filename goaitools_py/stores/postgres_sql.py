@@ -80,6 +80,7 @@ class Statements:
             f"UPDATE {lease} AS held SET ends_at = {_NOW} + $3, ttl_ms = $3"
             f" WHERE key = $1 AND token = $2 AND NOT {is_over} RETURNING key"
         )
+        self.is_held = f"SELECT 1 FROM {lease} AS held WHERE key = $1 AND NOT {is_over}"
         self.release = f"DELETE FROM {lease} WHERE key = $1 AND token = $2"
 
 

@@ -230,6 +230,10 @@ class PostgresSteps:
         """Begin its time anew; False if it ran out."""
         return bool((yield from self._if_there(self._sql.renew, lease.values)))
 
+    def is_held(self, key: str) -> Step[bool]:
+        """True while somebody holds the lease of `key`. It only reads."""
+        return bool((yield from self._if_there(self._sql.is_held, (common.check_key(key),))))
+
     def release(self, lease: LeaseToken) -> Step[None]:
         """End it, if it is still this one."""
         yield from self._if_there(self._sql.release, (lease.key, lease.token))

@@ -140,6 +140,10 @@ class RedisStore:
         lease.note_end()
         return version
 
+    def is_held(self, key: str) -> bool:
+        """True while somebody holds the lease of `key`. It only reads."""
+        return bool(self._send(self._keys.is_held(key)))
+
     @contextmanager
     def lease(self, key: str, ttl: float) -> Iterator[RedisLease]:
         """Hold the lease of `key` for at most `ttl` seconds, then renew it. `LeaseHeldError`: it is taken."""
@@ -293,6 +297,10 @@ class AsyncRedisStore:
         version = await self._written(self._keys.save(key, blob, expected, facts, lease=lease.its_key))
         lease.note_end()
         return version
+
+    async def is_held(self, key: str) -> bool:
+        """As `RedisStore.is_held`, awaited."""
+        return bool(await self._send(self._keys.is_held(key)))
 
     @asynccontextmanager
     async def lease(self, key: str, ttl: float) -> AsyncIterator[AsyncRedisLease]:

@@ -232,6 +232,10 @@ class KeySpace:
         """The lease of a conversation."""
         return LeaseKey(self._lease_name(key), max(1, round(common.check_ttl(ttl) * 1000)))
 
+    def is_held(self, key: str) -> Command:
+        """Ask whether a conversation is leased: 1 or 0."""
+        return "EXISTS", self._lease_name(key)
+
     def _lease_name(self, key: str) -> bytes:
         return self._lease + b"{%b}" % common.check_key(key).encode()
 

@@ -131,10 +131,17 @@ class LeaseRows(Rows):
         self.take_over = update(table).where(its_key, is_over).values(row)
         self.renew = update(table).where(its_key, its_own, not_(is_over)).values(row)
         self.release = delete(table).where(its_key, its_own)
+        self._held = select(columns.ttl_ms).where(its_key, not_(is_over))
 
     def clock(self) -> dict[str, int]:
         """What a statement is given of the time, besides what the server knows."""
         return {} if self._has_clock else {"now_ms": now_ms()}
+
+    def is_held(self, connection: Connection, key: str) -> bool:
+        """True while somebody holds the lease of `key`. It only reads."""
+        if not self.is_there(connection):
+            return False
+        return connection.execute(self._held, {"its_key": key, **self.clock()}).first() is not None
 
 
 class SQLLease:

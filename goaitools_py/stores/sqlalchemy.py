@@ -161,6 +161,11 @@ class SQLAlchemyStore:
         lease.note_end()
         return version
 
+    def is_held(self, key: str) -> bool:
+        """True while somebody holds the lease of `key`. It only reads."""
+        common.check_key(key)
+        return self._run(lambda connection: self._leases.is_held(connection, key))
+
     @contextmanager
     def lease(self, key: str, ttl: float) -> Iterator[SQLAlchemyLease]:
         """Hold the lease of `key` for at most `ttl` seconds, then renew it. `LeaseHeldError`: it is taken.
@@ -324,6 +329,11 @@ class AsyncSQLAlchemyStore:
         version = await self._written(save)
         lease.note_end()
         return version
+
+    async def is_held(self, key: str) -> bool:
+        """As `SQLAlchemyStore.is_held`, awaited."""
+        common.check_key(key)
+        return await self._run(lambda connection: self._leases.is_held(connection, key))
 
     @asynccontextmanager
     async def lease(self, key: str, ttl: float) -> AsyncIterator[AsyncSQLAlchemyLease]:

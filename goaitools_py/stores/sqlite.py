@@ -24,7 +24,7 @@ from ..errors import StoreUnavailableError
 from ..process import PerProcess
 from . import common, lease_row, sqlite_tables
 from .base import RowFacts, Stored, StoredHead, StoredKey, StoredPage, StoredPart
-from .layout import PLAIN_COLUMNS, facts_of, part_table_name, plain_values
+from .layout import PLAIN_COLUMNS, facts_of, lease_table_name, part_table_name, plain_values
 from .sqlite_file import Database
 
 if TYPE_CHECKING:
@@ -255,6 +255,14 @@ class SQLiteStore:
         lease.note_end()
         return version
 
+    def is_held(self, key: str) -> bool:
+        """True while somebody holds the lease of `key`. It only reads."""
+        common.check_key(key)
+        with self._connected() as (_, connection):
+            if not _has_lease_table(connection):
+                return False
+            return connection.execute(*lease_row.is_held(key)).fetchone() is not None
+
     def make_lease(self, key: str, ttl: float) -> SQLiteLease:
         """A lease that is not taken yet, for callers that cannot use a ``with`` block."""
         row = lease_row.LeaseRow(common.check_key(key), ttl)
@@ -330,6 +338,11 @@ def _find_part_table(database: Database, connection: sqlite3.Connection) -> bool
         found = connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (f"{_PARTS}_gone",))
         database.has_part_table = found.fetchone() is not None
     return database.has_part_table
+
+
+def _has_lease_table(connection: sqlite3.Connection) -> bool:
+    found = connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (lease_table_name(_TABLE),))
+    return found.fetchone() is not None
 
 
 @contextmanager
@@ -472,6 +485,10 @@ class AsyncSQLiteStore:
         finally:
             with suppress(StoreUnavailableError):  # then it ends by itself
                 await self._run(lambda store: lease.release())
+
+    async def is_held(self, key: str) -> bool:
+        """As `SQLiteStore.is_held`, awaited."""
+        return await self._run(lambda store: store.is_held(key))
 
     async def lease_and_load(self, key: str, ttl: float) -> tuple[AsyncSQLiteLease, Stored | None]:
         """As `SQLiteStore.lease_and_load`, awaited."""

@@ -18,6 +18,7 @@ from ..stores import (
     Leasing,
     Listing,
     Parted,
+    Peeking,
     RowFacts,
     Stopping,
     Stored,
@@ -84,6 +85,7 @@ class Face:
         self.can_delete = isinstance(store, Deleting)
         self.can_list = isinstance(store, Listing)
         self.can_lease = isinstance(store, Leasing)
+        self.can_peek = isinstance(store, Peeking)
         self.can_describe = self.can_list and takes_facts(store)
         self.can_stop = isinstance(store, Stopping)
         self.can_part = isinstance(store, Parted)
@@ -161,6 +163,10 @@ class Face:
         """Hold a lease. Gives its `renew`."""
         with self._entered(self._store.lease(key, ttl)) as lease:
             yield lambda: self._call(lease.renew)
+
+    def is_held(self, key: str) -> bool:
+        answer: bool = self._call(self._store.is_held, key)
+        return answer
 
     def _call(self, method: Callable[..., Any], *fields: Any, **named: Any) -> Any:
         answer = method(*fields, **named)

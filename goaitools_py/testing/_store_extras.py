@@ -1,10 +1,12 @@
 """The checks of the store contract on the optional methods of a store.
 
-Owns: what is tried with `delete`, `list` and `lease`. Must never know: an engine, a test framework.
+Owns: what is tried with `delete`, `list`, `lease` and `is_held`. Must never know: an engine, a test
+framework.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from contextlib import ExitStack
 from functools import partial
@@ -15,6 +17,9 @@ from ._contract import shown
 from ._store_case import Case, Check, Face, Findings, check
 
 __all__ = ["CHECKS"]
+
+_QUESTIONS = 20
+"""How often a worker asks whether a lease is held while another one takes it again and again."""
 
 
 # -------------------------------------------------------------------------------------------- delete
@@ -290,10 +295,12 @@ def lease_runs_out(case: Case) -> Findings:
     if not case.store.can_lease:
         return
     forgotten, kept, ttl = case.key("lease-forgotten"), case.key("lease-kept"), case.lease_ttl
+    peeked = case.key("lease-peeked")
     begun = time.monotonic()
     with ExitStack() as first, ExitStack() as second:
         renew_forgotten = first.enter_context(case.store.lease(forgotten, ttl))
         renew_kept = first.enter_context(case.store.lease(kept, ttl))
+        first.enter_context(case.store.lease(peeked, ttl))
         while time.monotonic() < begun + ttl * 0.6:
             time.sleep(ttl / 50)
         is_late = time.monotonic() > begun + ttl * 0.95  # the machine is too busy for this check
@@ -316,9 +323,52 @@ def lease_runs_out(case: Case) -> Findings:
             yield "a lease that was renewed ended all the same"
         if renew_forgotten() is not False:
             yield "renew of a lease that ran out did not give False"
+        while case.store.can_peek and case.other.is_held(peeked):
+            if time.monotonic() > begun + 1.0 + ttl * 6:
+                yield "is_held gave True for a lease that ran out"
+                break
+            time.sleep(ttl / 50)
+        if case.store.can_peek and not case.store.is_held(forgotten):
+            yield "is_held gave False for a lease that another holder took over"
         first.close()
         if not _is_held(case.store, forgotten, 60.0):
             yield "the end of the old holder's block ended the new holder's lease"
+
+
+@check("is_held tells whether a key is leased, and a lease that is taken meanwhile is never refused")
+def peek_only_reads(case: Case) -> Findings:
+    if not (case.store.can_peek and case.store.can_lease):
+        return
+    key, neighbour, faces = case.key("peeked"), case.key("peeked too"), (case.store, case.other)
+    if any(face.is_held(key) is not False for face in faces):
+        yield "it did not give False where nobody had a lease"
+    with case.store.lease(key, 60.0) as renew:
+        if any(face.is_held(key) is not True for face in faces):
+            yield "it did not give True while the lease was held"
+        if case.other.is_held(neighbour) is not False:
+            yield "it gave True for a key beside the one that was leased"
+        if renew() is not True:
+            yield "after the question the lease could not be renewed"
+    if any(face.is_held(key) is not False for face in faces):
+        yield "it did not give False after the lease"
+
+    over = threading.Event()
+
+    def ask() -> None:
+        try:
+            for _ in range(_QUESTIONS):
+                case.other.is_held(key)
+        finally:
+            over.set()
+
+    def hold() -> None:
+        while not over.is_set():
+            with case.store.lease(key, 60.0):
+                pass
+
+    raised = case.race([hold, ask])
+    if raised:
+        yield f"a lease beside questions raised {type(raised[0]).__name__}"
 
 
 CHECKS: tuple[Check, ...] = (
@@ -333,4 +383,5 @@ CHECKS: tuple[Check, ...] = (
     lease_has_one_winner,
     lease_is_no_lock,
     lease_runs_out,
+    peek_only_reads,
 )

@@ -69,6 +69,9 @@ class LeasingStore(FaultyStore):
         self._check()
         return self.inner.lease(key, ttl)
 
+    def is_held(self, key: str) -> bool:
+        return self.inner.is_held(key)
+
     def set_stop(self, key: str, is_wanted: bool = True) -> bool:
         return self.inner.set_stop(key, is_wanted)
 
@@ -92,6 +95,9 @@ class Awaited:
 
 class AwaitedLeasing(Awaited):
     """The same with leases and a stop flag."""
+
+    async def is_held(self, key: str) -> Any:
+        return self._store.is_held(key)
 
     async def set_stop(self, key: str, is_wanted: bool = True) -> Any:
         return self._store.set_stop(key, is_wanted)

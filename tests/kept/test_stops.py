@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
-from goaitools_py import TextDelta, ToolFinished, ToolStarted
+from goaitools_py import Chat, TextDelta, ToolFinished, ToolStarted
 from goaitools_py.states import inspect_state, read_history
-from goaitools_py.stores import TurnStoppedError
+from goaitools_py.stores import MemoryStore, TurnStoppedError
 from goaitools_py.testing import Calls, ScriptedBackend
 
 from .conftest import FaultyStore, LeasingStore, Threads, blob_in, said
@@ -94,6 +96,73 @@ def test_a_short_turn_looks_once(kept: Threads, leasing: LeasingStore) -> None:
 
     kept(ScriptedBackend(LONG), leasing).send("Hello?")
     assert leasing.looks == 1
+
+
+class Interrupted(LeasingStore):
+    """Something is done before and after each step of a question."""
+
+    meanwhile: Any = None
+
+    def is_held(self, key: str) -> bool:
+        self._do()
+        answer = super().is_held(key)
+        self._do()
+        return answer
+
+    @contextmanager
+    def lease(self, key: str, ttl: float) -> Iterator[Any]:
+        with super().lease(key, ttl) as lease:
+            self._do()
+            yield lease
+
+    def _do(self) -> None:
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            meanwhile()
+            self.meanwhile = meanwhile
+
+
+def test_a_question_disturbs_no_turn(kept: Threads) -> None:
+    """Turns that begin and end at each step of `is_running` are answered, also with `gate="reject"`."""
+    store = Interrupted()
+    worker = kept_plainly(store, *["Hello."] * 9)
+    asks = kept(ScriptedBackend(), store)
+    texts: list[str] = []
+
+    def take_a_turn() -> None:
+        texts.append(worker.send("Hello?").text)
+
+    for _ in range(3):
+        store.meanwhile = take_a_turn
+        assert not asks.is_running()
+        store.meanwhile = None
+
+    assert texts == ["Hello."] * 6
+
+
+def kept_plainly(store: Any, *script: str) -> Any:
+    """A conversation that takes no turn while another one runs, without an event loop."""
+    return Chat(ScriptedBackend(*script)).conversation(store, "ada", gate="reject")
+
+
+class LeasesOfItsOwn(LeasingStore):
+    """Only `lease` is changed: `is_held` asks for other leases."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.leases = MemoryStore()
+
+    def lease(self, key: str, ttl: float) -> Any:
+        return self.leases.lease(key, ttl)
+
+
+def test_leases_of_a_subclass_are_asked_for() -> None:
+    """A store that changes `lease` alone is asked by taking the lease."""
+    store = LeasesOfItsOwn()
+    conversation = kept_plainly(store)
+    with store.leases.lease("ada", 60.0):
+        assert conversation.is_running()
+    assert not conversation.is_running()
 
 
 def test_a_stop_needs_a_row_and_a_flag(kept: Threads, leasing: LeasingStore, store: FaultyStore) -> None:

@@ -430,6 +430,32 @@ class EndsAnyLease(Bent):
             self._leases.pop(key, None)
 
 
+class PeeksByTaking(Bent):
+    """The question takes the lease for a moment."""
+
+    def is_held(self, key: str) -> bool:
+        try:
+            with self.lease(key, 60.0):
+                time.sleep(0.001)
+                return False
+        except LeaseHeldError:
+            return True
+
+
+class PeeksAtAll(Bent):
+    """The question does not name a key."""
+
+    def is_held(self, key: str) -> bool:
+        return any(end > time.monotonic() for _, end in self._leases.values())
+
+
+class PeeksForever(Bent):
+    """The question does not look at the time."""
+
+    def is_held(self, key: str) -> bool:
+        return key in self._leases
+
+
 class ForgetsTitles(Bent):
     """Facts are saved without the title."""
 
@@ -637,6 +663,9 @@ BROKEN: tuple[tuple[Any, Check], ...] = (
     (LeaseLocks, _store_extras.lease_is_no_lock),
     (LeasesForever, _store_extras.lease_runs_out),
     (EndsAnyLease, _store_extras.lease_runs_out),
+    (PeeksByTaking, _store_extras.peek_only_reads),
+    (PeeksAtAll, _store_extras.peek_only_reads),
+    (PeeksForever, _store_extras.lease_runs_out),
     (ForgetsTitles, _store_beside.facts_are_listed),
     (RefusesTitles, _store_beside.facts_are_listed),
     (KeepsOldFacts, _store_beside.facts_are_of_the_blob),

@@ -159,6 +159,7 @@ from goaitools_py.frontends import (
 from goaitools_py.history.open.answers import PendingReason
 from goaitools_py.integrations.sqlalchemy import StateType
 from goaitools_py.kept.facade import ConversationInfo
+from goaitools_py.kept.summaries import Summaries
 from goaitools_py.output import Output, OutputDelta, OutputError
 from goaitools_py.prices import Charge, Prices, genai_price
 from goaitools_py.seal import BlobLimits, Codec, Plain, rewrap
@@ -296,6 +297,7 @@ def kept(chat: Chat, store: Store, options: ChatOptions) -> None:
         assert_type((info.key, info.version, info.saved_at), tuple[str, int, datetime])
         assert_type((info.state, info.metadata), tuple[StateInfo, Mapping[str, str]])
     assert_type(thread.fork("bob"), Conversation)
+    assert_type(thread.summaries("ada/", cursor=None, limit=9), Summaries)
     thread.rewind(2)
     thread.undo_cut()
     assert_type(thread.redact(re.compile("a"), "-"), Redaction)
@@ -321,6 +323,7 @@ async def kept_awaited(chat: AsyncChat, store: AsyncStore) -> None:
         assert_type(turn, AsyncTurn)
     await thread.append(event("It rains."))
     assert_type(await thread.info(), ConversationInfo | None)
+    assert_type(await thread.summaries("ada/"), Summaries)
     assert_type(await thread.fork("bob"), AsyncConversation)
 
 
