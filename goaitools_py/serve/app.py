@@ -6,7 +6,7 @@ Owns: the table of routes. Must never know: how a turn runs, or what a front end
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any, overload
 
 import orjson
@@ -27,9 +27,11 @@ from ..stores.base import AsyncLeasing, AsyncListing, AsyncStopping, AsyncStore
 from ..values import replace
 from .carried import CarriedApp, Revisions
 from .happenings import events_of
+from .hosts import checked_hosts, host_check
 from .http import Handler, guarded, json_response, no_content, problem_response, read_body, streamed
 from .hub import Hub
 from .limits import ServeLimits
+from .listeners import Listeners, Seat
 from .openapi import document_of
 from .relay import Relay
 from .runs import Run
@@ -57,6 +59,7 @@ def serve(
     stop_every: float = 1.0,
     limits: ServeLimits | None = None,
     relay: Relay | None = None,
+    allowed_hosts: Sequence[str] | None = None,
 ) -> ServeApp: ...
 @overload
 def serve(
@@ -67,6 +70,7 @@ def serve(
     frontends: Sequence[FrontEnd] = (AISDK,),
     limits: ServeLimits | None = None,
     revisions: Revisions | None = None,
+    allowed_hosts: Sequence[str] | None = None,
 ) -> CarriedApp: ...
 def serve(
     chat: AsyncChat,
@@ -81,6 +85,7 @@ def serve(
     limits: ServeLimits | None = None,
     relay: Relay | None = None,
     revisions: Revisions | None = None,
+    allowed_hosts: Sequence[str] | None = None,
 ) -> ServeApp | CarriedApp:
     """Make an ASGI application over the conversations of a store.
 
@@ -104,6 +109,9 @@ def serve(
             own. It is not closed.
         revisions: Without a store, two functions that notice an older state: ``newest(who)`` gives the
             revision of the newest state, None if there is none, and ``keep(who, revision)`` keeps it.
+        allowed_hosts: The names under which browsers reach the server, without ports, such as
+            ``["chat.example.org"]``. A request that names another host is answered 421, one from a page of
+            another origin 403. None: neither is checked.
 
     Raises:
         TypeError: `chat` is no `AsyncChat`, or `key` is not callable.
@@ -113,17 +121,18 @@ def serve(
         raise TypeError(f"serve takes an AsyncChat, not {type(chat).__name__}")
     if not callable(key):
         raise TypeError("key must be a function of a request and a name; it says whose conversation it is")
+    hosts = None if allowed_hosts is None else checked_hosts(allowed_hosts)
     if store is None:
         if chat.codec.suite == SUITE_PLAIN:
             raise ValueError(
                 "without a store the client carries the state, so the chat needs a codec with a key, such as "
                 "Signed(Keyring(key)) or Encrypted(Keyring(key)); or give serve a store"
             )
-        return CarriedApp(chat, key, frontends, limits or ServeLimits(), revisions)
+        return CarriedApp(chat, key, frontends, limits or ServeLimits(), revisions, hosts)
     how: dict[str, Any] = {"save": save, "parts": parts, "lease_ttl": lease_ttl}
     if isinstance(store, AsyncStopping):
         how["stop_every"] = stop_every
-    return ServeApp(chat, store, key, tuple(frontends), how, limits or ServeLimits(), relay)
+    return ServeApp(chat, store, key, tuple(frontends), how, limits or ServeLimits(), relay, hosts)
 
 
 class ServeApp(Starlette):
@@ -138,6 +147,7 @@ class ServeApp(Starlette):
         how: dict[str, Any],
         limits: ServeLimits,
         relay: Relay | None = None,
+        hosts: frozenset[str] | None = None,
     ) -> None:
         self._chat = chat
         self._store = store
@@ -146,6 +156,7 @@ class ServeApp(Starlette):
         self._limits = limits
         self._frontends = frontends
         self._hub = Hub(limits, relay)
+        self._listeners = Listeners(limits)
         self._can_stop_others = isinstance(store, AsyncStopping) and isinstance(store, AsyncLeasing)
         super().__init__(
             routes=[
@@ -153,6 +164,7 @@ class ServeApp(Starlette):
                 *(route for front in frontends for route in self._routes_of(front)),
             ],
             lifespan=lambda _: self.running(),
+            middleware=host_check(hosts),
             exception_handlers={HTTPException: lambda _, error: problem_response(error)},
         )
 
@@ -221,19 +233,27 @@ class ServeApp(Starlette):
         id = ask.turn_id or request.headers.get("idempotency-key")
         if not id or len(id) > MAX_ID_CHARACTERS:
             raise AskError("a turn needs turn_id, or the header Idempotency-Key, of 1 to 256 characters")
-        return await self._replied(request, await self._run_of(self._talk(who), replace(ask, turn_id=id)))
+        with self._seat(who) as seat:
+            return await self._replied(
+                request, await self._run_of(self._talk(who), replace(ask, turn_id=id)), seat
+            )
 
     async def _answers(self, request: Request) -> Response:
         who = await self._who(request)
         ask = PLAIN_JSON.read(await read_body(request, self._limits))
         if not ask.answers:
             raise AskError("the body must have answers")
-        return await self._replied(request, await self._talk(who).answer(ask), goes_on=True)
+        with self._seat(who) as seat:
+            return await self._replied(request, await self._talk(who).answer(ask), seat, goes_on=True)
 
-    async def _replied(self, request: Request, run: Run, *, goes_on: bool = False) -> Response:
+    def _seat(self, who: Who) -> AbstractContextManager[Seat]:
+        """A place among the listeners, before a turn begins that nobody could follow."""
+        return self._listeners.seat(who.owner or who.key)
+
+    async def _replied(self, request: Request, run: Run, seat: Seat, *, goes_on: bool = False) -> Response:
         """The run as a stream if the client wants one, else its result."""
         if "text/event-stream" in request.headers.get("accept", ""):
-            return await self._begun(request, run, PLAIN_JSON, goes_on=goes_on)
+            return await self._begun(request, run, PLAIN_JSON, seat, goes_on=goes_on)
         await run.over()
         if run.error is not None:
             return problem_response(run.error)
@@ -241,12 +261,14 @@ class ServeApp(Starlette):
             return json_response({"turn": run.turn_ref, "status": "stopped"})
         return json_response(result_of(run.result, run.turn_ref))
 
-    async def _begun(self, request: Request, run: Run, front: FrontEnd, *, goes_on: bool = False) -> Response:
+    async def _begun(
+        self, request: Request, run: Run, front: FrontEnd, seat: Seat, *, goes_on: bool = False
+    ) -> Response:
         """The stream, or a problem if the turn failed before it had begun."""
         await run.begun()
         if run.is_over and run.error is not None and not run.turn_ref:
             return problem_response(run.error)
-        return await streamed(request, run, front, self._limits, goes_on=goes_on)
+        return await streamed(request, run, front, self._limits, seat, goes_on=goes_on)
 
     async def _info(self, request: Request) -> Response:
         talk = self._talk(await self._who(request))
@@ -337,11 +359,13 @@ class ServeApp(Starlette):
             ask = front.read(await read_body(request, self._limits))
             if not ask.conversation:
                 raise AskError("the request names no conversation")
-            talk = self._talk(await self._who(request, ask.conversation))
-            if isinstance(front, SnapshotFrontEnd):
-                return await self._begun(request, *await self._with_snapshot(front, talk, ask))
-            run = await self._run_of(talk, ask)
-            return await self._begun(request, run, front, goes_on=not ask.said)
+            who = await self._who(request, ask.conversation)
+            talk = self._talk(who)
+            with self._seat(who) as seat:
+                if isinstance(front, SnapshotFrontEnd):
+                    return await self._begun(request, *await self._with_snapshot(front, talk, ask), seat)
+                run = await self._run_of(talk, ask)
+                return await self._begun(request, run, front, seat, goes_on=not ask.said)
 
         return post
 
@@ -364,10 +388,12 @@ class ServeApp(Starlette):
 
     def _follow_in(self, front: FrontEnd) -> Handler:
         async def follow(request: Request) -> Response:
-            run = await self._talk(await self._who(request)).follow()
-            if run is None:
-                return no_content()
-            return await streamed(request, run, front, self._limits)
+            who = await self._who(request)
+            with self._seat(who) as seat:
+                run = await self._talk(who).follow()
+                if run is None:
+                    return no_content()
+                return await streamed(request, run, front, self._limits, seat)
 
         return follow
 

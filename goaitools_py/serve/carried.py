@@ -37,6 +37,7 @@ from ..frontends.states import state_of
 from ..handles import AsyncTurn
 from ..states import inspect_state, pending_calls, read_history, state_from_text, state_to_text
 from .happenings import events_of
+from .hosts import host_check
 from .http import Handler, json_response, problem_response, read_body, route
 from .hub import Hub
 from .limits import ServeLimits
@@ -63,6 +64,7 @@ class CarriedApp(Starlette):
         frontends: Sequence[FrontEnd],
         limits: ServeLimits,
         revisions: Revisions | None,
+        hosts: frozenset[str] | None = None,
     ) -> None:
         self._chat = chat
         self._whose = key
@@ -86,6 +88,7 @@ class CarriedApp(Starlette):
         super().__init__(
             routes=routes,
             lifespan=lambda _: self.running(),
+            middleware=host_check(hosts),
             exception_handlers={HTTPException: lambda _, error: problem_response(error)},
         )
 

@@ -16,11 +16,13 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from ..errors import GoAIToolsError
 from ..frontends import FrontEnd, Problem, problem_of
 from .hub import TooManyTurnsError
 from .limits import ServeLimits
+from .listeners import Seat, TooManyListenersError
 from .relay import RelayLostError
 from .runs import Run
 from .whose import Refused
@@ -45,12 +47,16 @@ _TITLES: Final = {
     403: "You may not do that.",
     404: "There is nothing here.",
     405: "This address does not take that method.",
+    421: "This server does not answer for that host.",
     408: "The request took too long to arrive.",
     413: "The request is too long.",
     415: "The request must be JSON.",
     429: "Too many of your turns run at a time. Try again in a moment.",
     503: "The service is busy. Try again in a moment.",
 }
+
+
+_CROWD: Final = "Too many of your pages wait for replies. Try again in a moment."
 
 
 def route(method: str, path: str, handler: Handler) -> Route:
@@ -80,11 +86,12 @@ def problem_response(error: BaseException) -> Response:
 
 
 def _problem(error: BaseException) -> Problem:
-    if isinstance(error, (TooManyTurnsError, RelayLostError, Refused)):
+    if isinstance(error, (TooManyTurnsError, TooManyListenersError, RelayLostError, Refused)):
+        is_crowd = isinstance(error, TooManyListenersError) and error.status == 429
         return Problem(
             code=type(error).__name__,
             status=error.status,
-            title=_TITLES[error.status],
+            title=_CROWD if is_crowd else _TITLES[error.status],
             retryable=error.retryable,
             retry_after=getattr(error, "retry_after", None),
         )
@@ -134,8 +141,29 @@ async def read_body(request: Request, limits: ServeLimits) -> bytes:
     return bytes(found)
 
 
+class _Stream(StreamingResponse):
+    """A stream whose listener has a seat until it ends, or the client is gone."""
+
+    def __init__(self, frames: AsyncIterator[bytes], headers: dict[str, str], seat: Seat) -> None:
+        super().__init__(frames, headers=headers)
+        self._seat = seat
+        seat.is_kept = True
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._seat.free()
+
+
 async def streamed(
-    request: Request, run: Run, front: FrontEnd, limits: ServeLimits, *, goes_on: bool = False
+    request: Request,
+    run: Run,
+    front: FrontEnd,
+    limits: ServeLimits,
+    seat: Seat,
+    *,
+    goes_on: bool = False,
 ) -> Response:
     """Answer with the stream of a run. The run does not notice when the client goes away."""
     frames: AsyncIterator[bytes] = run.follow(
@@ -144,4 +172,4 @@ async def streamed(
         last_id=request.headers.get("last-event-id", ""),
         keep_alive=limits.keep_alive_seconds,
     )
-    return StreamingResponse(frames, headers=dict(front.headers))
+    return _Stream(frames, dict(front.headers), seat)

@@ -18,6 +18,9 @@ class ServeLimits(Value, frozen=True, kw_only=True):
         body_seconds: How long a body may take to arrive; after that the answer is 408.
         turns_per_owner: Turns of one owner that run at a time; one more is answered 429.
         turns: Turns of all owners that run at a time; one more is answered 503.
+        listeners_per_owner: Requests of one owner that follow a turn at a time, as a stream or until its
+            result; one more is answered 429.
+        listeners: Such requests of all owners; one more is answered 503.
         events: Events, and conversations, of one request.
         keep_seconds: How long a turn that is over can be replayed from memory: to a page that read the
             history before its end, and for a message that comes twice. After that the store answers.
@@ -30,6 +33,8 @@ class ServeLimits(Value, frozen=True, kw_only=True):
     body_seconds: float = 10.0
     turns_per_owner: int = 4
     turns: int = 200
+    listeners_per_owner: int = 100
+    listeners: int = 5_000
     events: int = 1_000
     keep_seconds: float = 10.0
     keep_alive_seconds: float = 15.0

@@ -233,8 +233,9 @@ class Talk:
             return True
         await run.stop()
         await run.over()
-        await self._mark_stopped(run)
-        return True
+        if run.was_stopped:  # else it was over already, and a stored reply was told
+            await self._mark_stopped(run)
+        return run.was_stopped
 
     async def _stop_elsewhere(self) -> bool:
         return await self._conversation.is_running() and await self._conversation.stop()
@@ -349,6 +350,7 @@ class Talk:
 
     async def _tell_again(self, run: Run, result: ChatResult | None) -> None:
         snapshot = await self._conversation.snapshot()
+        run.was_stopped = False  # the turn was over before a stop came
         if snapshot is None or not snapshot.history.turns:
             raise NothingToResumeError("nothing is stored")
         tell_stored(run, snapshot, snapshot.history.turns[-1], run.answered, result)

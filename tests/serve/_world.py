@@ -90,6 +90,7 @@ class World:
         store: Any = None,
         limits: ServeLimits | None = None,
         relay: Relay | None = None,
+        allowed_hosts: list[str] | None = None,
         **fields: Any,
     ) -> None:
         self.held = asyncio.Event()
@@ -127,6 +128,7 @@ class World:
             stop_every=1e-9,
             limits=limits or ServeLimits(),
             relay=relay,
+            allowed_hosts=allowed_hosts,
         )
 
     def twin(self, relay: Relay | None, **how: Any) -> ServeApp:
