@@ -35,10 +35,10 @@ from .listeners import Listeners, Seat
 from .openapi import document_of
 from .relay import Relay
 from .runs import Run
-from .shown import shown_of
+from .shown import rows_of, shown_of
 from .stored import shown_pending
 from .talks import Talk
-from .whose import NAME, KeyFunction, Refused, Who, who_of
+from .whose import KeyFunction, Refused, Who, who_of
 
 if TYPE_CHECKING:
     from ..async_conversation import AsyncConversation
@@ -294,22 +294,7 @@ class ServeApp(Starlette):
         if not limit.isdecimal() or not 1 <= int(limit) <= 1_000:
             raise AskError("limit must be 1 to 1000")
         page = summaries_of(await self._store.list(who.prefix, cursor=cursor, limit=int(limit)))
-        rows = []
-        for row in page.rows:
-            name = row.key.removeprefix(who.prefix)
-            if NAME.fullmatch(name) is None:
-                continue
-            rows.append(
-                {
-                    "name": name,
-                    "updated_at": row.updated_at.isoformat(),
-                    "title": row.title,
-                    "status": row.status,
-                    "turns": row.turns,
-                    "cost_usd": None if row.cost_usd is None else float(row.cost_usd),
-                }
-            )
-        return json_response({"conversations": rows, "cursor": page.cursor})
+        return json_response({"conversations": rows_of(page, who.prefix), "cursor": page.cursor})
 
     async def _reset(self, request: Request) -> Response:
         await self._talk(await self._who(request)).forget()

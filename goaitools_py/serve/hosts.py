@@ -2,9 +2,9 @@
 
 Owns: the checks of ``Host`` and ``Origin``. Must never know: what a route does.
 
-A page of another name can have that name point to this server (DNS rebinding). The browser then takes page and
-server for one origin, and ``Host`` has the foreign name. A page of another origin that does not do so has its
-name in ``Origin``.
+A page of another name can have that name point to this server (DNS rebinding). The browser then takes page
+and server for one origin, and ``Host`` has the foreign name. A page of another origin that does not do so has
+its name in ``Origin``.
 """
 
 from __future__ import annotations
