@@ -56,7 +56,7 @@ def run(*, short: bool = False) -> Report:
         method=f"median of {runs} fresh processes in turns, less that of a bare interpreter; bytecode warm",
         figures=[
             at_most(
-                100.0,
+                60.0,
                 "import goaitools_py",
                 median[", goaitools_py"],
                 "ms CPU",

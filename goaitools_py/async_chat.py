@@ -16,7 +16,6 @@ from .backends.by_name import backend_from_name
 from .errors import TurnError
 from .facade import Facade, State
 from .handles import AsyncTurn, RunningTurn
-from .history.append import append_messages
 from .history.open.answers import Answers
 from .messages import user
 from .misplaced import refuse_misplaced
@@ -27,10 +26,8 @@ from .state import blob as blobs
 from .state.codec import PLAIN
 from .stepping import Step, failed_step, step_of
 from .tools import Tool, ToolContext, refuse_without_deps
-from .turn.count_tokens import count_flow
 from .turn.flow import AsyncDriver, Flow
 from .turn.plan import Plan, Watch
-from .turn.relay import engine_of
 
 if TYPE_CHECKING:
     from .async_conversation import AsyncConversation
@@ -298,6 +295,8 @@ class AsyncChat(Facade[AsyncBackend]):
             StateError: As for `chat_with_state`.
             ValueError: The turn is complete, and there is nothing new to answer.
         """
+        from .turn.relay import engine_of
+
         plan = self._step_plan(state, answers, options, fields)
         refuse_without_deps(plan.tools, plan.options.deps)
         engine = engine_of(plan)
@@ -457,6 +456,8 @@ class AsyncChat(Facade[AsyncBackend]):
             TurnError: The provider did not answer.
             StateError: The state cannot be read.
         """
+        from .turn.count_tokens import count_flow
+
         steps = self._drive(count_flow(self._plan(state, options, fields)))
         while await steps.step() is not None:
             pass
@@ -563,8 +564,10 @@ class AsyncChat(Facade[AsyncBackend]):
         return AsyncConversation(*made)
 
     def _rehearse(self) -> None:
-        """What the first turn would load of this package: its edge, the codec's tables."""
+        """What the first turn would load of this package: engine and edge, the codec's tables."""
         from .edges import async_edge  # noqa: F401
+        from .history.append import append_messages
+        from .turn import relay  # noqa: F401
 
         blob = append_messages(
             b"",
@@ -615,6 +618,8 @@ class AsyncChat(Facade[AsyncBackend]):
         resume: bool = False,
         answers: Answers | None = None,
     ) -> AsyncTurn[Any]:
+        from .turn.relay import engine_of
+
         plan = self._plan(state, options, fields, stream=stream, resume=resume, answers=answers)
         refuse_without_deps(plan.tools, plan.options.deps)
         engine = engine_of(plan)

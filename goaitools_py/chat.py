@@ -24,10 +24,8 @@ from .options import ChatOptions
 from .result import ChatResult, CompactionReport
 from .stepping import Step, failed_step, step_of
 from .tools import Tool, ToolContext, refuse_without_deps
-from .turn.count_tokens import count_flow
 from .turn.flow import Driver, Flow
 from .turn.plan import Plan, Watch
-from .turn.relay import engine_of
 
 if TYPE_CHECKING:
     from .conversation import Conversation
@@ -290,6 +288,8 @@ class Chat(Facade[Backend]):
             StateError: As for `chat_with_state`.
             ValueError: The turn is complete, and there is nothing new to answer.
         """
+        from .turn.relay import engine_of
+
         plan = self._step_plan(state, answers, options, fields)
         refuse_without_deps(plan.tools, plan.options.deps)
         engine = engine_of(plan)
@@ -450,6 +450,8 @@ class Chat(Facade[Backend]):
             TurnError: The provider did not answer.
             StateError: The state cannot be read.
         """
+        from .turn.count_tokens import count_flow
+
         steps = self._drive(count_flow(self._plan(state, options, fields)))
         while steps.step() is not None:
             pass
@@ -560,6 +562,8 @@ class Chat(Facade[Backend]):
         Raises:
             BackendError: There are no credentials.
         """
+        from .turn import relay  # noqa: F401
+
         warm_up(self._backend)
 
     def close(self) -> None:
@@ -585,6 +589,8 @@ class Chat(Facade[Backend]):
         resume: bool = False,
         answers: Answers | None = None,
     ) -> Turn[Any]:
+        from .turn.relay import engine_of
+
         plan = self._plan(state, options, fields, stream=stream, resume=resume, answers=answers)
         refuse_without_deps(plan.tools, plan.options.deps)
         engine = engine_of(plan)

@@ -2,6 +2,9 @@
 
 Owns: every body that `Chat` and `AsyncChat` share. Must never know: what happens inside a turn, or which of
 the two chats it is, beyond `_is_async`.
+
+What only a turn or an append needs is imported there: a chat that is made, but not used, loads half of the
+package. `tests/test_imports.py` counts the modules.
 """
 
 from __future__ import annotations
@@ -16,11 +19,7 @@ from .backends.base import AsyncBackend, Backend, Dialect
 from .errors import OutputError
 from .events import Appended
 from .handles import checked_message
-from .history.append import append_messages
-from .history.info import has_open_turn, refs_of
 from .history.open.answers import Answers
-from .history.open.inbox import split_preamble
-from .history.translate.state import translated
 from .history.wires import known_dialect
 from .logs import LogContent, checked_content, logging_watch
 from .messages import Audio, Document, Image, Message, Text, user
@@ -32,9 +31,7 @@ from .series import Series
 from .state import blob as blobs
 from .state.codec import PLAIN, Codec
 from .state.formats import writing
-from .state.records import fresh_id
 from .tools import as_tools, refuse_async
-from .turn.compact_now import compact_flow
 from .turn.flow import Flow
 from .turn.outages import Outages
 from .turn.plan import Plan, Watch
@@ -42,8 +39,10 @@ from .values import replace
 
 if TYPE_CHECKING:
     from .fields import DefaultFields, NoFields
+    from .history.translate.losses import Loss
     from .kept.facade import Save
     from .output.wanted import Wanted
+    from .state.state import ConversationState
     from .telemetry.telemetry import Telemetry
 
 __all__ = ["Facade", "State"]
@@ -163,7 +162,7 @@ class Facade(ABC, Generic[_B]):
             TypeError: An option belongs elsewhere.
         """
         refuse_misplaced("append_to_state", misplaced)
-        blob = self._append(state, messages, binding, fresh_id(), min_revision=min_revision)
+        blob = self._append(state, messages, binding, _fresh_id(), min_revision=min_revision)
         self._tell_appended(len(messages), blob, binding, is_new=blob != state)
         return blob
 
@@ -181,6 +180,8 @@ class Facade(ABC, Generic[_B]):
 
     def _of(self, blob: bytes, binding: Any) -> dict[str, str]:
         """What an event carries that is told of a conversation between two turns."""
+        from .history.info import refs_of
+
         return refs_of(blob, codec=self._codec, binding=self._bound(binding))
 
     def _append(
@@ -192,6 +193,8 @@ class Facade(ABC, Generic[_B]):
         *,
         min_revision: int | None = None,
     ) -> bytes:
+        from .history.append import append_messages
+
         return append_messages(
             _state_bytes(state),
             [checked_message(message) for message in messages],
@@ -309,6 +312,8 @@ class Facade(ABC, Generic[_B]):
         plan = self._plan(state, None, given)
         if "compactor" in given:
             plan = replace(plan, usual_compactor=self._defaults.get("compactor"))
+        from .turn.compact_now import compact_flow
+
         return compact_flow(plan, dry_run=dry_run)
 
     def _named_beside(self, name: str) -> _B:
@@ -332,6 +337,8 @@ class Facade(ABC, Generic[_B]):
         answers: Answers | None = None,
     ) -> Plan:
         """Merge the options; nothing is called yet."""
+        from .history.open.inbox import split_preamble
+
         given = given_options(options, fields)
         resolved = resolve({"on_foreign_state": self._foreign_state(), **self._defaults}, given)
         stream = stream or resolved.on_event is not None
@@ -352,7 +359,7 @@ class Facade(ABC, Generic[_B]):
             options=resolved,
             codec=self._codec,
             blob=_state_bytes(state),
-            new_id=fresh_id,
+            new_id=_fresh_id,
             model=backend.model,
             max_retries=backend.max_retries,
             context_window=backend.context_window,
@@ -364,7 +371,7 @@ class Facade(ABC, Generic[_B]):
             preamble=preamble,
             messages=messages,
             dialect_of=known_dialect,
-            translate=translated,
+            translate=_translated,
             fallbacks=self._fallbacks,
             outages=self._outages,
             tools=self._usable_tools(resolved.tools) if "tools" in given else self._default_tools,
@@ -375,6 +382,8 @@ class Facade(ABC, Generic[_B]):
         self, state: State, answers: Answers | None, options: ChatOptions | None, fields: Mapping[str, Any]
     ) -> Plan:
         """The plan of one step: it goes on with an unfinished turn unless there is a new message."""
+        from .history.info import has_open_turn
+
         plan = self._plan(state, options, fields, answers=answers)
         resumes = bool(plan.answers) or (
             not plan.messages and has_open_turn(plan.blob, codec=self._codec, binding=plan.options.binding)
@@ -433,6 +442,20 @@ def _state_bytes(state: State) -> bytes:
         blobs.peek(state)  # raises: a text names the likely damage, another type is a TypeError
         raise TypeError(f"state must be bytes, bytearray, memoryview or None, not {type(state).__name__}")
     return bytes(state)
+
+
+def _fresh_id() -> str:
+    from .state.records import fresh_id
+
+    return fresh_id()
+
+
+def _translated(
+    state: ConversationState, source: Dialect, target: Dialect
+) -> tuple[ConversationState, Sequence[Loss]]:
+    from .history.translate.state import translated  # few chats meet a state of another provider API
+
+    return translated(state, source, target)
 
 
 def _answers(answers: Any) -> Answers:

@@ -32,6 +32,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import cache
 from typing import ClassVar
 
 from .escaping import escaped
@@ -57,13 +58,15 @@ __all__ = [
     "with_speaker",
 ]
 
-_SURROGATE = re.compile(r"[\ud800-\udfff]")
-_ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
-_EVENT = re.compile(r'<app-event(?: topic="([^"<]*)")?(?: id="([^"<]*)")?>\n([^<]*)\n</app-event>')
-_CONTEXT = re.compile(r"<app-context>\n[^<]*\n</app-context>")
-_NOTE = re.compile(r'<app-note kind="([a-z-]+)">\n([^<]*)\n</app-note>')
-_SPEAKER = re.compile(r"<app-speaker>([^<]*)</app-speaker>")
-_SYSTEM = re.compile(r"<app-system>\n([^<]*)\n</app-system>")
+# The patterns are compiled on first use: at import they would take a fiftieth of its time.
+_pattern = cache(re.compile)
+_SURROGATE = r"[\ud800-\udfff]"
+_ESCAPED_SURROGATE = r"\\u[dD][89a-fA-F]"
+_EVENT = r'<app-event(?: topic="([^"<]*)")?(?: id="([^"<]*)")?>\n([^<]*)\n</app-event>'
+_CONTEXT = r"<app-context>\n[^<]*\n</app-context>"
+_NOTE = r'<app-note kind="([a-z-]+)">\n([^<]*)\n</app-note>'
+_SPEAKER = r"<app-speaker>([^<]*)</app-speaker>"
+_SYSTEM = r"<app-system>\n([^<]*)\n</app-system>"
 
 # "&" is escaped first and unescaped last; otherwise the "&" of another escape would be changed too.
 _ESCAPES = (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"))
@@ -96,7 +99,7 @@ def plain(text: str) -> str:
 
     Returns the same object if there is nothing to do. Two halves of one character become that character.
     """
-    if text.isascii() or not _SURROGATE.search(text):
+    if text.isascii() or not _pattern(_SURROGATE).search(text):
         return text
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
@@ -106,7 +109,7 @@ def plain_json(text: str) -> str:
 
     Returns the same object if there is nothing to do, and for text that is not JSON.
     """
-    if not _ESCAPED_SURROGATE.search(text):
+    if not _pattern(_ESCAPED_SURROGATE).search(text):
         return plain(text)
     try:
         written = json.dumps(json.loads(text), ensure_ascii=False)
@@ -170,7 +173,7 @@ def with_speaker(message: Message) -> Message:
 
 def read_event(text: str) -> EventBlock | None:
     """Read an event block; None if the text is not exactly one."""
-    found = _EVENT.fullmatch(text)
+    found = _pattern(_EVENT).fullmatch(text)
     if found is None:
         return None
     topic, id, body = found.groups()
@@ -183,25 +186,27 @@ def read_event(text: str) -> EventBlock | None:
 
 def read_system(text: str) -> str | None:
     """The text of a system block; None if the text is not exactly one."""
-    found = _SYSTEM.fullmatch(text)
+    found = _pattern(_SYSTEM).fullmatch(text)
     return None if found is None else _unescape(found[1], _ESCAPES)
 
 
 def read_note(text: str) -> str | None:
     """The text of a note; None if the text is not exactly one."""
-    found = _NOTE.fullmatch(text)
+    found = _pattern(_NOTE).fullmatch(text)
     return None if found is None else _unescape(found[2], _ESCAPES)
 
 
 def is_context(part: object) -> bool:
     """True for a part that is a context block."""
-    return isinstance(part, BlockText) and _CONTEXT.fullmatch(part.text) is not None
+    return isinstance(part, BlockText) and _pattern(_CONTEXT).fullmatch(part.text) is not None
 
 
 def read_text(text: str) -> Text:
     """A user's stored text as a part. It is a `BlockText` if it is exactly one context block, speaker or
     note."""
-    if text.startswith("<app-") and any(block.fullmatch(text) for block in (_CONTEXT, _SPEAKER, _NOTE)):
+    if text.startswith("<app-") and any(
+        _pattern(block).fullmatch(text) for block in (_CONTEXT, _SPEAKER, _NOTE)
+    ):
         return BlockText(text)
     return Text(text)
 

@@ -16,7 +16,6 @@ from msgspec.structs import asdict
 from .citations import Citation
 from .messages import ToolRecord, Usage, call_dict
 from .prices import Bill
-from .showing import Row, as_html, print_rows
 from .turn_warnings import TurnWarning
 from .values import Value
 
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
 
     from .errors import StateError
     from .history.open.answers import PendingCall
+    from .showing import Row
 
     T = TypeVar("T", default=Any)
 else:
@@ -220,13 +220,19 @@ class ChatResult(tuple[str, bytes], Generic[T]):
         ``print(result)`` shows no content, so that results may be logged. `file`: where to; None is standard
         output.
         """
+        from .showing import print_rows
+
         print_rows(self._rows(), file)
 
     def _repr_html_(self) -> str:
         """The same for a notebook, which calls this for the last value of a cell."""
+        from .showing import as_html
+
         return as_html(self._rows())
 
     def _rows(self) -> Iterator[Row]:
+        from .showing import Row
+
         for record in self.tool_log:
             flag = "" if record.flag == "ok" else f" [{record.flag}]"
             yield Row("call", f"{record.call.name}({record.call.arguments}){flag} -> {record.result}")

@@ -86,11 +86,11 @@ ALLOWED = {
     "state.text": "errors state.blob",
     "state.letters": "messages",
     "state.bounds": "",
-    "state.row_ends": "rawjson state.bounds",
+    "state.row_json": "errors rawjson",
+    "state.row_ends": "rawjson state.bounds state.row_json",
     "state.closed_turns": "messages state.bounds state.letters state.row_ends values",
     "state.records": "messages state.bounds state.closed_turns state.letters state.row_ends values",
     "state.later": "errors messages rawjson state.closed_turns state.frames state.letters",
-    "state.row_json": "errors rawjson",
     "state.turn_rows": (
         "errors messages state.bounds state.closed_turns state.later state.letters state.records "
         "state.row_ends state.row_json values"
@@ -310,7 +310,8 @@ ALLOWED = {
     ),
     "turn.tool_failures": "errors state.records turn.ledger",
     "turn.fitting": (
-        "history.open.admission history.open.journal history.open.room state.records state.state turn.ledger"
+        "history.open.admission history.open.journal history.open.room state.records state.state "
+        "turn.ledger"
     ),
     "turn.tool_calls": (
         "again backends.base errors events history.open.admission history.open.answers history.open.journal "
@@ -724,6 +725,57 @@ def test_little_is_loaded(code: str) -> None:
 
     print(ran.stderr)
     assert set(HEAVY) & set(ran.stdout.split()) == set()
+
+
+AT_IMPORT = 85
+"""How many modules of its own the package may load at its import. The engine of a turn, the edges of an event
+loop and the translation between provider APIs follow when a chat first needs them: that is more than half of them."""
+LATER = (
+    "goaitools_py.turn.engine",
+    "goaitools_py.history.append",
+    "goaitools_py.history.rewrite.repair",
+    "goaitools_py.state.state",
+    "goaitools_py.history.translate.state",
+    "goaitools_py.backends.translate",
+    "goaitools_py.showing",
+)
+PATTERNS = 8
+"""How many patterns it may compile at its import: each takes as long as a small module."""
+COUNTED = """
+import re, sys
+
+compiled, compile = [], re.compile
+
+
+def noted(*args):
+    if "goaitools_py" in sys._getframe(1).f_code.co_filename:
+        compiled.append(args[0])
+    return compile(*args)
+
+
+re.compile = noted
+import goaitools_py
+
+print(len(compiled))
+print(*[name for name in sys.modules if name.partition(".")[0] == "goaitools_py"], sep="\\n")
+"""
+
+
+def test_the_import_loads_what_a_chat_is_made_of() -> None:
+    """Counted, because the time of an import depends on the machine."""
+    ran = subprocess.run(
+        [sys.executable, "-c", COUNTED],
+        cwd=PACKAGE.parent,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+
+    compiled, *own = ran.stdout.split()
+    assert set(LATER) & set(own) == set()
+    assert len(own) <= AT_IMPORT
+    assert int(compiled) <= PATTERNS
 
 
 # ----------------------------------------------------------------------------------------------- safety

@@ -219,14 +219,17 @@ class _LazyBackend(_Lazy[Backend]):
 
 class _LazyAsyncBackend(_Lazy[AsyncBackend]):
     async def warm_up(self) -> None:
-        import asyncio  # not at the top: a Chat needs none
-
-        # In a thread: importing an SDK takes a second or more.
-        backend = await asyncio.to_thread(self._connected, _async_class(self._place.wire))
-        await warm_up_async(backend)
+        await warm_up_async(await self._connected_aside())
 
     async def asend(self, request: ModelRequest) -> AsyncExchange:
-        return await self._connected(_async_class(self._place.wire)).asend(request)
+        backend = self._connections.get().backend
+        return await (backend or await self._connected_aside()).asend(request)
+
+    async def _connected_aside(self) -> AsyncBackend:
+        """Connect in a thread: importing an SDK takes a second or more, and the loop goes on meanwhile."""
+        import asyncio  # not at the top: a Chat needs none
+
+        return await asyncio.to_thread(lambda: self._connected(_async_class(self._place.wire)))
 
     async def aclose(self) -> None:
         backend, opened = self._disconnected()

@@ -17,7 +17,7 @@ from .bounds import MAX_NAME, Label, Name
 from .letters import InboxLetter
 from .records import InboxItem
 from .row_ends import NO_MORE
-from .row_json import as_json, decoded
+from .row_json import as_json, decoded, decoder_of
 from .segments import columns_of, history_segment, object_entries
 
 __all__ = ["inbox_items", "inbox_segment"]
@@ -28,9 +28,6 @@ class _InboxRow(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fie
     topic: Name
     event: Label
     more: msgspec.Raw = NO_MORE
-
-
-_INBOX_COLUMNS = msgspec.json.Decoder(list[_InboxRow])
 
 
 def inbox_segment(inbox: Sequence[InboxItem]) -> Segment:
@@ -47,7 +44,7 @@ def inbox_items(segment: Segment) -> tuple[InboxItem, ...]:
     """Read the waiting messages. Each is a JSON object with the letter of a role that a caller may give."""
     columns = columns_of(segment)
     data = b"[" + columns + b"]"
-    rows = decoded(_INBOX_COLUMNS, data, _refused_inbox)
+    rows: list[_InboxRow] = decoded(decoder_of(list[_InboxRow]), data, _refused_inbox)
     if not all(not row.more or later.is_object(row.more) for row in rows):
         raise _refused_inbox(data)
     entries = object_entries(segment)

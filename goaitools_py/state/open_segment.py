@@ -24,7 +24,7 @@ from .letters import ASSISTANT
 from .media import cut_out
 from .records import JournalCall, OpenTurn
 from .row_ends import are_speakers
-from .row_json import REFUSALS, as_json
+from .row_json import REFUSALS, as_json, decoder_of
 from .segments import columns_of, object_entries, stored_segment
 from .turn_rows import IterationRow, RoleLetters, are_known, checked_facts, iteration_of, row_of
 
@@ -68,9 +68,6 @@ class _OpenRow(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
     facts: dict[str, Any] = {}
 
 
-_OPEN_ROW = msgspec.json.Decoder(_OpenRow)
-_CALL_ROW = msgspec.json.Decoder(_CallRow)
-_PART_ROWS = msgspec.json.Decoder(list[_PartRow])
 _OPEN_KEYS = frozenset(_OpenRow.__struct_fields__)
 _CALL_KEYS = frozenset(_CallRow.__struct_fields__)
 _PART_KEYS = frozenset(_PartRow.__struct_fields__)
@@ -196,7 +193,7 @@ def _open_row(column: bytes) -> tuple[_OpenRow, _Extras, Sequence[_Extras]]:
     """Read the open turn's row, and the names that a later release added to it and to each of its calls."""
     with suppress(*REFUSALS):
         rawjson.names(column)  # first, as in `decoded`: it checks the depth
-        row = _OPEN_ROW.decode(column)
+        row: _OpenRow = decoder_of(_OpenRow).decode(column)
         if are_known(row.iterations):
             return row, {}, [{}] * len(row.calls)
     with suppress(*REFUSALS):
@@ -205,7 +202,9 @@ def _open_row(column: bytes) -> tuple[_OpenRow, _Extras, Sequence[_Extras]]:
         calls = [_split_call(call) for call in rawjson.items(members.get("calls", b"[]"))]
         if calls:
             members["calls"] = b"[" + b",".join(call for call, _ in calls) + b"]"
-        row = _OPEN_ROW.decode(as_json({name: msgspec.Raw(value) for name, value in members.items()}))
+        row = decoder_of(_OpenRow).decode(
+            as_json({name: msgspec.Raw(value) for name, value in members.items()})
+        )
         if are_known(row.iterations):
             return row, extras, [extra for _, extra in calls]
     raise later.refused_open(column)
@@ -234,7 +233,7 @@ def _short_parts(parts: bytes) -> bytes | None:
 
 
 def _parts_of(parts: bytes) -> tuple[Part, ...]:
-    return tuple(map(_part, _PART_ROWS.decode(_short_parts(parts) or parts)))
+    return tuple(map(_part, decoder_of(list[_PartRow]).decode(_short_parts(parts) or parts)))
 
 
 def _open_facts(row: _OpenRow, column: bytes) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import cache
 from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
@@ -19,6 +20,7 @@ import msgspec
 from .. import rawjson
 from ..rawjson import RawJSONError
 from .bounds import MAX_NAME, Count, Label, Name, bounded
+from .row_json import decoder_of
 
 __all__ = [
     "NO_MORE",
@@ -78,13 +80,11 @@ class InboxEnd(msgspec.Struct, frozen=True):
 _End = TypeVar("_End", IterationEnd, CutEnd, InboxEnd)
 
 _REFUSALS: Final = (msgspec.DecodeError, UnicodeDecodeError)
-_DECODERS: Final[dict[type, msgspec.json.Decoder[Any]]] = {
-    kind: msgspec.json.Decoder(kind) for kind in (IterationEnd, CutEnd, InboxEnd)
-}
-_MEMBERS: Final = {
-    kind: {one.name: msgspec.json.Decoder(one.type) for one in msgspec.structs.fields(kind)}
-    for kind in _DECODERS
-}
+
+
+@cache
+def _members_of(kind: type[IterationEnd | CutEnd | InboxEnd]) -> dict[str, msgspec.json.Decoder[Any]]:
+    return {one.name: decoder_of(one.type) for one in msgspec.structs.fields(kind)}
 
 
 def iteration_end(raw: bytes | msgspec.Raw) -> IterationEnd:
@@ -106,12 +106,12 @@ def _read(kind: type[_End], raw: bytes) -> _End:
     if not raw:
         return kind()
     with suppress(*_REFUSALS):
-        found: _End = _DECODERS[kind].decode(raw)
+        found: _End = decoder_of(kind).decode(raw)
         return found
     members: dict[str, Any] = {}
     with suppress(RawJSONError):
         for name, value in rawjson.members(raw).items():
-            if (decoder := _MEMBERS[kind].get(name)) is not None:
+            if (decoder := _members_of(kind).get(name)) is not None:
                 with suppress(*_REFUSALS):
                     members[name] = decoder.decode(value)
     return kind(**members)
@@ -123,7 +123,7 @@ def known_end(kind: type[_End], raw: bytes | msgspec.Raw) -> tuple[bytes, int]:
     given = bytes(raw)
     if not given:
         return given, 0
-    known, members = _MEMBERS[kind], rawjson.members(given)
+    known, members = _members_of(kind), rawjson.members(given)
     gone = {name for name, value in members.items() if not _is_readable(known.get(name), value)}
     if len(gone) == len(members):
         return b"", max(1, len(gone))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from typing import Any, TypeVar
 
 import msgspec
@@ -17,10 +18,16 @@ from .. import rawjson
 from ..errors import StateError
 from ..rawjson import RawJSONError
 
-__all__ = ["REFUSALS", "as_json", "decoded"]
+__all__ = ["REFUSALS", "as_json", "decoded", "decoder_of"]
 
 _T = TypeVar("_T")
 _encode = msgspec.json.Encoder().encode
+
+
+@cache
+def decoder_of(kind: Any) -> msgspec.json.Decoder[Any]:
+    """Make the strict decoder of a type, once. It is for rows that few states have."""
+    return msgspec.json.Decoder(kind)
 
 
 def as_json(value: Any) -> bytes:

@@ -13,13 +13,13 @@ from ..history.open.answers import Answers
 from ..messages import Message
 from ..options import Resolved
 from ..state.codec import Codec
-from ..state.state import ConversationState
 from ..values import Value, field
 from .flow import Flow
 from .outages import Outages
 
 if TYPE_CHECKING:
     from ..output.wanted import Wanted
+    from ..state.state import ConversationState
 
 __all__ = ["Plan", "Watch"]
 
@@ -37,7 +37,7 @@ class _Lost(Protocol):
 
 
 Translate: TypeAlias = Callable[
-    [ConversationState, Dialect, Dialect], tuple[ConversationState, Sequence[_Lost]]
+    ["ConversationState", Dialect, Dialect], tuple["ConversationState", Sequence[_Lost]]
 ]
 
 

@@ -20,6 +20,7 @@ from goaitools_py.backends.base import ModelRequest
 from goaitools_py.backends.by_name import backend_from_name
 from goaitools_py.backends.dialects import WIRES, dialect_of
 from goaitools_py.backends.openai import backends as openai_backends
+from goaitools_py.testing import ScriptedBackend
 
 Colour = Literal["sync", "async"]
 
@@ -254,6 +255,34 @@ def test_threads_that_come_first_together_share_one_connection(
 
     assert len(made) == 1
     assert answers == set(made)
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_the_event_loop_goes_on_while_its_first_turns_connect(
+    wire: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The SDK is imported and its client is made on another thread, once for all turns that wait for it."""
+    loops_turn = threading.Event()
+    made: list[threading.Thread] = []
+
+    def slow(model: str) -> ScriptedBackend:
+        made.append(threading.current_thread())
+        assert loops_turn.wait(5)  # a loop that stands still does not set it
+        return ScriptedBackend("One.", "Two.", "Three.", wire=wire)
+
+    monkeypatch.setattr("goaitools_py.backends.by_name._async_class", lambda _: slow)
+
+    async def main() -> list[str]:
+        chat = AsyncChat(f"{wire}:m")
+        turns = [asyncio.create_task(chat.chat(user="Hello.")) for _ in range(3)]
+        while not made:
+            await asyncio.sleep(0)
+        loops_turn.set()
+        return sorted([(await turn).text for turn in turns])
+
+    assert asyncio.run(main()) == ["One.", "Three.", "Two."]
+    assert len(made) == 1
+    assert made[0] is not threading.current_thread()
 
 
 def test_closing_what_was_never_used_is_fine(colour: Colour) -> None:

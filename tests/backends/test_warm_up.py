@@ -103,6 +103,59 @@ def test_the_first_turn_does_not_block_the_loop(wire: str) -> None:
     assert best <= MOST_MS
 
 
+COLD = """
+import asyncio, json, sys, threading
+from goaitools_py import AsyncChat
+
+asked = []
+
+
+class Asked:
+    def find_spec(self, name, path=None, target=None):
+        if threading.current_thread() is threading.main_thread():
+            asked.append(name)
+
+
+async def main(wire):
+    chat = AsyncChat(f"{wire}:m")
+    sys.meta_path.insert(0, Asked())
+    result = await chat.chat(user="Hello.")
+    await chat.aclose()
+    print(json.dumps({"text": result.text, "sdk": "openai" in sys.modules, "asked": asked}))
+
+
+asyncio.run(main(sys.argv[1]))
+"""
+OF_THE_LOOP = ("goaitools_py", "anyio")
+"""Packages of which a cold turn may load modules on the loop's thread. Together they take some 40 ms."""
+
+
+@pytest.mark.parametrize("wire", ["openai", "openai-responses"])
+def test_a_cold_turn_loads_the_sdk_beside_the_loop(wire: str) -> None:
+    """Without `warm_up` the loop goes on, too, while an SDK with its hundreds of modules is imported."""
+    with SimServer() as server:
+        environment = {
+            "OPENAI_API_KEY": "k",
+            "OPENAI_BASE_URL": server.base_url_for("openai"),
+            "PYTHONPATH": ":".join(sys.path),
+        }
+        ran = subprocess.run(
+            [sys.executable, "-c", COLD, wire],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=120,
+        )
+    found: dict[str, Any] = json.loads(ran.stdout)
+
+    assert found["text"]
+    assert found["sdk"]
+    others = [name for name in found["asked"] if name.partition(".")[0] not in OF_THE_LOOP]
+    assert len(others) <= 20
+    assert not {"openai", "httpx2", "pydantic"} & set(others)
+
+
 def test_warming_up_sends_nothing_to_the_provider(face: Any, sim: Any) -> None:
     """Nor does it use up a reply; it may be done again, also after a turn."""
     chat = face.chat(sim.backend(is_async=face.is_async))
