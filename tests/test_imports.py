@@ -728,7 +728,7 @@ def test_little_is_loaded(code: str) -> None:
 
 
 AT_IMPORT = 85
-"""How many modules of its own the package may load at its import. More than half follow when a chat needs them:
+"""How many modules of its own the package may load at its import. More than half come when a chat needs them:
 the engine of a turn, the edges of an event loop, the translation between provider APIs."""
 LATER = (
     "goaitools_py.turn.engine",
