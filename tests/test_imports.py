@@ -310,8 +310,7 @@ ALLOWED = {
     ),
     "turn.tool_failures": "errors state.records turn.ledger",
     "turn.fitting": (
-        "history.open.admission history.open.journal history.open.room state.records state.state "
-        "turn.ledger"
+        "history.open.admission history.open.journal history.open.room state.records state.state turn.ledger"
     ),
     "turn.tool_calls": (
         "again backends.base errors events history.open.admission history.open.answers history.open.journal "
