@@ -599,7 +599,8 @@ class Chat(Facade[Backend]):
     def _open(self, work: RunningTurn, plan: Plan, steps: Callable[[Any], Any]) -> Turn[Any]:
         """The handle of a turn, from what is run and from what drives it."""
         options = plan.options
-        refuse_async_callback("on_checkpoint", options.on_checkpoint)
+        if options.on_checkpoint is not None:
+            refuse_async_callback("on_checkpoint", options.on_checkpoint)
         drive = partial(self._drive, threads=options.tool_threads, watch=plan.watch)
         return Turn(work, steps(drive), options.on_event)
 

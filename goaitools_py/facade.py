@@ -82,7 +82,9 @@ class Facade(ABC, Generic[_B]):
         self._telemetry = _checked_telemetry(telemetry)
         given = given_options(defaults, default_fields)
         check_defaults(given)
-        self._defaults = {"tool_threads": self._is_async, **given}
+        # With fallbacks any of the chat's providers may have written the state.
+        foreign = "convert" if self._fallbacks else "raise"
+        self._defaults = {"tool_threads": self._is_async, "on_foreign_state": foreign, **given}
         self._default_tools = self._usable_tools(given.get("tools"))
 
     def __repr__(self) -> str:
@@ -205,14 +207,8 @@ class Facade(ABC, Generic[_B]):
             fresh_id=new_id,
             now_ms=time.time_ns() // 1_000_000,
             retain_bytes=getattr(self._defaults.get("compactor"), "retained_bytes", 0),
-            converts=self._foreign_state() == "convert",
+            converts=self._defaults["on_foreign_state"] == "convert",
         )
-
-    def _foreign_state(self) -> str:
-        """What the chat does with a state of another provider API, unless a call says otherwise. With
-        fallbacks any of its providers may have written the state."""
-        chosen: str = self._defaults.get("on_foreign_state", "convert" if self._fallbacks else "raise")
-        return chosen
 
     @abstractmethod
     def _open(self, work: Any, plan: Plan, steps: Callable[[Any], Any]) -> Any:
@@ -251,7 +247,8 @@ class Facade(ABC, Generic[_B]):
             codec=self._codec,
             dialect=self._dialect,
             binding=self._bound(binding),
-            converts=self._foreign_state() == "convert" and known_dialect(self._dialect.wire) is not None,
+            converts=self._defaults["on_foreign_state"] == "convert"
+            and known_dialect(self._dialect.wire) is not None,
             **settings,
         )
         return ports, made, save
@@ -340,7 +337,7 @@ class Facade(ABC, Generic[_B]):
         from .history.open.inbox import split_preamble
 
         given = given_options(options, fields)
-        resolved = resolve({"on_foreign_state": self._foreign_state(), **self._defaults}, given)
+        resolved = resolve(self._defaults, given)
         stream = stream or resolved.on_event is not None
         watch: Watch | None = logging_watch(self._log_content)
         preamble, messages = split_preamble(resolved.system, _new_messages(resolved))
@@ -474,7 +471,7 @@ def _wanted(output_type: Any) -> Wanted:
 
 
 def _new_messages(options: Resolved) -> list[Message]:
-    messages = [checked_message(message) for message in options.messages or ()]
+    messages = [checked_message(message) for message in options.messages] if options.messages else []
     said, speaker = options.user, options.speaker
     if said is None:
         if speaker is not None:

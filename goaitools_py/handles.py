@@ -81,7 +81,8 @@ class Turn(_Handle[T]):
     """
 
     def __init__(self, engine: RunningTurn, steps: Driver[ChatResult[T]], on_event: Any = None) -> None:
-        refuse_async_callback("on_event", on_event)
+        if on_event is not None:
+            refuse_async_callback("on_event", on_event)
         self._engine = engine
         self._steps: Driver[ChatResult[T]] = steps
         self._on_event = on_event
@@ -121,11 +122,14 @@ class Turn(_Handle[T]):
             RuntimeError: The turn was given up before its end.
         """
         try:
-            for _ in self:
-                pass
+            while (event := self._steps.step()) is not None:
+                if self._on_event is not None:
+                    notify(self._on_event, event)
         except BusyError:
             raise
-        except BaseException:  # such as an exit out of `on_event`
+        except BaseException as exc:  # such as an exit out of `on_event`
+            if isinstance(exc, GoAIToolsError):
+                log_failure(exc, self._engine.of)
             self.cancel()
             raise
         return self._finished()

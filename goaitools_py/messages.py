@@ -325,7 +325,10 @@ def _parts(values: tuple[Part | str, ...]) -> tuple[Part, ...]:
             raise TypeError(
                 f"a message part must be str, Text, Image, Document or Audio, not {type(value).__name__}"
             )
-    if not parts or all(isinstance(part, Text) and not part.text for part in parts):
+    for part in parts:
+        if not isinstance(part, Text) or part.text:
+            break
+    else:
         raise ValueError("a message needs some content; got an empty one")
     return tuple(parts)
 

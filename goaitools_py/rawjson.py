@@ -424,7 +424,10 @@ def _is_shallow(data: bytes) -> bool:
     msgspec goes as deep as Python's recursion limit lets it, which a caller may have raised beyond what
     the C stack holds; up to the first error in it, though, this sees the text as a parser does.
     """
-    if _few_openings(data):
+    if len(data) < 1024:
+        if data.count(b"{") + data.count(b"[") <= MAX_DEPTH:
+            return True
+    elif _few_openings(data):
         return True
     unescaped = data.replace(b"\\\\", b"").replace(b'\\"', b"")
     outside_strings = b"".join(unescaped.split(b'"')[::2])
@@ -436,13 +439,9 @@ def _is_shallow(data: bytes) -> bool:
 
 def _few_openings(data: bytes) -> bool:
     """True if there are too few opening brackets, also counting those in strings, to nest too deep."""
-    if len(data) <= MAX_DEPTH:
-        return True
-    if len(data) < 1024:
-        return data.count(b"{") + data.count(b"[") <= MAX_DEPTH
     left = MAX_DEPTH
     for bracket in (b"{", b"["):
-        at = data.find(bracket)  # find is a memchr; bytes.count takes ten times as long on a long text
+        at = data.find(bracket)  # find is a memchr; on a long text, bytes.count takes ten times as long
         while at >= 0:
             if not left:
                 return False

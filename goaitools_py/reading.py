@@ -24,13 +24,18 @@ _UNREADABLE = "an entry of the state is not JSON that a provider could have writ
 
 def read_entries(dialect: Dialect, entries: Iterable[bytes]) -> tuple[Message, ...]:
     """The entries as messages. Raises `StateInvalidError` for one that cannot be read."""
-    with suppress(ValueError):  # its text may quote the entry, so it must not become a context
-        found = tuple(entries)
+    found = tuple(entries)
+    messages: tuple[Message, ...] | None = None
+    try:
         messages = dialect.view(found)
-        if not any(b"\\ud" in entry or b"\\uD" in entry for entry in found):  # there is no surrogate
-            return messages
-        return tuple(map(_plain, messages))
-    raise StateInvalidError(_UNREADABLE)
+        for entry in found:
+            if b"\\ud" in entry or b"\\uD" in entry:  # there may be a surrogate
+                return tuple(map(_plain, messages))
+    except ValueError:
+        messages = None
+    if messages is None:  # outside of the handler: the context's text may quote the entry
+        raise StateInvalidError(_UNREADABLE)
+    return messages
 
 
 def _plain(message: Message) -> Message:

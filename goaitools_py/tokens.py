@@ -30,6 +30,7 @@ __all__ = [
     "TokenCounter",
     "TokenEstimate",
     "learned",
+    "needs_reply",
     "text_tokens",
 ]
 
@@ -228,7 +229,7 @@ class ExchangeEstimate(Value, frozen=True, kw_only=True):
     Attributes:
         sent: What the request added to the previous one.
         has_media: True if pictures, documents or sound are in `sent`. The scale of text learns nothing then.
-        replied: The reply's text and calls.
+        replied: The reply's text and calls; 0 if `needs_reply` says that it does not count.
         has_reasoning: True if the reply holds reasoning, even if the usage does not count it separately.
         goes_on: True if the reply has calls that will be answered: the turn continues.
         stays: How long later requests contain this reply's reasoning.
@@ -240,6 +241,11 @@ class ExchangeEstimate(Value, frozen=True, kw_only=True):
     has_reasoning: bool = False
     goes_on: bool = False
     stays: ReasoningStays = "loop"
+
+
+def needs_reply(usage: Usage, *, has_reasoning: bool) -> bool:
+    """True if `learned` needs an estimate of the reply: its usage does not say what of it is visible."""
+    return not usage.input_tokens or has_reasoning or bool(usage.reasoning_tokens)
 
 
 def learned(gauge: Gauge, usage: Usage, said: ExchangeEstimate) -> Gauge:
@@ -257,7 +263,7 @@ def learned(gauge: Gauge, usage: Usage, said: ExchangeEstimate) -> Gauge:
         gauge = replace(gauge, frame=max(0, usage.input_tokens - history - round(said.sent * gauge.scale)))
     visible = usage.output_tokens - usage.reasoning_tokens
     thought = usage.reasoning_tokens
-    if said.has_reasoning or thought:
+    if needs_reply(usage, has_reasoning=said.has_reasoning):
         # Some servers report reasoning in steps of 64 or not at all: limit the visible part by its estimate.
         likely = round(said.replied * gauge.scale) + _MARGIN
         if visible > likely:

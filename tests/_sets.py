@@ -30,6 +30,7 @@ SERVICE = (
 """Beginnings of test ids under `tests/`: here every test needs a service."""
 
 HEAVY = (
+    "backends/test_lane.py::test_the_wire_is_that_of_the_sdk_in_200_configurations",
     "backends/test_warm_up.py",  # measures milliseconds
     "chaos/",
     "cli/test_upgrade_races.py",

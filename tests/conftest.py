@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import ipaddress
 import os
 import socket
@@ -126,30 +127,56 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, A
     return report
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give each case its marker: by the tables of `_sets`, and `quick` to one case of each test function.
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Let the garbage collector never look at what stays until the end: modules and tests.
+
+    It would look through half a gigabyte again and again, and once more in each test that collects.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pycollect_makeitem(collector: pytest.Collector) -> Generator[None, Any, Any]:
+    """Give the cases of a test function their markers. `-m quick` keeps no case that it would not run."""
+    made = yield
+    if isinstance(made, list):
+        mark(made)
+        if collector.config.option.markexpr == "quick":
+            return [case for case in made if case.get_closest_marker("quick")]
+    return made
+
+
+def mark(cases: list[Any]) -> None:
+    """Give each case of a test function its marker: by the tables of `_sets`, and `quick` to one of them.
 
     Which case that is, the function's name decides: so some run sync and some async, and all provider APIs
     have their turn.
     """
-    items.sort(key=lambda item: item.path)  # the workers have read the files in two orders
-    cases: dict[str, list[pytest.Item]] = {}
-    for item in items:
+    alternatives = []
+    named = ""
+    for item in cases:
         named, _, case = item.nodeid.removeprefix("tests/").partition("[")
         if item.get_closest_marker("service") or item.get_closest_marker("heavy"):
             continue
-        if (
-            named.startswith(SERVICE)
-            or SERVICES.search(case)
-            or "data_dir" in getattr(item, "fixturenames", ())
-        ):
+        if named.startswith(SERVICE) or SERVICES.search(case) or "data_dir" in item.fixturenames:
             item.add_marker("service")
         elif named.startswith(HEAVY):
             item.add_marker("heavy")
         elif not named.startswith(SLOW):
-            cases.setdefault(named, []).append(item)
-    for named, alternatives in cases.items():
+            alternatives.append(item)
+    if alternatives:
         alternatives[zlib.crc32(named.encode()) % len(alternatives)].add_marker("quick")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give all workers one order: they have read the files in two."""
+    items.sort(key=lambda item: item.path)
 
 
 # ----------------------------------------------------------------------------------- skips in CI

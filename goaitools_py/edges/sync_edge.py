@@ -132,9 +132,6 @@ class BlockingEdge:
         finally:
             self._close_exchange()
 
-    def _clock(self, _: Clock) -> Moment:
-        return _now()
-
     def _sleep(self, effect: Sleep) -> None:
         time.sleep(effect.seconds)
 
@@ -296,7 +293,7 @@ def _now() -> Moment:
 # Functions and not bound methods of an instance: those would make a reference cycle, which only the garbage
 # collector can free.
 _PERFORM: Final[Mapping[type, Callable[[BlockingEdge, Any], Any]]] = {
-    Clock: BlockingEdge._clock,
+    Clock: lambda edge, effect: _now(),
     CallModel: BlockingEdge._call_model,
     ReadChunk: BlockingEdge._read_chunk,
     CallTool: BlockingEdge._call_tool,

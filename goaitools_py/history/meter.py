@@ -18,7 +18,15 @@ from ..reading import read_entries
 from ..state.bounds import bounded, bounded_row
 from ..state.records import Meta
 from ..state.state import ConversationState
-from ..tokens import ExchangeEstimate, Gauge, ReasoningStays, TokenCounter, TokenEstimate, learned
+from ..tokens import (
+    ExchangeEstimate,
+    Gauge,
+    ReasoningStays,
+    TokenCounter,
+    TokenEstimate,
+    learned,
+    needs_reply,
+)
 
 __all__ = [
     "BelowZeroError",
@@ -74,12 +82,19 @@ def booked(
         counter: The caller's token counter; None: `TokenEstimate`.
     """
     messages, unread = _read(sent, dialect)
-    words = Message(role="assistant", parts=(Text(reply.text),), tool_calls=reply.calls)
+    has_media, has_reasoning = bool(unread), bool(reply.reasoning) or reply.signed
+    for message in messages:
+        for part in message.parts:
+            has_media = has_media or not isinstance(part, Text)
+    replied = 0
+    if needs_reply(reply.usage, has_reasoning=has_reasoning):
+        words = Message(role="assistant", parts=(Text(reply.text),), tool_calls=reply.calls)
+        replied = _count((words,), dialect.wire, counter)
     said = ExchangeEstimate(
         sent=unread + _count(messages, dialect.wire, counter),
-        has_media=bool(unread) or any(not isinstance(part, Text) for one in messages for part in one.parts),
-        replied=_count((words,), dialect.wire, counter),
-        has_reasoning=bool(reply.reasoning) or reply.signed,
+        has_media=has_media,
+        replied=replied,
+        has_reasoning=has_reasoning,
         goes_on=bool(reply.calls) and reply.run_calls,
         stays=_stays(reply, dialect.wire, meta.model),
     )
@@ -143,7 +158,7 @@ def _read(entries: Sequence[bytes], dialect: Dialect) -> tuple[tuple[Message, ..
 
 def _count(messages: Sequence[Message], wire: str, counter: TokenCounter | None) -> int:
     own = TokenEstimate(wire)
-    total = own.between(messages) if counter is None else 0
+    total = own.between(messages) if counter is None and len(messages) > 1 else 0
     for message in messages:
         try:
             total += own.count(message) if counter is None else checked_count(counter, message)

@@ -75,7 +75,8 @@ class Connection:
                 await leave.wait()
         except asyncio.CancelledError:
             if not ready.done():
-                ready.cancel()
+                ready.set_exception(MCPConnectionError("the MCP tools were closed while they connected"))
+                ready.exception()
             raise
         except BaseException as error:
             # The text of an error may quote a URL with a key, or what the server wrote.
@@ -94,6 +95,7 @@ class Connection:
 
     async def _ended(self) -> None:
         """Wait for the supervisor of before, or cancel it if it does not end."""
+        self._cancel_opening()
         task, self._task = self._task, None
         if task is None:
             return
@@ -105,11 +107,17 @@ class Connection:
         elif not task.cancelled():
             task.exception()
 
+    def _cancel_opening(self) -> None:
+        """Cancel a supervisor that still connects: it does not look at `_leave` before it has a client."""
+        if self._task is not None and self._ready is not None and not self._ready.done():
+            self._task.cancel()
+
     async def aclose(self) -> None:
         """Leave the client. Any task of the loop may call this, also more than once."""
         self._is_closed = True
         self._client = None
         self._leave.set()
+        self._cancel_opening()
         async with self._opening:
             await self._ended()
 

@@ -43,11 +43,18 @@ def named(names: Iterable[str], prefix: str) -> dict[str, str]:
     return dict(sorted(found.items(), key=lambda pair: pair[1]))
 
 
-def schema_of(schema: Any) -> dict[str, Any]:
-    """A copy of a tool's schema, whose bytes stay the same whatever becomes of the server's object."""
+def schema_of(schema: Any, name: str) -> dict[str, Any]:
+    """A copy of a tool's schema, whose bytes stay the same whatever becomes of the server's object.
+
+    Raises:
+        ValueError: It is not the schema of an object. `name`: the tool, for the error.
+    """
     copied: dict[str, Any] = json.loads(json.dumps(schema or {}))
     if copied.get("type", "object") != "object":
-        raise ValueError("the schema of an MCP tool must be that of an object")
+        raise ValueError(
+            f"the input schema of the MCP tool {name!r} is not that of an object, so no model can call it; "
+            "leave the tool out with only=[…]"
+        )
     return {"type": "object", **copied}
 
 

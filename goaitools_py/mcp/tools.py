@@ -29,6 +29,8 @@ T = TypeVar("T")
 _KEY: Final = "goaitools.idempotency-key"
 """The member of a call's ``_meta`` that has the tool call's idempotency key."""
 
+_NO_FIT: Final = "The tool has run. Its answer does not fit the output schema of the tool, so it is left out."
+
 Progress = Callable[[str, str, float, float | None, str | None], object]
 
 
@@ -173,14 +175,13 @@ class MCPTools:
     async def _list(self) -> bool:
         assert self._connection is not None
         client = await self._connection.client()
-        found: dict[str, Any] = {}
-        cursor: str | None = None
-        while True:
-            page = await client.list_tools(cursor=cursor, cache_mode="bypass" if cursor is None else "use")
-            found |= {tool.name: tool for tool in page.tools}
-            cursor = page.next_cursor
-            if not cursor:
-                break
+        try:
+            async with asyncio.timeout(self._timeout):
+                found = await _all_tools(client)
+        except TimeoutError:
+            raise MCPConnectionError(
+                f"the MCP server has not listed its tools within {self._timeout:g} s"
+            ) from None
         names = named(checked_only(self._only, found), self._prefix)
         before = self._tools
         self._tools = tuple(self._tool(found[name], short) for name, short in names.items())
@@ -195,7 +196,7 @@ class MCPTools:
         return Tool(
             name,
             told.description or told.title or "",
-            schema_of(told.input_schema),
+            schema_of(told.input_schema, told.name),
             run,
             timeout=self._timeout,
             idempotent=idempotent,
@@ -239,9 +240,11 @@ class MCPTools:
                 if not _is_broken(error):
                     return ToolReturn(f"The server refused the call: {error.message}", is_error=True)
                 self._connection.broke(client)
-            except (OSError, RuntimeError) as error:
-                if isinstance(error, RuntimeError) and "closed" not in str(error).lower():
-                    raise
+            except OSError:
+                self._connection.broke(client)
+            except RuntimeError:
+                if _is_entered(client):  # then it is the answer that the client refuses
+                    return ToolReturn(_NO_FIT, is_error=True)
                 self._connection.broke(client)
             else:
                 return returned(result)
@@ -303,6 +306,34 @@ class MCPTools:
 
 def _said(tool: Tool[..., Any]) -> tuple[object, ...]:
     return tool.name, tool.description, tool.parameters
+
+
+async def _all_tools(client: Client) -> dict[str, Any]:
+    """The server's tools by name, of all pages. Raises MCPConnectionError if the server lists none."""
+    from mcp import MCPError
+
+    found: dict[str, Any] = {}
+    seen: set[str] = set()
+    cursor: str | None = None
+    while cursor not in seen:
+        if cursor is not None:
+            seen.add(cursor)
+        try:
+            page = await client.list_tools(cursor=cursor, cache_mode="bypass" if cursor is None else "use")
+        except MCPError as error:  # its text is the server's
+            raise MCPConnectionError(f"the MCP server did not list its tools (code {error.code})") from None
+        found |= {tool.name: tool for tool in page.tools}
+        cursor = page.next_cursor
+        if not cursor:
+            return found
+    raise MCPConnectionError("the MCP server lists its tools without an end: a cursor came twice")
+
+
+def _is_entered(client: Client) -> bool:
+    try:
+        return client.session is not None
+    except RuntimeError:
+        return False
 
 
 def _is_broken(error: Any) -> bool:

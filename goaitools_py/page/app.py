@@ -34,7 +34,7 @@ from ..serve.http import Handler, guarded, json_response, no_content, problem_re
 from ..serve.stored import shown_pending
 from ..stores.base import AsyncListing, AsyncStore
 from ..values import Value
-from .facts import diff_of, facts_of, raw_of, removed_of
+from .facts import diff_of, facts_of, numbers_of_turns, raw_of, removed_of
 from .guard import COOKIE, Guard, cookie_of
 from .names import key_of, name_of
 
@@ -207,7 +207,10 @@ class _Page:
     async def _list(self, request: Request) -> Response:
         if not isinstance(self._store, AsyncListing):
             return json_response({"conversations": [], "cursor": None})
-        page = await self._store.list("", cursor=request.query_params.get("cursor"), limit=_ROWS)
+        try:
+            page = await self._store.list("", cursor=request.query_params.get("cursor"), limit=_ROWS)
+        except ValueError:
+            raise AskError("the cursor is not one that this server gave") from None
         rows = []
         for row in page.keys:
             facts = row.facts
@@ -220,6 +223,7 @@ class _Page:
                     "updated_at": row.updated_at.isoformat(),
                     "title": facts.title if facts else "",
                     "status": facts.status if facts else "",
+                    "running": self._serve.is_running(row.key),
                     "turns": facts.turns if facts else None,
                     "cost_usd": None if nano is None else nano / 1e9,
                 }
@@ -241,21 +245,31 @@ class _Page:
         return no_content()
 
     async def _rewind(self, request: Request) -> Response:
-        turns = _count((await self._body(request, "turns"))["turns"])
-        await _rewound(self._open(request), turns)
+        """Take a turn out, and all that are newer. A turn has a number, so that a page that is not up to date
+        takes out what it shows."""
+        before = _number((await self._body(request, "before"))["before"], "before")
+        conversation = self._open(request)
+        numbers = numbers_of_turns(await self._blob(conversation))
+        if before not in numbers:
+            raise HTTPException(404)
+        await _rewound(conversation, sum(one >= before for one in numbers))
         return no_content()
 
     async def _fork(self, request: Request) -> Response:
-        """Copy a conversation, without the newest turns if the request says how many."""
-        turns = (await self._body(request, "turns"))["turns"]
+        """Copy a conversation, as it is or as it was after a turn."""
+        after = (await self._body(request, "after"))["after"]
+        if after is not None:
+            after = _number(after, "after")
         original = self._open(request)
-        if await original.state() is None:
+        numbers = numbers_of_turns(await self._blob(original))
+        if after is not None and after not in numbers:
             raise HTTPException(404)
+        newer = 0 if after is None else sum(one > after for one in numbers)
         key = f"{original.key}-{secrets.token_hex(3)}"
         copy = await original.fork(key, binding=self._binding(key))
-        if turns:
+        if newer:
             try:
-                await _rewound(copy, _count(turns))
+                await _rewound(copy, newer)
             except AskError:
                 await copy.reset()
                 raise
@@ -264,30 +278,32 @@ class _Page:
     # -------------------------------------------------------------------------------------- inspector
 
     async def _facts(self, request: Request) -> Response:
-        return json_response(facts_of(await self._blob(request)))
+        return json_response(facts_of(await self._blob(self._open(request))))
 
     async def _removed(self, request: Request) -> Response:
-        return json_response(removed_of(await self._blob(request)))
+        return json_response(removed_of(await self._blob(self._open(request))))
 
     async def _raw(self, request: Request) -> Response:
-        found = raw_of(await self._blob(request), request.path_params["number"])
+        found = raw_of(await self._blob(self._open(request)), request.path_params["number"])
         if found is None:
             raise HTTPException(404)
         return json_response(found)
 
     async def _diff(self, request: Request) -> Response:
-        blob = await self._blob(request)
+        number, since = request.path_params["number"], request.query_params.get("since")
+        if since is not None and not (since.isascii() and since.isdecimal() and int(since) < number):
+            raise AskError("since must be the number of an earlier turn, or 0")
+        blob = await self._blob(self._open(request))
         try:
-            found = diff_of(blob, request.path_params["number"])
+            found = diff_of(blob, number, None if since is None else int(since))
         except ValueError as error:
-            raise AskError("a cut since then has changed what stood before this turn") from error
+            raise AskError("a cut since then has changed what stood there") from error
         if found is None:
             raise HTTPException(404)
         return json_response(found)
 
-    async def _blob(self, request: Request) -> bytes:
+    async def _blob(self, conversation: AsyncConversation) -> bytes:
         """The whole state, opened: the functions on states then need no key."""
-        conversation = self._open(request)
         blob = await conversation.state()
         if blob is None:
             raise HTTPException(404)
@@ -315,9 +331,9 @@ def _route(method: str, path: str, handler: Handler) -> Route:
     return Route(path, guarded(handler), methods=[method])
 
 
-def _count(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 1_000_000:
-        raise AskError("turns must be a positive whole number")
+def _number(value: object, name: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise AskError(f"{name} must be the number of a turn")
     return value
 
 

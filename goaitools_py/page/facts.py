@@ -22,7 +22,7 @@ from ..messages import Usage
 from ..state.closed_turns import numbers_of
 from ..state.state import closed_turns, load_state, newest_number
 
-__all__ = ["diff_of", "facts_of", "raw_of", "removed_of"]
+__all__ = ["diff_of", "facts_of", "numbers_of_turns", "raw_of", "removed_of"]
 
 _SHOWN: Final = (
     "wire", "endpoint", "model", "conversation_id", "revision", "status", "turns", "turns_processed",
@@ -30,8 +30,8 @@ _SHOWN: Final = (
     "history_bytes", "format_version", "suite", "archive_bytes", "archive_records", "media", "media_bytes",
     "title",
 )  # fmt: skip
-_OF_A_REWIND: Final = ("revision", "context")
-"""Facts that differ because the state before a turn is made by a rewind."""
+_OF_A_REWIND: Final = ("revision", "context", "turns_ever")
+"""Facts that differ because the earlier state is made by a rewind."""
 
 
 def facts_of(blob: bytes) -> dict[str, Any]:
@@ -48,7 +48,17 @@ def facts_of(blob: bytes) -> dict[str, Any]:
             for at, by, turns_gone, messages in reversed(info.cuts)
         ],
         "turns": [_turn(turn) for turn in reversed(turns) if turn.number],
+        "numbers": numbers_of_turns(blob),
     }
+
+
+def numbers_of_turns(blob: bytes) -> list[int]:
+    """Give the numbers of all turns that a rewind counts: those that a cut took out come back with it."""
+    try:
+        turns = read_history(blob, archived=True).turns
+    except StateError:  # a part of the archive is damaged, or elsewhere
+        turns = read_history(blob).turns
+    return [turn.number for turn in turns if turn.number]
 
 
 def _state(info: StateInfo) -> dict[str, Any]:
@@ -135,25 +145,30 @@ def _texts(entries: Iterable[bytes]) -> list[str]:
     return [bytes(entry).decode("utf-8", "replace") for entry in entries]
 
 
-def diff_of(blob: bytes, number: int) -> dict[str, Any] | None:
-    """Compare the state after a turn with the state before it; None if there is no such turn.
+def diff_of(blob: bytes, number: int, since: int | None = None) -> dict[str, Any] | None:
+    """Compare the state after a turn with the state after an earlier one; None if one of them is not there.
 
-    Raises ValueError if a cut since then has changed what stood before the turn.
+    `since`: the earlier turn; 0 is the beginning of the conversation. By default it is the turn before.
+
+    Raises ValueError if a cut that cannot be undone has changed what stood at one of them.
     """
-    numbers = [turn.number for turn in read_history(blob).turns]
-    if number not in numbers:
+    numbers = numbers_of_turns(blob)
+    if since is None:
+        since = max((one for one in numbers if one < number), default=0)
+    if number not in numbers or since not in (0, *numbers):
         return None
-    since = len(numbers) - 1 - numbers.index(number)
-    after = rewind_state(blob, since) if since else blob
-    before = rewind_state(blob, since + 1)
+    before, after = (_state_after(blob, turn, numbers) for turn in (since, number))
     found = diff_states(before, after).to_dict()
     for name in _OF_A_REWIND:
         found["facts"].pop(name, None)
     was, now = inspect_state(before), inspect_state(after)
     return {
+        "since": since,
         "added": found["added"],
         "changed": found["changed"],
         "removed": found["removed"],
+        "notes_added": found["notes_added"],
+        "unfinished": found["unfinished"],
         "waiting": found["waiting"],
         "facts": {
             name: pair
@@ -163,3 +178,8 @@ def diff_of(blob: bytes, number: int) -> dict[str, Any] | None:
         "bytes": [was.blob_bytes, now.blob_bytes],
         "history_bytes": [was.history_bytes, now.history_bytes],
     }
+
+
+def _state_after(blob: bytes, number: int, numbers: Iterable[int]) -> bytes:
+    newer = sum(one > number for one in numbers)
+    return rewind_state(blob, newer) if newer else blob

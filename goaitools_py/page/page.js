@@ -159,7 +159,7 @@
 
   function fileNode(one) {
     const name = one.name || one.media_type;
-    if (one.media_type.startsWith("image/") && one.url.startsWith("data:")) return h("img", { src: one.url, alt: `Image ${name}` });
+    if (one.media_type.startsWith("image/") && one.url.startsWith("data:")) return h("img", { src: one.url, alt: `Image ${name}`, onload: stick });
     return h("span", { className: "file" }, name);
   }
 
@@ -167,7 +167,7 @@
     return h("div", { className: "said" },
       message.speaker || message.role !== "user" ? h("div", { className: "who" }, message.speaker || message.role) : h("h2", { className: "unseen" }, "You"),
       message.files && message.files.length ? h("div", { className: "files" }, message.files.map(fileNode)) : null,
-      message.text ? h("div", { className: "text" }, message.text) : null);
+      message.text ? written(message.text) : null);
   }
 
   // Blocks keep their nodes while they are the same, so that an opened card stays open while text arrives.
@@ -200,7 +200,6 @@
   function draw() {
     const view = page.view;
     if (!view) return;
-    const isLow = log.scrollHeight - log.scrollTop - log.clientHeight < 80;
     const live = page.live;
     const messages = view.messages.filter((one) => !live || one.id !== live.id);
     if (page.sending) messages.push({ id: "sending", role: "user", ...page.sending });
@@ -228,9 +227,15 @@
     wanted.push(...notes());
     wanted.forEach((node, index) => { if (column.children[index] !== node) column.insertBefore(node, column.children[index] || null); });
     while (column.children.length > wanted.length) column.lastChild.remove();
-    if (isLow) log.scrollTop = log.scrollHeight;
+    stick();
     drawBars();
   }
+
+  // Who reads the newest message goes on to see it, also when the window or a column changes its size.
+  let isLow = true;
+  const stick = () => { if (isLow) log.scrollTop = log.scrollHeight; };
+  log.addEventListener("scroll", () => { isLow = log.scrollHeight - log.scrollTop - log.clientHeight < 80; });
+  new ResizeObserver(stick).observe(log);
 
   let drawing = 0;
   const drawSoon = () => { drawing = drawing || requestAnimationFrame(() => { drawing = 0; draw(); }); };
@@ -442,7 +447,7 @@
     if (page.live) page.live.abort.abort();
     const isOther = page.name !== name;
     Object.assign(page, { name, live: null, sending: null, decisions: {}, error: null });
-    if (isOther) { nodes.clear(); page.files = []; log.replaceChildren(); }
+    if (isOther) { nodes.clear(); page.files = []; log.replaceChildren(); isLow = true; }
     let view;
     try {
       view = await load(name);
@@ -453,7 +458,6 @@
     }
     if (number !== page.opened) return;
     draw();
-    if (isOther) log.scrollTop = log.scrollHeight;
     drawList();
     if (!$("facts").hidden) inspect();
     if (view.running && !page.about.read_only) await follow(name);
@@ -505,14 +509,14 @@
   function drawList() {
     const wanted = $("filter").value.toLowerCase();
     const rows = page.rows.filter((row) => `${row.title} ${row.key}`.toLowerCase().includes(wanted)).slice(0, 500);
-    const json = JSON.stringify([rows.map((row) => [row.name, row.title, row.status, row.turns, row.cost_usd, since(row.updated_at)]), page.name]);
+    const json = JSON.stringify([rows.map((row) => [row.name, row.title, row.status, row.running, row.turns, row.cost_usd, since(row.updated_at)]), page.name]);
     if (json === drawn) return;
     drawn = json;
     const focused = document.activeElement && document.activeElement.hash;
     $("list").replaceChildren(...rows.map((row) => h("li", {}, h("a", { href: address(row.name), "aria-current": row.name === page.name ? "page" : null },
       h("strong", {}, row.title || row.key),
       h("small", {}, [since(row.updated_at), row.turns === null ? null : `${row.turns} ${row.turns === 1 ? "turn" : "turns"}`, dollars(row.cost_usd)].filter(Boolean).join(" · "),
-        MARKS[row.status] ? h("span", { className: "mark" }, ` · ${MARKS[row.status]}`) : null)))));
+        row.running || MARKS[row.status] ? h("span", { className: "mark" }, ` · ${row.running ? "running" : MARKS[row.status]}`) : null)))));
     if (!rows.length) $("list").append(h("li", { className: "dim" }, h("small", {}, page.rows.length ? "Nothing fits." : "No conversations yet.")));
     if (focused) for (const link of $("list").querySelectorAll("a")) if (link.hash === focused) link.focus();
   }
@@ -547,7 +551,7 @@
     if (number !== inspected || name !== page.name) return;
     const opened = new Set([...aside.querySelectorAll("details[open]")].map((one) => one.dataset.at));
     const top = aside.scrollTop;
-    aside.replaceChildren(context(facts), spending(facts), turns(facts), cuts(facts), state(facts));
+    aside.replaceChildren(context(facts), spending(facts), turns(facts), ...[compare(facts)].filter(Boolean), cuts(facts), state(facts));
     for (const one of aside.querySelectorAll("details")) if (opened.has(one.dataset.at)) one.open = true;
     aside.scrollTop = top;
   }
@@ -583,15 +587,32 @@
   }
 
   function turns(found) {
-    const newest = found.turns;
-    return section(`Turns`, newest.length ? null : h("p", { className: "dim" }, "No turn yet."), ...newest.map((turn, index) => turnNode(turn, index, found)));
+    return section("Turns", found.turns.length ? null : h("p", { className: "dim" }, "No turn yet."), ...found.turns.map((turn) => turnNode(turn, found)));
   }
 
-  function turnNode(turn, since) {
-    const out = h("div", { className: "raw" });
-    const show = (path, write) => async () => {
-      try { out.replaceChildren(...write(await ask("GET", at(page.name, `/turns/${turn.number}/${path}`)))); } catch (error) { out.replaceChildren(h("p", { className: "dim" }, error.message)); }
+  async function showIn(out, number, path, write) {
+    try { out.replaceChildren(...write(await ask("GET", at(page.name, `/turns/${number}/${path}`)))); } catch (error) { out.replaceChildren(h("p", { className: "dim" }, error.message)); }
+  }
+
+  // The difference between the states after any two turns.
+  function compare(found) {
+    const numbers = [...found.numbers].reverse(), out = h("div", { className: "raw", role: "status" });
+    if (numbers.length < 2) return null;
+    const texts = new Map(found.turns.map((turn) => [turn.number, turn.said]));
+    const choice = (id, label, among, chosen) => h("div", {}, h("label", { className: "dim", htmlFor: id }, label), h("select", { id }, among.map((number) => h("option", { value: number, selected: number === chosen },
+      number ? `${number} ${(texts.get(number) ?? "(cut)").slice(0, 40)}` : "the beginning"))));
+    const from = choice("from", "After turn", [...numbers.slice(1), 0], numbers[1]), to = choice("to", "and after turn", numbers, numbers[0]);
+    const act = () => {
+      const [since, number] = [from, to].map((one) => Number(one.lastChild.value)).sort((a, b) => a - b);
+      if (since === number) return out.replaceChildren(h("p", { className: "dim" }, "Choose two turns."));
+      return showIn(out, number, `diff?since=${since}`, diffNodes);
     };
+    return section("Compare", h("div", { className: "compare" }, from, to, h("button", { type: "button", className: "small", onclick: act }, "Compare")), out);
+  }
+
+  function turnNode(turn, found) {
+    const out = h("div", { className: "raw" });
+    const show = (path, write) => () => showIn(out, turn.number, path, write);
     const button = (name, act) => h("button", { type: "button", className: "small", onclick: act }, name);
     const rows = turn.iterations.filter((one) => one.usage.requests).map((one, at) => h("tr", {},
       h("td", {}, one.calls.length ? `${at + 1}: ${one.calls.map((call) => `${call.name} (${call.flag || "–"})`).join(", ")}` : `${at + 1}: ${one.finish_reason || "reply"}`),
@@ -601,8 +622,8 @@
       turn.failure ? h("p", { className: "mark" }, turn.failure) : null,
       rows.length ? h("table", {}, h("thead", {}, h("tr", {}, ["Model call", "In", "Cached", "Out", "Took"].map((name) => h("th", { scope: "col" }, name)))), h("tbody", {}, rows)) : null,
       h("div", { className: "row" }, button("Raw entries", show("raw", rawNodes)), button("What it changed", show("diff", diffNodes)),
-        page.about.read_only ? null : button("Fork after it", () => fork(since)),
-        page.about.read_only ? null : button("Rewind to before it", () => rewind(since + 1))),
+        page.about.read_only ? null : button("Fork after it", () => fork(turn.number)),
+        page.about.read_only ? null : button("Rewind to before it", () => rewind(turn.number, found.numbers.filter((number) => number >= turn.number).length))),
       out);
     made.dataset.at = `turn ${turn.number}`;
     return made;
@@ -614,6 +635,7 @@
     const change = (pair) => (pair[0] === pair[1] ? null : `${pair[0] === "" ? "–" : pair[0]} → ${pair[1] === "" ? "–" : pair[1]}`);
     const listed = (numbers) => (numbers.length ? numbers.join(", ") : null);
     return [facts([["turns added", listed(diff.added)], ["turns changed", listed(diff.changed)], ["turns removed", listed(diff.removed)],
+      ["notes added", diff.notes_added || null], ["unfinished turn", change(diff.unfinished.map((one) => (one ? "yes" : "no")))],
       ["waiting", change(diff.waiting)], ["history", `${sized(diff.history_bytes[0])} → ${sized(diff.history_bytes[1])}`],
       ["stored", `${sized(diff.bytes[0])} → ${sized(diff.bytes[1])}`],
       ...Object.entries(diff.facts).map(([name, pair]) => [name.replace("_", " "), change(pair)])])];
@@ -639,22 +661,22 @@
       ["format", `version ${state.format_version}`], ["revision", counted(state.revision)], ["id", state.conversation_id],
       ["begun", new Date(state.created_at).toLocaleString()], ["updated", new Date(state.updated_at).toLocaleString()],
       ...Object.entries(state.metadata)]),
-    page.about.read_only ? null : h("div", { className: "row" }, h("button", { type: "button", className: "small", onclick: () => fork(0) }, "Fork the conversation"),
+    page.about.read_only ? null : h("div", { className: "row" }, h("button", { type: "button", className: "small", onclick: () => fork(null) }, "Fork the conversation"),
       h("button", { type: "button", className: "small", onclick: forget }, "Delete it")));
   }
 
-  async function fork(turns) {
+  async function fork(after) {
     try {
-      const made = await ask("POST", at(page.name, "/fork"), { turns });
+      const made = await ask("POST", at(page.name, "/fork"), { after });
       listSoon();
       location.hash = address(made.name);
       tell("This is the copy.");
     } catch (error) { failed(error); }
   }
 
-  async function rewind(turns) {
+  async function rewind(before, turns) {
     if (!(await sure("Rewind?", turns === 1 ? "The newest turn is taken out of the conversation." : `The newest ${turns} turns are taken out of the conversation.`, "Rewind"))) return;
-    try { await ask("POST", at(page.name, "/rewind"), { turns }); announce(page.name); await open(page.name); listSoon(); } catch (error) { failed(error); }
+    try { await ask("POST", at(page.name, "/rewind"), { before }); announce(page.name); await open(page.name); listSoon(); } catch (error) { failed(error); }
   }
 
   async function forget() {
@@ -686,7 +708,7 @@
     say.value = "";
     page.files = [];
     grow();
-    log.scrollTop = log.scrollHeight;
+    isLow = true;
     send(text, files);
   }
 
@@ -718,6 +740,7 @@
   $("stop").addEventListener("click", stop);
   $("new").addEventListener("click", () => { location.hash = address(newName()); say.focus(); });
   $("filter").addEventListener("input", drawList);
+  $("app").addEventListener("pointerdown", (event) => { if ($("side").classList.contains("open") && !event.target.closest("nav, #menu")) closeMenu(); });
   $("menu").addEventListener("click", () => { const isOpen = $("side").classList.toggle("open"); $("menu").setAttribute("aria-expanded", String(isOpen)); if (isOpen) $("new").focus(); });
   $("inspect").addEventListener("click", () => {
     const isOpen = $("facts").hidden;

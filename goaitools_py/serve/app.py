@@ -293,7 +293,11 @@ class ServeApp(Starlette):
         cursor, limit = request.query_params.get("cursor"), request.query_params.get("limit", "100")
         if not limit.isdecimal() or not 1 <= int(limit) <= 1_000:
             raise AskError("limit must be 1 to 1000")
-        page = summaries_of(await self._store.list(who.prefix, cursor=cursor, limit=int(limit)))
+        try:
+            found = await self._store.list(who.prefix, cursor=cursor, limit=int(limit))
+        except ValueError:
+            raise AskError("the cursor is not one that this server gave") from None
+        page = summaries_of(found)
         return json_response({"conversations": rows_of(page, who.prefix), "cursor": page.cursor})
 
     async def _reset(self, request: Request) -> Response:

@@ -28,7 +28,11 @@ def shown_of(snapshot: ConversationSnapshot | None) -> Shown:
 
 
 def rows_of(page: Summaries, prefix: str) -> list[dict[str, Any]]:
-    """Give the rows of a list of conversations, by the names that a client may use."""
+    """Give the rows of a list of conversations, by the names that a client may use.
+
+    The client has sent the cursor: a store that trusts it may list what is another user's. Such a row is
+    left out.
+    """
     return [
         {
             "name": name,
@@ -39,5 +43,5 @@ def rows_of(page: Summaries, prefix: str) -> list[dict[str, Any]]:
             "cost_usd": None if row.cost_usd is None else float(row.cost_usd),
         }
         for row in page.rows
-        if NAME.fullmatch(name := row.key.removeprefix(prefix))
+        if row.key.startswith(prefix) and NAME.fullmatch(name := row.key.removeprefix(prefix))
     ]

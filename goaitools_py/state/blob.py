@@ -246,7 +246,8 @@ def segment(kind: Kind, raw: bytes, entries: int, *, is_minor: bool = False) -> 
     Raises:
         ValueError: `raw` is empty, or `entries` is negative or given for a meta.
     """
-    kind = Kind(kind)
+    if type(kind) is not Kind:
+        kind = Kind(kind)
     if not raw:
         raise ValueError(f"a {kind.name.lower()} segment needs at least one byte; leave an empty one out")
     if entries < 0 or (kind is Kind.META and entries):
@@ -354,6 +355,12 @@ def _check_totals(segments: Sequence[Segment], limits: BlobLimits) -> int:
 
 
 def _check_sums(limits: BlobLimits, segments: int, decoded_len: int, entries: int) -> None:
+    if (
+        segments <= limits.max_segments
+        and decoded_len <= limits.max_decoded_bytes
+        and entries <= limits.max_entries
+    ):
+        return
     check_limit("max_segments", limits.max_segments, segments)
     check_limit("max_decoded_bytes", limits.max_decoded_bytes, decoded_len)
     check_limit("max_entries", limits.max_entries, entries)
@@ -582,7 +589,7 @@ def _segments(body: bytes, header: Header, limits: BlobLimits, source: bytes) ->
 
 
 def _check_decoded_len(segments: Sequence[Segment], header: Header) -> None:
-    decoded_len = sum(each.raw_len for each in segments)
+    decoded_len = sum([each.raw_len for each in segments])
     if decoded_len != header.decoded_len:
         raise frames.corrupt(
             f"its segments hold {decoded_len} bytes, but the header says {header.decoded_len}"

@@ -108,7 +108,7 @@ class TurnRecord(Value, frozen=True, kw_only=True):
     @property
     def entries(self) -> int:
         """How many stored entries the turn has."""
-        return sum(len(iteration.roles) for iteration in self.iterations)
+        return sum([len(iteration.roles) for iteration in self.iterations])
 
     @property
     def letters(self) -> str:

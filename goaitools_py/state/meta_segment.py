@@ -89,9 +89,9 @@ def meta_of(segment: Segment) -> tuple[Meta, Mapping[str, msgspec.Raw]]:
         names = rawjson.names(raw)  # first, as in `decoded`: it checks the depth
         meta = _META.decode(raw)
         if (
-            _ends_well(meta.cuts)
-            and _ends_well(meta.turn)
-            and _ends_well(meta.ring)
+            (not meta.cuts or _ends_well(meta.cuts))
+            and (not meta.turn or _ends_well(meta.turn))
+            and (not meta.ring or _ends_well(meta.ring))
             and (not meta.media or _ends_well(meta.media))
         ):
             return meta, {} if names <= _META_KEYS else _extras(raw)
@@ -100,7 +100,7 @@ def meta_of(segment: Segment) -> tuple[Meta, Mapping[str, msgspec.Raw]]:
 
 def _ends_well(rows: Sequence[tuple[Any, ...]]) -> bool:
     """Tell whether each row ends with its own elements, as almost always, or with one object behind them."""
-    if not rows or not any(map(_MORE, rows)):
+    if not any(map(_MORE, rows)):
         return True
     return all(not row[-1] or later.is_object(row[-1]) for row in rows)
 

@@ -6,7 +6,7 @@ to bytes, or what an entry says.
 
 from __future__ import annotations
 
-import base64
+import binascii
 import hashlib
 import os
 from collections.abc import Mapping, Sequence
@@ -75,7 +75,11 @@ def digest8(data: bytes | str) -> str:
     UTF-8 cannot hold.
     """
     data = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
-    return base64.urlsafe_b64encode(hashlib.sha256(data).digest()[:8])[:11].decode("ascii")
+    written = binascii.b2a_base64(hashlib.sha256(data).digest()[:8], newline=False)
+    return written[:11].translate(_URL_SAFE).decode("ascii")
+
+
+_URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
 
 
 def fresh_id() -> str:

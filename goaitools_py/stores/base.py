@@ -217,6 +217,8 @@ class Listing(Protocol):
         hexadecimal digits>``, are not conversations: they are listed only for a prefix that reaches into
         that end, such as ``"ada.unreadable."``.
         A key that is there all the while is on one of the pages; one that comes or goes meanwhile may be.
+        A cursor may come from a stranger: whatever it says, no page leaves the prefix, and a cursor that
+        cannot be one of this store is a `ValueError`.
         """
         ...
 

@@ -17,6 +17,7 @@ __all__ = [
     "after_prefix",
     "as_ms",
     "as_time",
+    "bad_cursor",
     "check_key",
     "check_page",
     "check_ttl",
@@ -49,11 +50,24 @@ def check_key(key: str) -> str:
     return key
 
 
-def check_page(prefix: str, limit: int) -> None:
-    """ValueError for a prefix or limit that cannot be used."""
+def check_page(prefix: str, limit: int, cursor: str | None = None) -> None:
+    """ValueError for a prefix or limit that cannot be used, or for a cursor that is no key.
+
+    A cursor may come from a stranger, over a web page. `cursor`: of a store whose cursors are keys.
+    """
     check_key(prefix)
     if limit < 1:
         raise ValueError(f"limit is {limit}; a page holds at least 1 key")
+    if cursor is not None:
+        try:
+            check_key(cursor)
+        except ValueError:
+            raise bad_cursor() from None
+
+
+def bad_cursor() -> ValueError:
+    """The error for a cursor that no page of this store had."""
+    return ValueError("the cursor is not one that `list` gave; list from the beginning")
 
 
 _SET_ASIDE = re.compile(r"\.unreadable\.[0-9a-f]{24}")

@@ -139,10 +139,12 @@ class DjangoStore:
 
     def list(self, prefix: str = "", *, cursor: str | None = None, limit: int = 100) -> StoredPage:
         """A page of the keys that begin with `prefix`, in code point order."""
-        check_page(prefix, limit)
+        check_page(prefix, limit, cursor)
         end = after_prefix(prefix)
         with self._rows() as rows:
-            wanted = rows.filter(key__gte=prefix) if cursor is None else rows.filter(key__gt=cursor)
+            wanted = rows.filter(key__gte=prefix)
+            if cursor is not None:
+                wanted = wanted.filter(key__gt=cursor)
             if end is not None:
                 wanted = wanted.filter(key__lt=end)
             told = wanted.order_by("key").values_list("key", "version", "updated_at", *_PLAIN)

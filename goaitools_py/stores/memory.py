@@ -126,7 +126,7 @@ class MemoryStore:
 
     def list(self, prefix: str = "", *, cursor: str | None = None, limit: int = 100) -> StoredPage:
         """A page of the keys that begin with `prefix`, in code point order."""
-        common.check_page(prefix, limit)
+        common.check_page(prefix, limit, cursor)
         with self._own_lock():
             found = sorted(
                 key

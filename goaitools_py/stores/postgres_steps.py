@@ -196,7 +196,7 @@ class PostgresSteps:
 
     def list(self, prefix: str, cursor: str | None, limit: int) -> Step[StoredPage]:
         """A page of the keys that begin with `prefix`, in code point order."""
-        common.check_page(prefix, limit)
+        common.check_page(prefix, limit, cursor)
         values = (prefix, common.after_prefix(prefix), cursor, limit + 1)
         rows = yield from self._if_there(self._sql.list, values)
         keys = tuple(

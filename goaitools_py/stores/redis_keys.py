@@ -269,7 +269,8 @@ class KeyWalk:
         self._limit = limit
         self._scans = 0
         self._node: str | None
-        self._node, self._at, self._found = _position(cursor, self._nodes)
+        self._node, self._at, found = _position(cursor, self._nodes)
+        self._found = [key for key in found if key.startswith(prefix) and common.is_listed(key, prefix)]
 
     def ask(self) -> tuple[str, Command] | None:
         """The next node and what to ask it; None if the page is full, or the walk long enough."""
@@ -409,12 +410,17 @@ def _facts(plain: Sequence[bytes | None]) -> RowFacts | None:
 
 
 def _position(cursor: str | None, nodes: list[str]) -> tuple[str | None, Any, list[str]]:
+    """Read a cursor: the node, the position there, and keys that were found. It may come from a stranger."""
     if cursor is None:
         return nodes[0], 0, []
     try:
         node, at, found = json.loads(cursor)
-    except ValueError:
-        raise ValueError("the cursor is not one that `list` gave; list from the beginning") from None
+        if type(at) is not int or not 0 <= at < 2**64 or not isinstance(found, list):
+            raise ValueError
+        for key in found:
+            common.check_key(key)
+    except (ValueError, TypeError, RecursionError):
+        raise common.bad_cursor() from None
     if node is not None and node not in nodes:
         raise ValueError("the cluster has other nodes than when `list` began; list from the beginning")
     return node, at, found

@@ -137,7 +137,7 @@ class SQLAlchemyStore:
 
     def list(self, prefix: str = "", *, cursor: str | None = None, limit: int = 100) -> StoredPage:
         """A page of the keys that begin with `prefix`, in code point order."""
-        common.check_page(prefix, limit)
+        common.check_page(prefix, limit, cursor)
         return self._run(lambda connection: self._rows.list(connection, prefix, cursor, limit))
 
     def lease_and_load(self, key: str, ttl: float) -> tuple[SQLAlchemyLease, Stored | None]:
@@ -306,7 +306,7 @@ class AsyncSQLAlchemyStore:
 
     async def list(self, prefix: str = "", *, cursor: str | None = None, limit: int = 100) -> StoredPage:
         """A page of the keys that begin with `prefix`, in code point order."""
-        common.check_page(prefix, limit)
+        common.check_page(prefix, limit, cursor)
         return await self._run(lambda connection: self._rows.list(connection, prefix, cursor, limit))
 
     async def lease_and_load(self, key: str, ttl: float) -> tuple[AsyncSQLAlchemyLease, Stored | None]:

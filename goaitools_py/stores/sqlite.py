@@ -194,7 +194,7 @@ class SQLiteStore:
 
     def list(self, prefix: str = "", *, cursor: str | None = None, limit: int = 100) -> StoredPage:
         """A page of the keys that begin with `prefix`, in code point order."""
-        common.check_page(prefix, limit)
+        common.check_page(prefix, limit, cursor)
         bounds = {"key >= ?": prefix, "key < ?": common.after_prefix(prefix), "key > ?": cursor}
         asked = {bound: value for bound, value in bounds.items() if value is not None}
         with self._connected() as (database, connection):

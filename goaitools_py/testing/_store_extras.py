@@ -151,6 +151,29 @@ def list_is_complete(case: Case) -> Findings:
                 yield f"{told}: {len(strange)} keys do not begin with the prefix"
 
 
+@check("list stays within its prefix, whatever cursor it is given: it may come from a stranger")
+def list_stays_within_its_prefix(case: Case) -> Findings:
+    if not case.store.can_list:
+        return
+    for name in ("within/a/1", "within/a/2", "within/b/1", "within/b/2", "within/c/1"):
+        case.store.save(case.key(name), b"blob", expected=None)
+    prefix = case.key("within/b/")
+    cursors = [case.key(name) for name in ("within/a/1", "within/b/", "within/c/")]
+    cursors += ["", "0", "[]", "9" * 40, "a\0b", "half \ud800", "x" * 9_999]
+    wide = case.store.list(case.key("within/"), limit=1).cursor
+    cursors += [wide] if wide else []
+    for number, cursor in enumerate(cursors):
+        try:
+            found = case.store.list(prefix, cursor=cursor).keys
+        except ValueError:
+            continue  # a cursor that it did not give
+        except Exception as error:
+            yield f"strange cursor {number}: {type(error).__name__}; it is a ValueError, or another page"
+            continue
+        if any(not row.key.startswith(prefix) for row in found):
+            yield f"strange cursor {number}: keys do not begin with the prefix"
+
+
 @check("list gives the same version and time as load")
 def list_tells_the_same(case: Case) -> Findings:
     if not case.store.can_list:
@@ -376,6 +399,7 @@ CHECKS: tuple[Check, ...] = (
     delete_compares,
     versions_do_not_come_again,
     list_is_complete,
+    list_stays_within_its_prefix,
     list_tells_the_same,
     list_all,
     list_hides_what_was_set_aside,

@@ -133,7 +133,8 @@ class Beginning:
         """The state with a closed history that the provider takes. Nothing is read if its writer made sure of
         that; else what had to be repaired is a warning."""
         ledger = self._ledger
-        retention = ledger.retention(ledger.retained_bytes)
+        compactor = ledger.options.compactor
+        retention = None if compactor is None else ledger.retention(ledger.retained_bytes)
         sound, log = checked(state, self._plan.dialect, retention=retention)
         if log:
             ledger.tell_repaired(state, sound, log)
@@ -326,8 +327,10 @@ class Beginning:
             ledger.state = state
             state = ledger.unsign(reason)
             meta = state.meta
-        own = {k: v for k, v in ledger.options.settings.items() if k in STICKY}
-        sticky = {k: v for k, v in {**meta.sticky, **own}.items() if v is not None}
+        sticky = meta.sticky
+        if ledger.options.settings:
+            own = {k: v for k, v in ledger.options.settings.items() if k in STICKY}
+            sticky = {k: v for k, v in {**sticky, **own}.items() if v is not None}
         counted = meter.unanchored(meta) if changed else meta
         models = models_with(meta, marks["family"], marks["model"]) if changed else meta.models
         state = ledger.state = replace(

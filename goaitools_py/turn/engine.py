@@ -40,7 +40,7 @@ from ..output.words import problem_words
 from ..reading import read_entries
 from ..result import ChatResult, Status
 from ..state.records import Meta, dollars_of, usage_of
-from ..state.state import ConversationState, closed_turns, hard_limits
+from ..state.state import ConversationState, closed_turns
 from ..turn_warnings import WarningCode
 from ..values import replace
 from . import limits, shrink
@@ -194,7 +194,7 @@ class TurnEngine:
         blob, ledger = self._plan.blob, self._ledger
         if ledger.close():
             ledger.begin(state, state, has_grown=False)
-            blob = ledger.encode(state.meta.status, limits=hard_limits(self._plan.codec))
+            blob = ledger.encode(state.meta.status, limits=ledger.room.hard)
         result = self._result = ChatResult(
             text=stored.text,
             state=blob,
@@ -445,7 +445,7 @@ class TurnEngine:
         facts: dict[str, Any] = {}
         if status != "complete":
             facts["status"] = status
-        if settings := {k: v for k, v in voice.recorded.items() if k not in NOT_STORED}:
+        if voice.settings and (settings := {k: v for k, v in voice.recorded.items() if k not in NOT_STORED}):
             facts["settings"] = settings
         if ledger.fell_back:
             facts["fallback"] = list(ledger.fell_back)

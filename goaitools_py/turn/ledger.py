@@ -31,13 +31,13 @@ from ..history.rewrite.unsign import unsign
 from ..messages import Message, ToolRecord, Usage
 from ..prices import Charge, nano_dollars
 from ..state.records import Meta, turn_ref, usage_of, usage_row, with_cost
-from ..state.state import ConversationState, hard_limits
+from ..state.state import ConversationState
 from ..tokens import TokenCounter
 from ..turn_warnings import WarningCode
 from ..values import Value, replace
 from .flow import Checkpoint, Emit, Flow
 from .plan import Plan
-from .spending import Account, Spending
+from .spending import Spending
 from .standing import Stand, Standing, standing_status
 from .telling import Telling, Told
 
@@ -52,14 +52,6 @@ class ReturnPoint(Value, frozen=True):
 
     stand: Stand
     told: Told
-
-
-class _Entry(Value, frozen=True):
-    """Everything of a turn that an entry in the books touches; see `Ledger.entered`."""
-
-    state: ConversationState
-    account: Account
-    warnings: int
 
 
 class Tried:
@@ -115,6 +107,8 @@ class Ledger(Standing):
         self.fell_back: tuple[str, ...] = () if earlier is None else earlier.fell_back
         self.context_window = plan.context_window
         self.has_acted: bool = earlier is not None and earlier.has_acted
+        if earlier is not None:
+            self.deadline = earlier.deadline
         self.oversized = ""
         self.overflow = ""
         self._kept = b""
@@ -143,12 +137,6 @@ class Ledger(Standing):
         if earlier is not None:
             self.iterations_before = earlier.iterations_before
         self.stand_on(state, admitted, has_grown=has_grown)
-
-    def start_clock(self) -> Flow[None]:
-        """As `Timing.start_clock`. A turn that fell back to another provider keeps its first deadline."""
-        yield from super().start_clock()
-        if self._earlier is not None:
-            self.deadline = self._earlier.deadline
 
     def identify(self, meta: Meta, number: int | None) -> None:
         """Note the conversation of the events, and the number of its turn, if it is known."""
@@ -232,18 +220,18 @@ class Ledger(Standing):
 
     # ------------------------------------------------------------------------------------- the account
 
-    def entered(self, enter: Callable[[], _T]) -> _T:
-        """Make an entry in the books.
+    def entered(self, enter: Callable[..., _T], *args: Any) -> _T:
+        """Make an entry in the books: call `enter` with these arguments, and give what it returns.
 
         An entry changes the state and the account, one after the other. Ctrl-C in between must not lose a
         reply that is paid for, nor book it twice. So both go back, and the entry is made once more, whole.
         """
-        before = _Entry(self.state, self.spending.account, len(self.telling.warnings))
+        state, account, warnings = self.state, self.spending.account, len(self.telling.warnings)
 
         def entry() -> _T:
-            self.state, self.spending.account = before.state, before.account
-            del self.telling.warnings[before.warnings :]
-            return enter()
+            self.state, self.spending.account = state, account
+            del self.telling.warnings[warnings:]
+            return enter(*args)
 
         return once_more(entry)
 
@@ -264,7 +252,7 @@ class Ledger(Standing):
 
     def book_aside(self, usage: Usage, *, asked: str, answered: str, dialect: Dialect) -> None:
         """Add what was used beside the conversation, such as for a summary, to the totals; see `book`."""
-        self.entered(lambda: self._book_aside(usage, asked, answered, dialect))
+        self.entered(self._book_aside, usage, asked, answered, dialect)
 
     def book_charge_aside(self, charge: Charge, *, asked: str) -> None:
         """Add a model call that a tool made to the totals; see `book`. `entered` is up to the caller."""
@@ -278,7 +266,7 @@ class Ledger(Standing):
 
     def book_broken(self, usage: Usage, *, asked: str) -> None:
         """Book the tokens that the provider has named for a reply that broke off; see `book`."""
-        self.entered(lambda: self._book_broken(usage, asked))
+        self.entered(self._book_broken, usage, asked)
 
     def _book_broken(self, usage: Usage, asked: str) -> None:
         self.book(usage, asked=asked)
@@ -365,7 +353,7 @@ class Ledger(Standing):
             return
         state = self.with_appended(announced)
         try:
-            blob = self.written(state, "in_progress", hard_limits(self.plan.codec))
+            blob = self.written(state, "in_progress", self.room.hard)
             yield Checkpoint(blob, is_claim=True)
         except StateTooLargeError as exc:
             raise self.error(StateSizeError, f"{exc}; no further tool was started") from exc
@@ -414,7 +402,7 @@ class Ledger(Standing):
             self.state = journal.with_failure(self.state, cls.__name__, known.get("code", ""))
             try:
                 status = standing_status(self.state, "failed")
-                blob = self.encode(status, limits=hard_limits(self.plan.codec))
+                blob = self.encode(status, limits=self.room.hard)
             except StateTooLargeError:
                 # A larger blob could not be read again. The newest checkpoint has what was done up to then.
                 # Without one the turn is in the error's other fields, and its input is handed back.

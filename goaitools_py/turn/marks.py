@@ -65,12 +65,14 @@ def passed_marks(ledger: Ledger, state: ConversationState) -> list[ContextWarnin
 def _is_far_below(ledger: Ledger, state: ConversationState, mark: float) -> bool:
     """True if nothing can have reached a mark, by the numbers that cost least to know."""
     soft, window = ledger.room.soft, ledger.context_window
-    return (
-        (not window or state.meta.tokens < mark * window)
-        and not state.inbox
-        and state.history_bytes() < mark * min(soft.max_blob_bytes, soft.max_decoded_bytes)
-        and sum([segment.entries for segment in state.segments]) < mark * soft.max_entries
-    )
+    if state.inbox or (window and state.meta.tokens >= mark * window):
+        return False
+    size = entries = 0
+    for segment in state.segments:
+        size += segment.raw_len + segment.added
+        entries += segment.entries
+    least = min(soft.max_blob_bytes, soft.max_decoded_bytes)
+    return size < mark * least and entries < mark * soft.max_entries
 
 
 def _fillings(ledger: Ledger, state: ConversationState) -> tuple[tuple[Filled, int, int | None], ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from functools import partial
+from math import inf
 from typing import Final
 
 import msgspec
@@ -63,7 +64,7 @@ def ask(
     # The flow itself, and no generator around it: each read of a long stream passes all that are open.
     return with_retries(
         ledger,
-        lambda: _attempt(ledger, voice, booked, forbid_tools),
+        partial(_attempt, ledger, voice, booked, forbid_tools),
         remedy=_Remedies(ledger, shrink).apply,
         error=partial(turn_error, ledger),
     )
@@ -77,10 +78,7 @@ def _attempt(
 ) -> Flow[Reply]:
     """Send once. Raises `Failure`; the state is as before unless the provider took the request."""
     call = yield from _prepared(ledger, voice, forbid_tools)
-
-    def book(reply: Reply) -> Reply:
-        return ledger.entered(lambda: booked(_take(ledger, call, reply)))
-
+    book: Callable[[Reply], Reply] = partial(ledger.entered, _take_and_book, ledger, call, booked)
     try:
         content_type = yield from _sent(ledger, call)
         read = yield from receive(ledger, call, content_type, book)
@@ -104,10 +102,14 @@ def _attempt(
 
 def _prepared(ledger: Ledger, voice: Voice, forbid_tools: bool) -> Flow[Call]:
     """The call that is made now. Until it is sent the provider knows nothing, and the state can go back."""
-    yield from ledger.tick()
-    ledger.check_deadline()
+    if ledger.has_acted or ledger.listening or ledger.options.compactor is not None:
+        # Else this is the turn's first request, and no callback, compactor or tool has run since the turn
+        # read the clock.
+        yield from ledger.tick()
+        ledger.check_deadline()
     ledger.admit_appended()
-    _settle(ledger)
+    if ledger.state.open is not None:
+        _settle(ledger)
     ledger.partial_text, ledger.streamed = "", None
     before, began = ledger.state, ledger.now
     times = ledger.call_times(is_streamed=ledger.plan.stream)
@@ -120,7 +122,8 @@ def _prepared(ledger: Ledger, voice: Voice, forbid_tools: bool) -> Flow[Call]:
 
 def _timed(request: ModelRequest, times: CallTimes, now: float) -> ModelRequest:
     """The request with its times: that of the whole answer, and that of the headers if it is shorter."""
-    whole, head = times.left(now, begun=True), times.left(now, begun=False)
+    whole = times.left(now, begun=True)
+    head = whole if times.first == inf else times.left(now, begun=False)
     return replace(request, timeout=whole, head_timeout=None if head == whole else head)
 
 
@@ -183,6 +186,10 @@ def _failed(ledger: Ledger, call: Call, exc: Exception) -> Flow[Failure]:
 
 
 # ---------------------------------------------------------------------------- a reply in the open turn
+
+
+def _take_and_book(ledger: Ledger, call: Call, booked: Callable[[Reply], Reply], reply: Reply) -> Reply:
+    return booked(_take(ledger, call, reply))
 
 
 def _take(ledger: Ledger, call: Call, reply: Reply) -> Reply:

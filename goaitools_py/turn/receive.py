@@ -22,7 +22,7 @@ from ..backends.base import BackendError, Dialect, ModelRequest, ProtocolFault, 
 from ..errors import TurnError
 from ..events import ReasoningDelta, TextDelta
 from ..messages import Usage
-from ..state.state import ConversationState, hard_limits
+from ..state.state import ConversationState
 from .body import (
     MAX_REPLY_BYTES,
     NO_STREAM,
@@ -119,7 +119,7 @@ def receive(
 
 
 def _most_bytes(ledger: Ledger) -> int:
-    return max(MAX_REPLY_BYTES, hard_limits(ledger.plan.codec).max_decoded_bytes)
+    return max(MAX_REPLY_BYTES, ledger.room.hard.max_decoded_bytes)
 
 
 # ---------------------------------------------------------------------------------------- a stream

@@ -98,21 +98,43 @@ def voice_of(plan: Plan, meta: Meta) -> tuple[Voice, Tools]:
         ValueError: No model was named, or `tool_choice` names a tool that is not there.
     """
     options = plan.options
-    kept = {name: value for name, value in meta.sticky.items() if name in STICKY}
-    given = {**kept, **options.settings} if options.sticky_settings else options.settings
-    settings = {name: value for name, value in given.items() if value is not None}
+    given: Mapping[str, Any] = options.settings
+    if meta.sticky and options.sticky_settings:
+        kept = {name: value for name, value in meta.sticky.items() if name in STICKY}
+        given = {**kept, **given}
+    settings = {name: value for name, value in given.items() if value is not None} if given else {}
     model = settings.pop("model", None) or plan.model
     if not model:
         raise ValueError(
             "no model was named: use Chat('openai:MODEL'), a backend's model=, or ModelSettings(model=…)"
         )
-    edits = () if "context_management" in given else _compactors_edits(plan, settings)
-    if edits:
-        settings["context_management"] = edits
-    tools = tools_of(plan)
+    compactor = options.compactor if plan.usual_compactor is None else plan.usual_compactor
+    edits: tuple[ContextEdit, ...] = ()
+    tools = plan.tools
+    if compactor is not None:
+        if "context_management" not in given and (edits := _compactors_edits(compactor, plan, settings)):
+            settings["context_management"] = edits
+        tools = tools_of(plan)
     if plan.output is not None and plan.output.tool is not None:
         tools = (*tools, plan.output.tool)
-    specs = [tool.spec(options.deps) if isinstance(tool, Tool) else tool for tool in tools]
+    encoded, runnable = _tools(plan, tools, settings.get("tool_choice")) if tools else (NO_TOOLS, {})
+    voice = Voice(
+        model=model,
+        preamble=plan.dialect.preamble(plan.preamble) if plan.preamble else b"",
+        tools=encoded,
+        settings=settings,
+        has_compactors_edits=bool(edits),
+        output=b"" if plan.output is None else plan.output.format(plan.dialect, meta),
+    )
+    return voice, runnable
+
+
+def _tools(plan: Plan, tools: Sequence[Any], choice: Any) -> tuple[ToolText, Tools]:
+    """The tools as the provider API writes them, and by name those that can run.
+
+    `choice`: the setting `tool_choice`.
+    """
+    specs = [tool.spec(plan.options.deps) if isinstance(tool, Tool) else tool for tool in tools]
     runnable = {
         spec.name: tool
         for tool, spec in zip(tools, specs, strict=True)
@@ -123,16 +145,8 @@ def voice_of(plan: Plan, meta: Meta) -> tuple[Voice, Tools]:
             runnable.setdefault(name, external_tool(name))
     if plan.output is not None and plan.output.tool is not None:
         _check_answer_tool(plan.output.tool.name, specs)
-    _check_choice(settings.get("tool_choice"), specs)
-    voice = Voice(
-        model=model,
-        preamble=plan.dialect.preamble(plan.preamble) if plan.preamble else b"",
-        tools=tool_text(plan.dialect, specs),
-        settings=settings,
-        has_compactors_edits=bool(edits),
-        output=b"" if plan.output is None else plan.output.format(plan.dialect, meta),
-    )
-    return voice, runnable
+    _check_choice(choice, specs)
+    return tool_text(plan.dialect, specs), runnable
 
 
 def request_parts(ledger: Ledger, voice: Voice, *, forbid_tools: bool = False) -> RequestParts:
@@ -142,7 +156,12 @@ def request_parts(ledger: Ledger, voice: Voice, *, forbid_tools: bool = False) -
     entries: list[Any] = state.history()
     if state.open is not None:
         entries.extend(state.open.entries)
-    entries.extend(journal.waiting_entries(state, ledger.dialect))
+        if state.open.calls:
+            entries.extend(ledger.dialect.results(journal.results(state.open.calls)))
+    has_system = meta.systems
+    for item in state.inbox:
+        entries.append(item.entry)
+        has_system = has_system or item.letter == SYSTEM
     return RequestParts(
         model=voice.model,
         history=entries,
@@ -152,16 +171,18 @@ def request_parts(ledger: Ledger, voice: Voice, *, forbid_tools: bool = False) -
         stream=ledger.plan.stream,
         cache_key=meta.id or None,
         forbid_tools=forbid_tools,
-        carried={
-            name: value
-            for name, (value, until) in meta.carry.items()
-            if not until or until > ledger.now.wall_ms
-        },
-        has_system=meta.systems or any(item.letter == SYSTEM for item in state.inbox),
+        carried=_carried(meta, ledger.now.wall_ms) if meta.carry else {},
+        has_system=has_system,
         cache_marks=ledger.has_acted or not ledger.is_cold,
         drop_signed=meta.unbound,
         output=voice.output,
     )
+
+
+def _carried(meta: Meta, now: int) -> dict[str, str]:
+    """What a reply asked to be sent with the next requests, as far as it holds at `now`, in milliseconds
+    since the epoch."""
+    return {name: value for name, (value, until) in meta.carry.items() if not until or until > now}
 
 
 def _own_name(raw: Mapping[str, Any]) -> str | None:
@@ -173,10 +194,9 @@ def _own_name(raw: Mapping[str, Any]) -> str | None:
     return name if isinstance(name, str) and name else None
 
 
-def _compactors_edits(plan: Plan, settings: Mapping[str, Any]) -> tuple[ContextEdit, ...]:
+def _compactors_edits(compactor: Any, plan: Plan, settings: Mapping[str, Any]) -> tuple[ContextEdit, ...]:
     """The context edits that the compactor wants from the provider, as far as this provider API and host know
     them."""
-    compactor = plan.options.compactor if plan.usual_compactor is None else plan.usual_compactor
     wanted = getattr(compactor, "context_management", ())
     if not wanted or "context_management" in settings.get("extra_body", ()):
         return ()

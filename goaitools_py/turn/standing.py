@@ -22,7 +22,7 @@ from ..messages import Message
 from ..state.codec import BlobLimits
 from ..state.parts import Part
 from ..state.records import Meta, digest8
-from ..state.state import ConversationState, dump_state, hard_limits, new_state, soft_limits
+from ..state.state import ConversationState, dump_state, new_state
 from ..values import Value, replace
 from .plan import Plan
 from .timing import Timing
@@ -195,7 +195,7 @@ class Standing(Timing):
     def current(self) -> ConversationState:
         """The state with what was appended meanwhile, for any thread; nothing of this object changes."""
         with self._lock:
-            return self.with_appended(self.state)
+            return self.with_appended(self.state) if self._appended else self.state
 
     def with_appended(self, state: ConversationState) -> ConversationState:
         """A state of the turn's own thread with what was appended meanwhile."""
@@ -210,7 +210,7 @@ class Standing(Timing):
 
     def encode(self, status: str, *, limits: BlobLimits | None = None) -> bytes:
         """The state as a blob, one revision after the given one. Soft limits unless others are named."""
-        return self.written(self.current(), status, limits or soft_limits(self.plan.codec))
+        return self.written(self.current(), status, limits or self.room.soft)
 
     def snapshot(self) -> bytes:
         """A complete blob of this instant, for any thread; the given blob before the turn has begun."""
@@ -221,7 +221,7 @@ class Standing(Timing):
         streamed = self.streamed
         if streamed is not None:
             state = self.with_partial(state, streamed())
-        return self.written(state, standing_status(state, "in_progress"), hard_limits(self.plan.codec))
+        return self.written(state, standing_status(state, "in_progress"), self.room.hard)
 
     def written(self, state: ConversationState, status: str, limits: BlobLimits) -> bytes:
         """Any state as a blob of this turn."""

@@ -89,7 +89,7 @@ class Telling:
     @property
     def tool_log(self) -> tuple[ToolRecord, ...]:
         """Every tool call so far, in call order, whatever order the tools finished in."""
-        return tuple(self._records[key] for key in sorted(self._records))
+        return tuple(map(self._records.__getitem__, sorted(self._records)))
 
     def told(self) -> Told:
         """What would be told now, to `go_back` to."""

@@ -33,9 +33,10 @@ class Timing:
         self.now = yield Clock()
 
     def start_clock(self) -> Flow[None]:
-        """Read the clock for the first time: the turn's `timeout` counts from here."""
+        """Read the clock for the first time: the turn's `timeout` counts from here. A deadline that is there
+        already stays."""
         self.now = yield Clock()
-        if self.options.timeout is not None:
+        if self.deadline is None and self.options.timeout is not None:
             self.deadline = self.now.monotonic + self.options.timeout
 
     def left(self) -> float | None:

@@ -200,7 +200,6 @@ def test_a_long_run_with_faults_wedges_nothing_and_leaks_nothing(clock: Any, cap
         soak.finish()
         busiest = threading.active_count(), open_files()
     gc.collect()
-    gc.unfreeze()
     left = [thread for thread in threading.enumerate() if thread not in threads and not ends(thread)]
     done, took = soak.tally["turns"], time.monotonic() - began
     is_long = done >= ENOUGH

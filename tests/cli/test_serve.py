@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -20,6 +21,9 @@ from typing import Any
 import pytest
 
 from goaitools_py.cli import main
+from goaitools_py.cli.stores import shown_url
+
+from ..stores._places import place_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 60
@@ -103,6 +107,52 @@ def test_a_chat_of_ones_own_is_served(tmp_path: Path) -> None:
     facts = json.loads(line)
     assert (facts["url"], facts["model"], facts["simulated"]) == (address, "app:chat", False)
     assert (facts["store"], facts["token_env"]) == (None, "PAGE_TOKEN")
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "sqlalchemy-sqlite", "postgresql", "mariadb", "redis"])
+def test_a_store_is_named_by_its_url(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The URL that the other commands take: the page goes on with what `goaitools chat` has begun, lists it,
+    and shows its facts. What the page adds is there for `goaitools inspect`."""
+    with place_of(kind, tmp_path) as place:
+        url, _, prefix = place.url.partition("#")
+        table = ["--table", prefix or "talks"] if kind != "sqlite" else []
+        where = ["--store", url, *table]
+        monkeypatch.setattr("sys.stdin", io.StringIO("My name is Ada.\n"))
+        assert main(["chat", "--model", "sim", *where, "--key", "user-7/hall"]) == 0
+        with served("--model", "sim", *where, "--json", cwd=tmp_path) as (address, line, _):
+            [row] = asked(address, "conversations")["conversations"]
+            said = {"text": "What is my name?", "turn_id": "m1"}
+            answer = asked(address, f"api/conversations/{row['name']}/turns", said)
+            facts = asked(address, f"conversations/{row['name']}/facts")
+            [again] = asked(address, "conversations")["conversations"]
+        capsys.readouterr()
+        assert main(["inspect", *where, "--key", "user-7/hall", "--show"]) == 0
+
+    assert (row["key"], row["turns"], again["turns"]) == ("user-7/hall", 1, 2)
+    assert answer["text"] == "[simulated] Your name is Ada."
+    assert [turn["said"] for turn in facts["turns"]] == ["What is my name?", "My name is Ada."]
+    assert json.loads(line)["store"] == shown_url(url)
+    assert "What is my name?" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["redis://:s3cret@127.0.0.1:1/0", "postgresql+psycopg://u:s3cret@127.0.0.1:1/db"],
+    ids=["one", "two"],
+)
+def test_a_server_that_does_not_answer_is_told_without_its_password(
+    url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One line, before an address is printed."""
+    pytest.importorskip("redis")
+
+    assert main(["serve", "--demo", "--port", "0", "--store", url]) == 1
+
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert "s3cret" not in err
 
 
 WRONG = {

@@ -754,23 +754,25 @@ def test_each_place_of_an_entry_is_searched(place: str) -> None:
     assert traces(done.state, SECRET) == 0
 
 
+@pytest.mark.parametrize("swapped", [False, True], ids=["in order", "swapped"])
 @pytest.mark.parametrize(
     ("ids", "match"),
     [
         (("call_hunter1-ZQ9", "call_hunter2-ZQ9"), re.compile(r"hunter\d-ZQ9")),  # both become the same
         (("call_redacted", "call_hunter2-ZQ9"), SECRET),  # one becomes the other
         (("call_hunter2-ZQ9", "call_redacted"), SECRET),
+        (("look.hunter1-ZQ9:0", "look.hunter2-ZQ9:0"), re.compile(r"hunter\d-ZQ9")),  # ids of another shape
     ],
 )
-def test_ids_stay_different(ids: tuple[str, str], match: Any) -> None:
-    """Each result still finds its own call."""
+def test_ids_stay_different(ids: tuple[str, str], match: Any, swapped: bool) -> None:
+    """Each result still finds its own call, also if the results came in another order."""
     calls = [{"id": id, "type": "function", "function": {"name": "look", "arguments": "{}"}} for id in ids]
     results = [{"role": "tool", "tool_call_id": id, "content": f"of {n}"} for n, id in enumerate(ids)]
     blob = entry_state(
         "openai",
         {"role": "user", "content": "Hi."},
         {"role": "assistant", "content": None, "tool_calls": calls},
-        *results,
+        *(reversed(results) if swapped else results),
         {"role": "assistant", "content": "Ho."},
         letters="uatta",
     )
@@ -781,6 +783,31 @@ def test_ids_stay_different(ids: tuple[str, str], match: Any) -> None:
     assert len({call.id for call in found}) == 2
     assert [call.result for call in found] == ["of 0", "of 1"]
     assert traces(done.state, SECRET) == 0
+
+
+def test_messages_that_leave_are_not_counted() -> None:
+    """A reply of signed thinking alone leaves behind a change. The count is that of the messages left."""
+    thought = {"type": "thinking", "thinking": "Hm.", "signature": "s"}
+    said, reply = {"role": "user", "content": SECRET}, {"role": "assistant", "content": [thought]}
+    state = load_state(entry_state("anthropic", said, reply, letters="ua"))
+    blob = dump_state(replace(state, meta=msgspec.structs.replace(state.meta, messages=2)))
+
+    done = redact_state(blob, SECRET)
+
+    assert len(entries_of(done.state)) == inspect_state(done.state).messages == 1
+
+
+def test_a_part_that_matches_only_after_its_neighbour_was_cut() -> None:
+    """What a first search leaves of a text is searched again: a second call would find nothing."""
+    match = re.compile("abc|^d")
+    said = user(Text("x ab"), Text("cd efg"))
+    with Chat(ScriptedBackend("Ho.")) as chat:
+        blob = chat.chat_with_state(None, messages=[said]).state
+
+    done = redact_state(blob, match, "-")
+
+    assert [part.text for part in read_history(done.state).all_messages()[0].parts] == ["x -", "- efg"]  # type: ignore[union-attr]
+    assert redact_state(done.state, match, "-").count == 0
 
 
 CALLED = (

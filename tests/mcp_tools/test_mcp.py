@@ -129,12 +129,12 @@ def test_a_schema_is_a_copy() -> None:
     """Whatever becomes of the server's object, the request's bytes stay."""
     given = {"properties": {"a": {"type": "integer"}}}
 
-    schema = schema_of(given)
+    schema = schema_of(given, "add")
     given["properties"]["b"] = {}
 
     assert schema == {"type": "object", "properties": {"a": {"type": "integer"}}}
-    with pytest.raises(ValueError, match="object"):
-        schema_of({"type": "string"})
+    with pytest.raises(ValueError, match="'add' is not that of an object"):
+        schema_of({"type": "string"}, "add")
 
 
 def test_only_names_tools_that_are_there() -> None:

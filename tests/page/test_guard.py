@@ -77,7 +77,7 @@ def test_a_form_of_another_page_is_no_request() -> None:
     """A body must be JSON, which a form cannot send."""
     with paged("Hello.") as client:
         for path in (TURNS, "/conversations/hall/rewind", "/login"):
-            answer = client.post(path, content=b'{"turns":1}', headers={"content-type": "text/plain"})
+            answer = client.post(path, content=b'{"before":1}', headers={"content-type": "text/plain"})
             assert answer.status_code == 415
 
 
@@ -113,8 +113,8 @@ def test_a_page_that_only_reads_changes_nothing() -> None:
             client.post(TURNS, json={"text": "More", "turn_id": "m2"}),
             client.get(f"{TURNS}/current"),
             client.delete("/api/conversations/hall"),
-            client.post("/conversations/hall/rewind", json={"turns": 1}),
-            client.post("/conversations/hall/fork", json={"turns": 0}),
+            client.post("/conversations/hall/rewind", json={"before": 1}),
+            client.post("/conversations/hall/fork", json={"after": None}),
             client.post("/conversations/hall/title", json={"title": "x"}),
         ]
         assert [answer.status_code for answer in refused] == [403] * len(refused)

@@ -6,10 +6,13 @@ import json
 from typing import Any
 
 import pytest
+from starlette.testclient import TestClient
 
 from goaitools_py import AsyncChat, Compactor, KeepRecentTurns, MessageLimit
 from goaitools_py.backends import BackendError
+from goaitools_py.compaction import MiddleOut
 from goaitools_py.frontends import AskError
+from goaitools_py.page.app import PageSettings, page_app
 from goaitools_py.page.names import key_of, name_of
 from goaitools_py.seal import Encrypted, Key, Keyring
 from goaitools_py.stores import AsyncMemoryStore
@@ -84,25 +87,80 @@ def test_raw_entries_and_differences() -> None:
     assert gone == [404, 404]
 
 
+def test_any_two_turns_are_compared() -> None:
+    """From after one turn to after another, and from the beginning; of turns that are there, and in order."""
+    with paged("One.", "Two.", "Three.") as client:
+        for text in ("First", "Second", "Third"):
+            said(client, text)
+        path = "/conversations/hall/turns/3/diff"
+        found = {since: client.get(path, params={"since": since}).json() for since in (0, 1, 2)}
+        assert client.get(path).json() == found[2]
+        wrong = [client.get(path, params={"since": since}).status_code for since in ("3", "7", "-1", "x", "")]
+        gone = client.get("/conversations/hall/turns/7/diff", params={"since": "5"}).status_code
+
+    assert {since: one["added"] for since, one in found.items()} == {0: [1, 2, 3], 1: [2, 3], 2: [3]}
+    assert {since: one["facts"]["messages"] for since, one in found.items()} == {
+        0: [0, 6],
+        1: [2, 6],
+        2: [4, 6],
+    }
+    assert (wrong, gone) == ([400] * 5, 404)
+
+
 def test_rewind_and_fork() -> None:
     """A copy has a key of its own and may end earlier; a rewind takes turns out; both refuse nonsense."""
     with paged("One.", "Two.", "Three.") as client:
         said(client, "First")
         said(client, "Second")
-        copy = client.post("/conversations/hall/fork", json={"turns": 1}).json()
-        assert client.post("/conversations/hall/rewind", json={"turns": 2}).status_code == 204
+        copy = client.post("/conversations/hall/fork", json={"after": 1}).json()
+        whole = client.post("/conversations/hall/fork", json={"after": None}).json()
+        assert client.post("/conversations/hall/fork", json={"after": 7}).status_code == 404
+        assert client.post("/conversations/hall/rewind", json={"before": 7}).status_code == 404
+        assert client.post("/conversations/hall/rewind", json={"before": 1}).status_code == 204
         texts = [
             [one["text"] for one in client.get(f"/conversations/{name}").json()["messages"]]
-            for name in (copy["name"], "hall")
+            for name in (copy["name"], whole["name"], "hall")
         ]
-        wrong: list[Any] = [0, -1, True, "1", 99]
-        refused = [client.post("/conversations/hall/rewind", json={"turns": n}).status_code for n in wrong]
-        assert client.post("/conversations/none/fork", json={"turns": 0}).status_code == 404
+        wrong: list[Any] = [0, -1, True, "1", None]
+        refused = [client.post("/conversations/hall/rewind", json={"before": n}).status_code for n in wrong]
+        refused += [client.post("/conversations/hall/fork", json={"after": n}).status_code for n in wrong[:4]]
+        assert client.post("/conversations/none/fork", json={"after": None}).status_code == 404
         assert client.post("/conversations/hall/rewind", json=[1]).status_code == 400
 
-    assert texts == [["First", "One."], []]
-    assert refused == [400] * 5
+    assert texts == [["First", "One."], ["First", "One.", "Second", "Two."], []]
+    assert refused == [400] * 9
     assert copy["key"].startswith("hall-")
+
+
+@pytest.mark.parametrize("retain", [True, False], ids=["archive", "no archive"])
+def test_behind_a_cut_turns_are_those_that_the_page_shows(retain: bool) -> None:
+    """With an archive a rewind brings back what a cut took out, so a turn is found by its number, not by its
+    place in the list. Without one, what stood before the cut is not known, and the page says so."""
+    backend = ScriptedBackend(*[f"Reply {n}." for n in range(1, 9)])
+    cut = Compactor(MessageLimit(8), MiddleOut(first=2, last=2), retain=retain)
+    app = page_app(AsyncChat(backend, compactor=cut), AsyncMemoryStore(), PageSettings())
+    with TestClient(app, base_url=BASE) as client:
+        for n in range(1, 9):
+            said(client, f"Message {n}")
+        facts = client.get("/conversations/hall/facts").json()
+        path = "/conversations/hall/turns/2/diff"
+        first, since = client.get(path), client.get(path, params={"since": 0})
+        copied = client.post("/conversations/hall/fork", json={"after": 1})
+        rewound = client.post("/conversations/hall/rewind", json={"before": 2})
+        shown = client.get("/conversations/hall").json()["messages"]
+
+    live = [turn["number"] for turn in facts["turns"]]
+    assert (live[0], live[-1]) == (8, 1)
+    assert len(live) < 8
+    if retain:
+        assert facts["numbers"] == [1, 2, 3, 4, 5, 6, 7, 8]
+        assert (first.json()["added"], since.json()["added"]) == ([2], [1, 2])
+        assert (copied.status_code, rewound.status_code) == (200, 204)
+        assert [one["text"] for one in shown] == ["Message 1", "Reply 1."]
+    else:
+        assert facts["numbers"] == sorted(live)
+        assert {one.status_code for one in (first, since, copied, rewound)} <= {400, 404}
+        assert len(shown) == 2 * len(live)
 
 
 def test_a_reply_is_written_again() -> None:
@@ -150,7 +208,7 @@ def test_sealed_conversations_are_opened_with_the_chats_key() -> None:
         said(client, "First")
         facts = client.get("/conversations/hall/facts").json()
         raw = client.get("/conversations/hall/turns/1/raw").json()
-        copy = client.post("/conversations/hall/fork", json={"turns": 0}).json()
+        copy = client.post("/conversations/hall/fork", json={"after": None}).json()
         assert client.get(f"/conversations/{copy['name']}").json()["messages"][0]["text"] == "First"
 
     assert facts["turns"][0]["said"] == "First"
@@ -160,10 +218,6 @@ def test_sealed_conversations_are_opened_with_the_chats_key() -> None:
 @asynchronous
 async def test_what_cuts_removed_is_shown() -> None:
     """With an archive, the turns that a cut took out have their texts."""
-    from starlette.testclient import TestClient
-
-    from goaitools_py.page.app import PageSettings, page_app
-
     backend = ScriptedBackend(*[f"Reply {n}." for n in range(6)])
     chat = AsyncChat(backend, compactor=Compactor(MessageLimit(4), KeepRecentTurns(1), retain=True))
     with TestClient(page_app(chat, AsyncMemoryStore(), PageSettings()), base_url=BASE) as client:

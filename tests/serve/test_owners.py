@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from starlette.requests import Request
 from goaitools_py import AsyncChat, Chat
 from goaitools_py.frontends import AISDK
 from goaitools_py.serve import Refused, ServeLimits, Who, serve
-from goaitools_py.stores import AsyncMemoryStore
+from goaitools_py.stores import AsyncMemoryStore, StoredPage
 from goaitools_py.testing import Calls, ScriptedBackend
 
 from ._world import World, asynchronous, said
@@ -190,6 +191,30 @@ async def test_conversations_are_listed_in_pages() -> None:
     ]  # fmt: skip
     for limit in ("0", "x", "1001"):
         assert (await world.ask("GET", f"/conversations?limit={limit}"))[0] == 400
+
+
+class Trusting(AsyncMemoryStore):
+    """A store that begins a page behind any cursor, and forgets where the prefix begins."""
+
+    async def list(self, prefix: str = "", *, cursor: str | None = None, limit: int = 100) -> StoredPage:
+        page = await super().list("" if cursor else prefix, cursor=cursor, limit=limit)
+        return replace(page, keys=tuple(row for row in page.keys if row.key < f"{prefix}~"))
+
+
+@asynchronous
+async def test_a_cursor_does_not_lead_to_another_owners_conversations() -> None:
+    """The client sends the cursor, so it may be any text; the store may believe it."""
+    world = World(store=Trusting())
+    world.app = serve(world.chat, world.store, key=lambda request, name: Who(f"bob:{name}", prefix="bob:"))
+    for key in ("ada:hall", "bob:hall"):
+        await world.store.save(key, b"blob", expected=None)
+
+    for cursor in ("", "a", "ada", "0"):
+        status, page = await world.ask("GET", f"/conversations?cursor={cursor}")
+        assert (status, [row["name"] for row in page["conversations"]]) == (200, ["hall"])
+    for cursor in ("%00", "a%00b", "x" * 600):
+        status, problem = await world.ask("GET", f"/conversations?cursor={cursor}")
+        assert (status, problem["type"]) == (400, "urn:goaitools:AskError")
 
 
 @asynchronous

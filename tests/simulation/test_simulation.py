@@ -38,7 +38,6 @@ def _no_collector() -> Iterator[None]:
     gc.set_threshold(100_000, 50, 50)
     yield
     gc.set_threshold(700, 10, 10)
-    gc.unfreeze()
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))

@@ -24,6 +24,7 @@ from goaitools_py.stores import (
     StoredPage,
     StoredPart,
 )
+from goaitools_py.stores import common as rules
 from goaitools_py.stores.memory import MemoryLease
 from goaitools_py.testing import _store_beside, _store_extras, _store_saving, _store_together, store_contract
 from goaitools_py.testing._store_case import Check
@@ -282,6 +283,26 @@ class IgnoresLimit(Bent):
 
     def list(self, prefix: str = "", *, cursor: str | None = None, limit: int = 100) -> StoredPage:
         return super().list(prefix, limit=100_000)
+
+
+class FollowsAnyCursor(Bent):
+    """The cursor alone says where a page begins."""
+
+    def list(self, prefix: str = "", *, cursor: str | None = None, limit: int = 100) -> StoredPage:
+        if cursor is None:
+            return super().list(prefix, limit=limit)
+        found = [row for row in super().list(limit=100_000).keys if row.key > cursor]
+        end = rules.after_prefix(prefix)
+        keys = tuple(row for row in found if end is None or row.key < end)
+        return StoredPage(keys=keys[:limit], cursor=keys[limit - 1].key if len(keys) > limit else None)
+
+
+class TrustsCursors(Bent):
+    """A cursor that it did not give is an error of the program."""
+
+    def list(self, prefix: str = "", *, cursor: str | None = None, limit: int = 100) -> StoredPage:
+        begin = 0 if cursor is None else {"0": 0}[cursor]
+        return StoredPage(keys=super().list(prefix, limit=100_000).keys[begin:][:limit], cursor=None)
 
 
 class ListsLike(Bent):
@@ -652,6 +673,8 @@ BROKEN: tuple[tuple[Any, Check], ...] = (
     (NeverEnds, _store_extras.list_is_complete),
     (IgnoresLimit, _store_extras.list_is_complete),
     (ListsLike, _store_extras.list_is_complete),
+    (FollowsAnyCursor, _store_extras.list_stays_within_its_prefix),
+    (TrustsCursors, _store_extras.list_stays_within_its_prefix),
     (ListsOldVersions, _store_extras.list_tells_the_same),
     (ListsDeleted, _store_extras.list_all),
     (ListsAll, _store_extras.list_hides_what_was_set_aside),

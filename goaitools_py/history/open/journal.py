@@ -10,6 +10,7 @@ conversation can go on.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -23,7 +24,7 @@ from ...reading import read_entries
 from ...state.bounds import MAX_LABEL, MAX_NAME, bounded
 from ...state.closed_turns import Iteration
 from ...state.letters import ASSISTANT, SYSTEM, TOOL, USER
-from ...state.records import InboxItem, JournalCall, Meta, OpenTurn, model_index, usage_of, usage_row
+from ...state.records import InboxItem, JournalCall, OpenTurn, model_index, usage_of, usage_row
 from ...state.row_ends import iteration_facts, with_seconds
 from ...state.state import ConversationState, with_turn
 from ...tokens import TokenCounter
@@ -59,7 +60,6 @@ __all__ = [
     "tool_call",
     "tool_record",
     "unfinished",
-    "waiting_entries",
     "with_failure",
     "with_metadata",
     "with_partial_said",
@@ -256,15 +256,6 @@ def settle(state: ConversationState, dialect: Dialect) -> ConversationState:
     return state if settled is turn else replace(state, open=settled)
 
 
-def waiting_entries(state: ConversationState, dialect: Dialect) -> list[bytes]:
-    """The entries that the next request adds: the results of the last reply's calls, then the inbox."""
-    entries: list[bytes] = []
-    if state.open is not None and state.open.calls:
-        entries.extend(dialect.results(results(state.open.calls)))
-    entries.extend(item.entry for item in state.inbox)
-    return entries
-
-
 def accept(
     state: ConversationState,
     sent: Sequence[InboxItem],
@@ -282,38 +273,48 @@ def accept(
         at: When the turn began, in milliseconds after the conversation began.
         metadata: The caller's metadata of the turn; see `with_metadata`.
     """
-    turn = state.open or OpenTurn(at=at, facts=_number(state.meta))
-    turn = _with_results(turn, dialect)
     meta = state.meta
-    if who := _speakers_of(sent, turn.letters.count(USER)):
-        turn = replace(turn, facts={**turn.facts, "who": [*turn.facts.get("who", ()), *who]})
+    # The turn's number is a fact if the stored turn before it does not have the number one below.
+    turn = state.open or OpenTurn(at=at, facts={"n": meta.processed + 1} if meta.gap else {})
+    if turn.calls:
+        turn = _with_results(turn, dialect)
+    facts = turn.facts
+    entries, letters = [*turn.entries], ""
+    who: list[list[Any]] = []
+    place = turn.letters.count(USER)
+    for item in sent:
+        entries.append(item.entry)
+        letters += item.letter
+        if item.letter == USER:
+            if item.more and item.speaker:
+                who.append([place, item.speaker])
+            place += 1
+    if who:
+        facts = {**facts, "who": [*facts.get("who", ()), *who]}
+    if meta.turn:
+        facts = {**facts, TURN_IDS_FACT: [row.id for row in meta.turn]}
     turn = replace(
         turn,
-        entries=(*turn.entries, *(item.entry for item in sent)),
-        letters=turn.letters + "".join(item.letter for item in sent),
+        entries=tuple(entries),
+        letters=turn.letters + letters,
         messages=turn.messages + len(sent),
         partial="",
-        facts={**turn.facts, TURN_IDS_FACT: [row.id for row in meta.turn]} if meta.turn else turn.facts,
+        facts=facts,
     )
-    if any(item.letter == SYSTEM for item in sent) and not meta.systems:
+    if SYSTEM in letters and not meta.systems:
         meta = msgspec.structs.replace(meta, systems=True)
-    # By identity, not equality: an equal message may have come in since.
-    waiting = tuple(item for item in state.inbox if not any(item is known for known in sent))
     if meta.said:
         metadata = {**meta.said, **(metadata or {})}
         meta = msgspec.structs.replace(meta, said={})
-    return with_metadata(replace(state, meta=meta, open=turn, inbox=waiting), metadata)
+    accepted = replace(state, meta=meta, open=turn, inbox=_newer(state.inbox, sent))
+    return with_metadata(accepted, metadata) if metadata else accepted
 
 
-def _speakers_of(sent: Sequence[InboxItem], first: int) -> list[list[Any]]:
-    """The speakers of the user's messages among these: place and name; places are counted from `first`."""
-    said = [item for item in sent if item.letter == USER]
-    return [[place, item.speaker] for place, item in enumerate(said, first) if item.more and item.speaker]
-
-
-def _number(meta: Meta) -> Mapping[str, Any]:
-    """The turn's number as a fact, if the stored turn before it does not have the number one below."""
-    return {"n": meta.processed + 1} if meta.gap else {}
+def _newer(inbox: tuple[InboxItem, ...], sent: Sequence[InboxItem]) -> tuple[InboxItem, ...]:
+    """The items that were not sent. By identity, not equality: an equal message may have come in since."""
+    if inbox is sent:
+        return ()
+    return tuple(item for item in inbox if not any(item is known for known in sent))
 
 
 def with_metadata(state: ConversationState, metadata: Mapping[str, str] | None) -> ConversationState:
@@ -337,8 +338,7 @@ def not_accepted(state: ConversationState, before: ConversationState) -> Convers
 
 
 def _with_results(turn: OpenTurn, dialect: Dialect) -> OpenTurn:
-    if not turn.calls:
-        return turn
+    """The turn with the results of the calls in its journal as entries."""
     entries = dialect.results(results(turn.calls))
     flags = {call.id: call.flag for call in turn.calls if call.flag != "ok"}
     facts: dict[str, Any] = dict(turn.facts)
@@ -394,10 +394,14 @@ def add_reply(
         ms=ms,
         more=iteration_facts(model_index(state.meta), turn.facts.get("who"), request_id),
     )
-    calls = tuple(
-        JournalCall(id=call.id, name=call.name, arguments=call.arguments, kind=call.kind)
-        for call in (reply.calls if reply.run_calls else ())
-    )
+    calls: tuple[JournalCall, ...] = ()
+    if reply.calls and reply.run_calls:
+        calls = tuple(
+            [
+                JournalCall(id=call.id, name=call.name, arguments=call.arguments, kind=call.kind)
+                for call in reply.calls
+            ]
+        )
     turn = replace(
         turn,
         entries=(*turn.entries, *reply.entries),
@@ -527,7 +531,7 @@ def close_turn(
     known.pop(_CLAIM, None)
     if turn.partial:
         known["interrupted"] = turn.partial
-    counted = with_unanswered(state.meta, turn.unanswered, dialect)
+    counted = with_unanswered(state.meta, turn.unanswered, dialect) if turn.letters else state.meta
     closed = with_turn(replace(state, open=None), replace(turn, facts=known).closed())
     meta = msgspec.structs.replace(
         finished(counted, turn.facts.get(TURN_IDS_FACT, ()), status) if counted.turn else counted,
@@ -541,11 +545,13 @@ def close_turn(
 
 def _settled(turn: OpenTurn, dialect: Dialect) -> OpenTurn:
     """The turn without hosted calls of its last, paused replies that only a continuation would answer."""
-    closed = turn.closed()  # a paused turn ends with a reply, so that closing adds no iteration
-    start = len(closed.letters.rstrip(ASSISTANT))
-    settled = closed.with_entries((*closed.entries[:start], *dialect.settled(closed.entries[start:])))
-    if settled is closed:
+    start = len(turn.roles.rstrip(ASSISTANT))
+    paused = turn.entries[start:]
+    left = dialect.settled(paused)
+    if len(left) == len(paused) and all(map(operator.is_, left, paused)):
         return turn
+    # A paused turn ends with a reply, so that closing adds no iteration.
+    settled = turn.closed().with_entries((*turn.entries[:start], *left))
     record = settled.record
     return replace(turn, entries=settled.entries, iterations=record.iterations, messages=record.messages)
 

@@ -134,15 +134,16 @@ def stored_size(state: ConversationState, codec: Codec) -> Size:
 
 def _closed(state: ConversationState, codec: Codec) -> tuple[int, int, int]:
     blob = decoded = entries = 0
+    has_media = bool(state.meta.media)
+    compresses = codec.compresses
     for segment in (*state.segments, *state.later):
         decoded += segment.raw_len + segment.added
-        blob += len(segment.stored)
+        blob += len(segment.stored) if compresses else segment.raw_len
         entries += segment.entries
-    if not codec.compresses:
-        blob = sum([segment.raw_len for segment in (*state.segments, *state.later)])
+        has_media = has_media or bool(segment.media)
     if state.parts:
         blob += sum([part.weight for part in state.parts if part.kind != MEDIA])
-    if state.meta.media or any(segment.media for segment in state.segments):
+    if has_media:
         blob += media_weight(state.meta, state.parts, state.segments)
     return blob, decoded, entries
 
@@ -168,10 +169,14 @@ _CODEC_BYTES: Final = 512
 
 def _open_bytes(turn: OpenTurn) -> int:
     size = sum(map(len, turn.entries)) + 3 * len(turn.entries) + _ITERATION_BYTES * (len(turn.iterations) + 1)
-    size += _text_bytes(turn.partial)
+    for iteration in turn.iterations:
+        size += len(iteration.more)
+    if turn.partial:
+        size += _text_bytes(turn.partial)
     if turn.facts:
         size += _text_bytes(str(turn.facts)) + _raw_bytes(turn.facts.values())
-    size += _raw_bytes(turn.extras.values()) + sum(len(one.more) for one in turn.iterations)
+    if turn.extras:
+        size += _raw_bytes(turn.extras.values())
     return size + sum(map(_call_bytes, turn.calls))
 
 
@@ -211,13 +216,19 @@ def _levels(soft: BlobLimits, hard: BlobLimits) -> tuple[Size, ...]:
 
 
 class Room:
-    """The room in the state of one conversation."""
+    """The room in the state of one conversation.
+
+    Attributes:
+        soft: The soft limits.
+        hard: The hard limits, which are twice the soft ones.
+    """
 
     def __init__(self, codec: Codec, dialect: Dialect) -> None:
         self._codec = codec
         self._dialect = dialect
         self.soft = soft_limits(codec)
-        self._soft, self._alone, *self._hard = _levels(self.soft, hard_limits(codec))
+        self.hard = hard_limits(codec)
+        self._soft, self._alone, *self._hard = _levels(self.soft, self.hard)
 
     def problem(self, state: ConversationState, free: int, *, more: int = 0) -> StateTooLargeError | None:
         """Why the state does not leave `free` eighths of the hard limits free, now and after its open turn

@@ -99,9 +99,7 @@ class Redactor:
             return self.ids[id]
         spans = self.finder.spans(id)
         if not spans:
-            return id
-        if not _SAFE.fullmatch(id):
-            return self.text(id)
+            return id if _SAFE.fullmatch(id) else self.text(id)
         new = self._new_id(id, spans)
         if new is None:
             self.kept += len(spans)

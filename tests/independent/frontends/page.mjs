@@ -223,6 +223,7 @@ const scenarios = {
     await seen(first, "Let me see.");
     await seen(second, "Let me see.");
     await ask("inside", "tabs");
+    await second.locator("#list a[aria-current=page]").getByText("running").waitFor();
     await ask("release", "tabs");
     await seen(first, "Done: seen tabs");
     await seen(second, "Done: seen tabs");
@@ -303,6 +304,13 @@ const scenarios = {
     await page.locator(".raw dl").getByText("turns added").waitFor();
     await page.getByRole("button", { name: "Raw entries" }).first().click();
     await page.locator(".raw pre").getByText("You said: third").waitFor();
+    await page.getByLabel("After turn", { exact: true }).selectOption({ label: "the beginning" });
+    await page.getByLabel("and after turn").selectOption({ label: "2 second" });
+    await page.getByRole("button", { name: "Compare" }).click();
+    await page.locator(".raw dd").getByText("1, 2", { exact: true }).waitFor();
+    await page.getByLabel("After turn", { exact: true }).selectOption({ label: "2 second" });
+    await page.getByRole("button", { name: "Compare" }).click();
+    await page.locator(".raw").getByText("Choose two turns.").waitFor();
     await checked(page, "inspector");
     const second = page.locator("#facts .turn").nth(1);
     const act = async (name) => {
@@ -373,7 +381,14 @@ const scenarios = {
       await page.screenshot({ path: join(pictures, `${colorScheme}.png`) });
     }
     await page.setViewportSize({ width: 400, height: 740 });
+    expect(!(await page.locator("#send").isVisible()), "a small window with the inspector alone");
+    await page.screenshot({ path: join(pictures, "small-inspector.png") });
+    const wide = await page.evaluate(() => [...document.querySelectorAll("aside *, header *")].filter((one) => one.checkVisibility() && one.getBoundingClientRect().right > innerWidth + 1).map((one) => one.outerHTML));
+    expect(!wide.length, `nothing that is wider than a small window: ${wide}`);
     await page.click("#inspect");
+    expect(await page.getByRole("button", { name: "Approve fire" }).isVisible(), "the conversation again");
+    const low = await page.locator("#log").evaluate((one) => one.scrollHeight - one.scrollTop - one.clientHeight);
+    expect(low < 2, "the newest message in view after the window became small");
     await page.screenshot({ path: join(pictures, "small.png") });
     await page.click("#menu");
     await checked(page, "a small window with its menu");
