@@ -33,7 +33,7 @@ from ..state.state import (
 )
 from ..values import replace
 from .meter import unanchored
-from .open.turn_ids import UNANSWERED
+from .open.turn_ids import TURN_IDS_FACT, UNANSWERED
 from .rewrite.unsign import is_signed, unsigned_turns
 from .translate.state import translated
 from .wires import dialect_for, known_dialect
@@ -186,14 +186,18 @@ def _taken_back(my: ConversationState, old: ConversationState) -> list[InboxItem
 def _without(
     state: ConversationState, gone: list[InboxItem], *, ids: set[tuple[str, str]]
 ) -> ConversationState:
-    """The state without these waiting messages and without what came with them: event ids, turn ids and the
-    context."""
+    """The state without these messages, where they still wait, and without what came with them: event ids,
+    turn ids and the context.
+
+    What a model has accepted in this state stays, and so do its ids: it must not be said a second time.
+    """
     left = _added(gone, state.inbox)
     if len(left) == len(state.inbox):
         return state
-    marks = {item.event for item in gone if item.event}
+    marks = {item.event for item in _added(left, state.inbox) if item.event}
     events = tuple(mark for mark in state.meta.events if mark not in marks)
-    turn = tuple(row for row in state.meta.turn if row[:2] not in ids)
+    accepted = state.open.facts.get(TURN_IDS_FACT, ()) if state.open is not None else ()
+    turn = tuple(row for row in state.meta.turn if row.id in accepted or row[:2] not in ids)
     meta = msgspec.structs.replace(state.meta, events=events, turn=turn, context="")
     return replace(state, inbox=tuple(left), meta=meta)
 

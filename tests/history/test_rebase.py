@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import msgspec
@@ -51,6 +52,12 @@ def chat(wire: str, *script: Any, **fields: Any) -> Chat:
 def said(blob: bytes) -> list[str]:
     """Every text of the conversation, the waiting ones last."""
     return [message.text for message in read_history(blob).all_messages() if message.role != "tool"]
+
+
+@tool
+def pay() -> str:
+    """Pay."""
+    return "paid"
 
 
 def check(wire: str, blob: bytes) -> None:
@@ -304,6 +311,50 @@ def test_what_was_taken_back_goes(wire: str, base: bytes) -> None:
 
     assert said(joined)[2:] == ["Ada won."]
     assert said(again)[2:] == ["Ada won.", "Poison."]
+
+
+def refused(wire: str, waiting: bytes, **how: Any) -> bytes:
+    """What a worker is left with whose provider refused the request with all that waits."""
+    refusal = BackendError("no", status=400, body=b"{}")
+    with pytest.raises(TurnError) as caught:
+        chat(wire, refusal).chat_with_state(waiting, user="Mine.", **how)
+    return caught.value.state
+
+
+@pytest.mark.parametrize("is_over", [True, False], ids=["closed", "open"])
+def test_what_one_provider_refused_and_the_other_accepted_is_as_accepted(
+    wire: str, base: bytes, is_over: bool
+) -> None:
+    """The same message and event waited for both workers. One got its reply: the `turn_id` and the event id
+    stay in use, and neither is said once more. Only what still waits there is taken back."""
+    unavailable = BackendError("down", status=503)
+    happened = chat(wire).append_to_state(base, event("It rains.", id="e-1"))
+    with pytest.raises(TurnError) as failed:
+        chat(wire, unavailable).chat_with_state(happened, user="Pay.", turn_id="m-1")
+    waiting = failed.value.state
+    script = ["Paid."] if is_over else [Calls([("pay", {})]), unavailable]
+    theirs_of = Chat(ScriptedBackend(*script, wire=wire), tools=[pay])
+    if is_over:
+        theirs = theirs_of.resume(waiting).state
+    else:
+        with pytest.raises(TurnError) as broken:
+            theirs_of.resume(waiting)
+        theirs = broken.value.state
+
+    # A third message came while the model answered. So it waits in theirs, and was refused with the others.
+    later = chat(wire).append_to_state(waiting, event("Poison.", id="e-2"))
+    theirs = rebase_state(theirs, base=waiting, theirs=later)
+
+    joined = rebase_state(refused(wire, later), base=later, theirs=theirs)
+    rest = Chat(ScriptedBackend("Paid.", wire=wire), tools=[pay])
+    again = rest.chat_with_state(joined, user="Pay.", turn_id="m-1").state
+    again = rest.append_to_state(again, event("It rains.", id="e-1"))
+
+    once = ["My name is Ada.", "Noted.", "It rains.", "Pay.", "Paid."]
+    assert Counter(filter(None, said(again))) == Counter(once)
+    again = rest.append_to_state(again, event("Poison.", id="e-2"))
+    assert said(again)[-1] == "Poison."
+    check(wire, again)
 
 
 def test_a_cut_that_left_the_size_alone_is_kept(wire: str, base: bytes) -> None:
