@@ -231,7 +231,8 @@ class TurnError(GoAIToolsError):
     Attributes:
         state: A valid blob, or b"" if the first message of a conversation was refused; go on from it with
             ``chat.resume(err.state)``, or with a new message.
-        pending_input: Messages that no model accepted and that are therefore *not* in `state`.
+        pending_input: Messages that no model accepted and that are therefore *not* in `state`. What others
+            had put into a conversation in a store, before a new message, is not among them: it waits on.
         text: The last complete reply of the turn, if there was one.
         partial_text: Text of a reply that broke off; it is not part of the history.
         usage: What this turn consumed so far.

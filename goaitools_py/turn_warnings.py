@@ -28,6 +28,7 @@ WarningCode = Literal[
     "input_dropped",  # the provider says that it left parts of the history out, and why
     "endpoint_changed",
     "answer_ignored",  # an answer came for a call that has another answer, or was closed without one
+    "left_waiting",  # a request with messages that others had put there was refused; they wait on
     "calls_dropped",  # the reply was cut inside a tool call; its calls were not run
     "reply_cut",  # parts of the reply nested deeper than 64 levels; null stands in their place
     "call_ids_rewritten",  # the reply gave its calls ids that the conversation had already

@@ -57,6 +57,7 @@ def check_budget(ledger: Ledger, model: str) -> None:
 
 
 def _over_budget(ledger: Ledger, text: str) -> BudgetExceededError:
+    ledger.leave_waiting()
     return ledger.error(BudgetExceededError, f"{text}; nothing was sent", drop_input=True)
 
 

@@ -25,7 +25,7 @@ from .body import ReplyTooLarge
 from .deadlines import CallTimes
 from .flow import CallModel, Emit, Flow
 from .ledger import Ledger, ReturnPoint
-from .model_failures import POISON, oversized, turn_error
+from .model_failures import POISON, blames_content, oversized, turn_error
 from .receive import Call, receive
 from .request import Voice, request_parts
 from .retry import Failure, failure_of, with_retries
@@ -108,7 +108,7 @@ def _prepared(ledger: Ledger, voice: Voice, forbid_tools: bool) -> Flow[Call]:
         yield from ledger.tick()
         ledger.check_deadline()
     ledger.admit_appended()
-    if ledger.state.open is not None:
+    if ledger.state.open is not None and (ledger.left_waiting is None or ledger.to_send()):
         _settle(ledger)
     ledger.partial_text, ledger.streamed = "", None
     before, began = ledger.state, ledger.now
@@ -117,7 +117,7 @@ def _prepared(ledger: Ledger, voice: Voice, forbid_tools: bool) -> Flow[Call]:
     request = _timed(ledger.dialect.request(parts), times, began.monotonic)
     if ledger.listening:
         yield Emit(ModelRequested(ledger.iteration, len(request.body), request.body, **ledger.of))
-    return Call(before, began, request, times, voice.model)
+    return Call(before, began, request, times, voice.model, ledger.left_waiting)
 
 
 def _timed(request: ModelRequest, times: CallTimes, now: float) -> ModelRequest:
@@ -151,10 +151,11 @@ def _sent(ledger: Ledger, call: Call) -> Flow[str]:
         ledger.telling.request_ids.append(head.request_id)
     ledger.state = journal.accept(
         ledger.state,
-        call.before.inbox,
+        call.before.inbox if call.others is None else call.others.besides(call.before.inbox),
         ledger.dialect,
         at=call.asked_ms,
         metadata=ledger.options.metadata,
+        unsent=call.others.turn_ids if call.others is not None else (),
     )
     content_type: str = head.headers.get("content-type", "")
     return content_type
@@ -294,7 +295,9 @@ class _Remedies:
                 return True
         if fault.kind == "signature" and _unsign(ledger):
             return True
-        return fault.kind in _BLAMES_HISTORY and status in POISON and _repair(ledger)
+        if fault.kind in _BLAMES_HISTORY and status in POISON and _repair(ledger):
+            return True
+        return blames_content(failure) and _leave_waiting(ledger)
 
 
 def _blames_input(ledger: Ledger, failure: Failure) -> bool:
@@ -302,6 +305,19 @@ def _blames_input(ledger: Ledger, failure: Failure) -> bool:
     state = ledger.state
     waiting = sum(len(item.entry) for item in state.inbox)
     return failure.fault.kind == "context" and waiting > state.history_bytes()
+
+
+def _leave_waiting(ledger: Ledger) -> bool:
+    """Go on without what others had put into a shared conversation, once in a turn. False if that changes
+    nothing. If the request is refused all the same, those messages are not to blame, and stay too."""
+    if not ledger.leave_waiting():
+        return False
+    ledger.warn(
+        "left_waiting",
+        "the provider refused the request; the turn went on without the messages that had waited in the "
+        "conversation: they wait on, and go along with the next turn",
+    )
+    return True
 
 
 def _unsign(ledger: Ledger) -> bool:

@@ -23,7 +23,7 @@ from ..errors import (
 from .ledger import Ledger
 from .retry import Failure
 
-__all__ = ["POISON", "oversized", "turn_error"]
+__all__ = ["POISON", "blames_content", "oversized", "turn_error"]
 
 POISON: Final = frozenset({400, 413, 422, None})
 """Statuses that blame the content of the request. What no model has accepted yet leaves the state then. None:
@@ -105,6 +105,12 @@ def turn_error(ledger: Ledger, failure: Failure) -> TurnError:
     return error
 
 
+def blames_content(failure: Failure) -> bool:
+    """True if the provider refuses what the request says. The same request would be refused again."""
+    kind = failure.fault.kind
+    return kind in ("context", "signature") or (kind == "rejected" and failure.status in POISON)
+
+
 def _error_of(ledger: Ledger, failure: Failure) -> TurnError:
     if ledger.is_late:
         return ledger.deadline_error()
@@ -117,8 +123,7 @@ def _error_of(ledger: Ledger, failure: Failure) -> TurnError:
         f"request id {failure.request_id}" if failure.request_id else "",
     )
     detail = ", ".join(part for part in known if part)
-    refuses_content = fault.kind == "rejected" and failure.status in POISON
-    drops_input = refuses_content or fault.kind in ("context", "signature")
+    drops_input = blames_content(failure)
     if drops_input:
         ledger.reject_results()
     return ledger.error(

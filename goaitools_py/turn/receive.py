@@ -21,6 +21,7 @@ from typing import Final
 from ..backends.base import BackendError, Dialect, ModelRequest, ProtocolFault, Reply, StreamDecoder
 from ..errors import TurnError
 from ..events import ReasoningDelta, TextDelta
+from ..history.open.inbox import Others
 from ..messages import Usage
 from ..state.state import ConversationState
 from .body import (
@@ -48,6 +49,7 @@ class Call:
 
     Attributes:
         before: The state before the provider took the request.
+        others: What of its inbox the request does not carry; None for nothing.
         began: When it began.
         asked_ms: The same, in milliseconds after the conversation began.
         request: What is sent.
@@ -65,15 +67,23 @@ class Call:
         "has_begun",
         "is_stream",
         "model",
+        "others",
         "request",
         "times",
         "was_shown",
     )
 
     def __init__(
-        self, before: ConversationState, began: Moment, request: ModelRequest, times: CallTimes, model: str
+        self,
+        before: ConversationState,
+        began: Moment,
+        request: ModelRequest,
+        times: CallTimes,
+        model: str,
+        others: Others | None,
     ) -> None:
         self.before = before
+        self.others = others
         self.began = began
         self.asked_ms = max(0, began.wall_ms - before.meta.created)
         self.request = request

@@ -150,7 +150,7 @@ def _tools(plan: Plan, tools: Sequence[Any], choice: Any) -> tuple[ToolText, Too
 
 
 def request_parts(ledger: Ledger, voice: Voice, *, forbid_tools: bool = False) -> RequestParts:
-    """What the next request says: the history, what is open, and all that waits in the inbox."""
+    """What the next request says: the history, what is open, and what waits in the inbox."""
     state = ledger.state
     meta = state.meta
     entries: list[Any] = state.history()
@@ -159,7 +159,7 @@ def request_parts(ledger: Ledger, voice: Voice, *, forbid_tools: bool = False) -
         if state.open.calls:
             entries.extend(ledger.dialect.results(journal.results(state.open.calls)))
     has_system = meta.systems
-    for item in state.inbox:
+    for item in ledger.to_send() if ledger.left_waiting is not None else state.inbox:
         entries.append(item.entry)
         has_system = has_system or item.letter == SYSTEM
     return RequestParts(

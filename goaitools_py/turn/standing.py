@@ -21,7 +21,7 @@ from ..history.open.room import CALL_BYTES, RESULTS, Room
 from ..messages import Message
 from ..state.codec import BlobLimits
 from ..state.parts import Part
-from ..state.records import Meta, digest8
+from ..state.records import InboxItem, Meta, digest8
 from ..state.state import ConversationState, dump_state, new_state
 from ..values import Value, replace
 from .plan import Plan
@@ -41,13 +41,15 @@ class Stand(Value, frozen=True):
 
     Attributes:
         state: The conversation.
+        base: What of it had stood there before the turn's messages.
         without_input: What stays of it if the provider refuses all that no model has accepted yet.
         is_given: True if that is what the given blob says: then the caller gets that blob back.
     """
 
-    _unshown = frozenset({"state", "without_input"})
+    _unshown = frozenset({"state", "base", "without_input"})
 
     state: ConversationState
+    base: ConversationState | None
     without_input: ConversationState | None
     is_given: bool
 
@@ -64,6 +66,9 @@ class Standing(Timing):
         room: What the state still has room for.
         streamed: Gives the text that has come so far of a reply under way; None if none is.
         partial_text: The text of a reply that broke off.
+        left_waiting: The messages that others had put into a shared conversation before this turn, once the
+            provider has refused a request with them. They stay in the inbox, and the turn goes on without
+            them.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -76,6 +81,9 @@ class Standing(Timing):
         self.room = Room(plan.codec, plan.dialect)
         self.streamed: Callable[[], str] | None = None
         self.partial_text = ""
+        self.left_waiting: inbox.Others | None = None
+        self._others: inbox.Others | None = None
+        self._base: ConversationState | None = None
         self._without_input: ConversationState | None = None
         self._is_given = False
         self._lock = threading.Lock()
@@ -111,6 +119,8 @@ class Standing(Timing):
         meta = given.meta
         if meta.processed or given.open is not None:
             self.idle_seconds = max(0.0, (self.now.wall_ms - meta.created - meta.updated) / 1000)
+        if given.inbox and self.plan.is_shared:
+            self._others = inbox.said_by_others(given, self.plan.messages, self.options.turn_id, self.dialect)
         self.set_base(given, now=admitted)
         self._is_given = not given.inbox and not has_grown and self.grew_from == self.plan.blob
 
@@ -119,13 +129,14 @@ class Standing(Timing):
 
         `now`: the state at this instant, if it is another.
         """
+        self._base = state
         self._without_input = inbox.without_inbox(state)
         self._is_given = False
         self.state = state if now is None else now
 
     def stand(self) -> Stand:
         """Where the turn stands now, to `step_back` to."""
-        return Stand(self.state, self._without_input, self._is_given)
+        return Stand(self.state, self._base, self._without_input, self._is_given)
 
     def step_back(self, stand: Stand) -> None:
         """Undo every change of the state since, but keep what came into the inbox, and what was spent.
@@ -136,18 +147,45 @@ class Standing(Timing):
         if state.inbox != now.inbox:
             meta = msgspec.structs.replace(state.meta, events=now.meta.events)
             state = replace(state, inbox=inbox.merged(state.inbox, now.inbox), meta=meta)
-        self._without_input, self._is_given = stand.without_input, stand.is_given
+        self._base, self._without_input, self._is_given = stand.base, stand.without_input, stand.is_given
         self.state = _with_spent(state, now.meta)
 
     def drop_input(self) -> tuple[Message, ...]:
-        """Take out of the state what no model has accepted, and give it back."""
+        """Take out of the state what no model has accepted, and give it back. What is left waiting stays."""
         state = self.state
+        if self.left_waiting is not None:
+            pending = inbox.inbox_messages(replace(state, inbox=self.to_send()), self.dialect)
+            base = state if state.open is not None or self._base is None else self._base
+            left = inbox.without_inbox(base, but=self.left_waiting)
+            self.state = _with_spent(left, state.meta)
+            return pending
         pending = inbox.inbox_messages(state, self.dialect)
         if state.open is None and self._without_input is not None:
             self.state = _with_spent(self._without_input, state.meta)
         else:
             self.state = inbox.without_inbox(state)
         return pending
+
+    def leave_waiting(self) -> bool:
+        """Let the turn go on without the messages that others had put there. False if there are none, if it
+        goes on without them already, or if nothing else is to be said.
+
+        Those messages may be the only copy: their authors were told that they are stored. So they are not
+        handed to this turn's caller, who may be gone before the error arrives.
+        """
+        state = self.state
+        if self.left_waiting is not None or self._others is None:
+            return False
+        others = self._others.among(state.inbox)
+        if not others or (len(others) == len(state.inbox) and state.open is None):
+            return False
+        self.left_waiting = self._others
+        return True
+
+    def to_send(self) -> tuple[InboxItem, ...]:
+        """The messages of the inbox that the next request carries."""
+        items = self.state.inbox
+        return items if self.left_waiting is None else self.left_waiting.besides(items)
 
     @property
     def is_as_given(self) -> bool:

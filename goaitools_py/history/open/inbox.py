@@ -7,7 +7,7 @@ Must never know: how a turn runs, or the JSON of an entry.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -20,15 +20,17 @@ from ...render import is_context, with_context, with_speaker
 from ...state.letters import LETTER_OF, USER, letter_of
 from ...state.records import IDS_KEPT, InboxItem, digest8
 from ...state.state import ConversationState
-from ...values import replace
+from ...values import Value, replace
 from .turn_ids import TURN_IDS_FACT
 
 __all__ = [
+    "Others",
     "admit",
     "has_unseen",
     "inbox_messages",
     "merged",
     "reminder",
+    "said_by_others",
     "split_preamble",
     "with_new_context",
     "without_inbox",
@@ -36,6 +38,28 @@ __all__ = [
 
 _MAX_QUOTED: Final = 80
 """A reminder quotes at most this many characters of the unanswered message."""
+
+
+class Others(Value, frozen=True, kw_only=True):
+    """Messages that waited in a shared conversation before a turn began, and what came with them.
+
+    `turn_ids`: the digests of turn ids whose messages are among them. `metadata`: what waits with them.
+    """
+
+    _unshown = frozenset({"items", "metadata"})
+
+    items: tuple[InboxItem, ...]
+    turn_ids: frozenset[str]
+    context: str
+    metadata: Mapping[str, str]
+
+    def among(self, inbox: Sequence[InboxItem]) -> tuple[InboxItem, ...]:
+        """Those of an inbox. By identity, not equality: an equal message may have come in since."""
+        return tuple([item for item in inbox if any(item is one for one in self.items)])
+
+    def besides(self, inbox: Sequence[InboxItem]) -> tuple[InboxItem, ...]:
+        """What stands in an inbox besides them."""
+        return tuple([item for item in inbox if not any(item is one for one in self.items)])
 
 
 def split_preamble(
@@ -126,20 +150,45 @@ def _mark(event_id: str) -> str:
     return digest8(event_id)
 
 
-def without_inbox(state: ConversationState) -> ConversationState:
+def without_inbox(state: ConversationState, *, but: Others | None = None) -> ConversationState:
     """The state without its waiting messages.
 
     The event ids, the context and the turn ids that came with these messages leave the state too. So the
     caller can send the same messages again, and they are not dropped as already seen.
+
+    Args:
+        state: The conversation.
+        but: Messages that go on waiting. What came with them stays too.
     """
     if not state.inbox:
         return state
-    marks = {item.event for item in state.inbox if item.event}
+    left = but.among(state.inbox) if but is not None else ()
+    marks = {item.event for item in state.inbox if item.event} - {item.event for item in left}
     events = tuple(mark for mark in state.meta.events if mark not in marks)
-    accepted = state.open.facts.get(TURN_IDS_FACT, ()) if state.open is not None else ()
+    accepted = set(state.open.facts.get(TURN_IDS_FACT, ())) if state.open is not None else set()
+    context = ""
+    metadata: Mapping[str, str] = {}
+    if left and but is not None:
+        context, metadata = but.context, but.metadata
+        accepted |= but.turn_ids
     turn = tuple(row for row in state.meta.turn if row.id in accepted)
-    meta = msgspec.structs.replace(state.meta, events=events, context="", turn=turn, said={})
-    return replace(state, inbox=(), meta=meta)
+    meta = msgspec.structs.replace(state.meta, events=events, context=context, turn=turn, said=metadata)
+    return replace(state, inbox=left, meta=meta)
+
+
+def said_by_others(
+    state: ConversationState, messages: Sequence[Message], turn_id: str | None, dialect: Dialect
+) -> Others:
+    """What waits in the state, but for the messages of the turn with this id. They wait there if the turn
+    comes again."""
+    meta, items = state.meta, state.inbox
+    accepted = state.open.facts.get(TURN_IDS_FACT, ()) if state.open is not None else ()
+    ids = {row.id for row in meta.turn if row.id not in accepted}
+    if turn_id is not None and digest8(turn_id) in ids:
+        own = set(dialect.entries([with_speaker(message) for message in messages]))
+        items = tuple([item for item in items if item.entry not in own])
+        ids.discard(digest8(turn_id))
+    return Others(items=items, turn_ids=frozenset(ids), context=meta.context, metadata=meta.said)
 
 
 def merged(before: Sequence[InboxItem], now: Sequence[InboxItem]) -> tuple[InboxItem, ...]:

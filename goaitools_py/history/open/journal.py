@@ -11,7 +11,7 @@ conversation can go on.
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -263,6 +263,7 @@ def accept(
     *,
     at: int,
     metadata: Mapping[str, str] | None = None,
+    unsent: Collection[str] = (),
 ) -> ConversationState:
     """The provider accepted the request: the results and the sent messages enter the open turn.
 
@@ -272,6 +273,7 @@ def accept(
         dialect: Writes the results.
         at: When the turn began, in milliseconds after the conversation began.
         metadata: The caller's metadata of the turn; see `with_metadata`.
+        unsent: Digests of turn ids whose messages the request did not carry.
     """
     meta = state.meta
     # The turn's number is a fact if the stored turn before it does not have the number one below.
@@ -292,7 +294,7 @@ def accept(
     if who:
         facts = {**facts, "who": [*facts.get("who", ()), *who]}
     if meta.turn:
-        facts = {**facts, TURN_IDS_FACT: [row.id for row in meta.turn]}
+        facts = {**facts, TURN_IDS_FACT: [row.id for row in meta.turn if row.id not in unsent]}
     turn = replace(
         turn,
         entries=tuple(entries),
@@ -333,7 +335,8 @@ def not_accepted(state: ConversationState, before: ConversationState) -> Convers
     """Undo `accept`, because the answer did not come from a model: the turn and inbox of `before`, and the
     messages that came in since."""
     newer = {item.topic for item in state.inbox if item.topic}
-    unseen = (item for item in before.inbox if item.topic not in newer)
+    left = {id(item) for item in state.inbox}  # what the request did not carry has never left the inbox
+    unseen = (item for item in before.inbox if item.topic not in newer and id(item) not in left)
     return replace(state, open=before.open, inbox=(*unseen, *state.inbox))
 
 
