@@ -42,7 +42,10 @@ TESTS = (
     ("history/open/answers.py", "tests/turn/test_waiting.py tests/turn/test_answers_again.py"),
     ("history/open/answered.py", "tests/turn/test_answers_again.py tests/kept/test_answers_again.py"),
     ("history/open/turn_ids.py", "tests/turn/test_turn_ids.py tests/turn/test_unanswered.py"),
-    ("history/open/inbox.py", "tests/turn/test_inbox.py tests/turn/test_unanswered.py tests/turn"),
+    (
+        "history/open/inbox.py",
+        "tests/turn/test_inbox.py tests/kept/test_left_waiting.py tests/turn/test_unanswered.py tests/turn",
+    ),
     ("history/open/room.py", _ROOM),
     ("history/open/admission.py", _ROOM),
     ("history/open", "tests/turn tests/history"),
@@ -52,6 +55,7 @@ TESTS = (
     ("history", "tests/history tests/state tests/compaction/test_turns.py"),
     ("turn/shrink.py", "tests/turn/test_compaction.py tests/compaction tests/turn"),
     ("turn/tool_calls.py", "tests/turn/test_tools.py tests/turn/test_waiting.py tests/turn"),
+    ("turn/standing.py", "tests/kept/test_left_waiting.py tests/turn"),
     ("turn", "tests/turn"),
 )
 """For the beginning of a module's path, the tests that cover it, the likeliest first. The first row fits."""
