@@ -39,7 +39,10 @@ TESTS = (
     ("state/records.py", "tests/state tests/turn/test_accounting.py tests/history tests/turn"),
     ("state", "tests/state tests/history tests/compaction/test_turns.py"),
     ("kept", "tests/kept/test_conversation.py tests/kept"),
-    ("history/open/answers.py", "tests/turn/test_waiting.py tests/turn/test_answers_again.py"),
+    (
+        "history/open/answers.py",
+        "tests/history/test_pending_inside.py tests/turn/test_waiting.py tests/turn/test_answers_again.py",
+    ),
     ("history/open/answered.py", "tests/turn/test_answers_again.py tests/kept/test_answers_again.py"),
     ("history/open/turn_ids.py", "tests/turn/test_turn_ids.py tests/turn/test_unanswered.py"),
     (
