@@ -299,7 +299,8 @@ ALLOWED = {
     "turn.body": "backends.base turn.deadlines turn.flow turn.ledger",
     "turn.retry": "backends.base events turn.body turn.deadlines turn.flow turn.ledger values",
     "turn.receive": (
-        "backends.base errors events messages state.state turn.body turn.deadlines turn.flow turn.ledger"
+        "backends.base errors events history.open.inbox messages state.state turn.body turn.deadlines "
+        "turn.flow turn.ledger"
     ),
     "turn.model_failures": "backends.base errors turn.ledger turn.retry",
     "turn.model_call": (
