@@ -15,7 +15,7 @@ import orjson
 from ..messages import Audio, Document, Image, Part, Text
 from .base import AskError
 
-__all__ = ["MAX_ID_CHARACTERS", "json_object", "media_of", "text_of"]
+__all__ = ["MAX_ID_CHARACTERS", "json_object", "media_of", "part_of", "text_of"]
 
 MAX_ID_CHARACTERS = 256
 """The longest name of a conversation, a message or a call."""
@@ -57,6 +57,11 @@ def media_of(url: str, media_type: str, name: str | None) -> Part:
         data = base64.b64decode(payload, validate=True) if is_base64 else unquote_to_bytes(payload)
     except binascii.Error:
         raise AskError("a data URL is not base64") from None
+    return part_of(data, media_type, name)
+
+
+def part_of(data: bytes, media_type: str, name: str | None) -> Part:
+    """Make a part of a file that a client sends."""
     if not data:
         raise AskError("a file is empty")
     kind = media_type.partition("/")[0]

@@ -26,9 +26,9 @@ from ..state.codec import SUITE_PLAIN
 from ..stores.base import AsyncLeasing, AsyncListing, AsyncStopping, AsyncStore
 from ..values import replace
 from .carried import CarriedApp, Revisions
-from .happenings import events_of
+from .happenings import event_rows, events_by_name, events_of
 from .hosts import checked_hosts, host_check
-from .http import Handler, guarded, json_response, no_content, problem_response, read_body, streamed
+from .http import Handler, json_response, no_content, problem_response, read_body, route, streamed
 from .hub import Hub
 from .limits import ServeLimits
 from .listeners import Listeners, Seat
@@ -38,6 +38,7 @@ from .runs import Run
 from .shown import rows_of, shown_of
 from .stored import shown_pending
 from .talks import Talk
+from .uploads import read_message
 from .whose import KeyFunction, Refused, Who, who_of
 
 if TYPE_CHECKING:
@@ -190,25 +191,25 @@ class ServeApp(Starlette):
     def _plain_routes(self) -> list[Route]:
         one = "/conversations/{name}"
         return [
-            _route("GET", "/conversations", self._list),
-            _route("GET", one, self._info),
-            _route("DELETE", one, self._reset),
-            _route("GET", f"{one}/messages", self._messages_in(PLAIN_JSON)),
-            _route("POST", f"{one}/turns", self._turn),
-            _route("GET", f"{one}/turns/current", self._follow_in(PLAIN_JSON)),
-            _route("DELETE", f"{one}/turns/current", self._stop),
-            _route("POST", f"{one}/answers", self._answers),
-            _route("POST", f"{one}/events", self._events),
-            _route("POST", "/events", self._events_of_many),
-            _route("GET", "/openapi.json", self._openapi),
+            route("GET", "/conversations", self._list),
+            route("GET", one, self._info),
+            route("DELETE", one, self._reset),
+            route("GET", f"{one}/messages", self._messages_in(PLAIN_JSON)),
+            route("POST", f"{one}/turns", self._turn),
+            route("GET", f"{one}/turns/current", self._follow_in(PLAIN_JSON)),
+            route("DELETE", f"{one}/turns/current", self._stop),
+            route("POST", f"{one}/answers", self._answers),
+            route("POST", f"{one}/events", self._events),
+            route("POST", "/events", self._events_of_many),
+            route("GET", "/openapi.json", self._openapi),
         ]
 
     def _routes_of(self, front: FrontEnd) -> list[Route]:
         return [
-            _route("POST", f"/{front.name}", self._post_in(front)),
-            _route("GET", f"/{front.name}/{{name}}/stream", self._follow_in(front)),
-            _route("DELETE", f"/{front.name}/{{name}}/stream", self._stop),
-            _route("GET", f"/{front.name}/{{name}}/messages", self._messages_in(front)),
+            route("POST", f"/{front.name}", self._post_in(front)),
+            route("GET", f"/{front.name}/{{name}}/stream", self._follow_in(front)),
+            route("DELETE", f"/{front.name}/{{name}}/stream", self._stop),
+            route("GET", f"/{front.name}/{{name}}/messages", self._messages_in(front)),
         ]
 
     async def _who(self, request: Request, name: str | None = None) -> Who:
@@ -225,7 +226,7 @@ class ServeApp(Starlette):
 
     async def _turn(self, request: Request) -> Response:
         who = await self._who(request)
-        ask = PLAIN_JSON.read(await read_body(request, self._limits))
+        ask = await read_message(request, self._limits, PLAIN_JSON)
         if not ask.said:
             raise AskError("a turn needs text or parts; answers have an address of their own")
         if (ask.context is not None or ask.metadata) and not who.trusted:
@@ -312,18 +313,12 @@ class ServeApp(Starlette):
 
     async def _events(self, request: Request) -> Response:
         who = await self._who(request)
-        rows = _list_in(await read_body(request, self._limits), self._limits.events)
+        rows = event_rows(await read_body(request, self._limits), self._limits.events)
         await self._append(who, rows)
         return no_content()
 
     async def _events_of_many(self, request: Request) -> Response:
-        body = await read_body(request, self._limits)
-        try:
-            found = orjson.loads(body)
-        except orjson.JSONDecodeError:
-            raise AskError("the body is not JSON") from None
-        if not isinstance(found, dict) or len(found) > self._limits.events:
-            raise AskError(f"the body must be an object with at most {self._limits.events} members")
+        found = events_by_name(await read_body(request, self._limits), self._limits.events)
         answer: dict[str, Any] = {}
         for name, rows in found.items():
             try:
@@ -396,17 +391,3 @@ class ServeApp(Starlette):
             return json_response(messages)
 
         return stored
-
-
-def _route(method: str, path: str, handler: Handler) -> Route:
-    return Route(path, guarded(handler), methods=[method])
-
-
-def _list_in(body: bytes, most: int) -> list[Any]:
-    try:
-        found = orjson.loads(body)
-    except orjson.JSONDecodeError:
-        raise AskError("the body is not JSON") from None
-    if not isinstance(found, list) or len(found) > most:
-        raise AskError(f"the body must be a list of at most {most} events")
-    return found

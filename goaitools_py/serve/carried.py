@@ -43,6 +43,7 @@ from .hub import Hub
 from .limits import ServeLimits
 from .openapi import carried_document_of
 from .runs import Run
+from .uploads import read_message
 from .whose import KeyFunction, Refused, Who, who_of
 
 __all__ = ["CarriedApp", "Revisions"]
@@ -105,7 +106,7 @@ class CarriedApp(Starlette):
     # --------------------------------------------------------------------------------------- routes
 
     async def _turn(self, request: Request) -> Response:
-        ask = self._plain.read(await read_body(request, self._limits))
+        ask = await read_message(request, self._limits, self._plain, carries=True)
         who = await who_of(self._whose, request, ask.conversation)
         if (ask.context is not None or ask.metadata) and not who.trusted:
             raise Refused(403)

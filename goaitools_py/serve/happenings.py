@@ -1,6 +1,6 @@
 """Events that a program tells a conversation, as a client sends them.
 
-Owns: their members. Must never know: HTTP, or where the conversation is.
+Owns: their bodies and members. Must never know: HTTP, or where the conversation is.
 """
 
 from __future__ import annotations
@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import orjson
+
 from ..frontends import AskError
 from ..messages import event as event_message
 
-__all__ = ["events_of"]
+__all__ = ["event_rows", "events_by_name", "events_of"]
 
 
 def events_of(rows: Sequence[Mapping[str, Any]]) -> list[Any]:
@@ -27,3 +29,26 @@ def events_of(rows: Sequence[Mapping[str, Any]]) -> list[Any]:
         except (TypeError, ValueError) as error:
             raise AskError("the topic or the id of an event cannot be taken") from error
     return made
+
+
+def event_rows(body: bytes, most: int) -> list[Any]:
+    """Read a list of events."""
+    found = _json(body)
+    if not isinstance(found, list) or len(found) > most:
+        raise AskError(f"the body must be a list of at most {most} events")
+    return found
+
+
+def events_by_name(body: bytes, most: int) -> dict[str, Any]:
+    """Read lists of events by the names of conversations. The lists are not looked at."""
+    found = _json(body)
+    if not isinstance(found, dict) or len(found) > most:
+        raise AskError(f"the body must be an object with at most {most} members")
+    return found
+
+
+def _json(body: bytes) -> Any:
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError:
+        raise AskError("the body is not JSON") from None

@@ -36,6 +36,7 @@ __all__ = [
     "read_body",
     "route",
     "streamed",
+    "take_body",
 ]
 
 Handler = Callable[[Request], Awaitable[Response]]
@@ -50,7 +51,7 @@ _TITLES: Final = {
     421: "This server does not answer for that host.",
     408: "The request took too long to arrive.",
     413: "The request is too long.",
-    415: "The request must be JSON.",
+    415: "The request must be JSON, or for a message a form.",
     429: "Too many of your turns run at a time. Try again in a moment.",
     503: "The service is busy. Try again in a moment.",
 }
@@ -126,19 +127,25 @@ async def read_body(request: Request, limits: ServeLimits) -> bytes:
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != "application/json":
         raise HTTPException(415)
-    length = request.headers.get("content-length", "")
-    if length.isdecimal() and int(length) > limits.body_bytes:
-        raise HTTPException(413)
     found = bytearray()
+    await take_body(request, found.extend, limits.body_bytes, limits.body_seconds)
+    return bytes(found)
+
+
+async def take_body(request: Request, take: Callable[[bytes], object], most: int, seconds: float) -> None:
+    """Hand each piece of a body to a function as it comes. It may have `most` bytes, and take `seconds`."""
+    length = request.headers.get("content-length", "")
+    if length.isdecimal() and int(length) > most:
+        raise HTTPException(413)
     try:
-        async with asyncio.timeout(limits.body_seconds):
+        async with asyncio.timeout(seconds):
             async for piece in request.stream():
-                found += piece
-                if len(found) > limits.body_bytes:
+                most -= len(piece)
+                if most < 0:
                     raise HTTPException(413)
+                take(piece)
     except TimeoutError:
         raise HTTPException(408) from None
-    return bytes(found)
 
 
 class _Stream(StreamingResponse):

@@ -16,6 +16,9 @@ class ServeLimits(Value, frozen=True, kw_only=True):
     Attributes:
         body_bytes: The longest body of a request; beyond it the answer is 413.
         body_seconds: How long a body may take to arrive; after that the answer is 408.
+        upload_bytes: The longest form with files; beyond it the answer is 413.
+        upload_seconds: How long a form may take to arrive; after that the answer is 408.
+        files: Files of one form; one more is answered 413.
         turns_per_owner: Turns of one owner that run at a time; one more is answered 429.
         turns: Turns of all owners that run at a time; one more is answered 503.
         listeners_per_owner: Requests of one owner that follow a turn at a time, as a stream or until its
@@ -31,6 +34,9 @@ class ServeLimits(Value, frozen=True, kw_only=True):
 
     body_bytes: int = 1_000_000
     body_seconds: float = 10.0
+    upload_bytes: int = 10_000_000
+    upload_seconds: float = 60.0
+    files: int = 10
     turns_per_owner: int = 4
     turns: int = 200
     listeners_per_owner: int = 100

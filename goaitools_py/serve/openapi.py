@@ -30,7 +30,7 @@ _ABOUT: Final = {
     408: "The body did not arrive in time.",
     409: "A turn runs, a call waits for an answer, none does, or the id belongs to another message.",
     413: "The request, or the conversation, is too long.",
-    415: "The body is not application/json.",
+    415: "The body is not application/json, nor for a message a form.",
     422: "The model does not take that, or the turn took too many steps.",
     429: "Too many turns of this owner, or the provider's limit. Try again later.",
     500: "A tool or a program failed, or the conversation cannot be opened.",
@@ -81,7 +81,10 @@ def carried_document_of(frontends: Sequence[FrontEnd] = (), *, url: str = "/") -
         "/turns": {
             "post": {
                 **_operation("say", "Say something.", _TURN, turn),
-                "requestBody": _body({"anyOf": [_ref("CarriedText"), _ref("CarriedParts")]}),
+                "parameters": [_idempotency_key()],
+                "requestBody": _or_form(
+                    {"anyOf": [_ref("CarriedText"), _ref("CarriedParts")]}, "conversation", "state"
+                ),
             }
         },
         "/answers": {
@@ -157,7 +160,7 @@ def _plain() -> Node:
                     "say", "Say something. A message that comes twice is answered once.", _TURN, turn
                 ),
                 "parameters": [_idempotency_key()],
-                "requestBody": _body({"anyOf": [_ref("TextMessage"), _ref("PartsMessage")]}),
+                "requestBody": _or_form({"anyOf": [_ref("TextMessage"), _ref("PartsMessage")]}, "again"),
             },
             "parameters": [_NAME],
         },
@@ -301,13 +304,24 @@ def _idempotency_key() -> Node:
     return {
         "name": "Idempotency-Key",
         "in": "header",
-        "description": "The id of the message, if the body has no turn_id.",
+        "description": "The id of the message, if the body has no turn_id. A form needs it.",
         "schema": {"type": "string", "minLength": 1, "maxLength": 256},
     }
 
 
 def _body(schema: Node) -> Node:
     return {"required": True, "content": {"application/json": {"schema": schema}}}
+
+
+def _or_form(schema: Node, *fields: str) -> Node:
+    """The same message as JSON, or as a form with files."""
+    texts = {name: {"type": "string"} for name in ("text", *fields)}
+    files = {"type": "array", "items": {"type": "string", "format": "binary"}}
+    form = {"type": "object", "properties": {**texts, "file": files}, "additionalProperties": False}
+    return {
+        "required": True,
+        "content": {"application/json": {"schema": schema}, "multipart/form-data": {"schema": form}},
+    }
 
 
 def _json(name: str) -> Node:
