@@ -130,8 +130,7 @@ ALLOWED = {
     # a state's history: a state in, a state out, no effect
     "history": "",
     "history.meter": (
-        "backends.base backends.capabilities messages reading state.bounds state.records state.state "
-        "tokens"
+        "backends.base backends.capabilities messages reading state.bounds state.records state.state tokens"
     ),
     "history.open": "",
     "history.open.answers": "messages tools values",
@@ -311,8 +310,7 @@ ALLOWED = {
     ),
     "turn.tool_failures": "errors state.records turn.ledger",
     "turn.fitting": (
-        "history.open.admission history.open.journal history.open.room state.records state.state "
-        "turn.ledger"
+        "history.open.admission history.open.journal history.open.room state.records state.state turn.ledger"
     ),
     "turn.tool_calls": (
         "again backends.base errors events history.open.admission history.open.answers "
@@ -375,8 +373,7 @@ ALLOWED = {
         "stores.base stores.layout"
     ),
     "kept.parts": (
-        "errors history.archive state.codec state.parts state.placing state.state stores.base "
-        "stores.layout"
+        "errors history.archive state.codec state.parts state.placing state.state stores.base stores.layout"
     ),
     "kept.row": (
         "backends.base errors events history.info history.rebase kept.facts kept.parts state.codec "
@@ -394,8 +391,7 @@ ALLOWED = {
     "kept.summaries": "turn.flow values",
     "kept.compaction": "errors kept.row result turn.flow values",
     "kept.changes": (
-        "errors events history.branch history.info history.undo kept.row state.reseal state.state "
-        "turn.flow"
+        "errors events history.branch history.info history.undo kept.row state.reseal state.state turn.flow"
     ),
     "kept.ending": "again events observers process turn.flow",
     # edges: the only places that touch clocks, sockets, threads, loops, files
