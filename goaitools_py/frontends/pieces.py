@@ -7,6 +7,7 @@ later say the same. Must never know: a front end's protocol.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import cast
 
 from ..events import (
     Event,
@@ -17,9 +18,9 @@ from ..events import (
     ToolFinished,
     ToolPending,
 )
-from ..history.open.answers import PendingCall
+from ..history.open.answers import INSIDE, PendingCall
 from ..history.turns import HistoryIteration, HistoryTurn
-from ..messages import Message, ToolCall
+from ..messages import CallKind, Message, ToolCall
 from ..values import Value
 
 __all__ = [
@@ -60,7 +61,7 @@ class Said(Piece, frozen=True):
 
 
 class Called(Piece, frozen=True):
-    """The model calls a tool."""
+    """The model calls a tool. Of another chat that is a tool, only the calls that wait are told."""
 
     call: ToolCall
 
@@ -95,7 +96,12 @@ def pieces_of_event(event: Event) -> tuple[Piece, ...]:
         case ToolFinished():
             return (Returned(event.call_id, event.flag, event.output),)
         case ToolPending():
-            return (Waits(event.call_id, event.reason),)
+            waits = Waits(event.call_id, event.reason)
+            if INSIDE not in event.call_id:
+                return (waits,)
+            kind = cast(CallKind, event.kind)
+            call = ToolCall(id=event.call_id, name=event.name, arguments=event.arguments, kind=kind)
+            return Called(call), waits
     return ()
 
 
@@ -105,9 +111,16 @@ def pieces_of(turn: HistoryTurn, pending: Sequence[PendingCall] = ()) -> tuple[P
     Args:
         turn: The turn. An unfinished one, too.
         pending: The calls that wait for an answer. The history of an unfinished turn has results for them
-            that nobody has given; a `Waits` takes their place.
+            that nobody has given; a `Waits` takes their place. Calls of another chat that wait inside of a
+            call are no calls of this history: a `Called` for each stands before its `Waits`.
     """
     reasons = {call.id: call.reason for call in pending}
+    inside: dict[str, list[Piece]] = {}
+    for call in pending:
+        outer, is_inside, _ = call.id.partition(INSIDE)
+        if is_inside:
+            made = ToolCall(id=call.id, name=call.name, arguments=call.arguments, kind=call.kind)
+            inside.setdefault(outer, []).extend([Called(made), Waits(call.id, call.reason)])
     flags = turn.facts.get("flags", {})
     found: list[Piece] = []
     for iteration in turn.iterations:
@@ -117,6 +130,8 @@ def pieces_of(turn: HistoryTurn, pending: Sequence[PendingCall] = ()) -> tuple[P
                 id = message.tool_call_id
                 if id in reasons:
                     found.append(Waits(id, reasons[id]))
+                elif id in inside:
+                    found += inside[id]
                 else:
                     found.append(Returned(id, flags.get(id, "ok"), message.text))
         if reply:

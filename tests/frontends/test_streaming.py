@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import Approve, Deny, TextDelta, ToolCall, event
+from goaitools_py import Approve, Chat, Deny, TextDelta, ToolCall, event
 from goaitools_py.backends import BackendError
 from goaitools_py.events import ModelRequested, ToolFinished, TurnStarted
 from goaitools_py.frontends import AISDK, PLAIN_JSON, Called, FrontEnd, Said, Step, pieces_of, pieces_since
-from goaitools_py.testing import Calls, Raw
+from goaitools_py.stores import MemoryStore
+from goaitools_py.testing import Calls, Raw, ScriptedBackend
 
-from ._talk import conversation, frames, parsed, shown
+from ._talk import conversation, fire, frames, parsed, shown
 
 FRONTS = [AISDK, PLAIN_JSON]
 
@@ -208,3 +209,48 @@ def test_an_answer_given_twice_continues_where_the_client_stood() -> None:
     assert pieces_since(pieces, {"c1"}) == (Called(two), Said("then"))
     assert pieces_since(pieces, {"c2", "c1"}) == (Said("then"),)
     assert pieces_since(pieces, {"c9"}) == pieces
+
+
+# ------------------------------------------------------------------------- another chat that is a tool
+
+
+def test_calls_of_another_chat_are_shown_while_they_wait() -> None:
+    """Live and after a reload: with name and arguments, behind the call around them, which has no result."""
+    gunner = Chat(
+        ScriptedBackend(Calls([("fire", {"at": "y"}), ("fire", {"at": "z"})]), "Hit."), tools=[fire]
+    )
+    tools = [gunner.as_tool("gunner", "Fires.", store=MemoryStore())]
+    chat = Chat(ScriptedBackend(Calls([("gunner", {"message": "Fire!"})]), "Done."), tools=tools)
+    talk = chat.conversation(MemoryStore(), "hall", save="checkpoint")
+
+    asked = frames(AISDK, talk.start("Fire", turn_id="m1"))
+    parts = shown(AISDK, talk)[-1]["parts"]
+    plain = shown(PLAIN_JSON, talk)[-1]["pieces"]
+    ids = ["call_1_0/call_1_0", "call_1_0/call_1_1"]
+    given = frames(AISDK, talk.start_resume({ids[0]: Approve(), ids[1]: Deny("Too loud.")}), goes_on=True)
+
+    chunks = [data for _, data in parsed(asked[:-1])]
+    assert [data["toolCallId"] for data in chunks if data["type"] == "tool-approval-request"] == ids
+    inputs = [data for data in chunks if data["type"] == "tool-input-available"]
+    assert [(data["toolName"], data["input"]) for data in inputs[1:]] == [
+        ("fire", {"at": "y"}), ("fire", {"at": "z"}),
+    ]  # fmt: skip
+    assert [part.get("state", "step") for part in parts] == [
+        "step", "input-available", "step", "approval-requested", "approval-requested",
+    ]  # fmt: skip
+    assert [(piece["type"], piece["id"]) for piece in plain] == [
+        ("tool_call", "call_1_0"),
+        ("tool_call", ids[0]), ("pending", ids[0]), ("tool_call", ids[1]), ("pending", ids[1]),
+    ]  # fmt: skip
+    assert "tool-output-available" in types(given)
+    assert [part.get("state", "step") for part in shown(AISDK, talk)[-1]["parts"]] == [
+        "step", "output-available", "step", "done",
+    ]  # fmt: skip
+
+
+def test_a_client_that_answers_another_chats_calls_gets_only_what_it_lacks() -> None:
+    """The pieces up to these calls are left out."""
+    inner = ToolCall(id="c1/c2", name="fire", arguments="{}")
+    told = (Step(), Said("Now."), Called(ToolCall(id="c1", name="gunner", arguments="{}")), Called(inner))
+
+    assert pieces_since((*told, Step(), Said("Hit.")), {"c1/c2"}) == (Step(), Said("Hit."))

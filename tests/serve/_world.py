@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import functools
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
 from starlette.requests import Request
@@ -82,11 +82,15 @@ class Answer:
 
 
 class World:
-    """One application. `user` is the authenticated user of a request: the header ``x-user``."""
+    """One application. `user` is the authenticated user of a request: the header ``x-user``.
+
+    `gunner`: what the model of another chat says, which is the tool "gunner" and can fire.
+    """
 
     def __init__(
         self,
         *steps: Any,
+        gunner: Sequence[Any] = (),
         store: Any = None,
         limits: ServeLimits | None = None,
         relay: Relay | None = None,
@@ -118,7 +122,11 @@ class World:
             """Ask the player."""
             raise AssertionError
 
-        self.chat = AsyncChat(self.backend, tools=[look, fire, ask_player], **fields)
+        tools: list[Any] = [look, fire, ask_player]
+        if gunner:
+            other = AsyncChat(ScriptedBackend(*gunner), tools=[fire])
+            tools.append(other.as_tool("gunner", "Fires.", store=AsyncMemoryStore()))
+        self.chat = AsyncChat(self.backend, tools=tools, **fields)
         self.app: ServeApp = serve(
             self.chat,
             self.store,

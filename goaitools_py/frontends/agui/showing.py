@@ -118,7 +118,7 @@ def _reply(turn_ref: str, pieces: Sequence[Piece]) -> list[dict[str, Any]]:
                 step["content"] = piece.text
                 messages.append(step)
             case Called():
-                if not messages or messages[-1] is not step:
+                if not any(one is step for one in messages):
                     messages.append(step)
                 step.setdefault("toolCalls", []).append(_call(piece))
                 owners[piece.call.id] = step

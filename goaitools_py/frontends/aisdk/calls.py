@@ -9,9 +9,10 @@ from typing import Any
 
 import orjson
 
+from ...history.open.answers import INSIDE
 from ...messages import ToolCall
 
-__all__ = ["BAD_INPUT", "input_of", "output_of"]
+__all__ = ["BAD_INPUT", "input_of", "is_inside", "output_of"]
 
 BAD_INPUT = "The arguments are not valid JSON."
 
@@ -27,6 +28,11 @@ def input_of(call: ToolCall) -> tuple[Any, bool]:
         return orjson.loads(call.arguments or "{}"), True
     except orjson.JSONDecodeError:
         return call.arguments, False
+
+
+def is_inside(call: ToolCall) -> bool:
+    """True for a call that waits inside of another one: that of a chat which is a tool."""
+    return INSIDE in call.id
 
 
 def output_of(text: str) -> Any:

@@ -17,7 +17,7 @@ from ...history.turns import History
 from ...messages import Message, Part, Text
 from ..ids import said_in, turn_ids
 from ..pieces import Called, Piece, Reasoned, Returned, Said, Step, Waits, pieces_of
-from .calls import BAD_INPUT, input_of, output_of
+from .calls import BAD_INPUT, input_of, is_inside, output_of
 
 __all__ = ["ui_messages"]
 
@@ -61,14 +61,19 @@ def _part_said(part: Part) -> dict[str, Any]:
 def _parts_replied(pieces: Iterable[Piece]) -> list[dict[str, Any]]:
     parts: list[dict[str, Any]] = []
     calls: dict[str, dict[str, Any]] = {}
+    has_step_inside = False
     for piece in pieces:
         match piece:
             case Step():
+                has_step_inside = False
                 parts.append({"type": "step-start"})
             case Said() | Reasoned():
                 kind = "text" if isinstance(piece, Said) else "reasoning"
                 parts.append({"type": kind, "text": piece.text, "state": "done"})
             case Called():
+                if is_inside(piece.call) and not has_step_inside:
+                    parts.append({"type": "step-start"})  # see `UIMessageStream`
+                    has_step_inside = True
                 parts.append(_call(piece))
                 calls[piece.call.id] = parts[-1]
             case Returned() if piece.call_id in calls:

@@ -19,7 +19,7 @@ from ..pieces import Called, Piece, Reasoned, Returned, Said, Step, Waits, piece
 from ..problems import problem_of
 from ..sse import frame
 from ..states import state_of
-from .calls import BAD_INPUT, input_of, output_of
+from .calls import BAD_INPUT, input_of, is_inside, output_of
 
 __all__ = ["UIMessageStream"]
 
@@ -47,6 +47,7 @@ class UIMessageStream(FrontStream):
         self._steps = 0
         self._step = ""
         """The chunk type that the open step had last; "" if no step is open."""
+        self._is_inside = False
         self._open: dict[str, str] = {}
         """The open text parts: kind to id."""
         self._seen: set[str] | None = None if goes_on else set()
@@ -118,7 +119,8 @@ class UIMessageStream(FrontStream):
             case Reasoned():
                 return self._text("reasoning", piece.text)
             case Called():
-                return [*self._close_texts(), self._noted(_call(piece))]
+                begun = self._begin_inside() if is_inside(piece.call) else self._close_texts()
+                return [*begun, self._noted(_call(piece))]
             case Returned() if self._knows(piece.call_id):
                 return [self._noted(_result(piece))]
             case Waits() if piece.reason == "approval" and self._knows(piece.call_id):
@@ -140,8 +142,17 @@ class UIMessageStream(FrontStream):
             return []  # the request is sent again, and nothing was shown of the reply
         ended = self._close()
         self._steps += 1
-        self._step = "start-step"
+        self._step, self._is_inside = "start-step", False
         return [*ended, {"type": "start-step"}]
+
+    def _begin_inside(self) -> list[Chunk]:
+        """Begin the step of calls that wait inside of a call. A client sends approvals once all calls of the
+        last step are answered, and the call around these has no result yet."""
+        if self._is_inside:
+            return []
+        begun = self._begin_step()
+        self._is_inside = True
+        return begun
 
     def _text(self, kind: str, text: str) -> list[Chunk]:
         begun: list[Chunk] = []

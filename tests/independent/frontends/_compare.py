@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-__all__ = ["comparable", "results_in_order"]
+__all__ = ["comparable", "results_in_order", "without_inner_calls"]
 
 
 def comparable(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -42,4 +42,19 @@ def results_in_order(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
         while end < len(found) and found[end]["role"] == "tool":
             end += 1
         found[at:end] = sorted(found[at:end], key=lambda one: order.get(one["toolCallId"], -1))
+    return found
+
+
+def without_inner_calls(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Messages without calls of another chat that is a tool. The history has them only while they wait."""
+    found = copy.deepcopy(messages)
+    for message in found:
+        if "toolCalls" in message:
+            message["toolCalls"] = [call for call in message["toolCalls"] if "/" not in call["id"]]
+        parts = message.get("parts", [])
+        for at, part in reversed([*enumerate(parts)]):
+            if "/" in part.get("toolCallId", ""):
+                assert part["state"] == "approval-responded"
+                begins = parts[at - 1]["type"] == "step-start"
+                del parts[at - begins : at + 1]
     return found

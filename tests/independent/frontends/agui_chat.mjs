@@ -57,6 +57,20 @@ const scenarios = {
   approve: (name) => answered(name, { approved: true }),
   changed: (name) => answered(name, { approved: true, arguments: { at: "z" } }),
   deny: (name) => answered(name, { approved: false, reason: "too loud" }),
+  async hand_off(name) {
+    await control(name, "release");
+    return answered(name, { approved: true });
+  },
+  async hand_off_after_a_reload(name) {
+    await control(name, "release");
+    await say(page(name), "Fire!");
+    const agent = page(name);
+    await agent.runAgent();
+    const names = agent.messages.flatMap((one) => one.toolCalls ?? []).map((call) => call.function.name);
+    if (names.join() !== "look,gunner,fire,fire") throw new Error(`the page shows ${names}`);
+    await answer(agent, { approved: true });
+    return agent;
+  },
   async parallel(name) {
     await control(name, "release");
     return answered(name, { approved: true });

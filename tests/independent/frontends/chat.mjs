@@ -65,6 +65,20 @@ const scenarios = {
     return answered(name, true, "Both.");
   },
   deny: (name) => answered(name, false, "As you wish."),
+  async hand_off(name) {
+    await control(name, "release");
+    return answered(name, true, "Hit.");
+  },
+  async hand_off_after_a_reload(name) {
+    await control(name, "release");
+    await page(name).sendMessage({ text: "Fire!" });
+    const chat = page(name, await stored(name));
+    for (const part of calls(chat).filter((part) => part.state === "approval-requested")) {
+      await chat.addToolApprovalResponse({ id: part.approval.id, approved: true });
+    }
+    await settled(chat, hasText(chat, "Hit."));
+    return chat;
+  },
   async approve_while_the_provider_fails(name) {
     const chat = page(name);
     await chat.sendMessage({ text: "Fire!" });
