@@ -41,6 +41,8 @@ HEAVY = (
     "mcp_tools/test_mcp.py::test_a_call_whose_server_dies_is_unknown",  # starts programs
     "mcp_tools/test_mcp.py::test_a_server_over_http",
     "mcp_tools/test_mcp.py::test_a_server_that_is_killed_in_a_call",
+    "mcp_tools/test_questions.py::test_calls_beside_a_question_run_once",
+    "mcp_tools/test_questions.py::test_questions_wait_in_the_state_until_all_are_answered",
     "mcp_tools/test_transports.py",
     "kept/test_load.py",
     "kept/test_races.py",

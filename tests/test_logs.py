@@ -99,6 +99,7 @@ def test_a_failed_turn_is_logged_while_the_rest_is_off(
     """At ERROR, if the same call would fail again; once, also if the handle is asked again."""
     from goaitools_py.sim import Fault
 
+    caplog.set_level("WARNING")  # as Python's own is, whatever a package has set
     chat = face.on(sim)
     sim.push(Fault.error(401, "who are you"))
     turn = chat.start(None, user="Hi.")

@@ -18,6 +18,7 @@ from ..tools import Tool, ToolContext, ToolReturn
 from ..tools.call import UnknownOutcome
 from .connection import Connection, MCPConnectionError
 from .described import Approve, checked_only, named, returned, schema_of, waits
+from .questions import Questions
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -54,6 +55,8 @@ class MCPTools:
         transport: "sse" for a URL of the older transport.
         on_progress: Called with the call's id, the tool's name, progress, total (or None) and a message (or
             None) when a server tells how far a call is. What it raises is ignored.
+        ask: True lets the server ask the user (elicitation): the call then waits for an answer, in the state.
+            False declines.
 
     Raises:
         ImportError: The extra ``[mcp]`` is not installed.
@@ -70,12 +73,14 @@ class MCPTools:
         timeout: float = 60.0,
         transport: Literal["http", "sse"] = "http",
         on_progress: Progress | None = None,
+        ask: bool = True,
     ) -> None:
         if not callable(approve) and approve not in ("destructive", "all", "none"):
             raise ValueError("approve must be 'destructive', 'all', 'none' or a function")
         if isinstance(only, str):
             raise TypeError("only is a list of names, not a text")
-        self._make = _maker(server, transport)
+        self._questions = Questions()
+        self._make = _maker(server, transport, self._questions if ask else None)
         self._prefix, self._only, self._approve = prefix, only, approve
         self._trusts, self._timeout, self._on_progress = trust_hints, timeout, on_progress
         self._connection: Connection | None = None
@@ -230,23 +235,27 @@ class MCPTools:
         for is_last in (not idempotent, True):
             client = await self._connection.client()
             try:
-                result = await client.call_tool(
-                    at_server,
-                    arguments,
-                    progress_callback=self._progress(ctx.call_id, name),
-                    meta={_KEY: ctx.idempotency_key} if ctx.idempotency_key else None,  # type: ignore[arg-type]
-                )
+                with self._questions.of(ctx, name) as questions:
+                    result = await client.call_tool(
+                        at_server,
+                        arguments,
+                        progress_callback=self._progress(ctx.call_id, name),
+                        meta={_KEY: ctx.idempotency_key} if ctx.idempotency_key else None,  # type: ignore[arg-type]
+                    )
             except MCPError as error:
                 if not _is_broken(error):
+                    questions.check()
                     return ToolReturn(f"The server refused the call: {error.message}", is_error=True)
                 self._connection.broke(client)
             except OSError:
                 self._connection.broke(client)
             except RuntimeError:
                 if _is_entered(client):  # then it is the answer that the client refuses
+                    questions.check()
                     return ToolReturn(_NO_FIT, is_error=True)
                 self._connection.broke(client)
             else:
+                questions.check()
                 return returned(result)
             if is_last:
                 break
@@ -342,12 +351,13 @@ def _is_broken(error: Any) -> bool:
     return bool(error.code == CONNECTION_CLOSED)
 
 
-def _maker(server: Any, transport: str) -> Callable[[], Client]:
+def _maker(server: Any, transport: str, questions: Questions | None) -> Callable[[], Client]:
     """What makes a client that was not entered yet, each time anew."""
     from mcp import Client
 
+    answer: Any = None if questions is None else questions.answer
     if isinstance(server, Client):
-        return lambda: replace(server)
+        return lambda: replace(server, elicitation_callback=server.elicitation_callback or answer)
     if isinstance(server, str):
         if not server.startswith(("http://", "https://")):
             raise ValueError(
@@ -357,8 +367,8 @@ def _maker(server: Any, transport: str) -> Callable[[], Client]:
         if transport == "sse":
             from mcp.client.sse import sse_client
 
-            return lambda: Client(sse_client(server))
-        return lambda: Client(server)
+            return lambda: Client(sse_client(server), elicitation_callback=answer)
+        return lambda: Client(server, elicitation_callback=answer)
     if isinstance(server, (Mapping, list, tuple)):
         raise TypeError("an MCPTools is for one server; make one for each")
-    return lambda: Client(server)
+    return lambda: Client(server, elicitation_callback=answer)

@@ -62,7 +62,7 @@ class ToolContext(Value, Generic[DepsT], frozen=True, kw_only=True):
             them, by call id.
     """
 
-    _unshown = frozenset({"deps", "answers", "_actions", "_bills", "_left"})
+    _unshown = frozenset({"deps", "answers", "_actions", "_asked", "_bills", "_left"})
 
     deps: DepsT
     call_id: str = ""
@@ -72,6 +72,8 @@ class ToolContext(Value, Generic[DepsT], frozen=True, kw_only=True):
     max_result_bytes: int = MAX_RESULT_BYTES
     conversation_id: str = ""
     answers: Mapping[str, Any] = {}
+    _asked: str = ""
+    """The calls that waited, as `Waiting.asks` has them, when answers to some of them have come."""
     _actions: list[Action] = field(default_factory=list)
     _bills: list[Bill] = field(default_factory=list)
     _left: list[Callable[[], object]] = field(default_factory=list)

@@ -22,6 +22,7 @@ from ..events import ToolFinished, ToolPending, ToolStarted
 from ..history.open import journal
 from ..history.open.admission import admitted, calls_problem
 from ..history.open.answers import Answer, Answers, Approve, Deny, InnerAnswers, check_answer
+from ..history.open.inner import asks_of
 from ..history.open.turn_ids import TURN_IDS_FACT
 from ..messages import Text
 from ..state.records import JournalCall
@@ -439,6 +440,7 @@ def _start(ledger: Ledger, index: int, step: _Run) -> Flow[None]:
         max_result_bytes=ledger.options.max_tool_result_bytes,
         conversation_id=ledger.of["conversation_id"],
         answers=step.inner,
+        _asked=asks_of(before) if step.inner else "",
     )
     limits = (tool.timeout if tool.timeout is not None else ledger.options.tool_timeout, ledger.left())
     timeout = min((limit for limit in limits if limit is not None), default=None)

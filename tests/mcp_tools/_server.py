@@ -8,9 +8,11 @@ import base64
 import os
 import sys
 from pathlib import Path
+from typing import Annotated
 
-from mcp.server.mcpserver import Context, Image, MCPServer
+from mcp.server.mcpserver import Context, Elicit, ElicitationResult, Image, MCPServer, Resolve
 from mcp_types import ToolAnnotations
+from pydantic import BaseModel
 
 server = MCPServer("tests", log_level="CRITICAL")
 READS = ToolAnnotations(read_only_hint=True)
@@ -70,6 +72,41 @@ async def wait(mark: str) -> str:
         Path(mark + ".cancelled").touch()
         raise
     return "done"
+
+
+class Colour(BaseModel):
+    """What a player may choose."""
+
+    colour: str
+    count: int = 1
+
+
+class Sure(BaseModel):
+    """Whether it is to be done."""
+
+    sure: bool
+
+
+def which(thing: str) -> Elicit[Colour]:
+    """Ask for the colour."""
+    return Elicit(f"Which colour for the {thing}?", Colour)
+
+
+def whether(colour: Annotated[ElicitationResult[Colour], Resolve(which)]) -> Elicit[Sure] | Sure:
+    """Ask whether it is to be done, if there is a colour."""
+    return Elicit("Are you sure?", Sure) if colour.action == "accept" else Sure(sure=False)
+
+
+@server.tool(annotations=READS)
+def paint(
+    thing: str,
+    colour: Annotated[ElicitationResult[Colour], Resolve(which)],
+    sure: Annotated[ElicitationResult[Sure], Resolve(whether)],
+) -> str:
+    """Paint something. Asks for the colour, and then whether it is to be done."""
+    if colour.action != "accept":
+        return f"not painted ({colour.action})"
+    return f"painted {thing} {colour.data.colour} x{colour.data.count}, {sure.action}"
 
 
 @server.tool(annotations=READS)

@@ -1,0 +1,180 @@
+"""Questions of an MCP server to the user (elicitation), as calls that wait inside of a tool call.
+
+Owns: the ids and arguments of such calls, the answers to a server, and which call a question belongs to.
+Must never know: a connection, or a turn.
+
+A server asks while its tool runs. A person may take a day to answer, and another process may go on. So the
+server is told "cancel", the call waits, and runs again from its beginning once the answer is there. Then the
+server asks the same, and gets the answer at once. Answers to earlier questions of the call are kept in the
+arguments of the question that waits.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Final
+
+from ..history.open.answers import Approve, PendingCall, pending_inside, pending_text
+from ..tools import ToolContext, ToolReturn, Waiting
+
+if TYPE_CHECKING:
+    from mcp_types import ElicitResult
+
+__all__ = ["ELICITATION", "CallQuestions", "Questions"]
+
+ELICITATION: Final = "elicitation"
+"""The name of a waiting call that is a server's question."""
+
+Reply = dict[str, Any]
+"""What a server gets: the members of an ``ElicitResult``."""
+
+_CANCEL: Final[Reply] = {"action": "cancel"}
+_NOWHERE: Final[Reply] = {"action": "decline"}
+
+_log = logging.getLogger("goaitools_py.tool")
+
+_asking: ContextVar[CallQuestions | None] = ContextVar("goaitools_mcp_call", default=None)
+
+_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
+    "string": (str,),
+    "boolean": (bool,),
+    "integer": (int,),
+    "number": (int, float),
+    "array": (list,),
+}
+"""The types of a question's members. A form is flat: the protocol allows no others."""
+
+
+class Questions:
+    """The questions of one server. All of it is used in the loop of the connection."""
+
+    def __init__(self) -> None:
+        self._running: list[CallQuestions] = []
+
+    @contextmanager
+    def of(self, ctx: ToolContext[Any], tool: str) -> Iterator[CallQuestions]:
+        """Take the questions of one call while it runs."""
+        call = CallQuestions(ctx, tool)
+        token = _asking.set(call)
+        self._running.append(call)
+        try:
+            yield call
+        finally:
+            self._running.remove(call)
+            _asking.reset(token)
+
+    async def answer(self, context: Any, params: Any) -> ElicitResult:
+        """Answer a question; a client of the package ``mcp`` calls this.
+
+        Protocol versions in which the server sends questions by itself do not say which call one belongs to.
+        It is the call that runs alone; among several nobody can tell, and the question is declined.
+        """
+        from mcp_types import ElicitResult
+
+        call = _asking.get()
+        if call is None and len(self._running) == 1:
+            (call,) = self._running
+        if call is None:
+            facts = {"event": "mcp.declined", "calls": len(self._running)}
+            _log.warning("a question of an MCP server belongs to no call: declined", extra=facts)
+        return ElicitResult(**(_NOWHERE if call is None else call.answer(params)))
+
+
+class CallQuestions:
+    """The questions of one call: what was answered before, and what waits now."""
+
+    def __init__(self, ctx: ToolContext[Any], tool: str) -> None:
+        self._tool = tool
+        self._count: Counter[str] = Counter()
+        self._open: dict[str, dict[str, Any]] = {}
+        self._known: dict[str, Reply] = {}
+        asked = {call.id.lstrip("/"): _object(call.arguments) for call in pending_inside("", ctx._asked)}
+        for arguments in asked.values():
+            self._known |= arguments.get("earlier") or {}
+        for id, answer in ctx.answers.items():
+            self._known[id] = _reply(answer)
+
+    def answer(self, params: Any) -> Reply:
+        """Give the user's answer to a question. A new question waits, and gets "cancel"."""
+        asked: dict[str, Any] = {"message": params.message}
+        if params.mode == "url":
+            asked["url"] = params.url
+        else:
+            asked["schema"] = params.requested_schema
+        digest = hashlib.sha256(json.dumps(asked, sort_keys=True, default=str).encode()).hexdigest()[:8]
+        self._count[digest] += 1
+        id = f"{digest}-{self._count[digest]}"
+        reply = self._known.get(id)
+        if reply is not None and reply["action"] == "accept" and params.mode != "url":
+            problem = _problem(reply.get("content"), params.requested_schema)
+            if problem is None:
+                return reply
+            del self._known[id]
+            asked["problem"] = problem
+        elif reply is not None:
+            return {"action": reply["action"]}
+        self._open[id] = asked
+        return _CANCEL
+
+    def check(self) -> None:
+        """Raise Waiting if questions wait. What the server has answered then is of no use."""
+        if not self._open:
+            return
+        earlier = {"earlier": self._known} if self._known else {}
+        raise Waiting(
+            pending_text(
+                PendingCall(
+                    id=id,
+                    name=ELICITATION,
+                    arguments=json.dumps({"tool": self._tool, **asked, **earlier}, ensure_ascii=False),
+                    reason="external",
+                )
+                for id, asked in self._open.items()
+            )
+        )
+
+
+def _reply(answer: Any) -> Reply:
+    """What a server gets for an answer of the caller."""
+    if isinstance(answer, ToolReturn) and not answer.is_error:
+        value = _object(answer.value) if isinstance(answer.value, str) else answer.value
+        return {"action": "accept", "content": dict(value) if isinstance(value, Mapping) else {}}
+    if isinstance(answer, Approve):
+        arguments = answer.arguments
+        value = _object(arguments) if isinstance(arguments, str) else dict(arguments or {})
+        return {"action": "accept", "content": value}
+    return {"action": "decline"}
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _problem(content: Any, schema: Any) -> str | None:
+    """Say what is wrong with an answer, by the names and types of the form; None if nothing is."""
+    content = content if isinstance(content, dict) else {}
+    members = schema.get("properties", {})
+    if missing := [name for name in schema.get("required", ()) if name not in content]:
+        return f"the answer lacks {', '.join(missing)}"
+    if unknown := [name for name in content if name not in members]:
+        return (
+            f"the answer has {len(unknown)} members that the form does not have: it has {', '.join(members)}"
+        )
+    for name, value in content.items():
+        wanted = members[name]
+        kinds = _TYPES.get(wanted.get("type", ""), (object,))
+        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+            return f"{name} must be of the type {wanted.get('type')}"
+        if "enum" in wanted and value not in wanted["enum"]:
+            return f"{name} must be one of the values that the form names"
+    return None
