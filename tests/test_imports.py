@@ -280,7 +280,7 @@ ALLOWED = {
     "turn.flow": "again backends.base events process values",
     "logs": "errors events turn.flow usage",
     "telemetry": "backends.base errors events messages result turn.flow turn.plan usage values",
-    "mcp": "errors messages tools",
+    "mcp": "errors history.open.answers messages tools",
     "turn.plan": (
         "backends.base history.open.answers messages options state.codec turn.flow turn.outages values"
     ),
@@ -313,7 +313,7 @@ ALLOWED = {
         "history.open.admission history.open.journal history.open.room state.records state.state turn.ledger"
     ),
     "turn.tool_calls": (
-        "again backends.base errors events history.open.admission history.open.answers "
+        "again backends.base errors events history.open.admission history.open.answers history.open.inner "
         "history.open.journal history.open.turn_ids messages state.records state.state tools turn.fitting "
         "turn.flow turn.ledger turn.recall turn.tool_failures values"
     ),
