@@ -34,6 +34,7 @@ __all__ = [
     "TextDelta",
     "ToolFinished",
     "ToolPending",
+    "ToolProgress",
     "ToolStarted",
     "TurnCompleted",
     "TurnStarted",
@@ -208,6 +209,30 @@ class ToolStarted(Event, frozen=True):
     name: str
     iteration: int
     arguments: str = ""
+
+
+class ToolProgress(Event, frozen=True):
+    """A running tool says how far it is, by `ToolContext.report_progress`. Of reports that come faster than
+    they are read, the newest of each call is told.
+
+    Attributes:
+        call_id: The id of the call.
+        name: The tool.
+        iteration: The model call that asked for it.
+        progress: How far it is, in a unit of the tool's own.
+        total: What `progress` will be at the end; None if the tool does not know.
+        message: What the tool does now, or "". In `to_dict` only with ``content=True``.
+    """
+
+    _unshown = frozenset({"message"})
+    _content = _unshown
+
+    call_id: str
+    name: str
+    iteration: int
+    progress: float
+    total: float | None = None
+    message: str = ""
 
 
 class ToolFinished(Event, frozen=True):

@@ -30,6 +30,7 @@ from .events import (
     StateSaved,
     ToolFinished,
     ToolPending,
+    ToolProgress,
     ToolStarted,
     TurnCompleted,
     TurnStarted,
@@ -206,6 +207,9 @@ def _contents(event: Event) -> Iterator[tuple[str, str]]:
                 yield "content.call", f"{call.name} {call.arguments}"
         case ToolStarted():
             yield "content.arguments", f"{event.name} {event.arguments}"
+        case ToolProgress():
+            if event.message:
+                yield "content.progress", f"{event.name} {event.message}"
         case ToolFinished():
             yield "content.result", f"{event.name} {event.output}"
         case TurnCompleted():
@@ -274,6 +278,7 @@ _RECORDS: Final[Mapping[type, tuple[str, int, str, Callable[[Any], Facts]]]] = {
     Retried: ("model", _INFO, "retry", _named("attempt", "pause", "reason", "status_code", "request_id")),
     FellBack: ("model", _INFO, "fallback", _named("failed", "to", "reason", "status_code")),
     ToolStarted: ("tool", _DEBUG, "tool.started", _named("call_id", "iteration", tool="name")),
+    ToolProgress: ("tool", _DEBUG, "tool.progress", _named("call_id", "progress", "total", tool="name")),
     ToolFinished: (
         "tool",
         _INFO,

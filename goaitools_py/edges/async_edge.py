@@ -37,6 +37,7 @@ from ..turn.flow import (
     ReadParts,
     Sleep,
     ToolDone,
+    ToolReport,
 )
 from ..values import replace
 from .wait import Wait
@@ -68,6 +69,10 @@ class AwaitingEdge:
         self._wait = Wait()
         self._running: dict[asyncio.Task[ToolDone], tuple[CallTool, float, float]] = {}
         self._cancelled: set[asyncio.Task[ToolDone]] = set()
+        self._news: dict[int, tuple[CallTool, ToolReport]] = {}
+        """By the call's identity: a later reply of the model has calls with the same indexes."""
+        self._heard: asyncio.Future[None] | None = None
+        """Done once there is news."""
         self._is_starting = False
         """True while a tool is being started. An eager task runs to its first await during that."""
         self._closed = asyncio.Event()
@@ -184,6 +189,8 @@ class AwaitingEdge:
     async def _call_tool(self, effect: CallTool) -> None:
         if self._exchange is not None:  # a stream that ended, and a place that others wait for
             await self._close_exchange()
+        if effect.is_heard:
+            self._listen(effect)
         self._is_starting = True
         try:
             # One statement starts the task and stores it. If Ctrl-C came between two, the task would run on,
@@ -191,6 +198,24 @@ class AwaitingEdge:
             self._running[asyncio.create_task(self._run(effect))] = (effect, time.time(), time.monotonic())
         finally:
             self._is_starting = False
+
+    def _listen(self, effect: CallTool) -> None:
+        """Take what a tool reports, in whatever thread it does so. The newest report of a call is enough."""
+        loop = asyncio.get_running_loop()
+
+        def hear(report: ToolReport) -> None:
+            self._news[id(effect)] = effect, report
+            if self._heard is not None and not self._heard.done():
+                self._heard.set_result(None)
+
+        def tell(progress: float, total: float | None, message: str) -> None:
+            report = ToolReport(index=effect.index, progress=progress, total=total, message=message)
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(hear, report)
+
+        effect.context._heard.append(tell)
+        if self._heard is None:
+            self._heard = loop.create_future()
 
     async def _run(self, effect: CallTool) -> ToolDone:
         if effect.around is not None:
@@ -206,7 +231,9 @@ class AwaitingEdge:
         outcome = await finish_call(begun, effect.context)
         return _tool_done(effect, outcome, started, began)
 
-    async def _await_tool(self, _: AwaitTool) -> ToolDone:
+    async def _await_tool(self, _: AwaitTool) -> ToolDone | ToolReport:
+        if self._heard is not None and (report := await self._report_or_end()) is not None:
+            return report
         first, wait = self._next_timeout()
         done, _pending = await asyncio.wait(self._running, timeout=wait, return_when=asyncio.FIRST_COMPLETED)
         if not done:
@@ -218,6 +245,27 @@ class AwaitingEdge:
         if task.cancelled():
             return _tool_done(effect, _cancelled(effect), started, began)
         return task.result()
+
+    async def _report_or_end(self) -> ToolReport | None:
+        """Wait until a tool reports something; None once a call has ended, or taken too long."""
+        while True:
+            if self._heard is None or (not self._news and self._heard.done()):
+                self._heard = asyncio.get_running_loop().create_future()
+            awaited: set[asyncio.Future[Any]] = {*self._running, self._heard}
+            _, wait = self._next_timeout()
+            done, _ = await asyncio.wait(awaited, timeout=wait, return_when=asyncio.FIRST_COMPLETED)
+            if self._heard in done and (report := self._next_report()) is not None:
+                return report
+            if done != {self._heard}:
+                return None
+
+    def _next_report(self) -> ToolReport | None:
+        """A report of a call that runs, or whose end is not told yet."""
+        while self._news:
+            call, report = self._news.pop(next(iter(self._news)))
+            if any(effect is call for effect, _, _ in self._running.values()):
+                return report
+        return None
 
     def _next_timeout(self) -> tuple[asyncio.Task[ToolDone], float | None]:
         """The running call that times out first, and the seconds until then (None: no limit)."""

@@ -13,6 +13,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from ..again import once_more
@@ -35,6 +36,7 @@ from ..turn.flow import (
     ReadParts,
     Sleep,
     ToolDone,
+    ToolReport,
 )
 from ..values import replace
 from .watch import Watch
@@ -102,9 +104,11 @@ class BlockingEdge:
         self._watch: Watch | None = None
         self._watched = math.inf
         self._inline: deque[CallTool] = deque()
-        self._finished: queue.SimpleQueue[tuple[_Started, ToolDone | BaseException] | None]
+        self._finished: queue.SimpleQueue[tuple[_Started, ToolDone | BaseException | None] | None]
         self._finished = queue.SimpleQueue()
         self._running: dict[_Started, None] = {}
+        self._news: dict[_Started, ToolReport] = {}
+        self._news_lock = threading.Lock()
 
     def perform(self, effect: Effect) -> Any:
         """Carry one effect out and return its answer."""
@@ -230,6 +234,8 @@ class BlockingEdge:
             return
         call = _Started(effect)
         self._running[call] = None
+        if effect.is_heard:
+            effect.context._heard.append(partial(self._hear, call))
         run = contextvars.copy_context().run
         # A thread and no pool: a tool that hangs would block one of the pool's threads, and the next tool
         # would time out before it started. A daemon, so that the process can end.
@@ -247,9 +253,10 @@ class BlockingEdge:
             # and end the turn.
             self._finished.put((call, exc))
 
-    def _await_tool(self, _: AwaitTool) -> ToolDone:
+    def _await_tool(self, _: AwaitTool) -> ToolDone | ToolReport:
         if self._inline:
-            return _Started(self._inline.popleft()).run()
+            here = _Started(self._inline.popleft())
+            return _run_heard(here) if here.effect.is_heard else here.run()
         while True:
             first = min(self._running, key=_Started.times_out_at)
             limit = first.times_out_at()
@@ -265,14 +272,41 @@ class BlockingEdge:
             call, done = finished
             if call not in self._running:
                 continue  # it timed out before, and the model was told so
+            if done is None:
+                with self._news_lock:
+                    return self._news.pop(call)
             del self._running[call]
             if isinstance(done, BaseException):
                 raise done
             return done
 
+    def _hear(self, call: _Started, progress: float, total: float | None, message: str) -> None:
+        """Take a report, in the tool's thread. The newest of each call is enough."""
+        report = ToolReport(index=call.effect.index, progress=progress, total=total, message=message)
+        with self._news_lock:
+            is_first = call not in self._news
+            self._news[call] = report
+        if is_first:
+            self._finished.put((call, None))
 
-def _keep(running: dict[_Started, None], finished: tuple[_Started, ToolDone | BaseException] | None) -> None:
-    if finished is None:
+
+def _run_heard(call: _Started) -> ToolDone:
+    """Run a call in this thread, where nothing can be told until it ends."""
+    effect = call.effect
+    reports: list[ToolReport] = []
+
+    def hear(progress: float, total: float | None, message: str) -> None:
+        reports[:] = [ToolReport(index=effect.index, progress=progress, total=total, message=message)]
+
+    effect.context._heard.append(hear)
+    done = call.run()
+    return replace(done, reports=tuple(reports)) if reports else done
+
+
+def _keep(
+    running: dict[_Started, None], finished: tuple[_Started, ToolDone | BaseException | None] | None
+) -> None:
+    if finished is None or finished[1] is None:
         return
     call, done = finished
     if call in running and isinstance(done, ToolDone) and call.effect.keep is not None:

@@ -32,8 +32,6 @@ _KEY: Final = "goaitools.idempotency-key"
 
 _NO_FIT: Final = "The tool has run. Its answer does not fit the output schema of the tool, so it is left out."
 
-Progress = Callable[[str, str, float, float | None, str | None], object]
-
 
 class MCPTools:
     """The tools of an MCP server: ``async with MCPTools("http://…/mcp") as fs: AsyncChat(…, tools=[*fs])``.
@@ -53,8 +51,6 @@ class MCPTools:
             such a call runs again.
         timeout: Seconds for one call, and for the connection to open.
         transport: "sse" for a URL of the older transport.
-        on_progress: Called with the call's id, the tool's name, progress, total (or None) and a message (or
-            None) when a server tells how far a call is. What it raises is ignored.
         ask: True lets the server ask the user (elicitation): the call then waits for an answer, in the state.
             False declines.
 
@@ -72,7 +68,6 @@ class MCPTools:
         trust_hints: bool = False,
         timeout: float = 60.0,
         transport: Literal["http", "sse"] = "http",
-        on_progress: Progress | None = None,
         ask: bool = True,
     ) -> None:
         if not callable(approve) and approve not in ("destructive", "all", "none"):
@@ -82,7 +77,7 @@ class MCPTools:
         self._questions = Questions()
         self._make = _maker(server, transport, self._questions if ask else None)
         self._prefix, self._only, self._approve = prefix, only, approve
-        self._trusts, self._timeout, self._on_progress = trust_hints, timeout, on_progress
+        self._trusts, self._timeout = trust_hints, timeout
         self._connection: Connection | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -239,7 +234,7 @@ class MCPTools:
                     result = await client.call_tool(
                         at_server,
                         arguments,
-                        progress_callback=self._progress(ctx.call_id, name),
+                        progress_callback=_progress_of(ctx),
                         meta={_KEY: ctx.idempotency_key} if ctx.idempotency_key else None,  # type: ignore[arg-type]
                     )
             except MCPError as error:
@@ -262,23 +257,6 @@ class MCPTools:
         raise UnknownOutcome(
             "The connection to the tool's server broke; it is unknown whether the tool took effect."
         )
-
-    def _progress(self, call_id: str, name: str) -> Any:
-        told = self._on_progress
-        if told is None:
-            return None
-
-        async def report(progress: float, total: float | None, message: str | None) -> None:
-            try:
-                told(call_id, name, progress, total, message)
-            except Exception as error:
-                import logging
-
-                facts = {"event": "observer.failed", "error": type(error).__name__, "call_id": call_id}
-                log = logging.getLogger("goaitools_py.tool")
-                log.warning("on_progress raised %s", type(error).__name__, extra=facts)
-
-        return report
 
     # -------------------------------------------------------------------------------- between loops
 
@@ -311,6 +289,17 @@ class MCPTools:
         except BaseException:
             future.cancel()
             raise
+
+
+def _progress_of(ctx: ToolContext[Any]) -> Any:
+    """What takes a server's reports; None if nobody would hear of them."""
+    if not ctx._heard:
+        return None
+
+    async def report(progress: float, total: float | None, message: str | None) -> None:
+        ctx.report_progress(progress, total, message or "")
+
+    return report
 
 
 def _said(tool: Tool[..., Any]) -> tuple[object, ...]:

@@ -62,7 +62,7 @@ class ToolContext(Value, Generic[DepsT], frozen=True, kw_only=True):
             them, by call id.
     """
 
-    _unshown = frozenset({"deps", "answers", "_actions", "_asked", "_bills", "_left"})
+    _unshown = frozenset({"deps", "answers", "_actions", "_asked", "_bills", "_heard", "_left"})
 
     deps: DepsT
     call_id: str = ""
@@ -76,11 +76,27 @@ class ToolContext(Value, Generic[DepsT], frozen=True, kw_only=True):
     """The calls that waited, as `Waiting.asks` has them, when answers to some of them have come."""
     _actions: list[Action] = field(default_factory=list)
     _bills: list[Bill] = field(default_factory=list)
+    _heard: list[Callable[[float, float | None, str], object]] = field(default_factory=list)
+    """Gets what `report_progress` is told, if somebody listens to the turn."""
     _left: list[Callable[[], object]] = field(default_factory=list)
 
     def log_action(self, text: str, /, **data: Any) -> None:
         """Log what this call did. It appears in the `actions` of the turn's result, not in the model's."""
         self._actions.append(Action(text, data))
+
+    def report_progress(self, progress: float, total: float | None = None, message: str = "") -> None:
+        """Say how far this call is. Who listens to the turn gets a `ToolProgress`; the model reads nothing.
+
+        Any thread may call this while the tool runs. A tool that runs in the turn's own thread is told of
+        when it ends.
+
+        Args:
+            progress: How far it is, in a unit of your own.
+            total: What `progress` will be at the end, if you know it.
+            message: What is done now, for people.
+        """
+        for tell in self._heard:
+            tell(progress, total, message)
 
     def add_bill(self, bill: Bill, /) -> None:
         """Add model calls that this tool made to the turn's usage and cost: ``ctx.add_bill(result.bill)``.

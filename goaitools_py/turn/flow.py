@@ -48,6 +48,7 @@ __all__ = [
     "ReadParts",
     "Sleep",
     "ToolDone",
+    "ToolReport",
 ]
 
 ResultT = TypeVar("ResultT")
@@ -132,6 +133,7 @@ class ReadParts(Value, frozen=True):
 class CallTool(Value, frozen=True, kw_only=True):
     """Start one tool call; no answer. `AwaitTool` tells when a call has finished.
 
+    `is_heard`: somebody listens to the turn, so that reports of the tool are told.
     `keep`: called with the `ToolDone` of a call that has finished, but that was not awaited yet when the turn
     is given up.
     `around`: makes a context manager that is entered where the tool runs, in its thread or task. It gives a
@@ -145,12 +147,25 @@ class CallTool(Value, frozen=True, kw_only=True):
     context: Any
     arguments: dict[str, Any]
     timeout: float | None = None
+    is_heard: bool = False
     keep: Callable[[Any], object] | None = None
     around: Callable[[], Any] | None = None
 
 
 class AwaitTool(Value, frozen=True):
-    """Wait until one of the started calls has finished; the answer is its `ToolDone`."""
+    """Wait until one of the started calls has finished; the answer is its `ToolDone`. It may be a
+    `ToolReport` first."""
+
+
+class ToolReport(Value, frozen=True, kw_only=True):
+    """How far a running call is, as its tool says."""
+
+    _unshown = frozenset({"message"})
+
+    index: int
+    progress: float
+    total: float | None = None
+    message: str = ""
 
 
 class ToolDone(Value, frozen=True, kw_only=True):
@@ -163,6 +178,8 @@ class ToolDone(Value, frozen=True, kw_only=True):
     started: float = 0.0
     """Seconds since the epoch."""
     seconds: float = 0.0
+    reports: tuple[ToolReport, ...] = ()
+    """What the tool has said before, of a call that ran where nothing could be told meanwhile."""
 
 
 class Sleep(Value, frozen=True):

@@ -18,7 +18,7 @@ from typing import Any, Final
 from ..again import once_more
 from ..backends.base import Dialect, RunsProviderTools
 from ..errors import StateSizeError, ToolFailedError, TurnError
-from ..events import ToolFinished, ToolPending, ToolStarted
+from ..events import ToolFinished, ToolPending, ToolProgress, ToolStarted
 from ..history.open import journal
 from ..history.open.admission import admitted, calls_problem
 from ..history.open.answers import Answer, Answers, Approve, Deny, InnerAnswers, check_answer
@@ -31,7 +31,7 @@ from ..tools import BadArguments, Tool, ToolContext, ToolReturn
 from ..tools.results import MAX_RESULT_BYTES, result_parts, text_parts
 from ..values import Value, replace
 from .fitting import tell_left_out
-from .flow import AwaitTool, CallTool, Emit, Flow, ToolDone
+from .flow import AwaitTool, CallTool, Emit, Flow, ToolDone, ToolReport
 from .ledger import Ledger
 from .recall import ready_to_run
 from .tool_failures import tell_failed
@@ -125,7 +125,12 @@ def run_calls(
                 running.add(index)
         if not running:
             break
-        done: ToolDone = yield AwaitTool()
+        done: ToolDone | ToolReport = yield AwaitTool()
+        if isinstance(done, ToolReport):
+            yield _progress(ledger, done)
+            continue
+        for report in done.reports:
+            yield _progress(ledger, report)
         once_more(_note, ledger, done)  # a result that is here is not lost by Ctrl-C, say
         running.discard(done.index)
         outcome = done.outcome
@@ -355,6 +360,21 @@ def _provider_ended(call: JournalCall, answer: Answer, dialect: Dialect) -> Jour
     return replace(call, state="done", flag="error" if answer.is_error else "ok", parts=(Text(written),))
 
 
+def _progress(ledger: Ledger, report: ToolReport) -> Emit:
+    call = _calls(ledger)[report.index]
+    return Emit(
+        ToolProgress(
+            call.id,
+            call.name,
+            ledger.iteration,
+            report.progress,
+            report.total,
+            report.message,
+            **ledger.of,
+        )
+    )
+
+
 def _check_approval(
     tools: Mapping[str, Tool[..., Any]], call: JournalCall, answer: Approve, deps: Any
 ) -> None:
@@ -451,6 +471,7 @@ def _start(ledger: Ledger, index: int, step: _Run) -> Flow[None]:
         context=context,
         arguments=step.bound,
         timeout=timeout,
+        is_heard=ledger.listening,
         keep=partial(_keep, ledger, tool),
     )
 

@@ -15,6 +15,7 @@ pytest.importorskip("mcp")
 
 from goaitools_py import AsyncChat, Chat
 from goaitools_py.errors import TurnError
+from goaitools_py.events import ToolProgress
 from goaitools_py.mcp import MCPTools
 from goaitools_py.states import read_history
 from goaitools_py.testing import Calls, ScriptedBackend
@@ -58,12 +59,17 @@ def test_calls_over_each_transport(served: Served) -> None:
     """A result, an error of the tool, and progress; both chats."""
     told: list[Any] = []
     calls = [("add", {"a": 1, "b": 2}), ("fail", {}), ("slow", {"seconds": 0})]
-    with served(on_progress=lambda *facts: told.append(facts[1:])) as tools, Chat(script(*calls)) as chat:
+
+    def hear(event: Any) -> None:
+        if isinstance(event, ToolProgress):
+            told.append((event.name, event.progress, event.total, event.message))
+
+    with served() as tools, Chat(script(*calls), on_event=hear) as chat:
         first = chat.chat(user="Go.", tools=[*tools])
 
     async def main() -> Any:
-        async with served(on_progress=lambda *facts: told.append(facts[1:])) as tools:
-            return await AsyncChat(script(*calls)).chat(user="Go.", tools=[*tools])
+        async with served() as tools:
+            return await AsyncChat(script(*calls), on_event=hear).chat(user="Go.", tools=[*tools])
 
     for result in (first, asyncio.run(main())):
         assert [row[:2] for row in outcomes(result.state)] == [

@@ -17,6 +17,7 @@ from ...events import (
     TextDelta,
     ToolFinished,
     ToolPending,
+    ToolProgress,
     ToolStarted,
     TurnStarted,
 )
@@ -98,6 +99,9 @@ class Board(VerticalScroll):
             case ToolStarted():
                 await self._show_call(CallShown(event.call_id, event.name, event.arguments, "runs"))
                 return f"runs {event.name}"
+            case ToolProgress():
+                part = f" {event.progress / event.total:.0%}" if event.total else ""
+                return f"runs {event.name}{part}"
             case ToolFinished():
                 known = self._cards.get(event.call_id)
                 arguments = known.call.arguments if known else ""
