@@ -55,6 +55,10 @@ TESTS = (
     ("history/rewrite/mend", "tests/history/test_repair_details.py tests/history/test_repair.py"),
     ("history/rewrite", "tests/history tests/compaction tests/turn/test_repair.py tests/turn"),
     ("history/meter.py", "tests/turn/test_accounting.py tests/test_tokens.py tests/turn"),
+    (
+        "history/rebase.py",
+        "tests/history/test_rebase.py tests/turn/test_other_provider.py tests/kept/test_conflicts.py",
+    ),
     ("history", "tests/history tests/state tests/compaction/test_turns.py"),
     ("turn/shrink.py", "tests/turn/test_compaction.py tests/compaction tests/turn"),
     ("turn/tool_calls.py", "tests/turn/test_tools.py tests/turn/test_waiting.py tests/turn"),

@@ -60,7 +60,7 @@ def long_turn(wire: str) -> ConversationState:
     """Many rounds of tools, each with facts of its own."""
     state = broken_off(wire, *[Calls([("look", {"place": "here"})])] * MANY)
     assert state.open is not None
-    more = iteration_facts(3, [[0, "Ada"]], "request-" + "r" * 100)
+    more = iteration_facts(3, [[number, "Ada " + "a" * 60] for number in range(20)], "request-1")
     iterations = tuple([replace(one, more=more) for one in state.open.iterations])
     return replace(state, open=replace(state.open, iterations=iterations))
 
@@ -83,7 +83,8 @@ def partial(wire: str) -> ConversationState:
 
 def metadata(wire: str) -> ConversationState:
     """Facts of the turn."""
-    return broken_off(wire, metadata={f"name {number}": "m" * 100 for number in range(MANY)})
+    calls = Calls([("look", {"place": "here"})])
+    return broken_off(wire, calls, metadata={f"name {number}": "m" * 100 for number in range(MANY)})
 
 
 @pytest.mark.parametrize("wire", WIRES)
