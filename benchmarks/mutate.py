@@ -37,6 +37,10 @@ ROOMS = ("turn", "history", "state", "kept")
 _ROOM = "tests/history/test_room_bounds.py tests/turn/test_room.py tests/turn/test_sizes.py tests/kept/test_any_size.py"
 TESTS = (
     ("state/records.py", "tests/state tests/turn/test_accounting.py tests/history tests/turn"),
+    (
+        "state/stripped.py",
+        "tests/seal/test_later.py tests/seal/test_parts.py tests/history/test_redact_details.py",
+    ),
     ("state", "tests/state tests/history tests/compaction/test_turns.py"),
     ("kept", "tests/kept/test_conversation.py tests/kept"),
     (

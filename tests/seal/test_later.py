@@ -29,8 +29,8 @@ from goaitools_py.history.open import journal
 from goaitools_py.seal import rewrap
 from goaitools_py.state.closed_turns import FACTS
 from goaitools_py.state.records import OpenTurn
-from goaitools_py.state.state import closed_turns, dump_state, load_state
-from goaitools_py.state.stripped import stripped
+from goaitools_py.state.state import closed_turns, dump_state, load_state, rebuild
+from goaitools_py.state.stripped import known_record, stripped
 from goaitools_py.states import (
     fork_state,
     inspect_state,
@@ -258,13 +258,38 @@ def test_half_a_surrogate_beside_it_does_not_change_it() -> None:
 
 def test_who_drops_it_counts_it(wire: str) -> None:
     """A step that must not carry what it does not understand knows how much that was."""
-    state = load_state(later_of(conversation(wire)))
+    before = load_state(conversation(wire))
+    state = load_state(later_of(dump_state(before)))
 
     plain, count = stripped(state)
 
     assert names_in(dump_state(plain)) == Counter()
     assert count == sum(names_in(dump_state(state)).values())
     assert stripped(plain) == (plain, 0)
+    assert (plain.inbox, plain.open, plain.parts) == (before.inbox, before.open, before.parts)
+    assert read_history(dump_state(plain)) == read_history(dump_state(before))
+    names = set(type(before.meta).__struct_fields__)
+    assert {name for name in names if getattr(plain.meta, name) != getattr(before.meta, name)} == set()
+
+
+@pytest.mark.parametrize("room", ["facts", "iteration"])
+def test_a_row_with_one_unknown_name_is_written_anew(wire: str, room: str) -> None:
+    """A closed turn whose facts, or whose iterations only, have a name of a later release."""
+    state = load_state(conversation(wire, is_open=False))
+    first, *rest = closed_turns(state)
+    record = first.record
+    if room == "facts":
+        changed = replace(record, facts={**record.facts, "new_fact": 1})
+    else:
+        more = (replace(record.iterations[0], more=b'{"new_end":1}'), *record.iterations[1:])
+        changed = replace(record, iterations=more)
+    later = rebuild(state, [replace(first, record=changed), *rest])
+
+    plain, count = stripped(later)
+
+    assert count == 1
+    assert closed_turns(plain)[0].record == known_record(changed)[0] != changed
+    assert list(closed_turns(plain))[1:] == rest
 
 
 def test_nothing_of_this_release_is_taken_for_a_later_ones(vectors: list[Vector]) -> None:
