@@ -73,7 +73,9 @@ class Answering:
         act = self._worker.act
         found = yield Invoke(self._worker.port.load, (act.key,))
         given: Answers = {}
-        if act.kind == "answer_again":
+        if self._worker.given is not None:  # a copy gives what the process gave that it is a copy of
+            given = self._worker.given
+        elif act.kind == "answer_again":
             given = self._desk.given.get(act.key, {})
         elif found is not None:
             answer = Approve() if act.choice < 0.8 else Deny("no")
@@ -81,7 +83,8 @@ class Answering:
             given = {call.id: answer for call in waiting}
         if not given:
             return None
-        self._desk.given[act.key] = given
+        if self._worker.given is None:
+            self._worker.given = self._desk.given[act.key] = given
         self._turn = self._desk.turn(self._worker, None, resume=True, answers=given)
         return (yield from self._turn.run())
 

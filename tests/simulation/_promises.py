@@ -77,6 +77,7 @@ class Promises:
         self.kept: dict[str, set[str]] = {}
         self.gone: set[str] = set()
         self.replayable: set[str] = set()
+        self.cut: dict[str, set[str]] = {}
         self.undelivered: dict[int, Act] = {}
 
     def broken(self, what: str) -> None:
@@ -101,6 +102,10 @@ class Promises:
             self.gone |= gone
             if kind in ("rewind", "reset"):
                 self.replayable |= gone
+            else:
+                self.cut.setdefault(save.key, set()).update(gone)
+            if kind == "reset":  # the ids of what was cut before go with the row
+                self.replayable |= self.cut.pop(save.key, set())
 
     def ended(self, act: Act, result: Any, failure: BaseException | None) -> None:
         """Note how an act ended, and check what its caller got."""

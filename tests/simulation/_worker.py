@@ -123,6 +123,8 @@ class Worker:
         self.renewals: list[Renewal] = []
         self.answers: list[tuple[Any, BaseException | None]] = []
         self.failure: BaseException | None = None
+        self.given: Any = None
+        """The answers that it gave, if it gave some."""
         self._ids = 0
         self._flow: Flow[Any] | None = None
         self._pending: Effect | None = None
@@ -149,6 +151,7 @@ class Worker:
         """Go through all that another worker went through, up to its present effect."""
         self.name, name = other.name, self.name
         self.port.name = other.port.name
+        self.given = other.given
         assert other.make is not None
         self.begin(other.make)
         for answer, failure in list(other.answers):

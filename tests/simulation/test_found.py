@@ -8,13 +8,13 @@ from ._run import run
 from ._schedule import Act, Fault, Schedule
 
 
-def schedule(seed: int, *acts: Act, leases: bool = False, crowd: int = 1, combines: bool = False) -> Schedule:
-    """A schedule on Chat Completions. `seed` decides whose step comes next."""
+def schedule(seed: int, *acts: Act, wire: str = "openai", leases: bool = False, crowd: int = 1) -> Schedule:
+    """A schedule. `seed` decides whose step comes next."""
     return Schedule(
         seed=seed,
-        wire="openai",
+        wire=wire,
         leases=leases,
-        combines=combines,
+        combines=False,
         behind=False,
         crowd=crowd,
         is_tight=False,
@@ -55,6 +55,26 @@ FOUND = {
         Act("send", 4, save="checkpoint", choice=0.9550309745793157, faults=(Fault(3, "cancel", 3.0),)),
         Act("resume", 5, save="checkpoint", choice=0.4551798789290519),
         crowd=4,
+    ),
+    "a reset takes the ids of cut turns along: the run knew nothing of it": schedule(
+        8253511,
+        Act("send", 1, rounds=(("pay",),), choice=0.9734314215473332),
+        Act("send", 2, save="checkpoint", choice=0.5669954910546084),
+        Act("again", 3, target=1, choice=0.5543413153553257),
+        Act("compact", 4, save="checkpoint", choice=0.45618965103963016),
+        Act("reset", 5, choice=0.3043211230158315),
+        crowd=3,
+        wire="openai-responses",
+    ),
+    "a copied process gave other answers than the one that it was copied from": schedule(
+        8014329,
+        Act("send", 1, save="checkpoint", rounds=(("ask",),), choice=0.9660950564720171),
+        Act("answer", 2, choice=0.80680907718058, faults=(Fault(1, "pause", 1.5),)),
+        Act(
+            "answer_again", 3, save="checkpoint", choice=0.13919175692664554, faults=(Fault(6, "copy", 1.5),)
+        ),
+        Act("answer", 4, choice=0.16691904052610862),
+        crowd=3,
     ),
 }
 
