@@ -34,7 +34,10 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = "goaitools_py"
 ROOMS = ("turn", "history", "state", "kept")
 
-_ROOM = "tests/history/test_room_bounds.py tests/turn/test_room.py tests/turn/test_sizes.py tests/kept/test_any_size.py"
+_ROOM = (
+    "tests/history/test_room_bounds.py tests/turn/test_room.py tests/turn/test_sizes.py "
+    "tests/kept/test_any_size.py"
+)
 TESTS = (
     ("state/records.py", "tests/state tests/turn/test_accounting.py tests/history tests/turn"),
     (
