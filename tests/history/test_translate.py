@@ -518,6 +518,46 @@ def test_a_failed_result_stays_failed() -> None:
     assert any(block.get("is_error") for message in back for block in message["content"])
 
 
+@pytest.mark.parametrize("to", ["openai", "openai-responses"])
+def test_only_the_failed_one_of_two_results_is_failed(to: str) -> None:
+    """A result that the source does not call failed stays a good one, also beside one that is."""
+    calls = [{"type": "tool_use", "id": id, "name": "look", "input": {}} for id in ("toolu_1", "toolu_2")]
+    results = [
+        {"type": "tool_result", "tool_use_id": "toolu_1", "content": "seen"},
+        {"type": "tool_result", "tool_use_id": "toolu_2", "content": "no", "is_error": True},
+    ]
+    history = [
+        {"role": "user", "content": "?"},
+        {"role": "assistant", "content": calls},
+        {"role": "user", "content": results},
+        {"role": "assistant", "content": "Well."},
+    ]
+
+    there = convert_state(state_from_messages("anthropic", history), to).state
+
+    assert list(read_history(there).turns[0].facts["flags"].values()) == ["error"]
+    assert [m.text for m in read_history(there).all_messages() if m.role == "tool"] == ["seen", "no"]
+
+
+def test_parts_of_a_result_that_cannot_be_read_are_counted() -> None:
+    """And so is what a picture in it loses."""
+    picture = {"type": "input_image", "image_url": "https://a.invalid/a.png", "detail": "high"}
+    history = [
+        {"role": "user", "content": "?"},
+        {"type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}"},
+        {
+            "type": "function_call_output",
+            "call_id": "c1",
+            "output": [{"type": "input_text", "text": "seen"}, picture, {"type": "input_scent", "rose": 1}],
+        },
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Well."}]},
+    ]
+
+    found = convert_state(state_from_messages("openai-responses", history), "anthropic")
+
+    assert {loss.kind: loss.count for loss in found.losses} == {"unread": 1, "image_detail": 1}
+
+
 @pytest.mark.parametrize("arguments", ["not json", "[1]", '"a"', "{" * 70])
 @pytest.mark.parametrize("wire", ["openai", "openai-responses"])
 def test_arguments_that_are_no_object(wire: str, arguments: str) -> None:

@@ -283,6 +283,21 @@ def test_a_call_beside_one_of_our_own_tools(face: Any, run: Any, kind: str) -> N
     bench.check(waiting.state, result.state)
 
 
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "mcp_approval_request"])
+def test_a_call_that_somebody_refuses_is_denied(face: Any, kind: str) -> None:
+    """`Deny` is an answer to any call. It goes out in the shape of its kind, and the turn goes on."""
+    bench = Bench(face, asks(kind), "Well.")
+    waiting = bench.chat.chat(user="Go.")
+
+    result = bench.chat.resume(waiting.state, {"c1": Deny("not today")})
+
+    assert (result.text, result.status, result.pending) == ("Well.", "complete", ())
+    assert bench.sent(1)[-2]["type"] == kind
+    assert bench.sent(1)[-1]["type"].endswith("_output")
+    assert read_history(result.state).turns[0].facts["flags"] == {"c1": "denied"}
+    bench.check(waiting.state, result.state)
+
+
 # ------------------------------------------------------------------------------ what nobody answered
 
 

@@ -102,6 +102,42 @@ def test_a_turn_waits_longer_than_a_summary(
     assert clock.naps == [float(seconds)] * (2 if is_awaited else 1)
 
 
+@pytest.mark.parametrize(("seconds", "is_awaited"), [(60, True), (61, False)])
+def test_a_provider_may_ask_for_a_minute(
+    face: Any, sim: Any, clock: Any, seconds: int, is_awaited: bool
+) -> None:
+    """And for no more: then the error says how long it asked to wait."""
+    chat = face.on(sim, max_retries=1)
+    state = said(chat)
+    sim.push(Fault.error(503, "busy", headers=(("retry-after", str(seconds)),)))
+
+    if is_awaited:
+        chat.chat_with_state(state, user="Hello.", timeout=None)
+        assert clock.naps == [60.0]
+        return
+    with pytest.raises(ProviderUnavailableError) as caught:
+        chat.chat_with_state(state, user="Hello.", timeout=None)
+    assert (caught.value.retry_after, clock.naps) == (61.0, [])
+
+
+@pytest.mark.parametrize(("timeout", "is_awaited"), [(5.0, False), (5.5, True)])
+def test_no_pause_lasts_as_long_as_the_turn_may(
+    face: Any, sim: Any, clock: Any, timeout: float, is_awaited: bool
+) -> None:
+    """Behind it no time would be left for the request."""
+    chat = face.on(sim, max_retries=1)
+    state = said(chat)
+    sim.push(Fault.error(503, "busy", headers=(("retry-after", "5"),)))
+
+    if is_awaited:
+        chat.chat_with_state(state, user="Hello.", timeout=timeout)
+        assert clock.naps == [5.0]
+        return
+    with pytest.raises(ProviderUnavailableError):
+        chat.chat_with_state(state, user="Hello.", timeout=timeout)
+    assert clock.naps == []
+
+
 def test_an_answer_that_is_too_large_is_told_to_the_strategy(
     face: Any, sim: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
