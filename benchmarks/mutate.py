@@ -67,7 +67,7 @@ TESTS = (
         "tests/history/test_rebase.py tests/turn/test_other_provider.py tests/kept/test_conflicts.py",
     ),
     ("history", "tests/history tests/state tests/compaction/test_turns.py"),
-    ("turn/shrink.py", "tests/compaction/test_most_blob_bytes.py tests/turn/test_compaction.py tests/compaction tests/turn"),
+    ("turn/shrink.py", "tests/turn/test_compaction.py tests/compaction tests/turn"),
     ("turn/tool_calls.py", "tests/turn/test_tools.py tests/turn/test_waiting.py tests/turn"),
     ("turn/standing.py", "tests/kept/test_left_waiting.py tests/turn"),
     ("turn", "tests/turn"),
