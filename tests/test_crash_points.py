@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -54,18 +55,40 @@ def maker(is_async: bool, tools: list[Any]) -> Callable[[Any], Any]:
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
 @pytest.mark.parametrize("wire", WIRES)
 def test_a_program_that_is_right_survives(wire: str, is_async: bool, idempotent: bool) -> None:
-    """At each request and each save. Only a tool that may not run again is ever in doubt."""
+    """At each request, save, and beginning and end of a lease. Only a tool that may not run again is ever in
+    doubt."""
     bank = Bank()
 
     report = crash_points(
         maker(is_async, bank.tools(idempotent=idempotent)), SCRIPT, effects=bank.done, wire=wire
     )
 
-    assert set(report.points) == {
-        "before a load", "before a save", "after a save", "before a request", "after a request",
-    }  # fmt: skip
+    assert set(report.points) == {"before a load", *SAVES, *LEASES}
     assert sum(report.points.values()) > 30
     assert bool(report.in_doubt) is not idempotent
+
+
+SAVES = ("before a save", "after a save", "before a request", "after a request")
+LEASES = ("before a lease", "after a lease", "before a release", "after a release")
+
+
+@pytest.mark.parametrize("has_leases", [False, True])
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+def test_a_store_may_have_leases_or_not(is_async: bool, has_leases: bool) -> None:
+    """One with the plain steps alone is used with these, and no lease of a dead life is in the way."""
+    bank, made = Bank(), []
+
+    def make() -> Any:
+        store: Any = AsyncMemoryStore() if is_async else MemoryStore()
+        made.append(store)
+        names = ("load", "save", "lease") if has_leases else ("load", "save")
+        return SimpleNamespace(**{name: getattr(store, name) for name in names})
+
+    chat = maker(is_async, bank.tools(idempotent=True))
+    report = crash_points(chat, SCRIPT, make_store=make, effects=bank.done)
+
+    assert set(report.points) == {"before a load", *SAVES, *(LEASES if has_leases else ())}
+    assert len(made) == sum(report.points.values()) + 1
 
 
 def test_a_store_of_ones_own_is_used(tmp_path: Path) -> None:

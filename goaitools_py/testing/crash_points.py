@@ -31,6 +31,7 @@ from ..history.verify import verify_state
 from ..reading import read_entries
 from ..stores.memory import AsyncMemoryStore, MemoryStore
 from ..values import Value
+from ._crash_stores import Held, async_mortal, mortal
 from .scripted import ScriptedBackend, Step
 
 __all__ = ["CrashReport", "ScriptedTurn", "crash_points"]
@@ -66,7 +67,7 @@ def crash_points(
     effects: Callable[[], Iterable[Hashable]] = tuple,
     wire: str = "openai",
 ) -> CrashReport:
-    """Kill a conversation before and after each request, each load and each save, and go on with it.
+    """Kill a conversation before and after each effect, and go on with it.
 
     ::
 
@@ -77,8 +78,10 @@ def crash_points(
                 effects=lambda: bank.payments,
             )
 
-    The conversation is kept with ``save="checkpoint"``. After a kill the same text is sent again under the
-    same `turn_id`, as a queue does it. Call it outside async code.
+    An effect is a request, a load, a save, or the beginning or end of a lease, if your store has leases. The
+    conversation is kept with ``save="checkpoint"``. After a kill the same text is sent again under the same
+    `turn_id`, as a queue does it. The lease of a life that was killed has run out by then. Call it outside
+    async code.
 
     Args:
         make_chat: Gives the program's chat over the backend that it gets, a new one for each life. Tools must
@@ -172,6 +175,7 @@ class _Run:
         # Each run is another conversation: its calls have other idempotency keys.
         self._key = f"crash-points-{secrets.token_hex(6)}"
         self._texts: list[str] = []
+        self._held: Held = {}
         self.count = 0
         self.killed_at = ""
         self.done: Counter[Hashable] = Counter()
@@ -204,14 +208,26 @@ class _Run:
         if self.is_async:
             asyncio.run(self._talk_async(chat, life))
             return
-        kept = chat.conversation(_Store(self._store, life), self._key, save="checkpoint")
+        for lease in self._left():
+            lease.close()
+        store = mortal(self._store, life.passes, self._held)
+        kept = chat.conversation(store, self._key, save="checkpoint")
         for number, (text, _) in enumerate(self._script):
             self._texts.append(kept.send(text, turn_id=f"turn-{number}").text)
 
     async def _talk_async(self, chat: Any, life: _Life) -> None:
-        kept = chat.conversation(_AsyncStore(self._store, life), self._key, save="checkpoint")
+        for lease in self._left():
+            await lease.aclose()
+        store = async_mortal(self._store, life.passes, self._held)
+        kept = chat.conversation(store, self._key, save="checkpoint")
         for number, (text, _) in enumerate(self._script):
             self._texts.append((await kept.send(text, turn_id=f"turn-{number}")).text)
+
+    def _left(self) -> list[Any]:
+        """What ends the leases of a life that was killed: their time is over, without a wait for it."""
+        left = [*self._held.values()]
+        self._held.clear()
+        return left
 
     # ------------------------------------------------------------------------------------------ the end
 
@@ -312,40 +328,3 @@ class _Backend:
 
     async def aclose(self) -> None:
         """Do nothing: no connection is open."""
-
-
-class _Store:
-    """The program's store, as long as the life lasts. It has no leases: that of a dead life would be in the
-    way until its time is over."""
-
-    def __init__(self, store: Any, life: _Life) -> None:
-        self._store = store
-        self._life = life
-
-    def load(self, key: str) -> Any:
-        self._life.passes("before a load")
-        return self._store.load(key)
-
-    def save(self, key: str, blob: bytes, *, expected: int | None) -> int:
-        self._life.passes("before a save")
-        version: int = self._store.save(key, blob, expected=expected)
-        self._life.passes("after a save")
-        return version
-
-
-class _AsyncStore:
-    """As `_Store`, awaited."""
-
-    def __init__(self, store: Any, life: _Life) -> None:
-        self._store = store
-        self._life = life
-
-    async def load(self, key: str) -> Any:
-        self._life.passes("before a load")
-        return await self._store.load(key)
-
-    async def save(self, key: str, blob: bytes, *, expected: int | None) -> int:
-        self._life.passes("before a save")
-        version: int = await self._store.save(key, blob, expected=expected)
-        self._life.passes("after a save")
-        return version

@@ -35,6 +35,7 @@ import json, time
 PREFIX, LOG = os.environ["QUEUE_TEST_PREFIX"], os.environ["QUEUE_TEST_LOG"]
 STORE = RedisStore(redis.Redis.from_url(REDIS), prefix=PREFIX)
 app.conf.broker_transport_options |= {"global_keyprefix": PREFIX + ":"}
+app.conf.broker_transport_options |= json.loads(os.environ.get("QUEUE_TEST_BROKER", "{}"))
 app.conf.task_default_queue = "q"
 
 
@@ -88,20 +89,21 @@ class Bot:
         (folder / "queue_bot.py").write_text(RECIPE + OUTSIDE, encoding="utf-8")
 
     @contextlib.contextmanager
-    def worker(self) -> Iterator[None]:
-        """A worker with two processes, which ends afterwards."""
+    def worker(self, **broker: Any) -> Iterator[subprocess.Popen[bytes]]:
+        """A worker with two processes, which ends afterwards. `broker`: options of its transport."""
         command = ["celery", "-A", "queue_bot", "worker", "--pool=prefork", "-c", "2", "--loglevel=WARNING"]
         quiet = ["--without-gossip", "--without-mingle", "--without-heartbeat"]
         with (self._folder / "celery.log").open("ab") as out:
             process = subprocess.Popen(
                 [sys.executable, "-m", *command, *quiet],
                 cwd=self._folder,
-                env=self._env,
+                env=self._env | {"QUEUE_TEST_BROKER": json.dumps(broker)},
                 stdout=out,
                 stderr=subprocess.STDOUT,
+                start_new_session=True,
             )
             try:
-                yield
+                yield process
             finally:
                 process.terminate()
                 try:
@@ -185,3 +187,21 @@ def test_effects_count_once(bot: Bot) -> None:
     said = {(user, text) for user, text in bot.seen("said")}
     paid = (("ada", 5), ("bea", 13), ("cid", 80))
     assert said == {(user, f"Done: {euros} euros are on their way") for user, euros in paid}
+
+
+def test_a_worker_that_is_killed_as_a_whole(bot: Bot) -> None:
+    """Its first process and all others, in the tool. Nobody gives the task back then: Redis does, once the
+    time in which it was to be done is over. Here that is a few seconds."""
+    with bot.worker() as worker:
+        bot.delay(("say", "bea", "m1", "Refund 13."))
+        bot.wait(lambda: bool(bot.seen("killed")))
+        os.killpg(worker.pid, signal.SIGKILL)
+        worker.wait()
+    assert (bot.seen("paid"), bot.seen("said")) == ([], [])
+
+    with bot.worker(visibility_timeout=3):
+        bot.wait(lambda: bool(bot.seen("said")))
+
+    assert [euros for _, euros in bot.seen("paid")] == [13]
+    assert len({key for key, _ in bot.seen("started")}) == 1
+    assert {tuple(said) for said in bot.seen("said")} == {("bea", "Done: 13 euros are on their way")}
