@@ -199,7 +199,7 @@ def test_a_worker_that_is_killed_as_a_whole(bot: Bot) -> None:
         worker.wait()
     assert (bot.seen("paid"), bot.seen("said")) == ([], [])
 
-    with bot.worker(visibility_timeout=3):
+    with bot.worker(visibility_timeout=3, unacked_restore_throttle=1):  # looks each 10 seconds, not each 100
         bot.wait(lambda: bool(bot.seen("said")))
 
     assert [euros for _, euros in bot.seen("paid")] == [13]
