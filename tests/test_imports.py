@@ -474,7 +474,7 @@ ALLOWED = {
     "frontends": "errors events history.open.answers history.turns messages result state.text tools values",
     "testing": (
         "async_chat backends backends.base backends.rules errors history.convert history.turns "
-        "history.verify messages rawjson reading render sim stores stores.layout values"
+        "history.verify messages rawjson reading render sim stores stores.base stores.layout values"
     ),
     "cli": (
         "backends compaction errors events goaitools_py history.branch history.convert history.diff "
