@@ -23,6 +23,7 @@ from goaitools_py.values import replace
 from ._bank import TOOLS, Bank, Teller
 from ._provider import Provider, directive
 from ._schedule import Act
+from ._store import Port
 from ._worker import LEASE_SECONDS, Renewal, Worker
 
 __all__ = ["Desk", "event_text"]
@@ -35,6 +36,19 @@ COMPACTOR: Final = Compactor(MessageLimit(2), KeepRecentTurns(1))
 def chat_of(wire: str, is_tight: bool) -> Chat:
     """The chat of all runs of a kind: it keeps nothing of them."""
     return Chat(Provider(wire), codec=Plain(limits=TIGHT) if is_tight else Plain(), tools=TOOLS)
+
+
+@cache
+def usual_conversation(chat: Chat, save: str, behind: bool) -> Conversation:
+    """A conversation with the settings that all of its kind have."""
+    place: Any = Port(None, "")  # type: ignore[arg-type]
+    return chat.conversation(
+        place,
+        "k",
+        save=save,  # type: ignore[arg-type]
+        lease_ttl=LEASE_SECONDS,
+        concurrent_turns=behind,
+    )
 
 
 def event_text(id: int) -> str:
@@ -116,9 +130,9 @@ class Desk:
                 fields = {"turn_id": f"t{act.id}"} if act.has_id else {}
                 pending = "deny" if act.kind == "final" else ("raise", "deny", "queue")[int(act.choice * 3)]
                 text = directive(act.id, act.rounds)
-                return self.turn(worker, text, fields={**fields, "on_pending": pending})
+                return self._turn(kept, worker, text, {**fields, "on_pending": pending})
             case "resume":
-                return self.turn(worker, None, resume=True)
+                return self._turn(kept, worker, None, {}, resume=True)
             case "answer" | "answer_again":
                 return Answering(worker, self)
             case "append":
@@ -142,22 +156,27 @@ class Desk:
 
     def turn(self, worker: Worker, text: str | None, *, fields: Any = None, **how: Any) -> KeptTurn:
         """A turn of the worker's conversation."""
+        return self._turn(self._conversation(worker), worker, text, fields or {}, **how)
+
+    def _turn(
+        self, kept: Conversation, worker: Worker, text: str | None, fields: Mapping[str, Any], **how: Any
+    ) -> KeptTurn:
         deps = Teller(self._bank, worker.act.key)
-        work, _ = self._conversation(worker)._work(text, None, {"deps": deps, **(fields or {})}, **how)
+        work, _ = kept._work(text, None, {"deps": deps, **fields}, **how)
         work._plan = replace(work._plan, new_id=worker.new_id)
         return work
 
     def _conversation(self, worker: Worker) -> Conversation:
-        made = self.chat.conversation(
-            worker.port,
-            worker.act.key,
-            save=worker.act.save,  # type: ignore[arg-type]
-            lease_ttl=LEASE_SECONDS,
+        # A conversation costs as much as some steps, so one is made of each kind, and changed for its worker.
+        usual = usual_conversation(self.chat, worker.act.save, self._behind)
+        settings = replace(
+            usual._settings,
+            store=worker.port,
+            key=worker.act.key,
             gate="reject" if worker.act.choice < 0.2 else "queue",
-            concurrent_turns=self._behind,
+            renewal=lambda lease, ttl: Renewal(worker, lease, ttl),
         )
-        made._settings = replace(made._settings, renewal=lambda lease, ttl: Renewal(worker, lease, ttl))
-        return made
+        return Conversation(usual._ports, settings, usual._save)
 
     def _append(self, act: Act, blob: bytes) -> bytes:
         return append_messages(

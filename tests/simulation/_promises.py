@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from functools import lru_cache
 from typing import Any, Final
 
 from goaitools_py import (
@@ -47,6 +48,7 @@ DOCUMENTED: Final = (
 """Errors that any act may end with."""
 
 
+@lru_cache(maxsize=64)
 def ids_in(blob: bytes, codec: Codec) -> Counter[str]:
     """The messages ("m1") and events ("e2") that a state holds, and how often."""
     if not blob:

@@ -70,6 +70,9 @@ class Run(Protocol):
 
     def later(self, seconds: float, act: Callable[[], None]) -> None: ...
 
+    @property
+    def is_traced(self) -> bool: ...
+
     def tell(self, worker: Worker, what: str) -> None: ...
 
     def broken(self, what: str) -> None: ...
@@ -184,6 +187,15 @@ class Worker:
         effect = self._pending
         assert effect is not None
         self.is_frozen = False
+        if not self.faults:
+            failure: BaseException | None = None
+            answer = None
+            try:
+                answer = self._perform(effect)
+            except Exception as exc:
+                failure = exc
+            self._resume(answer, failure)
+            return
         kind, amount = self._fault(effect)
         if kind:
             self.run.tell(self, f"*** {kind} {amount:g}")
@@ -288,7 +300,8 @@ class Worker:
             return Moment(int(run.wall + run.now * 1000), run.now)
         if isinstance(effect, Invoke):
             answer = effect.function(*effect.args)
-            run.tell(self, _shown(effect))
+            if run.is_traced:
+                run.tell(self, _shown(effect))
             return answer
         if isinstance(effect, Sleep):
             self.wake = run.now + effect.seconds
