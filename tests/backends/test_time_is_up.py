@@ -29,7 +29,9 @@ PATIENCE = 40.0
 """Seconds after which a server gives up, so that a broken rule fails a test instead of hanging it."""
 MOST = 2.5
 """Seconds that a turn may take whose time is `TIME`: a busy machine is slow."""
-TIME = 0.3
+TIME = 0.15
+STEP = 0.02
+"""Seconds between two bytes: several come in `TIME`, so that a wait for each byte would never end."""
 
 Script = Callable[[socket.socket, threading.Event], None]
 """What a connection gets, until the server is closed."""
@@ -63,14 +65,14 @@ class Server:
 
 
 def drip(begin: bytes, *, ask_first: bool = True) -> Script:
-    """Send `begin` at once, and then a byte each 50 ms."""
+    """Send `begin` at once, and then a byte each `STEP` seconds."""
 
     def play(connection: socket.socket, closed: threading.Event) -> None:
         if ask_first:
             connection.recv(65536)
         connection.sendall(begin)
         end = time.monotonic() + PATIENCE
-        while time.monotonic() < end and not closed.wait(0.05):
+        while time.monotonic() < end and not closed.wait(STEP):
             connection.sendall(b"a")
 
     return play
