@@ -47,8 +47,19 @@ _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     "integer": (int,),
     "number": (int, float),
     "array": (list,),
+    "null": (type(None),),
 }
 """The types of a question's members. A form is flat: the protocol allows no others."""
+
+_LENGTHS: Final = {"minLength": True, "maxLength": False}
+_NUMBERS: Final = {"minimum": True, "maximum": False}
+_BOUNDS: Final[Mapping[type, Mapping[str, bool]]] = {
+    str: _LENGTHS,
+    int: _NUMBERS,
+    float: _NUMBERS,
+    list: {"minItems": True, "maxItems": False},
+}
+"""By the type of a value: the bounds that a form may set, and whether each is the lowest one."""
 
 
 class Questions:
@@ -161,20 +172,62 @@ def _object(text: str) -> dict[str, Any]:
 
 
 def _problem(content: Any, schema: Any) -> str | None:
-    """Say what is wrong with an answer, by the names and types of the form; None if nothing is."""
+    """Say what is wrong with an answer, by the names and types of the form; None if nothing is.
+
+    A part of the form that this package does not understand allows everything: the server checks, too.
+    """
     content = content if isinstance(content, dict) else {}
-    members = schema.get("properties", {})
-    if missing := [name for name in schema.get("required", ()) if name not in content]:
+    members = schema.get("properties")
+    members = members if isinstance(members, dict) else {}
+    required = schema.get("required")
+    needed = [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
+    if missing := [name for name in needed if name not in content]:
         return f"the answer lacks {', '.join(missing)}"
     if unknown := [name for name in content if name not in members]:
         return (
             f"the answer has {len(unknown)} members that the form does not have: it has {', '.join(members)}"
         )
-    for name, value in content.items():
-        wanted = members[name]
-        kinds = _TYPES.get(wanted.get("type", ""), (object,))
-        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-            return f"{name} must be of the type {wanted.get('type')}"
-        if "enum" in wanted and value not in wanted["enum"]:
-            return f"{name} must be one of the values that the form names"
+    problems = (_member_problem(name, value, members[name]) for name, value in content.items())
+    return next((problem for problem in problems if problem is not None), None)
+
+
+def _member_problem(name: str, value: Any, wanted: Any) -> str | None:
+    """Say what is wrong with the value of one member. `wanted`: what the form says of this member."""
+    if not isinstance(wanted, dict):
+        return None
+    said = wanted.get("type")
+    kinds = [kind for kind in (said if isinstance(said, list) else [said]) if isinstance(kind, str)]
+    if kinds and not any(_is_of(value, kind) for kind in kinds):
+        return f"{name} must be of the type {' or '.join(kinds)}"
+    choices = _choices(wanted)
+    if choices is not None and value not in choices:
+        return f"{name} must be one of the values that the form names"
+    measured: Any = len(value) if isinstance(value, (str, list)) else value
+    for bound, is_lowest in _BOUNDS.get(type(value), {}).items():
+        limit = wanted.get(bound)
+        if isinstance(limit, (int, float)) and (measured < limit if is_lowest else measured > limit):
+            return f"{name} does not keep to {bound}, which is {limit}"
+    items = wanted.get("items")
+    if isinstance(value, list):
+        found = (_member_problem(f"an item of {name}", item, items) for item in value)
+        return next((problem for problem in found if problem is not None), None)
+    return None
+
+
+def _is_of(value: Any, kind: str) -> bool:
+    """Whether a value is of a JSON type. A type that this package does not know has every value."""
+    types = _TYPES.get(kind)
+    return types is None or (isinstance(value, types) and (bool in types or not isinstance(value, bool)))
+
+
+def _choices(wanted: Mapping[str, Any]) -> list[Any] | None:
+    """The values among which a member is chosen; None if the form names none."""
+    for name in ("enum", "oneOf", "anyOf"):
+        named = wanted.get(name)
+        if not isinstance(named, list):
+            continue
+        if name == "enum":
+            return named
+        if all(isinstance(one, dict) and "const" in one for one in named):
+            return [one["const"] for one in named]
     return None

@@ -24,11 +24,8 @@ SERVER = Path(_server.__file__)
 SECONDS = 60.0
 
 
-def _listening(*how: str) -> Iterator[str]:
-    """A server on a port of its own; gives the beginning of its URLs."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+def started(port: int, *how: str) -> subprocess.Popen[bytes]:
+    """A server that listens on this port."""
     process = subprocess.Popen([sys.executable, str(SERVER), str(port), *how], stderr=subprocess.DEVNULL)
     end = time.monotonic() + SECONDS
     while time.monotonic() < end:
@@ -37,6 +34,20 @@ def _listening(*how: str) -> Iterator[str]:
             break
         except OSError:
             time.sleep(0.1)
+    return process
+
+
+def free_port() -> int:
+    """A port of this machine on which nothing listens."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+def _listening(*how: str) -> Iterator[str]:
+    """A server on a port of its own; gives the beginning of its URLs."""
+    port = free_port()
+    process = started(port, *how)
     yield f"http://127.0.0.1:{port}"
     process.kill()
     process.wait()

@@ -163,6 +163,74 @@ def test_an_answer_that_does_not_fit_the_form_is_asked_for_again(content: Any, p
     assert talk.asked[0]["message"] == "Are you sure?"
 
 
+@pytest.mark.parametrize(
+    ("wanted", "good", "bad", "problem"),
+    [
+        ({"type": "integer", "minimum": 3}, 3, 2, "does not keep to minimum, which is 3"),
+        ({"type": "number", "maximum": 3}, 3.0, 3.5, "maximum"),
+        ({"type": "string", "minLength": 2}, "ab", "a", "minLength"),
+        ({"type": "string", "maxLength": 2}, "ab", "abc", "maxLength"),
+        ({"type": "array", "minItems": 1}, [1], [], "minItems"),
+        ({"type": "array", "maxItems": 1}, [1], [1, 2], "maxItems"),
+        ({"type": "string", "enum": ["x"]}, "x", "y", "one of the values"),
+        ({"type": "string", "oneOf": [{"const": "x", "title": "X"}]}, "x", "y", "one of the values"),
+        ({"type": "array", "items": {"enum": ["x"]}}, ["x"], ["x", "y"], "an item of it must be one of"),
+        ({"type": "array", "items": {"anyOf": [{"const": "x"}]}}, ["x"], ["y"], "an item of it must be one"),
+        ({"type": ["string", "null"]}, None, 5, "of the type string or null"),
+        ({"type": "boolean", "minimum": 5}, True, 1, "of the type boolean"),
+    ],
+)
+def test_an_answer_keeps_to_what_the_form_says_of_a_member(
+    wanted: Any, good: Any, bad: Any, problem: str
+) -> None:
+    """Bounds and choices, too."""
+    assert asked_again(wanted, good) is None
+    assert problem in str(asked_again(wanted, bad))
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        True,
+        None,
+        {"type": 5},
+        {"type": [{}]},
+        {"type": "x", "enum": 5},
+        {"minimum": "a", "items": 3},
+        {"oneOf": [1]},
+    ],
+)
+def test_an_odd_form_allows_everything(wanted: Any) -> None:
+    """The server judges what this package does not understand; the question is not lost by it."""
+    for value in (5, "a", [1], None, {"a": []}):
+        assert asked_again(wanted, value) is None
+    assert asked_again({}, 5, properties=None, required=7) == (
+        "the answer has 1 members that the form does not have: it has "
+    )
+
+
+def asked_again(wanted: Any, value: Any, **schema: Any) -> str | None:
+    """Answer a question with one member. Gives the problem that the question then names, None if it fits."""
+
+    class Params(Again):
+        requested_schema: ClassVar[Any] = {"properties": {"it": wanted}, "required": ["it"], **schema}
+
+    first = CallQuestions(ToolContext(deps=None), "ask")
+    first.answer(Params())
+    with pytest.raises(Waiting) as waits:
+        first.check()
+    ((id, *_),) = json.loads(waits.value.asks)
+    answers = {id: ToolReturn({"it": value})}
+    again = CallQuestions(ToolContext(deps=None, answers=answers, _asked=waits.value.asks), "ask")
+    if again.answer(Params()) == {"action": "accept", "content": {"it": value}}:
+        again.check()
+        return None
+    with pytest.raises(Waiting) as waits:
+        again.check()
+    ((_, _, arguments, *_),) = json.loads(waits.value.asks)
+    return str(json.loads(arguments)["problem"])
+
+
 def test_a_new_message_goes_past_a_question() -> None:
     talk = Talk("sync", lambda: MCPTools(_server.server), PAINT, "Something else.")
     talk.say("Paint.")
