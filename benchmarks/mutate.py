@@ -68,7 +68,10 @@ TESTS = (
     ),
     ("history", "tests/history tests/state tests/compaction/test_turns.py"),
     ("turn/shrink.py", "tests/turn/test_compaction.py tests/compaction tests/turn"),
-    ("turn/tool_calls.py", "tests/turn/test_tools.py tests/turn/test_waiting.py tests/turn"),
+    (
+        "turn/tool_calls.py",
+        "tests/turn/test_tools.py tests/turn/test_waiting.py tests/kept/test_claims.py tests/turn",
+    ),
     ("turn/standing.py", "tests/kept/test_left_waiting.py tests/turn"),
     ("turn", "tests/turn"),
 )
