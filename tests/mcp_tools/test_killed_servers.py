@@ -4,22 +4,35 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 
 pytest.importorskip("mcp")
 
-from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver import Elicit, MCPServer, Resolve
 from mcp_types import ToolAnnotations
+from pydantic import BaseModel
 
-from goaitools_py import AsyncChat, Chat
+from goaitools_py import AsyncChat, Chat, ToolReturn
 from goaitools_py.events import ToolProgress
 from goaitools_py.mcp import MCPTools
 from goaitools_py.states import read_history
+from goaitools_py.stores import MemoryStore
 from goaitools_py.testing import Calls, ScriptedBackend
 
 from .conftest import SECONDS, free_port, started
+
+
+class Seat(BaseModel):
+    """What the server asks for."""
+
+    row: int
+
+
+def which() -> Elicit[Seat]:
+    """Ask for the row."""
+    return Elicit("Which row?", Seat)
 
 
 def script(*calls: tuple[str, dict[str, Any]]) -> ScriptedBackend:
@@ -42,7 +55,7 @@ def run(color: str, make: Callable[[], MCPTools], backend: ScriptedBackend, **op
     return asyncio.run(main())
 
 
-def log_of(result: Any) -> list[tuple[str, str]]:
+def log_of(result: Any) -> list[tuple[str, str | None]]:
     return [(one.name, one.flag) for one in read_history(result.state).tool_calls()]
 
 
@@ -73,7 +86,7 @@ def test_a_server_that_is_killed_in_a_call_over_a_socket(transport: str, color: 
 
     assert len(servers) == 2
     assert log_of(result) == [("slow", "unknown"), ("add", "ok")]
-    assert "broke" in read_history(result.state).tool_calls()[0].result
+    assert "broke" in str(read_history(result.state).tool_calls()[0].result)
     assert result.text == "Done."
 
 
@@ -99,3 +112,28 @@ def test_calls_of_one_reply_run_beside_each_other(color: str) -> None:
     result = run(color, lambda: MCPTools(server, timeout=2 * SECONDS), backend)
 
     assert [one.result for one in read_history(result.state).tool_calls()] == ["a of 3", "b of 3", "c of 3"]
+
+
+def test_a_process_that_dies_in_an_answered_call_does_not_act_twice() -> None:
+    """The call has acted, and its result was not stored: the model is told that the outcome is unknown."""
+    server = MCPServer("seats", log_level="CRITICAL")
+    booked: list[int] = []
+    store, then = MemoryStore(), MemoryStore()
+
+    def book(seat: Annotated[Seat, Resolve(which)]) -> str:
+        booked.append(seat.row)
+        row = store.load("ada")
+        assert row is not None
+        then.save("ada", row.blob, expected=None)  # what is left of a process that dies here
+        return "booked"
+
+    server.add_tool(book, description="Book a seat.")
+    backend = ScriptedBackend(Calls([("book", {})]), "Done.", "Done.")
+    with MCPTools(server, approve="none", timeout=SECONDS) as tools, Chat(backend, tools=[*tools]) as chat:
+        (question,) = chat.conversation(store, "ada").send("Book it.").pending
+        first = chat.conversation(store, "ada").resume({question.id: ToolReturn({"row": 3})})
+        second = chat.conversation(then, "ada").resume()
+
+    assert log_of(first) == [("book", "ok")]
+    assert log_of(second) == [("book", "unknown")]
+    assert booked == [3]
