@@ -237,7 +237,8 @@ class BackendError(Exception):
 
     With a `status`, the provider answered, and the dialect classifies `headers` and `body`. Without one the
     transport failed, and `kind` says how. `redirect` is set if the response redirects to another origin,
-    which the backend does not follow: the origin that was asked, and the other one. `sdk_error` is not
+    which the backend does not follow: the origin that was asked, and the other one. `key_variable` is the
+    environment variable from which the SDK would have taken the key that is missing. `sdk_error` is not
     ``__cause__``, because its text may quote the body: raise a `BackendError` with ``from None``.
     """
 
@@ -252,6 +253,7 @@ class BackendError(Exception):
         request_id: str | None = None,
         timed_out: bool = False,
         redirect: tuple[str, str] | None = None,
+        key_variable: str = "",
         sdk_error: BaseException | None = None,
     ) -> None:
         super().__init__(message)
@@ -262,6 +264,7 @@ class BackendError(Exception):
         self.request_id = request_id
         self.timed_out = timed_out
         self.redirect = redirect
+        self.key_variable = key_variable
         self.sdk_error = sdk_error
 
     def bare(self) -> BackendError:
@@ -273,6 +276,7 @@ class BackendError(Exception):
             request_id=self.request_id,
             timed_out=self.timed_out,
             redirect=self.redirect,
+            key_variable=self.key_variable,
         )
 
 

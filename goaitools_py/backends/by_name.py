@@ -193,7 +193,8 @@ class _Lazy(Generic[_B]):
         try:
             return backend_class(self.model, **self._options)
         except ValueError as error:
-            raise BackendError(str(error), kind="auth", sdk_error=error.__cause__) from None
+            key = "ANTHROPIC_API_KEY" if self._place.wire == "anthropic" else "OPENAI_API_KEY"
+            raise BackendError(str(error), kind="auth", key_variable=key, sdk_error=error.__cause__) from None
 
     def _disconnected(self) -> tuple[_B | None, ExitStack]:
         """Drop the connection; a later call makes a new one."""

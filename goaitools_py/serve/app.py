@@ -39,7 +39,7 @@ from .shown import rows_of, shown_of
 from .stored import shown_pending
 from .talks import Talk
 from .uploads import read_message
-from .whose import KeyFunction, Refused, Who, who_of
+from .whose import KeyFunction, NotTrusted, Who, who_of
 
 if TYPE_CHECKING:
     from ..async_conversation import AsyncConversation
@@ -230,7 +230,7 @@ class ServeApp(Starlette):
         if not ask.said:
             raise AskError("a turn needs text or parts; answers have an address of their own")
         if (ask.context is not None or ask.metadata) and not who.trusted:
-            raise Refused(403)
+            raise NotTrusted
         id = ask.turn_id or request.headers.get("idempotency-key")
         if not id or len(id) > MAX_ID_CHARACTERS:
             raise AskError("a turn needs turn_id, or the header Idempotency-Key, of 1 to 256 characters")
@@ -332,7 +332,7 @@ class ServeApp(Starlette):
 
     async def _append(self, who: Who, rows: Sequence[Any]) -> None:
         if not who.trusted:
-            raise Refused(403)
+            raise NotTrusted
         if rows:
             await self._talk(who).conversation.append(*events_of(rows))
 

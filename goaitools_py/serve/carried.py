@@ -44,7 +44,7 @@ from .limits import ServeLimits
 from .openapi import carried_document_of
 from .runs import Run
 from .uploads import read_message
-from .whose import KeyFunction, Refused, Who, who_of
+from .whose import KeyFunction, NotTrusted, Who, who_of
 
 __all__ = ["CarriedApp", "Revisions"]
 
@@ -109,7 +109,7 @@ class CarriedApp(Starlette):
         ask = await read_message(request, self._limits, self._plain, carries=True)
         who = await who_of(self._whose, request, ask.conversation)
         if (ask.context is not None or ask.metadata) and not who.trusted:
-            raise Refused(403)
+            raise NotTrusted
         with _states_of_the_client():
             run = await self._run(who, ask)
         if "text/event-stream" in request.headers.get("accept", ""):
@@ -139,7 +139,7 @@ class CarriedApp(Starlette):
         who = await who_of(self._whose, request, _text(found, "conversation"))
         rows = found.get("events")
         if not who.trusted:
-            raise Refused(403)
+            raise NotTrusted
         if not isinstance(rows, list) or not 1 <= len(rows) <= self._limits.events:
             raise AskError(f"events must be a list of 1 to {self._limits.events} events")
         newest = await self._newest(who)

@@ -25,7 +25,7 @@ from .limits import ServeLimits
 from .listeners import Seat, TooManyListenersError
 from .relay import RelayLostError
 from .runs import Run
-from .whose import Refused
+from .whose import NotTrusted, Refused
 
 __all__ = [
     "Handler",
@@ -57,6 +57,9 @@ _TITLES: Final = {
 }
 
 
+_TRUST: Final = (
+    "Events, context and metadata are for programs for which the key function gives Who(trusted=True)."
+)
 _CROWD: Final = "Too many of your pages wait for replies. Try again in a moment."
 
 
@@ -88,6 +91,8 @@ def problem_response(error: BaseException) -> Response:
 
 def _problem(error: BaseException) -> Problem:
     if isinstance(error, (TooManyTurnsError, TooManyListenersError, RelayLostError, Refused)):
+        if isinstance(error, NotTrusted):
+            return Problem(code="Refused", status=error.status, title=_TRUST)
         is_crowd = isinstance(error, TooManyListenersError) and error.status == 429
         return Problem(
             code=type(error).__name__,

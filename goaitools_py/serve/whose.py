@@ -17,7 +17,7 @@ from ..values import Value, field
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-__all__ = ["KeyFunction", "Refused", "Who", "who_of"]
+__all__ = ["KeyFunction", "NotTrusted", "Refused", "Who", "who_of"]
 
 NAME: Final = re.compile(r"[A-Za-z0-9._~@:+-]{1,128}")
 """What a client may call a conversation. No slash: it would make one key of two names."""
@@ -34,6 +34,10 @@ class Refused(GoAIToolsError):  # noqa: N818 - an answer, not a fault
             raise ValueError(f"status must be 401 or 403, got {status}")
         super().__init__("the key function refused the request")
         self.status = status
+
+
+class NotTrusted(Refused):
+    """The request is for programs for which the `key` function gives ``Who(trusted=True)``."""
 
 
 class Who(Value, frozen=True):

@@ -154,9 +154,10 @@ def _words(ledger: Ledger, failure: Failure) -> tuple[str, str]:
             "if the other server is the right one, set base_url= to it, then resume(err.state)",
         )
     if failure.fault.kind == "auth" and failure.status is None:
+        variable = getattr(failure.cause, "key_variable", "") or "(see err.sdk_error)"
         return (
             "there are no credentials for the provider, so it was not asked",
-            "set its environment variable (see err.sdk_error) or pass api_key=, then resume(err.state)",
+            f"set the environment variable {variable} or pass api_key=, then resume(err.state)",
         )
     _, found, advice = _ERRORS[failure.fault.kind]
     return found, advice

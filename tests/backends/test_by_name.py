@@ -13,7 +13,7 @@ from typing import Any, Literal
 import openai
 import pytest
 
-from goaitools_py import AsyncChat, Chat
+from goaitools_py import AsyncChat, AuthenticationError, Chat
 from goaitools_py.backends import AsyncBackend, Backend, BackendError
 from goaitools_py.backends.anthropic import backends as anthropic_backends
 from goaitools_py.backends.base import ModelRequest
@@ -211,6 +211,11 @@ def test_missing_key_is_an_auth_failure_of_the_call(colour: Colour, name: str, v
         send(named(colour, name))
 
     assert caught.value.kind == "auth"
+    assert (caught.value.key_variable, caught.value.bare().key_variable) == (variable, variable)
+    with pytest.raises(
+        AuthenticationError, match=f"set the environment variable {variable} or pass api_key="
+    ):
+        Chat(name).chat(user="Hi.")
 
 
 def test_missing_key_keeps_the_sdks_reason() -> None:

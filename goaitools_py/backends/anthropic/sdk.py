@@ -68,6 +68,7 @@ def async_anthropic_edge(
 class _Anthropic(Generic[_Client]):
     post_options = options_class(anthropic)
     base_url_variable = "ANTHROPIC_BASE_URL"
+    key_variable = "ANTHROPIC_API_KEY"
     errors = SdkErrors(
         base=anthropic.AnthropicError,
         status=anthropic.APIStatusError,

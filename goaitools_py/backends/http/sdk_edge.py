@@ -122,6 +122,11 @@ class Sdk(Protocol[_Client]):
         """The environment variable with the base URL, for the SDK to use if none is given."""
         ...
 
+    @property
+    def key_variable(self) -> str:
+        """The environment variable with the key, for the SDK to use if none is given."""
+        ...
+
     def checked(self, options: ClientOptions) -> _Client:
         """The caller's own client. Raises `TypeError` if it cannot be used."""
         ...
@@ -291,7 +296,8 @@ def _finding(sdk: Sdk[Any], error: Exception, host: str) -> Exception:
     if isinstance(error, sdk.errors.timeout) or is_timeout(origin):
         return BackendError(f"{host} did not answer in time ({reason})", timed_out=True)
     if sdk.lacks_credentials(error):
-        return BackendError(f"no usable credentials for {host} ({reason})", kind="auth")
+        text = f"no usable credentials for {host} ({reason})"
+        return BackendError(text, kind="auth", key_variable=sdk.key_variable)
     if isinstance(origin, (sdk.errors.base, *wire_errors())):
         return BackendError(f"no answer from {host} ({reason})")
     return origin  # an SDK may wrap any exception of an HTTP client as a lost connection

@@ -41,6 +41,7 @@ def async_openai_edge(options: ClientOptions, *, path: str) -> AsyncSdkEdge[open
 class _OpenAI(Generic[_Client]):
     post_options = options_class(openai)
     base_url_variable = "OPENAI_BASE_URL"
+    key_variable = "OPENAI_API_KEY"
     errors = SdkErrors(
         base=openai.OpenAIError,
         status=openai.APIStatusError,

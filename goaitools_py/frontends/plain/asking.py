@@ -35,7 +35,7 @@ def read(body: bytes, *, carries: bool = False) -> Ask:
     members = _MEMBERS | (_CARRIED if carries else _AGAIN)
     if unknown := found.keys() - members:
         known = ", ".join(sorted(members))
-        raise AskError(f"the body has {len(unknown)} unknown members; the members are {known}")
+        raise AskError(f"{len(unknown)} of the body's members are unknown; the members are {known}")
     context = found.get("context")
     if context is not None and not isinstance(context, str):
         raise AskError("context must be text")
