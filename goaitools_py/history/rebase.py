@@ -121,7 +121,7 @@ def holds_state(
         return True
     entries, gone = closed_entries(my), _taken_back(my, old)
     return (
-        (my.open is None or my.open == their.open)
+        (my.open is None or my.open in (old.open, their.open))
         and closed_entries(their)[: len(entries)] == entries
         and all(cut in their.meta.cuts for cut in my.meta.cuts)
         and _added(gone, their.inbox) == list(their.inbox)

@@ -15,6 +15,8 @@ from goaitools_py import (
     MessageLimit,
     MiddleOut,
     StateConflictError,
+    Tool,
+    ToolReturn,
     TurnError,
     assistant,
     event,
@@ -26,7 +28,14 @@ from goaitools_py.history.append import append_messages
 from goaitools_py.history.rebase import holds_state
 from goaitools_py.state.records import with_cut
 from goaitools_py.state.state import closed_turns, dump_state, load_state, rebuild
-from goaitools_py.states import inspect_state, read_history, rebase_state, rewind_state, state_messages
+from goaitools_py.states import (
+    inspect_state,
+    pending_calls,
+    read_history,
+    rebase_state,
+    rewind_state,
+    state_messages,
+)
 from goaitools_py.testing import Calls, ScriptedBackend, check_history
 from goaitools_py.values import replace
 
@@ -398,3 +407,17 @@ def test_it_can_be_told_whether_a_state_was_saved(wire: str, base: bytes) -> Non
     for holds, mine in ((theirs, turn), (base, turn), (base, noted), (turn, noted)):
         assert not holds_state(holds, mine, base=base)
     assert not holds_state(later, back, base=turn)
+
+
+def test_a_message_that_was_saved_is_found_though_others_went_on_with_the_turn(wire: str) -> None:
+    """It waited beside a call; then others answered the call, and added more. No save names mine."""
+    model = chat(wire, Calls([("pay", {})]), "Paid.", "Paid.", tools=[Tool("pay", "Pay.", {}, external=True)])
+    base = model.chat_with_state(b"", user="Pay.").state
+    answer = {call.id: ToolReturn("paid") for call in pending_calls(base)}
+    mine = model.append_to_state(base, user("And then?"))
+    own = model.append_to_state(model.resume(mine, answer).state, event("It rains."))
+    others = model.append_to_state(model.resume(base, answer).state, event("It rains."))
+
+    assert holds_state(own, mine, base=base)
+    assert not holds_state(others, mine, base=base)
+    assert said(own).count("And then?") == 1

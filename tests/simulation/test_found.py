@@ -56,6 +56,23 @@ FOUND = {
         Act("resume", 5, save="checkpoint", choice=0.4551798789290519),
         crowd=4,
     ),
+    "a message whose save got no answer was saved twice, because others went on with the turn": schedule(
+        70571,
+        Act(
+            "send",
+            1,
+            save="checkpoint",
+            rounds=(("ask", "pay"),),
+            choice=0.31064110239402076,
+            faults=(Fault(8, "pause", 1.5),),
+        ),
+        Act("resume", 2, choice=0.08481482249089722),
+        Act("send", 3, save="checkpoint", choice=0.6074914530764588),
+        Act("send", 4, has_id=False, choice=0.7994321875484589, faults=(Fault(0, "unanswered", 0.2),)),
+        Act("send", 5, save="checkpoint", choice=0.9121481482630612),
+        crowd=4,
+        wire="anthropic",
+    ),
     "a reset takes the ids of cut turns along: the run knew nothing of it": schedule(
         8253511,
         Act("send", 1, rounds=(("pay",),), choice=0.9734314215473332),
