@@ -20,12 +20,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
-from .values import Value
+from .values import Given
 
 __all__ = ["ContextEdit", "ServerCompaction", "ServerThinkingClearing", "ServerToolClearing", "check_edits"]
 
 
-class ServerCompaction(Value, frozen=True, kw_only=True, tag=True):
+class ServerCompaction(Given, frozen=True, kw_only=True, tag=True):
     """Compact a request that holds more than `above_tokens`, before it is answered.
 
     This is OpenAI's ``context_management`` on "openai-responses", and Anthropic's ``compact_20260112``, whose
@@ -44,7 +44,7 @@ class ServerCompaction(Value, frozen=True, kw_only=True, tag=True):
         _check_count("above_tokens", self.above_tokens, 1)
 
 
-class ServerToolClearing(Value, frozen=True, kw_only=True, tag=True):
+class ServerToolClearing(Given, frozen=True, kw_only=True, tag=True):
     """Leave old tool results out of a request before it is answered.
 
     This is Anthropic's ``clear_tool_uses_20250919``; the beta header is added automatically.
@@ -74,7 +74,7 @@ class ServerToolClearing(Value, frozen=True, kw_only=True, tag=True):
             raise TypeError("keep_tools must be a list of names; write keep_tools=['look']")
 
 
-class ServerThinkingClearing(Value, frozen=True, kw_only=True, tag=True):
+class ServerThinkingClearing(Given, frozen=True, kw_only=True, tag=True):
     """Leave the thinking of old turns out of a request before it is answered.
 
     This is Anthropic's ``clear_thinking_20251015``; the beta header is added automatically. It needs a

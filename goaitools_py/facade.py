@@ -115,10 +115,9 @@ class Facade(ABC, Generic[_B]):
     def _checked(self, backend: _B) -> _B:
         method, other = ("asend", "Chat") if self._is_async else ("send", "AsyncChat")
         if isinstance(backend, type) or not hasattr(backend, method):
-            hint = f"; is it one for {other}?" if hasattr(backend, "dialect") else ""
             raise TypeError(
                 f"{type(self).__name__} needs a backend with {method}(), or a name such as 'openai:MODEL'; "
-                f"got {type(backend).__name__}{hint}"
+                f"got {_found_backend(backend, other)}"
             )
         return backend
 
@@ -405,6 +404,20 @@ def _codec(codec: Codec) -> Codec:
     return codec
 
 
+def _found_backend(value: Any, other: str) -> str:
+    """What stands in a backend's place, and what to do. `other`: the chat that it may be for."""
+    if isinstance(value, type):
+        return f"the class {value.__name__}: call it, {value.__name__}(…)"
+    found = type(value).__name__
+    if hasattr(value, "dialect"):
+        return f"{found}; is it one for {other}?"
+    if type(value).__module__.partition(".")[0] in ("openai", "anthropic"):
+        return (
+            f"{found}; give a client to a backend: goaitools_py.backends.OpenAIChatBackend(MODEL, client=…)"
+        )
+    return found
+
+
 def _rest(seconds: Any) -> float:
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
         raise TypeError(f"fallback_rest must be a number of seconds, got {type(seconds).__name__}")
@@ -436,6 +449,13 @@ def _state_bytes(state: State) -> bytes:
     if state is None:
         return b""
     if not isinstance(state, (bytes, bytearray, memoryview)):
+        if isinstance(getattr(state, "state", None), bytes):
+            raise TypeError(f"a state is bytes, and this is a {type(state).__name__}: pass its .state")
+        if isinstance(state, tuple):
+            raise TypeError(
+                "a state is bytes, and this is a tuple: chat_with_state gives a text and a state, "
+                "text, state = chat.chat_with_state(…)"
+            )
         blobs.peek(state)  # raises: a text names the likely damage, another type is a TypeError
         raise TypeError(f"state must be bytes, bytearray, memoryview or None, not {type(state).__name__}")
     return bytes(state)
@@ -461,6 +481,12 @@ def _answers(answers: Any) -> Answers:
             f"answers must be a dict from call id to Approve(), Deny() or ToolReturn(), not "
             f"{type(answers).__name__}"
         )
+    for call_id in answers:
+        if not isinstance(call_id, str):
+            raise TypeError(
+                f"answers must be a dict from call id to Approve(), Deny() or ToolReturn(), and a key is a "
+                f"{type(call_id).__name__}; the id of a pending call is its .id"
+            )
     return dict(answers)
 
 

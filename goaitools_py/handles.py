@@ -215,7 +215,9 @@ class AsyncTurn(_Handle[T]):
 def checked_message(value: Any) -> Message:
     """The value, if it is a message; else TypeError."""
     if not isinstance(value, Message):
+        advice = "; states.state_from_messages makes a state of a provider's messages"
         raise TypeError(
-            f"messages must be made with user(), system(), assistant() or event(), not {type(value).__name__}"
+            f"messages must be made with user(), system(), assistant() or event(), not "
+            f"{type(value).__name__}{advice if isinstance(value, dict) else ''}"
         )
     return value

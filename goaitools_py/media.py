@@ -57,7 +57,7 @@ def _openai_tokens(width: int, height: int) -> int:
     shorter side 768 (platform.openai.com/docs/guides/images-vision, gpt-4o). Other models differ by a
     factor."""
     shrink = min(1.0, 2048 / max(width, height))
-    width, height = round(width * shrink), round(height * shrink)
+    width, height = max(1, round(width * shrink)), max(1, round(height * shrink))
     shrink = min(1.0, 768 / min(width, height))
     tiles = math.ceil(width * shrink / 512) * math.ceil(height * shrink / 512)
     return 85 + 170 * tiles

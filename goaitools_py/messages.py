@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import base64
 import json
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
+import re
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias
 
 from .escaping import as_written
 from .usage import Usage
-from .values import Value
+from .values import Given, Value
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,7 +65,7 @@ class Text(Value, frozen=True):
     text: str
 
 
-class _Media(Value, frozen=True, kw_only=True):
+class _Media(Given, frozen=True, kw_only=True):
     _unshown = frozenset({"data", "url", "name"})
     media_type: str
     data: bytes | None = None
@@ -76,7 +77,32 @@ class _Media(Value, frozen=True, kw_only=True):
         return base64.b64encode(self.data or b"").decode("ascii")
 
 
-def _media_type(name: str, fallback: str) -> str:
+_MEDIA_TYPE: Final = re.compile(r"[\w.+-]+/[\w.+-]+( *;.*)?", re.ASCII)
+
+
+def _from_bytes(kind: str, data: bytes, media_type: str) -> dict[str, Any]:
+    """Data that a program gives. What a provider wrote is not checked: a history can always be read."""
+    if not isinstance(data, (bytes, bytearray, memoryview)):
+        raise TypeError(
+            f"{kind}.from_bytes takes bytes, not {type(data).__name__}; {kind}.from_path reads a file"
+        )
+    if not isinstance(media_type, str) or not _MEDIA_TYPE.fullmatch(media_type):
+        raise ValueError(f"{kind}.from_bytes takes a media type such as 'image/png', got {media_type!r}")
+    return {"data": bytes(data), "media_type": media_type}
+
+
+def _from_url(kind: str, url: str, fallback: str) -> dict[str, Any]:
+    if not isinstance(url, str):
+        raise TypeError(f"{kind}.from_url takes a str, not {type(url).__name__}")
+    if ":" not in url:
+        raise ValueError(
+            f"{kind}.from_url takes a URL with its scheme, such as https://…; {kind}.from_path reads a file"
+        )
+    return {"url": url, "media_type": media_type_of(url, fallback)}
+
+
+def media_type_of(name: str, fallback: str) -> str:
+    """The media type that the end of a name or of a URL tells."""
     import mimetypes  # here, like pathlib below: most programs send text only
 
     return mimetypes.guess_type(name)[0] or fallback
@@ -86,11 +112,13 @@ def _from_path(path: str | Path, fallback: str) -> dict[str, Any]:
     from pathlib import Path
 
     path = Path(path)
-    return {"data": path.read_bytes(), "media_type": _media_type(path.name, fallback), "name": path.name}
+    return {"data": path.read_bytes(), "media_type": media_type_of(path.name, fallback), "name": path.name}
 
 
 class Image(_Media, frozen=True, kw_only=True):
     """A picture, as bytes or by URL. `detail` is "auto", "low", "high" or None (the provider's default)."""
+
+    _made_by = "Image.from_path(…), Image.from_bytes(…) or Image.from_url(…)"
 
     detail: str | None = None
 
@@ -102,16 +130,18 @@ class Image(_Media, frozen=True, kw_only=True):
     @classmethod
     def from_bytes(cls, data: bytes, media_type: str = "image/png", *, detail: str | None = None) -> Image:
         """Take a picture from memory."""
-        return cls(data=data, media_type=media_type, detail=detail)
+        return cls(**_from_bytes("Image", data, media_type), detail=detail)
 
     @classmethod
     def from_url(cls, url: str, *, detail: str | None = None) -> Image:
         """Name a picture that the provider fetches itself."""
-        return cls(url=url, media_type=_media_type(url, "image/png"), detail=detail)
+        return cls(**_from_url("Image", url, "image/png"), detail=detail)
 
 
 class Document(_Media, frozen=True, kw_only=True):
     """A document such as a PDF, as bytes or by URL."""
+
+    _made_by = "Document.from_path(…), Document.from_bytes(…) or Document.from_url(…)"
 
     @classmethod
     def from_path(cls, path: str | Path) -> Document:
@@ -123,16 +153,18 @@ class Document(_Media, frozen=True, kw_only=True):
         cls, data: bytes, media_type: str = "application/pdf", *, name: str | None = None
     ) -> Document:
         """Take a document from memory."""
-        return cls(data=data, media_type=media_type, name=name)
+        return cls(**_from_bytes("Document", data, media_type), name=name)
 
     @classmethod
     def from_url(cls, url: str, *, name: str | None = None) -> Document:
         """Name a document that the provider fetches itself, where the provider API can."""
-        return cls(url=url, media_type=_media_type(url, "application/pdf"), name=name)
+        return cls(**_from_url("Document", url, "application/pdf"), name=name)
 
 
 class Audio(_Media, frozen=True, kw_only=True):
     """A sound clip. Chat Completions takes WAV and MP3; other provider APIs take no sound."""
+
+    _made_by = "Audio.from_path(…), Audio.from_bytes(…) or Audio.from_url(…)"
 
     @classmethod
     def from_path(cls, path: str | Path) -> Audio:
@@ -142,12 +174,12 @@ class Audio(_Media, frozen=True, kw_only=True):
     @classmethod
     def from_bytes(cls, data: bytes, media_type: str = "audio/wav") -> Audio:
         """Take a sound clip from memory."""
-        return cls(data=data, media_type=media_type)
+        return cls(**_from_bytes("Audio", data, media_type))
 
     @classmethod
     def from_url(cls, url: str) -> Audio:
         """Name a sound clip by URL. No built-in provider API fetches sound."""
-        return cls(url=url, media_type=_media_type(url, "audio/wav"))
+        return cls(**_from_url("Audio", url, "audio/wav"))
 
 
 Part: TypeAlias = Text | Image | Document | Audio

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from .options import OPTION_NAMES, PER_TURN
-from .places import place_of
+from .places import known_names, place_of
 
 __all__ = ["refuse_misplaced"]
 
@@ -29,6 +29,11 @@ def refuse_misplaced(method: str, given: Iterable[str]) -> None:
         if place is None and name in OPTION_NAMES:
             place = (_A_TURN if name in PER_TURN else _ANY_TURN).format(name)
         found = f"{method}() has no option {name!r}"
-        raise TypeError(
-            f"{found}: it belongs to {place}" if place is not None else f"{found}, and no turn has"
-        )
+        raise TypeError(f"{found}: it belongs to {place}" if place is not None else f"{found}{_guess(name)}")
+
+
+def _guess(name: str) -> str:
+    import difflib  # imported only for a mistake
+
+    close = difflib.get_close_matches(name, (*known_names(), *OPTION_NAMES), n=1, cutoff=0.75)
+    return f"; did you mean {close[0]!r}?" if close else ", and no turn has"

@@ -29,6 +29,8 @@ MAX_SECONDS: Final = 2_147_483
 
 def wrong_type(name: str, value: Any, expected: str, advice: str = "") -> TypeError:
     found = "None" if value is None else type(value).__name__
+    if isinstance(value, type):
+        found = f"the class {value.__name__}"
     return TypeError(f"{name} must be {expected}, not {found}{advice and '; '}{advice}")
 
 

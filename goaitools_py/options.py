@@ -17,7 +17,7 @@ from . import option_checks as checks
 from .context_edits import ContextEdit, check_edits
 from .messages import Message, Part
 from .places import place_of
-from .values import Value
+from .values import Given, Value
 
 if TYPE_CHECKING:
     from .prices import Prices
@@ -52,7 +52,7 @@ UNSET: Final = Unset()
 # ------------------------------------------------------------------------------------- the values
 
 
-class ModelSettings(Value, frozen=True, kw_only=True):
+class ModelSettings(Given, frozen=True, kw_only=True):
     """How the model is asked to answer.
 
     A setting that is not given is left to the provider. None switches off a setting of the chat or, with
@@ -137,7 +137,7 @@ _SETTING_CHECKS: Final[Mapping[str, checks.Check]] = {
 }
 
 
-class Limits(Value, frozen=True, kw_only=True):
+class Limits(Given, frozen=True, kw_only=True):
     """Limits for one turn, and for the whole life of a conversation.
 
     Tokens are input plus output. A turn that is resumed has what it had left: its earlier calls count, and
@@ -176,7 +176,7 @@ class Limits(Value, frozen=True, kw_only=True):
         return self.max_cost_usd is not None or self.conversation_max_cost_usd is not None
 
 
-class ChatOptions(Value, frozen=True, kw_only=True):
+class ChatOptions(Given, frozen=True, kw_only=True):
     """Options of a call, or a chat's defaults. Every field is also a keyword of the chat's methods.
 
     UNSET means that a field was not given. None switches a default off.
@@ -353,8 +353,7 @@ def given_options(options: ChatOptions | None, keywords: Mapping[str, Any]) -> d
     Raises TypeError for an unknown option.
     """
     if options is not None and not isinstance(options, ChatOptions):
-        advice = "pass text as user=…" if isinstance(options, str) else "pass single ones by name"
-        raise TypeError(f"options must be ChatOptions, not {type(options).__name__}; {advice}")
+        raise TypeError(f"options must be ChatOptions, not {type(options).__name__}; {_by_name(options)}")
     given = options.given() if options is not None else {}
     settings = given.get("settings")
     for name, value in keywords.items():
@@ -368,12 +367,30 @@ def given_options(options: ChatOptions | None, keywords: Mapping[str, Any]) -> d
     return given
 
 
+def _by_name(value: Any) -> str:
+    """How to give a value that stands in the place of the options."""
+    if isinstance(value, str):
+        return "pass a text by name: what the user says is user=…, the instructions are system=…"
+    for name, kind in (("settings", ModelSettings), ("limits", Limits)):
+        if isinstance(value, kind):
+            return f"pass it by name: {name}=…"
+    return "pass single ones by name"
+
+
 _SAID: Final = "what the user says is user=…"
+_TYPED: Final = "the type of the answer is output_type=…, of chat, chat_with_state, start or send"
 _ELSEWHERE: Final[Mapping[str, str]] = {
     "stream": "streaming is a method, start(…) in place of chat(…), which takes the same options",
     "message": _SAID,
     "prompt": _SAID,
     "input": _SAID,
+    "instructions": "the instructions for the model are system=…",
+    "system_prompt": "the instructions for the model are system=…",
+    "response_format": _TYPED,
+    "response_model": _TYPED,
+    "output_format": _TYPED,
+    "result_type": _TYPED,
+    "output_schema": _TYPED,
     "history": "what was said before is the state of the last turn, or messages=[…]",
 }
 """Names that other libraries use, and what does the same here."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["place_of"]
+__all__ = ["known_names", "place_of"]
 
 _KEPT: Final = "the kept conversation: chat.conversation(store, key, {}=…)"
 _BACKEND: Final = "the backend: Chat(OpenAIChatBackend(MODEL, {}=…))"
@@ -17,7 +17,17 @@ _TOOL: Final = "a tool: @tool({}=…)"
 
 _PLACES: Final[Mapping[str, str]] = {
     **dict.fromkeys(
-        ("save", "gate", "concurrent_turns", "lease_ttl", "save_timeout", "plain_title", "parts"), _KEPT
+        (
+            "save",
+            "gate",
+            "concurrent_turns",
+            "lease_ttl",
+            "save_timeout",
+            "plain_title",
+            "parts",
+            "stop_every",
+        ),
+        _KEPT,
     ),
     **dict.fromkeys(
         ("base_url", "api_key", "client", "http_client", "max_retries", "context_window"), _BACKEND
@@ -29,6 +39,8 @@ _PLACES: Final[Mapping[str, str]] = {
     "codec": "the chat: Chat(MODEL, codec=…)",
     "telemetry": "the chat: Chat(MODEL, telemetry=…)",
     "max_concurrent_calls": "the chat: Chat(MODEL, max_concurrent_calls=…)",
+    "fallbacks": "the chat: Chat(MODEL, fallbacks=[…])",
+    "fallback_rest": "the chat: Chat(MODEL, fallbacks=[…], fallback_rest=…)",
     "log_content": "the chat: Chat(MODEL, log_content=…)",
     "write_format": "the chat: Chat(MODEL, write_format=…)",
     "dry_run": "a compaction: chat.compact_state(state, dry_run=…) or conversation.compact(dry_run=…)",
@@ -39,6 +51,11 @@ _PLACES: Final[Mapping[str, str]] = {
     "key": "chat.conversation(store, key), which is then used without it",
 }
 """By option: where it belongs. ``{}`` stands for its name."""
+
+
+def known_names() -> tuple[str, ...]:
+    """The names of the table, for a guess at a misspelt one."""
+    return tuple(_PLACES)
 
 
 def place_of(name: str) -> str | None:

@@ -8,12 +8,13 @@ hundred values that is most of the package's import time. Change a value with `r
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, dataclass_transform
 
-from msgspec import Struct, field
+from msgspec import Struct, StructMeta, field
 from msgspec.structs import replace
 
-__all__ = ["Value", "field", "replace"]
+__all__ = ["Given", "Value", "field", "replace"]
 
 
 class Value(Struct, frozen=True):
@@ -26,3 +27,62 @@ class Value(Struct, frozen=True):
             f"{name}={getattr(self, name)!r}" for name in self.__struct_fields__ if name not in self._unshown
         )
         return f"{type(self).__name__}({', '.join(shown)})"
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+class _GivenMeta(StructMeta):
+    """Says which value was called with a wrong argument, and what it takes. msgspec does not name either."""
+
+    if not TYPE_CHECKING:  # a type checker knows the fields
+
+        def __call__(cls, *args: Any, **fields: Any) -> Any:  # noqa: N805 - a metaclass
+            try:
+                return super().__call__(*args, **fields)
+            except TypeError:
+                problem = _misfit(cls, args, fields)
+                if problem is None:  # a check of the class refused a value
+                    raise
+            raise TypeError(problem)
+
+
+class Given(Value, metaclass=_GivenMeta, frozen=True):
+    """A value that programs make by hand. A wrong argument is an error that names the fields."""
+
+    _made_by: ClassVar[str] = ""
+    """How it is made, if not by a call of the class."""
+
+
+def _misfit(cls: Any, args: tuple[Any, ...], fields: Mapping[str, Any]) -> str | None:
+    """Why a call does not fit the fields of a value. None: it does fit."""
+    made, names, positional = cls.__name__, cls.__struct_fields__, cls.__match_args__
+    for name in fields:
+        if name not in names:
+            import difflib  # imported only for a mistake
+
+            close = difflib.get_close_matches(name, names, n=1)
+            advice = f"did you mean {close[0]!r}?" if close else f"it has {', '.join(names)}"
+            return f"{made} has no {name!r}; {advice}"
+    if len(args) > len(positional):
+        most = f"at most {len(positional)} without a name" if positional else "each value by name"
+        return f"{made} takes {most}: {_call(cls)}"
+    if doubled := [name for name in positional[: len(args)] if name in fields]:
+        return f"{made} was given {doubled[0]!r} twice"
+    given = {*positional[: len(args)], *fields}
+    if missing := [name for name in _required(cls) if name not in given]:
+        return f"{made} needs {' and '.join(map(repr, missing))}: {_call(cls)}"
+    return None
+
+
+def _required(cls: Any) -> list[str]:
+    import inspect
+
+    return [name for name, each in inspect.signature(cls).parameters.items() if each.default is each.empty]
+
+
+def _call(cls: Any) -> str:
+    """How a call looks: with its first four fields, or as the class itself says."""
+    if cls._made_by:
+        return str(cls._made_by)
+    positional = {*cls.__match_args__} & {*_required(cls)}
+    shown = [name if name in positional else f"{name}=…" for name in cls.__struct_fields__]
+    return f"{cls.__name__}({', '.join(shown[:4])}{', …' if len(shown) > 4 else ''})"

@@ -39,7 +39,7 @@ OF_ANOTHER_TYPE: list[tuple[str, Any, str]] = [
     ("keep_partial", 1, "True or False.*int"),
     ("compactor", MessageLimit(5), r"Compactor, not MessageLimit.*Compactor\(trigger, strategy\)"),
     ("compactor", KeepRecentTurns(5), r"Compactor, not KeepRecentTurns.*Compactor\(trigger, strategy\)"),
-    ("compactor", Compactor, r"Compactor, not StructMeta.*Compactor\(trigger, strategy\)"),
+    ("compactor", Compactor, r"Compactor, not the class Compactor.*Compactor\(trigger, strategy\)"),
     ("max_iterations", None, "positive int.*None"),
     ("max_iterations", True, "positive int.*bool"),
     ("max_iterations", 2.5, "positive int.*float"),
@@ -178,7 +178,9 @@ def test_an_unknown_option_is_told_what_to_write(name: str, words: str) -> None:
 
 def test_text_in_place_of_options_is_told_its_name() -> None:
     """``chat.chat("Hello.")`` is what everybody writes once."""
-    with pytest.raises(TypeError, match="options must be ChatOptions, not str; pass text as user="):
+    with pytest.raises(
+        TypeError, match=r"options must be ChatOptions, not str; pass a text by name.* user=….* system=…"
+    ):
         Chat(ScriptedBackend()).chat("Hello.")  # type: ignore[arg-type]
 
 

@@ -264,6 +264,15 @@ def test_pictures_follow_the_published_rules() -> None:
     assert media_tokens(Image.from_bytes(large), "anthropic") == 1_600
 
 
+@pytest.mark.parametrize("size", [(1, 4_096), (100_000, 1), (2**32 - 1, 1), (1, 1), (2**32 - 1, 2**32 - 1)])
+def test_a_picture_of_any_shape_is_counted(size: tuple[int, int]) -> None:
+    """A line of one pixel, and what a file only claims: an error here would end each later turn, too."""
+    data = b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sII", 13, b"IHDR", *size)
+
+    for wire in ("openai", "openai-responses", "anthropic"):
+        assert 0 < media_tokens(Image.from_bytes(data), wire) <= 1_600
+
+
 def test_a_document_counts_by_pages() -> None:
     """Pages of a PDF are counted, the tree of pages is none of them."""
     pdf = b"%PDF-1.4 /Type /Pages /Type /Page x /Type /Page y"

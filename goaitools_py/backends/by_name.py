@@ -99,10 +99,22 @@ def _parsed(name: str) -> _Place:
     if simulated:
         wire, model = model if colon else "openai", _SIM_MODEL
     if wire not in WIRES:
-        raise ValueError(f"unknown backend {name!r}; available are {_AVAILABLE}")
+        raise ValueError(f"unknown backend {name!r}; available are {_AVAILABLE}{_elsewhere(name)}")
     if not model:
         raise ValueError(f"{name!r} names no model; write '{wire}:MODEL'")
     return _Place(wire=wire, model=model, simulated=simulated)
+
+
+def _elsewhere(name: str) -> str:
+    """What else a name may mean."""
+    wire, colon, model = name.partition(":")
+    if wire.lower() in WIRES:
+        return f"; did you mean '{wire.lower()}:{model}'?"
+    if wire.startswith(("gpt", "o1", "o3", "o4")):
+        return f"; did you mean 'openai:{name}'?"
+    if wire.startswith("claude"):
+        return f"; did you mean 'anthropic:{name}'?"
+    return "; another server with such an API takes OpenAIChatBackend(MODEL, base_url=…)" if colon else ""
 
 
 def _sync_class(wire: str) -> Callable[..., Backend]:

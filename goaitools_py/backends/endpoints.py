@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-__all__ = ["endpoint_family", "is_plain_loopback"]
+__all__ = ["checked_url", "endpoint_family", "is_plain_loopback"]
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _OWN = {"openai": "api.openai.com", "anthropic": "api.anthropic.com"}
@@ -15,6 +15,12 @@ _AZURE = (".openai.azure.com", ".services.ai.azure.com", ".cognitiveservices.azu
 _AWS = ("bedrock-mantle.", "bedrock-runtime.", "aws-external-anthropic.")
 """Prefixes of the hosts that both SDKs use for an AWS region, such as bedrock-mantle.us-east-1.api.aws."""
 _AWS_ENDS = (".api.aws", ".amazonaws.com")
+
+
+def checked_url(base_url: object) -> None:
+    """Raise ValueError for an address without its scheme: no request would ever get there."""
+    if isinstance(base_url, str) and base_url and not base_url.startswith(("http://", "https://")):
+        raise ValueError("base_url must begin with http:// or https://, such as http://127.0.0.1:11434/v1")
 
 
 @lru_cache(maxsize=256)

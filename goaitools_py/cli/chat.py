@@ -84,7 +84,10 @@ def run(args: argparse.Namespace) -> int:
         if args.once is not None:
             from .once import run_once
 
-            return run_once(opening, sys.stdin.read() if args.once == "-" else args.once, as_json=args.json)
+            text = sys.stdin.read() if args.once == "-" else args.once
+            if not text.strip():
+                args.error("--once needs a message, and this one is empty")
+            return run_once(opening, text, as_json=args.json)
         return _talk(opening, on_screen=_is_terminal() and not args.lines)
 
 

@@ -35,6 +35,7 @@ COMMANDS: Final = (
     _Command("resume", "", "finish an unfinished turn"),
     _Command("approve", "", "let the calls that wait run"),
     _Command("deny", "[WHY]", "deny the calls that wait; the model reads why"),
+    _Command("answer", "TEXT", "give the result that a call waits for, or NAME=VALUE for a form"),
     _Command("help", "", "this list"),
     _Command("quit", "", "end the program; the conversation stays"),
 )

@@ -13,8 +13,11 @@ from .session import CONVERSATION
 from .terminal import printable
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from .. import ChatResult
     from ..errors import GoAIToolsError
+    from ..history.open.answers import PendingCall
     from .opening import Opening
 
 __all__ = ["run_once"]
@@ -25,12 +28,17 @@ def run_once(opening: Opening, text: str, *, as_json: bool = False) -> int:
 
     Without `as_json` a failure raises, and the command prints it.
     """
-    from ..errors import GoAIToolsError
+    from ..errors import GoAIToolsError, ToolPendingError
 
     with opening.store() as store, opening.chat() as chat:
         conversation = chat.conversation(store, opening.key, **CONVERSATION)
         try:
             result = conversation.send(text)
+        except ToolPendingError as error:
+            if not as_json:
+                raise GoAIToolsError(f"the conversation {_waits(error.pending)}") from None
+            print(json.dumps(_failure(error), indent=2))
+            return 1
         except GoAIToolsError as error:
             if not as_json:
                 raise
@@ -41,8 +49,23 @@ def run_once(opening: Opening, text: str, *, as_json: bool = False) -> int:
     elif result.text:
         print(printable(result.text))
     if result.status != "complete" and not as_json:
-        print(f"goaitools: the reply is {result.status.replace('_', ' ')}", file=sys.stderr)
+        print(f"goaitools: {_unfinished(result)}", file=sys.stderr)
     return 0 if result.status == "complete" else 1
+
+
+def _unfinished(result: ChatResult) -> str:
+    """Why a reply is not complete, and for calls that wait what to do."""
+    if not result.pending:
+        return f"the reply is {result.status.replace('_', ' ')}"
+    return f"the reply {_waits(result.pending)}"
+
+
+def _waits(pending: Sequence[PendingCall]) -> str:
+    names = ", ".join(call.name for call in pending)
+    return (
+        f"waits for answers to calls ({printable(names)}): run `goaitools chat` with the same options, "
+        "without --once, and answer with /approve or /deny"
+    )
 
 
 def _facts(key: str, result: ChatResult) -> dict[str, Any]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["add_json", "add_out", "put", "refuse_existing", "show_json", "tell"]
 
-_LABEL_WIDTH: Final = 17
+_LABEL_WIDTH: Final = 21
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:

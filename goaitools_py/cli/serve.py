@@ -110,7 +110,7 @@ def run(args: argparse.Namespace) -> int:
         is_simulated=opened.is_simulated,
         read_only=args.read_only,
         token=token,
-        hosts=tuple(args.allow_host),
+        hosts=_hosts(args),
         only_loopback=only_loopback and not args.allow_host,
         hints=opened.hints,
     )
@@ -202,6 +202,15 @@ def _of_model(args: argparse.Namespace) -> _Opened:
         is_simulated=args.model.partition(":")[0] == "sim",
         binding=lambda key: sealed_anew(args, key=key).get("binding"),
     )
+
+
+def _hosts(args: argparse.Namespace) -> tuple[str, ...]:
+    from ..page.guard import is_host
+
+    for host in args.allow_host:
+        if not is_host(host):
+            args.error("--allow-host takes a name without scheme, port and path, such as chat.example.org")
+    return tuple(args.allow_host)
 
 
 def _token(args: argparse.Namespace) -> str | None:

@@ -302,8 +302,10 @@ class Session:
 
     def _approve(self, _: str) -> Flow[None]:
         from .. import Approve
+        from .answers import is_address
 
-        calls = [call for call in (yield Call("pending")) if call.reason == "approval"]
+        pending = yield Call("pending")
+        calls = [call for call in pending if call.reason == "approval" or is_address(call)]
         if calls:
             yield from self._turn(Turn(answers={call.id: Approve() for call in calls}))
         else:
@@ -316,6 +318,21 @@ class Session:
             yield from self._turn(Turn(answers={call.id: Deny(reason) for call in waiting}))
         else:
             yield Say("There is nothing to deny.")
+
+    def _answer(self, text: str) -> Flow[None]:
+        from .. import ToolReturn
+        from .answers import typed_answer
+
+        call = next((call for call in (yield Call("pending")) if call.reason == "external"), None)
+        if call is None:
+            yield Say("No call waits for a result.")
+            return
+        try:
+            value = typed_answer(call, text)
+        except ValueError as error:
+            yield Say(str(error))
+            return
+        yield from self._turn(Turn(answers={call.id: ToolReturn(value)}))
 
     def _help(self, _: str) -> Flow[None]:
         yield Say("\n".join(help_lines()), "report")

@@ -33,7 +33,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _port(text: str) -> int:
-    port = int(text)
-    if not 0 <= port <= 65_535:
-        raise argparse.ArgumentTypeError(f"a port is between 0 and 65535, not {port}")
-    return port
+    if not text.isascii() or not text.isdecimal() or int(text) > 65_535:
+        raise argparse.ArgumentTypeError(f"a port is a number between 0 and 65535, not {text!r}")
+    return int(text)

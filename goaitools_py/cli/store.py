@@ -176,4 +176,5 @@ def _url(text: str) -> str:
     is_file = scheme == "sqlite" and rest.startswith("/") and rest not in ("/", "/:memory:")
     if found and (is_file or scheme.partition("+")[0] in _SQL or is_redis(text)):
         return text
-    raise argparse.ArgumentTypeError(f"the URL must be {_URLS}")
+    file = f"; a SQLite file is sqlite:///{text}" if text and not found else ""
+    raise argparse.ArgumentTypeError(f"the URL must be {_URLS}{file}")

@@ -42,11 +42,16 @@ def outcome(flag: str) -> str:
 
 def waiting_lines(waiting: Sequence[PendingCall]) -> Iterator[str]:
     """The calls that wait, and what to type."""
+    from .answers import question_lines
     from .report import pending_lines
 
     yield f"This conversation waits for {counted(len(waiting), 'answer')}:"
-    yield from pending_lines(waiting)
+    for call in waiting:
+        yield from pending_lines([call])
+        yield from question_lines(call)
     yield "/approve lets them run; /deny WHY denies them, and the model reads why."
+    if any(call.reason == "external" for call in waiting):
+        yield "/answer TEXT gives the first result that is waited for; a form takes /answer NAME=VALUE."
 
 
 def key_line(stored: StoredKey) -> str:

@@ -46,7 +46,10 @@ def tools_of_servers(servers: Sequence[str]) -> Iterator[list[Any]]:
         for server in servers:
             place: Any = server
             if not server.startswith(("http://", "https://")):
-                command, *rest = shlex.split(server) or [server]
+                try:
+                    command, *rest = shlex.split(server) or [server]
+                except ValueError as error:
+                    raise GoAIToolsError(f"--mcp {server}: this is no command: {error}") from None
                 place = StdioServerParameters(command=command, args=rest)
             tools += opened.enter_context(MCPTools(place))
         yield tools

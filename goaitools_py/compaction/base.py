@@ -21,7 +21,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from ..context_edits import ContextEdit
 from ..messages import Usage
-from ..values import Value, field, replace
+from ..values import Given, Value, field, replace
 from .turn_views import TurnView
 
 __all__ = [
@@ -225,12 +225,12 @@ def edits_of(part: object) -> Sequence[ContextEdit]:
     return found
 
 
-class OwnTrigger(Value, frozen=True):
+class OwnTrigger(Given, frozen=True):
     """A trigger of this package. The class exists to refuse a trigger in a strategy's place; a trigger of
     your own needs no base class."""
 
 
-class OwnStrategy(Value, frozen=True):
+class OwnStrategy(Given, frozen=True):
     """A strategy of this package. The class exists to refuse a strategy in a trigger's place; a strategy of
     your own needs no base class."""
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from ..backends.capabilities import capabilities
 from ..context_edits import ContextEdit
-from ..values import Value
+from ..values import Given
 from .base import (
     BeforeCut,
     CompactionRequest,
@@ -54,7 +54,7 @@ _KEEPS: Final = 2
 _LONG_ARCHIVE: Final = 2**20
 
 
-class Compactor(Value, frozen=True):
+class Compactor(Given, frozen=True):
     """When `trigger` says so, keep what `strategy` keeps.
 
     ``Compactor(any_of(TokenLimit(8_000), MessageLimit(40)), KeepRecentTurns(6))``

@@ -64,6 +64,11 @@ class Summarize(OwnStrategy, frozen=True):
     instruction: str = INSTRUCTION
 
     def __post_init__(self) -> None:
+        if not (self.backend is None or isinstance(self.backend, str) or hasattr(self.backend, "dialect")):
+            raise TypeError(
+                "Summarize takes a backend, or a name such as 'openai:MODEL', got "
+                f"{type(self.backend).__name__}; the number of turns that stay is keep_turns=…"
+            )
         check_count("keep_turns", self.keep_turns, 1)
         check_count("at_least", self.at_least if self.at_least is not None else 1, 1)
         if self.max_output_tokens is not None:

@@ -6,7 +6,6 @@ Owns: the checks that all front ends share. Must never know: a front end's own m
 from __future__ import annotations
 
 import base64
-import binascii
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
@@ -55,7 +54,7 @@ def media_of(url: str, media_type: str, name: str | None) -> Part:
     try:
         is_base64 = head.endswith(";base64")
         data = base64.b64decode(payload, validate=True) if is_base64 else unquote_to_bytes(payload)
-    except binascii.Error:
+    except ValueError:  # of binascii, or because it is not ASCII
         raise AskError("a data URL is not base64") from None
     return part_of(data, media_type, name)
 
@@ -65,10 +64,13 @@ def part_of(data: bytes, media_type: str, name: str | None) -> Part:
     if not data:
         raise AskError("a file is empty")
     kind = media_type.partition("/")[0]
-    if kind == "image":
-        return Image.from_bytes(data, media_type)
-    if kind == "audio":
-        return Audio.from_bytes(data, media_type)
     if kind == "text":
         return Text(data.decode("utf-8", "replace"))
-    return Document.from_bytes(data, media_type, name=name)
+    try:
+        if kind == "image":
+            return Image.from_bytes(data, media_type)
+        if kind == "audio":
+            return Audio.from_bytes(data, media_type)
+        return Document.from_bytes(data, media_type, name=name)
+    except ValueError:
+        raise AskError("the media type of a file must be written as in image/png") from None

@@ -78,7 +78,8 @@ def rewind_state(
         behind = state if not there else _without_newest(state, there, dialect)
         if not is_undoable(behind, codec, binding):
             possible = turns - left + there
-            raise ValueError(f"there are {possible} turns since the newest cut, and {turns} cannot go")
+            there_are = "there is 1 turn" if possible == 1 else f"there are {possible} turns"
+            raise ValueError(f"{there_are} since the newest cut, and {turns} cannot go")
         state = undone(behind, codec, binding)
         left -= there
         is_unbound = state.meta.unbound

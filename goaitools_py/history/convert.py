@@ -64,7 +64,9 @@ def _check_messages(messages: Any, *, repair: bool) -> None:
         raise TypeError(f"messages must be a list of dicts, not {type(messages).__name__}")
     for message in messages:
         if not repair and not isinstance(message, Mapping):
-            raise TypeError(f"each message must be a dict of the wire's JSON, not {type(message).__name__}")
+            raise TypeError(
+                f"each message must be a dict of the provider API's JSON, not {type(message).__name__}"
+            )
 
 
 def state_from_messages(

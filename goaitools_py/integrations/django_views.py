@@ -108,7 +108,14 @@ class _Answer:
     async def response(self) -> HttpResponseBase:
         """Give the response: a stream as a stream, and anything else as a whole."""
         start = self._begun.result()
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in start["headers"]}
+        headers: dict[str, str] = {}
+        cookies: list[str] = []
+        for name, value in start["headers"]:
+            key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+            if key == "set-cookie":
+                cookies.append(text)
+            else:
+                headers[key] = f"{headers[key]}, {text}" if key in headers else text
         made: HttpResponseBase
         if headers.get("content-type", "").startswith(_STREAM):
             made = StreamingHttpResponse(self._body(), status=start["status"])
@@ -117,6 +124,8 @@ class _Answer:
         del made.headers["content-type"]
         for name, value in headers.items():
             made.headers[name] = value
+        for cookie in cookies:
+            made.cookies.load(cookie)
         return made
 
     async def _receive(self) -> dict[str, Any]:

@@ -8,9 +8,11 @@ chat beyond the things that `Ports` names.
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace as replace_stored
 from datetime import datetime
+from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from ..backends.base import Dialect
@@ -144,15 +146,19 @@ def settings_of(
     if not key or len(key.encode("utf-8", "replace")) > MAX_KEY_BYTES:
         raise ValueError(f"key must have 1 to {MAX_KEY_BYTES} bytes of UTF-8")
     if gate not in ("queue", "reject"):
-        raise ValueError("gate must be 'queue' or 'reject'")
+        raise ValueError(f"gate must be 'queue' or 'reject'; got {gate!r}")
     if isinstance(store, type) or not all(callable(getattr(store, name, None)) for name in ("load", "save")):
-        got = f"the class {store.__name__}" if isinstance(store, type) else type(store).__name__
-        raise TypeError(f"a conversation needs a store with load() and save(), see stores; got {got}")
+        raise TypeError(
+            f"a conversation needs a store with load() and save(), see stores; got {_found(store)}"
+        )
+    _check_methods(store)
     if inspect.iscoroutinefunction(store.load) is not is_async:
         chat, kind = ("AsyncChat", "an Async… store") if is_async else ("Chat", "a store that is not Async…")
         raise TypeError(f"a conversation of {chat} needs {kind}; got {type(store).__name__}")
+    _check_seconds("lease_ttl", lease_ttl, "a positive number of seconds", above=0)
+    _check_seconds("save_timeout", save_timeout, "a number of seconds from 0 on", least=0)
     if parts not in ("inline", "store"):
-        raise ValueError("parts must be 'inline' or 'store'")
+        raise ValueError(f"parts must be 'inline' or 'store'; got {parts!r}")
     if parts == "store" and not callable(getattr(store, "save_parts", None)):
         raise TypeError(
             "parts='store' needs a store that changes a head and its parts in one atomic step (MemoryStore, "
@@ -182,6 +188,42 @@ def settings_of(
     )
 
 
+def _found(value: Any) -> str:
+    """What stands in a store's place, and what to do."""
+    if isinstance(value, type):
+        return f"the class {value.__name__}: call it, {value.__name__}(…)"
+    found = type(value).__name__
+    if isinstance(value, (str, PathLike)):
+        return f"{found}; a file of SQLite is a SQLiteStore(path), in goaitools_py.stores"
+    return f"{found}; a MemoryStore() keeps in memory" if isinstance(value, dict) else found
+
+
+def _check_seconds(
+    name: str, value: Any, expected: str, *, above: float = -math.inf, least: float = -math.inf
+) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{name} must be {expected}, not {type(value).__name__}")
+    if not (value > above and value >= least):
+        raise ValueError(f"{name} must be {expected}, got {value}")
+
+
+def _check_methods(store: Any) -> None:
+    """Refuse a store whose methods cannot be called as they will be, before a turn is paid for."""
+    for name, takes, by_name in (("load", ("key",), ()), ("save", ("key", "blob"), ("expected",))):
+        try:
+            signature = inspect.signature(getattr(store, name))
+        except (TypeError, ValueError):  # written in C
+            continue
+        try:
+            signature.bind(*takes, **dict.fromkeys(by_name))
+        except TypeError as error:
+            call = f"{name}({', '.join((*takes, *(f'{each}=…' for each in by_name)))})"
+            raise TypeError(
+                f"a conversation calls {call} of its store, and that of {type(store).__name__} does not fit: "
+                f"{error}"
+            ) from None
+
+
 def _refuse_binding(given: Mapping[str, Any]) -> None:
     if "binding" in given:
         raise TypeError("a kept conversation has one binding: give it to chat.conversation(…, binding=…)")
@@ -192,7 +234,7 @@ class KeptFacade:
 
     def __init__(self, ports: Ports, settings: RowSettings, save: Save) -> None:
         if save not in ("turn", "checkpoint"):
-            raise ValueError("save must be 'turn' or 'checkpoint'")
+            raise ValueError(f"save must be 'turn' or 'checkpoint'; got {save!r}")
         self._ports = ports
         self._settings = settings
         self._save: Save = save

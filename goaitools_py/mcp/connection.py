@@ -18,7 +18,9 @@ from ..errors import GoAIToolsError
 if TYPE_CHECKING:
     from mcp import Client
 
-__all__ = ["Connection", "MCPConnectionError"]
+__all__ = ["CLOSED", "Connection", "MCPConnectionError"]
+
+CLOSED: Final = "the MCP tools are closed: use them within their with block, or before close()"
 
 _CLOSE_SECONDS: Final = 10.0
 """How long the end of a broken connection is waited for."""
@@ -33,8 +35,9 @@ class MCPConnectionError(GoAIToolsError):
 class Connection:
     """A client that is opened when it is needed, and again after it broke."""
 
-    def __init__(self, make: Callable[[], Client], *, timeout: float) -> None:
+    def __init__(self, make: Callable[[], Client], *, timeout: float, name: str = "the MCP server") -> None:
         self._make = make
+        self._name = name
         self._timeout = timeout
         self._task: asyncio.Task[None] | None = None
         self._client: Client | None = None
@@ -42,6 +45,11 @@ class Connection:
         self._leave = asyncio.Event()
         self._is_closed = False
         self._opening = asyncio.Lock()
+
+    @property
+    def is_closed(self) -> bool:
+        """True after `aclose`: no call can be made any more."""
+        return self._is_closed
 
     async def client(self) -> Client:
         """The open client. Raises MCPConnectionError."""
@@ -51,7 +59,7 @@ class Connection:
             if self._client is not None:
                 return self._client
             if self._is_closed:
-                raise MCPConnectionError("the MCP tools are closed: use them within their with block")
+                raise MCPConnectionError(CLOSED)
             await self._ended()
             self._leave = asyncio.Event()
             self._ready = asyncio.get_running_loop().create_future()
@@ -60,7 +68,9 @@ class Connection:
                 return await asyncio.wait_for(asyncio.shield(self._ready), self._timeout)
             except TimeoutError:
                 await self._ended()
-                raise MCPConnectionError(f"no MCP server within {self._timeout:g} s") from None
+                raise MCPConnectionError(
+                    f"no connection to {self._name} within {self._timeout:g} s"
+                ) from None
             except BaseException:
                 await self._ended()
                 raise
@@ -81,7 +91,7 @@ class Connection:
         except BaseException as error:
             # The text of an error may quote a URL with a key, or what the server wrote.
             if not ready.done():
-                ready.set_exception(MCPConnectionError(f"no connection to the MCP server ({_name(error)})"))
+                ready.set_exception(MCPConnectionError(f"no connection to {self._name} ({_name(error)})"))
                 ready.exception()  # the caller may have gone
         finally:
             if leave is self._leave:

@@ -63,15 +63,19 @@ _BOUNDS: Final[Mapping[type, Mapping[str, bool]]] = {
 
 
 class Questions:
-    """The questions of one server. All of it is used in the loop of the connection."""
+    """The questions of one server, which is called `server` in them.
 
-    def __init__(self) -> None:
+    All of it is used in the loop of the connection.
+    """
+
+    def __init__(self, server: str = "") -> None:
+        self._server = server
         self._running: list[CallQuestions] = []
 
     @contextmanager
     def of(self, ctx: ToolContext[Any], tool: str) -> Iterator[CallQuestions]:
         """Take the questions of one call while it runs."""
-        call = CallQuestions(ctx, tool)
+        call = CallQuestions(ctx, tool, self._server)
         token = _asking.set(call)
         self._running.append(call)
         try:
@@ -100,8 +104,8 @@ class Questions:
 class CallQuestions:
     """The questions of one call: what was answered before, and what waits now."""
 
-    def __init__(self, ctx: ToolContext[Any], tool: str) -> None:
-        self._tool = tool
+    def __init__(self, ctx: ToolContext[Any], tool: str, server: str = "") -> None:
+        self._by = {"tool": tool} | ({"server": server} if server else {})
         self._count: Counter[str] = Counter()
         self._open: dict[str, dict[str, Any]] = {}
         self._known: dict[str, Reply] = {}
@@ -143,7 +147,7 @@ class CallQuestions:
                 PendingCall(
                     id=id,
                     name=ELICITATION,
-                    arguments=json.dumps({"tool": self._tool, **asked, **earlier}, ensure_ascii=False),
+                    arguments=json.dumps({**self._by, **asked, **earlier}, ensure_ascii=False),
                     reason="external",
                 )
                 for id, asked in self._open.items()

@@ -9,14 +9,16 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import threading
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar
+from urllib.parse import urlsplit
 
 from ..tools import Tool, ToolContext, ToolReturn
 from ..tools.call import UnknownOutcome
-from .connection import Connection, MCPConnectionError
+from .connection import CLOSED, Connection, MCPConnectionError
 from .described import Approve, checked_only, named, returned, schema_of, waits
 from .questions import Questions
 
@@ -53,6 +55,8 @@ class MCPTools:
         transport: "sse" for a URL of the older transport.
         ask: True lets the server ask the user (elicitation): the call then waits for an answer, in the state.
             False declines.
+        headers: HTTP headers of each request to a URL, such as a key. A redirect to another origin is not
+            followed.
 
     Raises:
         ImportError: The extra ``[mcp]`` is not installed.
@@ -69,13 +73,26 @@ class MCPTools:
         timeout: float = 60.0,
         transport: Literal["http", "sse"] = "http",
         ask: bool = True,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         if not callable(approve) and approve not in ("destructive", "all", "none"):
-            raise ValueError("approve must be 'destructive', 'all', 'none' or a function")
+            raise ValueError(f"approve must be 'destructive', 'all', 'none' or a function; got {approve!r}")
         if isinstance(only, str):
             raise TypeError("only is a list of names, not a text")
-        self._questions = Questions()
-        self._make = _maker(server, transport, self._questions if ask else None)
+        if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
+            raise TypeError(f"timeout must be a positive number of seconds, not {type(timeout).__name__}")
+        if not timeout > 0:
+            raise ValueError(f"timeout must be a positive number of seconds, got {timeout}")
+        if transport not in ("http", "sse"):
+            raise ValueError(
+                f"transport must be 'http' or 'sse', for a URL; got {transport!r}; for a program to start "
+                "pass mcp.StdioServerParameters(command=…, args=[…]) as the server"
+            )
+        self._questions = Questions(_label(server))
+        self._make = _maker(
+            server, transport, self._questions if ask else None, _checked_headers(server, headers)
+        )
+        self._name = _named(server)
         self._prefix, self._only, self._approve = prefix, only, approve
         self._trusts, self._timeout = trust_hints, timeout
         self._connection: Connection | None = None
@@ -165,7 +182,7 @@ class MCPTools:
     async def _open(self) -> None:
         if self._connection is not None:
             raise RuntimeError("these MCP tools were opened before: make another MCPTools")
-        self._connection = Connection(self._make, timeout=self._timeout)
+        self._connection = Connection(self._make, name=self._name, timeout=self._timeout)
         try:
             await self._list()
         except BaseException:
@@ -180,7 +197,7 @@ class MCPTools:
                 found = await _all_tools(client)
         except TimeoutError:
             raise MCPConnectionError(
-                f"the MCP server has not listed its tools within {self._timeout:g} s"
+                f"{self._name} has not listed its tools within {self._timeout:g} s"
             ) from None
         names = named(checked_only(self._only, found), self._prefix)
         before = self._tools
@@ -276,6 +293,9 @@ class MCPTools:
         """Run something in the loop of the thread, and wait for it in this one. `left`: gets what ends it if
         the turn does not wait for it any longer."""
         assert self._loop is not None
+        if self._thread is None:
+            work.close()
+            raise MCPConnectionError(CLOSED)
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         if left is not None:
             left.append(future.cancel)
@@ -340,7 +360,53 @@ def _is_broken(error: Any) -> bool:
     return bool(error.code == CONNECTION_CLOSED)
 
 
-def _maker(server: Any, transport: str, questions: Questions | None) -> Callable[[], Client]:
+def _label(server: Any) -> str:
+    """The host of a URL, or the program; "" for others. More of a URL or of a command may hold a key."""
+    if isinstance(server, str):
+        return urlsplit(server).netloc.rpartition("@")[2]
+    command = getattr(server, "command", None)
+    return command if isinstance(command, str) else ""
+
+
+def _named(server: Any) -> str:
+    """How errors name a server."""
+    label = _label(server)
+    at = f" at {label}" if isinstance(server, str) else f" {label!r}"
+    return f"the MCP server{at if label else ''}"
+
+
+def _checked_headers(server: Any, headers: Mapping[str, str] | None) -> dict[str, str]:
+    if headers is None:
+        return {}
+    if not isinstance(headers, Mapping) or not all(
+        isinstance(each, str) for each in (*headers, *headers.values())
+    ):
+        raise TypeError("headers must be a dict of text to text")
+    if not isinstance(server, str):
+        raise TypeError(
+            f"headers are for the URL of a server, not for {type(server).__name__}; "
+            "give them to a client of your own"
+        )
+    return dict(headers)
+
+
+@asynccontextmanager
+async def _http(url: str, headers: dict[str, str]) -> AsyncIterator[Any]:
+    """The streams of streamable HTTP, with headers of the caller's."""
+    import httpx2
+    from mcp.client.streamable_http import streamable_http_client
+
+    times = httpx2.Timeout(30.0, read=300.0)  # as mcp has them: a server may hold a response open
+    async with (
+        httpx2.AsyncClient(headers=headers, timeout=times) as client,
+        streamable_http_client(url, http_client=client) as streams,
+    ):
+        yield streams
+
+
+def _maker(
+    server: Any, transport: str, questions: Questions | None, headers: dict[str, str]
+) -> Callable[[], Client]:
     """What makes a client that was not entered yet, each time anew."""
     from mcp import Client
 
@@ -356,8 +422,13 @@ def _maker(server: Any, transport: str, questions: Questions | None) -> Callable
         if transport == "sse":
             from mcp.client.sse import sse_client
 
-            return lambda: Client(sse_client(server), elicitation_callback=answer)
+            return lambda: Client(sse_client(server, headers=headers), elicitation_callback=answer)
+        if headers:
+            return lambda: Client(_http(server, headers), elicitation_callback=answer)
         return lambda: Client(server, elicitation_callback=answer)
     if isinstance(server, (Mapping, list, tuple)):
-        raise TypeError("an MCPTools is for one server; make one for each")
+        raise TypeError(
+            f"an MCPTools is for one server, got {type(server).__name__}: make one for each; a program to "
+            "start is mcp.StdioServerParameters(command=…, args=[…])"
+        )
     return lambda: Client(server, elicitation_callback=answer)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Final, Generic, Literal, TypeVar
 
-from ..values import Value
+from ..values import Given
 
 __all__ = ["MODES", "SHORT_TOKENS", "Mode", "Output"]
 
@@ -23,7 +23,7 @@ SHORT_TOKENS: Final = 1024
 _NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
-class Output(Value, Generic[T], frozen=True):
+class Output(Given, Generic[T], frozen=True):
     """The type of an answer, with how it is asked for: ``output_type=Output(Verdict, retries=2)``.
 
     Attributes:

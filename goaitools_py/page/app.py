@@ -31,6 +31,7 @@ from ..history.info import inspect_state
 from ..kept.facade import ConversationSnapshot
 from ..serve import ServeLimits, Who, serve
 from ..serve.http import Handler, guarded, json_response, no_content, problem_response, read_body
+from ..serve.limits import MAX_DIGITS
 from ..serve.stored import shown_pending
 from ..stores.base import AsyncListing, AsyncStore
 from ..values import Value
@@ -140,8 +141,8 @@ class _Page:
                 _route("GET", one, self._view),
                 _route("GET", f"{one}/facts", self._facts),
                 _route("GET", f"{one}/removed", self._removed),
-                _route("GET", f"{one}/turns/{{number:int}}/raw", self._raw),
-                _route("GET", f"{one}/turns/{{number:int}}/diff", self._diff),
+                _route("GET", f"{one}/turns/{{number}}/raw", self._raw),
+                _route("GET", f"{one}/turns/{{number}}/diff", self._diff),
                 _route("POST", f"{one}/title", self._title),
                 _route("POST", f"{one}/fork", self._fork),
                 _route("POST", f"{one}/rewind", self._rewind),
@@ -284,14 +285,14 @@ class _Page:
         return json_response(removed_of(await self._blob(self._open(request))))
 
     async def _raw(self, request: Request) -> Response:
-        found = raw_of(await self._blob(self._open(request)), request.path_params["number"])
+        found = raw_of(await self._blob(self._open(request)), _turn_of(request))
         if found is None:
             raise HTTPException(404)
         return json_response(found)
 
     async def _diff(self, request: Request) -> Response:
-        number, since = request.path_params["number"], request.query_params.get("since")
-        if since is not None and not (since.isascii() and since.isdecimal() and int(since) < number):
+        number, since = _turn_of(request), request.query_params.get("since")
+        if since is not None and not (_is_number(since) and int(since) < number):
             raise AskError("since must be the number of an earlier turn, or 0")
         blob = await self._blob(self._open(request))
         try:
@@ -329,6 +330,18 @@ def _and(names: Iterable[str]) -> str:
 
 def _route(method: str, path: str, handler: Handler) -> Route:
     return Route(path, guarded(handler), methods=[method])
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS
+
+
+def _turn_of(request: Request) -> int:
+    """The number of a turn in the address. A converter of the route would fail on thousands of digits."""
+    number = request.path_params["number"]
+    if not _is_number(number):
+        raise HTTPException(404)
+    return int(number)
 
 
 def _number(value: object, name: str) -> int:

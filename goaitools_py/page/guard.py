@@ -22,13 +22,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..serve.http import problem_response
 
-__all__ = ["COOKIE", "Guard", "cookie_of", "is_loopback"]
+__all__ = ["COOKIE", "Guard", "cookie_of", "is_host", "is_loopback"]
 
 COOKIE: Final = "goaitools_page"
 _SAFE: Final = frozenset({"GET", "HEAD"})
 _OPEN: Final = frozenset({"/", "/page.js", "/login"})
 """What needs no token: the page itself, which holds nothing, and the login."""
 
+_OWN_SITE: Final = frozenset({"same-origin", "none"})
 _HOST: Final = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9.-]+)(:[0-9]{1,5})?")
 _HEADERS: Final = {
     "x-content-type-options": "nosniff",
@@ -37,6 +38,12 @@ _HEADERS: Final = {
     "cross-origin-resource-policy": "same-origin",
     "x-frame-options": "DENY",
 }
+
+
+def is_host(name: str) -> bool:
+    """True for a name or an address that a ``Host`` may have, without a port."""
+    found = _HOST.fullmatch(name.lower())
+    return found is not None and found[2] is None
 
 
 def is_loopback(host: str) -> bool:
@@ -144,7 +151,7 @@ class Guard:
 
 def _is_same_origin(headers: Headers, host: str) -> bool:
     """True unless a browser says that another origin asks. A program that is no browser says nothing."""
-    if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+    if not _OWN_SITE.issuperset(headers.getlist("sec-fetch-site")):
         return False
-    origin = headers.get("origin")
-    return origin is None or origin.lower().partition("://")[2] == host.lower()
+    ours = (f"http://{host.lower()}", f"https://{host.lower()}")
+    return all(origin.lower() in ours for origin in headers.getlist("origin"))

@@ -39,6 +39,6 @@ def key_of(name: str) -> str:
         key = base64.b64decode(coded + "=" * (-len(coded) % 4), altchars=b"-_", validate=True).decode()
     except (binascii.Error, UnicodeDecodeError):
         key = ""
-    if not key or name_of(key) != name:
+    if not key or "\0" in key or name_of(key) != name:
         raise AskError("this is not the name of a conversation")
     return key

@@ -30,7 +30,7 @@ from .happenings import event_rows, events_by_name, events_of
 from .hosts import checked_hosts, host_check
 from .http import Handler, json_response, no_content, problem_response, read_body, route, streamed
 from .hub import Hub
-from .limits import ServeLimits
+from .limits import MAX_DIGITS, ServeLimits
 from .listeners import Listeners, Seat
 from .openapi import document_of
 from .relay import Relay
@@ -292,7 +292,7 @@ class ServeApp(Starlette):
         if not who.prefix or not isinstance(self._store, AsyncListing):
             raise HTTPException(404)
         cursor, limit = request.query_params.get("cursor"), request.query_params.get("limit", "100")
-        if not limit.isdecimal() or not 1 <= int(limit) <= 1_000:
+        if not limit.isdecimal() or len(limit) > MAX_DIGITS or not 1 <= int(limit) <= 1_000:
             raise AskError("limit must be 1 to 1000")
         try:
             found = await self._store.list(who.prefix, cursor=cursor, limit=int(limit))

@@ -42,7 +42,7 @@ from .http import Handler, json_response, problem_response, read_body, route
 from .hub import Hub
 from .limits import ServeLimits
 from .openapi import carried_document_of
-from .runs import Run
+from .runs import Run, refused_input
 from .uploads import read_message
 from .whose import KeyFunction, NotTrusted, Who, who_of
 
@@ -204,12 +204,12 @@ class CarriedApp(Starlette):
             run.turn = turn
             if run.was_stopped:
                 return
-            with _states_of_the_client():
+            with _states_of_the_client(), refused_input(run):
                 async for event in turn:
                     if isinstance(event, TurnCompleted):
                         completed = event
                     else:
-                        run.tell(event)
+                        run.hear(event)
         if completed is not None:
             await self._keep(who, completed.result.state)
             run.tell(completed)

@@ -21,7 +21,7 @@ from starlette.types import Receive, Scope, Send
 from ..errors import GoAIToolsError
 from ..frontends import FrontEnd, Problem, problem_of
 from .hub import TooManyTurnsError
-from .limits import ServeLimits
+from .limits import MAX_DIGITS, ServeLimits
 from .listeners import Seat, TooManyListenersError
 from .relay import RelayLostError
 from .runs import Run
@@ -140,7 +140,7 @@ async def read_body(request: Request, limits: ServeLimits) -> bytes:
 async def take_body(request: Request, take: Callable[[bytes], object], most: int, seconds: float) -> None:
     """Hand each piece of a body to a function as it comes. It may have `most` bytes, and take `seconds`."""
     length = request.headers.get("content-length", "")
-    if length.isdecimal() and int(length) > most:
+    if length.isdecimal() and (len(length) > MAX_DIGITS or int(length) > most):
         raise HTTPException(413)
     try:
         async with asyncio.timeout(seconds):

@@ -5,9 +5,14 @@ Owns: the limits and their defaults. Must never know: who keeps them.
 
 from __future__ import annotations
 
+from typing import Final
+
 from ..values import Value
 
-__all__ = ["ServeLimits"]
+__all__ = ["MAX_DIGITS", "ServeLimits"]
+
+MAX_DIGITS: Final = 18
+"""The longest number that a request may have. Python refuses to read one of thousands of digits."""
 
 
 class ServeLimits(Value, frozen=True, kw_only=True):

@@ -23,6 +23,7 @@ from ..events import (
     TextDelta,
     ToolFinished,
     ToolPending,
+    ToolProgress,
     TurnCompleted,
     TurnStarted,
 )
@@ -57,7 +58,7 @@ _PLAIN: Final[dict[str, type[Any]]] = {
     kind.__name__: kind
     for kind in (
         TextDelta, TurnStarted, ModelRequested, ReasoningDelta, ModelReplied, ToolFinished, ToolPending,
-        ContextWarning,
+        ToolProgress, ContextWarning,
     )
 }  # fmt: skip
 """The events whose fields are written as they are."""

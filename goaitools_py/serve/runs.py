@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace as replace_result
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from ..errors import GoAIToolsError
 from ..events import (
     Compacted,
     ContextWarning,
@@ -25,23 +27,26 @@ from ..events import (
     TextDelta,
     ToolFinished,
     ToolPending,
+    ToolProgress,
     TurnCompleted,
     TurnStarted,
 )
-from ..frontends import KEEP_ALIVE, FrontEnd, FrontStream, Piece
+from ..frontends import KEEP_ALIVE, AskError, FrontEnd, FrontStream, Piece
 from ..frontends.sse import numbered
 from ..messages import Part
 from ..result import ChatResult
 from ..values import replace
+from .limits import MAX_DIGITS
+from .pace import Pace
 
 if TYPE_CHECKING:
     from ..handles import AsyncTurn
 
-__all__ = ["Run", "digest_of"]
+__all__ = ["Run", "digest_of", "refused_input"]
 
 _TOLD: Final = (
     TextDelta, TurnStarted, ModelRequested, ReasoningDelta, ModelReplied, ToolFinished, ToolPending,
-    Compacted, ContextWarning, TurnCompleted,
+    ToolProgress, Compacted, ContextWarning, TurnCompleted,
 )  # fmt: skip
 """The events that a front end may write. The others hold states, and are not kept."""
 
@@ -121,6 +126,7 @@ class Run:
         self.events: list[Event] = []
         """What front ends may write, in order."""
         self._said_digest = said_digest
+        self._pace = Pace()
         self._written: dict[tuple[str, bool], _Written] = {}
         self._news = asyncio.Event()
         self._begun = asyncio.Event()
@@ -134,6 +140,11 @@ class Run:
     def said_digest(self) -> str:
         """The digest of what the user said."""
         return digest_of(self.said) if self._said_digest is None else self._said_digest
+
+    def hear(self, event: Event) -> None:
+        """Add an event of a turn that runs here. Of the reports of a tool only some are told."""
+        if not isinstance(event, ToolProgress) or self._pace.tells(event):
+            self.tell(event)
 
     def tell(self, event: Event) -> None:
         """Add an event of the turn."""
@@ -237,7 +248,8 @@ class Run:
             keep_alive: A comment is sent after so many seconds without news.
         """
         run, _, number = last_id.rpartition(".")
-        at = int(number) if run == self.id and number.isdecimal() else 0
+        is_ours = run == self.id and number.isdecimal() and len(number) <= MAX_DIGITS
+        at = int(number) if is_ours else 0
         while True:
             news = self._news
             frames, is_over = self.frames(front, goes_on=goes_on), self.is_over
@@ -258,3 +270,17 @@ async def _in_time(news: asyncio.Event, seconds: float | None) -> bool:
     except TimeoutError:
         return False
     return True
+
+
+@contextmanager
+def refused_input(run: Run) -> Iterator[None]:
+    """A turn that fails with a ValueError before it begins was given what it cannot take: a file that the
+    provider API does not know, or other arguments than the tool has. Raises `AskError` for it."""
+    try:
+        yield
+    except ValueError as error:
+        if run.events or isinstance(error, GoAIToolsError):
+            raise
+        raise AskError(
+            "the model does not take a file of this type, or the tool does not take these arguments"
+        ) from error

@@ -29,7 +29,7 @@ from ..frontends import Ask, AskError, Piece, Returned, pieces_of, pieces_since
 from ..history.turns import HistoryTurn
 from ..result import ChatResult
 from .hub import Hub
-from .runs import Run, digest_of
+from .runs import Run, digest_of, refused_input
 from .stored import (
     STOPPED,
     SYNTHETIC,
@@ -114,7 +114,7 @@ class Talk:
                 "the message cannot be taken: it is empty, or holds what no text may hold"
             ) from error
         return self._start(
-            lambda run: self._drive(run, turn, is_new=True), turn_id=ask.turn_id, said=ask.said
+            lambda run: self._drive_asked(run, turn, is_new=True), turn_id=ask.turn_id, said=ask.said
         )
 
     async def again(self, ask: Ask) -> Run:
@@ -258,8 +258,9 @@ class Talk:
         before = unfinished(snapshot, given)
         made = self._conversation if gate == "reject" else self._open(gate)
         turn = made.start_resume(given or None, **self._options(ask))
+        drive = self._drive_asked if given else self._drive
         return self._start(
-            lambda run: self._drive(run, turn, is_new=False),
+            lambda run: drive(run, turn, is_new=False),
             answered=ask.answers.keys() & call_ids(before),
             before=before,
             since=() if given else pieces_since(before, ask.answers.keys()),
@@ -272,6 +273,11 @@ class Talk:
         tell_stored(run, snapshot, turn, answered)
         run.end()
         return run
+
+    async def _drive_asked(self, run: Run, turn: AsyncTurn, *, is_new: bool) -> None:
+        """As `_drive`, of a message or of answers that this request has sent."""
+        with refused_input(run):
+            await self._drive(run, turn, is_new=is_new)
 
     async def _drive(self, run: Run, turn: AsyncTurn, *, is_new: bool) -> None:
         """Run a turn, and tell the run. A turn that was done before is told from the store."""
@@ -294,7 +300,7 @@ class Talk:
                     if isinstance(event, TurnCompleted):
                         completed = event  # told when it is saved, and another worker may go on
                     elif has_started:
-                        run.tell(event)
+                        run.hear(event)
                     run.turn_ref = run.turn_ref or event.turn_ref
                 if run.was_stopped:
                     await turn.cancel()  # until it is saved

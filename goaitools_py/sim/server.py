@@ -151,6 +151,10 @@ class SimServer:
 
     def push(self, *scripted: Scripted) -> None:
         """Queue replies and faults. Each answers one request; then the model answers again."""
+        for one in scripted:
+            if not isinstance(one, (Reply, Fault, Response)):
+                found = type(one).__name__
+                raise TypeError(f"push takes replies and faults, not {found}; a reply is Reply.text('…')")
         with self._lock:
             self._script.extend(scripted)
 

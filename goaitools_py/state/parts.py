@@ -27,7 +27,7 @@ from typing import Any, Final
 
 from msgspec.structs import force_setattr
 
-from ..errors import StateError
+from ..errors import StateError, StateTooLargeError
 from ..values import Value, replace
 from . import frames
 from .codec import SUITE_AES_256_GCM, Binding, BlobLimits, Codec, PartCodec, check_limit
@@ -44,7 +44,9 @@ __all__ = [
     "Part",
     "check_parts",
     "directory_of",
+    "inflated",
     "key_id_of",
+    "most_inflated",
     "new_part",
     "opened_part",
     "read_directory",
@@ -65,6 +67,9 @@ ELSEWHERE: Final = 1
 MAX_PART_BYTES: Final = 8 * 2**20
 """The largest raw size of one part."""
 
+_MOST_INFLATED: Final = 32
+"""Measured conversations are three to seven times as large when they are inflated; see `blob`."""
+_LEAST_INFLATED: Final = 4 * MAX_PART_BYTES
 _DIGEST_BYTES: Final = 32
 _ENTRY_BYTES: Final = 5 + _DIGEST_BYTES
 """The fewest bytes of an entry of the directory."""
@@ -324,6 +329,17 @@ def with_bytes(parts: Iterable[Part], source: bytes) -> tuple[tuple[Part, ...], 
     return tuple(listed), start
 
 
+def most_inflated(limits: BlobLimits) -> int:
+    """Count how many bytes the archive and the media in a blob may have when they are inflated. Whoever reads
+    a whole archive has all of it in memory, and a few hundred bytes may stand for 8 MiB."""
+    return max(_MOST_INFLATED * limits.max_blob_bytes, _LEAST_INFLATED)
+
+
+def inflated(parts: Iterable[Part]) -> int:
+    """Count the bytes that the archive and the media in a blob have when they are inflated."""
+    return sum([part.raw_len for part in parts if part.kind in (ARCHIVE, MEDIA) and part.place == INLINE])
+
+
 def check_parts(parts: Sequence[Part], limits: BlobLimits) -> None:
     """Refuse parts that a blob may not have.
 
@@ -354,5 +370,12 @@ def check_parts(parts: Sequence[Part], limits: BlobLimits) -> None:
     check_limit("max_segments", limits.max_segments, len(parts))
     check_limit("max_archive_bytes", limits.max_archive_bytes, sizes[ARCHIVE])
     check_limit("max_media_bytes", limits.max_media_bytes, sizes[MEDIA])
+    if (found := inflated(parts)) > (most := most_inflated(limits)):
+        raise StateTooLargeError(
+            f"state is too large: its archive and media have {found} bytes inflated, expected at most "
+            f"{most}; compact the conversation, or give its codec limits=BlobLimits(max_blob_bytes=…)",
+            limit_name="max_blob_bytes",
+            limit=limits.max_blob_bytes,
+        )
     check_limit("max_entries", limits.max_entries, entries)
     check_limit("max_decoded_bytes", limits.max_decoded_bytes, raw_bytes)

@@ -26,6 +26,7 @@ To forget a conversation, set ``chat`` to NULL and leave ``chat_version``: versi
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
@@ -54,6 +55,7 @@ class CallableStore:
         load: Callable[[str], Stored | None],
         save: Callable[[str, bytes, int | None], int | None],
     ) -> None:
+        _check("CallableStore", load, save)
         self._load = load
         self._save = save
 
@@ -83,6 +85,7 @@ class AsyncCallableStore:
         load: Callable[[str], Awaitable[Stored | None]],
         save: Callable[[str, bytes, int | None], Awaitable[int | None]],
     ) -> None:
+        _check("AsyncCallableStore", load, save)
         self._load = load
         self._save = save
 
@@ -102,6 +105,22 @@ class AsyncCallableStore:
         except StoreUnavailableError as doubt:
             return _settled(doubt, await self.load(key), blob, expected)
         return _version(version, expected)
+
+
+def _check(kind: str, load: object, save: object) -> None:
+    """Refuse functions that cannot be called as the store calls them, before a turn is paid for."""
+    for name, function, takes in (("load", load, ("key",)), ("save", save, ("key", "blob", "expected"))):
+        call = f"{name}({', '.join(takes)})"
+        if not callable(function):
+            raise TypeError(f"{kind} takes a function {call}, not {type(function).__name__}")
+        try:
+            signature = inspect.signature(function)
+        except (TypeError, ValueError):  # written in C
+            continue
+        try:
+            signature.bind(*takes)
+        except TypeError as error:
+            raise TypeError(f"{kind} calls {call}, and the given function does not fit: {error}") from None
 
 
 @contextmanager

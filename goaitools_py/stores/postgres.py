@@ -45,6 +45,13 @@ class _OneProcess:
             )
 
 
+def _check_pool(pool: object, lends: str, kind: str) -> None:
+    """Raise `TypeError` for what is no pool of the store's driver: it has no method of the name `lends`."""
+    if isinstance(pool, type) or not hasattr(pool, lends):
+        found = f"the class {pool.__name__}" if isinstance(pool, type) else type(pool).__name__
+        raise TypeError(f"{kind} takes a pool, not {found}; {kind}.open(url) makes one")
+
+
 class PostgresStore:
     """A store in PostgreSQL over a pool of psycopg 3, for any number of threads, processes and machines.
 
@@ -71,6 +78,7 @@ class PostgresStore:
         schema: str | None = None,
         prepare: bool = True,
     ) -> None:
+        _check_pool(pool, "connection", "PostgresStore")
         self._pool = pool
         self._owned = False
         self._steps = PostgresSteps(table, schema)
@@ -301,6 +309,7 @@ class AsyncPostgresStore:
     def __init__(
         self, pool: asyncpg.Pool[Any], *, table: str = "goaitools_state", schema: str | None = None
     ) -> None:
+        _check_pool(pool, "acquire", "AsyncPostgresStore")
         self._pool = pool
         self._owned = self._is_open = False
         self._steps = PostgresSteps(table, schema)

@@ -45,6 +45,7 @@ class RedisStore:
     def __init__(
         self, client: Redis | RedisCluster, *, ttl: float | None = None, prefix: str = "goaitools"
     ) -> None:
+        _check_client(client, "RedisStore", "redis.Redis")
         self._client: Any = client
         self._keys = KeySpace(prefix, ttl)
 
@@ -201,6 +202,7 @@ class AsyncRedisStore:
     def __init__(
         self, client: AsyncRedis | AsyncRedisCluster, *, ttl: float | None = None, prefix: str = "goaitools"
     ) -> None:
+        _check_client(client, "AsyncRedisStore", "redis.asyncio.Redis")
         self._client: Any = client
         self._keys = KeySpace(prefix, ttl)
         self._used_in: Process | None = None
@@ -356,6 +358,12 @@ class AsyncRedisLease:
             self._is_over = True
 
 
+def _check_client(client: Any, kind: str, made: str) -> None:
+    if isinstance(client, type) or not hasattr(client, "execute_command"):
+        found = f"the class {client.__name__}" if isinstance(client, type) else type(client).__name__
+        raise TypeError(f"{kind} takes a client, not {found}: {kind}({made}.from_url(url))")
+
+
 def _nodes(client: Any) -> dict[str, dict[str, Any]]:
     """The servers that hold keys, each with what sends a command to it."""
     if not hasattr(client, "get_primaries"):
@@ -372,10 +380,10 @@ def _unknown_script() -> type[Exception]:
 
 @contextmanager
 def _errors() -> Iterator[None]:
-    from redis.exceptions import RedisError
+    from redis.exceptions import RedisClusterException, RedisError
 
     try:
         yield
-    except (RedisError, OSError) as exc:
+    except (RedisError, RedisClusterException, OSError) as exc:
         failed = common.unavailable("Redis", exc)
         raise failed from failed.__cause__

@@ -149,11 +149,11 @@ class KeySpace:
 
     def state(self, key: str) -> bytes:
         """The name of the hash of a conversation."""
-        return self._state + b"{%b}" % common.check_key(key).encode()
+        return self._state + b"{%b}" % _tag(common.check_key(key))
 
     def parts(self, key: str) -> bytes:
         """The name of the hash of its parts."""
-        return self._parts + b"{%b}" % key.encode()
+        return self._parts + b"{%b}" % _tag(key)
 
     def load(self, key: str) -> Command:
         """Ask for a conversation."""
@@ -237,7 +237,7 @@ class KeySpace:
         return "EXISTS", self._lease_name(key)
 
     def _lease_name(self, key: str) -> bytes:
-        return self._lease + b"{%b}" % common.check_key(key).encode()
+        return self._lease + b"{%b}" % _tag(common.check_key(key))
 
     def lease_and_load(self, key: str, lease: LeaseKey) -> Command:
         """Begin a lease, and ask for the conversation. Answers None if another holder has a lease."""
@@ -265,7 +265,7 @@ class KeyWalk:
         self._begin = begin
         self._nodes = sorted(nodes)
         self._prefix = prefix
-        self._pattern = _GLOB.sub(rb"\\\g<0>", begin + prefix.encode()) + b"*"
+        self._pattern = _GLOB.sub(rb"\\\g<0>", begin + _tag(prefix)) + b"*"
         self._limit = limit
         self._scans = 0
         self._node: str | None
@@ -285,7 +285,7 @@ class KeyWalk:
         at, names = scanned
         self._at = next(iter(at.values())) if isinstance(at, dict) else at
         for name in names:
-            key = name[len(self._begin) : -1].decode()
+            key = name[len(self._begin) : -1].decode().removeprefix("\0")
             if key not in self._found and common.is_listed(key, self._prefix):
                 self._found.append(key)
         if not self._at:
@@ -388,6 +388,12 @@ class LeaseKey:
     def release(self) -> Command:
         """End it, if it is still this one."""
         return "EVAL", _RELEASE, 1, self._name, self.token
+
+
+def _tag(key: str) -> bytes:
+    """What stands in the braces. Redis takes what is before the first closing brace as the hash tag, and all
+    of the name if that is nothing. So a NUL, which no key has, stands before a key that begins with one."""
+    return key.encode() if not key.startswith("}") else b"\0" + key.encode()
 
 
 def _field(kind: int, name: bytes) -> bytes:

@@ -61,7 +61,7 @@ class SQLAlchemyStore:
     """
 
     def __init__(self, engine: Engine, *, table: str = "goaitools_state", schema: str | None = None) -> None:
-        self._dialect = _known(engine)
+        self._dialect = _known(engine, "SQLAlchemyStore")
         self._forks = forks_of(engine)
         self._engine = engine.execution_options(isolation_level="AUTOCOMMIT")
         self._atomic = engine.execution_options(isolation_level=_ATOMIC[self._dialect])
@@ -228,7 +228,7 @@ class AsyncSQLAlchemyStore:
     def __init__(
         self, engine: AsyncEngine, *, table: str = "goaitools_state", schema: str | None = None
     ) -> None:
-        self._dialect = _known(engine)
+        self._dialect = _known(engine, "AsyncSQLAlchemyStore")
         self._forks = forks_of(engine.sync_engine, is_async=True)
         self._engine = engine.execution_options(isolation_level="AUTOCOMMIT")
         self._atomic = engine.execution_options(isolation_level=_ATOMIC[self._dialect])
@@ -383,7 +383,10 @@ class AsyncSQLAlchemyLease:
             self._is_over = True
 
 
-def _known(engine: Engine | AsyncEngine) -> str:
+def _known(engine: Engine | AsyncEngine, kind: str) -> str:
+    if not hasattr(engine, "dialect"):
+        made = "create_engine(url)" if kind == "SQLAlchemyStore" else "create_async_engine(url)"
+        raise TypeError(f"{kind} takes an engine, not {type(engine).__name__}: {kind}({made})")
     name = engine.dialect.name
     if name not in _KNOWN:
         raise ValueError(

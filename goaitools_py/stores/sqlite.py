@@ -65,7 +65,7 @@ class SQLiteStore:
 
     def __init__(self, path: str | Path, *, busy_timeout: float = 10.0) -> None:
         self._busy_timeout = busy_timeout
-        self._databases = PerProcess(partial(_database, str(path), busy_timeout))
+        self._databases = PerProcess(partial(_database, _checked(path), busy_timeout))
         database = self._databases.get()
         with database.connected() as connection:
             _find_table(database, connection)
@@ -322,6 +322,16 @@ class SQLiteStore:
             time.sleep(0.005)
 
 
+def _checked(path: object) -> str:
+    """The path as text. Raises for what is no path, and for a URL, which SQLite would take for a folder."""
+    if not isinstance(path, (str, Path)):
+        raise TypeError(f"a SQLite store takes the path of a file, not {type(path).__name__}")
+    if str(path).startswith("sqlite:"):
+        file = str(path).removeprefix("sqlite:").removeprefix("///") or "chat.db"
+        raise ValueError(f"a SQLite store takes the path of a file, not a URL: write {file!r}")
+    return str(path)
+
+
 def _database(path: str, busy_timeout: float, before: Database | None) -> Database:
     return Database(path, busy_timeout) if before is None else before.inherited()
 
@@ -418,7 +428,7 @@ class AsyncSQLiteStore:
     """
 
     def __init__(self, path: str | Path, *, busy_timeout: float = 10.0) -> None:
-        self._open = partial(SQLiteStore, path, busy_timeout=busy_timeout)
+        self._open = partial(SQLiteStore, _checked(path), busy_timeout=busy_timeout)
         self._store: SQLiteStore | None = None
         self._threads = PerProcess(_thread)
         self._is_closed = False

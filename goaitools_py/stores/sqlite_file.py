@@ -58,9 +58,19 @@ class Database:
                     older = common.older_layout("a table").because_of(exc)
                     raise older from older.__cause__
                 failed = StoreUnavailableError(
-                    f"SQLite could not use the store: {type(exc).__name__}: {exc}"
+                    f"SQLite could not use the store: {type(exc).__name__}: {exc}{self._advice(exc)}"
                 ).because_of(exc)
                 raise failed from failed.__cause__
+
+    def _advice(self, exc: sqlite3.Error) -> str:
+        if "unable to open" in str(exc):
+            return (
+                f"; check the path {str(self._path)!r}: its folder must exist, "
+                "and this process needs the right to write there"
+            )
+        if "not a database" in str(exc):
+            return f"; {str(self._path)!r} is another file: name a new one"
+        return "; this store was closed: make another one" if self._is_closed else ""
 
     def rest(self) -> None:
         """Close the connection until it is needed again."""

@@ -27,7 +27,12 @@ _SHOWN_CHARACTERS = 100  # of a field's name, which the model may have invented
 
 
 class BadArguments(Exception):  # noqa: N818 - the model's mistake; the text is sent to the model
-    """The model's arguments do not fit the tool. The text is for the model. It names fields, never values."""
+    """The model's arguments do not fit the tool. The text is for the model. It names fields, never values.
+
+    `problems`: (field, problem) pairs. The model, or whoever answers the call, may have invented a field.
+    """
+
+    problems: Sequence[tuple[str, str]] = ()
 
     @classmethod
     def from_problems(cls, problems: Sequence[tuple[str, str]]) -> BadArguments:
@@ -35,7 +40,9 @@ class BadArguments(Exception):  # noqa: N818 - the model's mistake; the text is 
         lines = [f"- {field[:_SHOWN_CHARACTERS]}: {problem}" for field, problem in problems[:_SHOWN_PROBLEMS]]
         if len(problems) > _SHOWN_PROBLEMS:
             lines.append(f"- and {len(problems) - _SHOWN_PROBLEMS} more")
-        return cls("\n".join(["Invalid arguments:", *lines]))
+        made = cls("\n".join(["Invalid arguments:", *lines]))
+        made.problems = tuple(problems)
+        return made
 
 
 def parse_arguments(text: str) -> dict[str, Any]:

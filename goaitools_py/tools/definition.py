@@ -275,6 +275,8 @@ def tool(
     names = local_names(_caller())
 
     def decorate(function: Callable[..., Any]) -> Tool[..., Any]:
+        if isinstance(function, Tool):
+            raise TypeError(f"{function.name!r} is a Tool already; give all options in one @tool(…)")
         signature = Signature.of(function, names)
         return Tool(
             function.__name__ if name is None else name,
@@ -307,7 +309,10 @@ def as_tools(
         if isinstance(each, ProviderTool):
             continue
         if each.name in names:
-            raise ValueError(f"two tools are called {each.name!r}; rename one with @tool(name=…)")
+            raise ValueError(
+                f"two tools are called {each.name!r}; rename one with @tool(name=…), those of an MCP server "
+                "with MCPTools(…, prefix=…)"
+            )
         names.add(each.name)
     return tools
 
@@ -335,7 +340,7 @@ def refuse_async(tools: Iterable[Tool[..., Any] | ProviderTool]) -> None:
         if isinstance(each, Tool) and each.is_async:
             raise TypeError(
                 f"tool {each.name!r} is async, and a Chat runs no event loop: "
-                f"use AsyncChat, or write the tool with a plain def"
+                f"use AsyncChat, or write the tool with a plain def; open MCPTools with a plain 'with'"
             )
 
 

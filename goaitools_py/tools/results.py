@@ -10,7 +10,7 @@ from typing import Any
 
 from ..messages import Audio, Document, Image, Part, Text
 from ..render import plain
-from ..values import Value
+from ..values import Given
 
 __all__ = ["MAX_RESULT_BYTES", "MAX_RESULT_MEDIA_BYTES", "ToolReturn", "result_parts", "text_parts"]
 
@@ -29,7 +29,7 @@ _NOTE_BYTES = 64
 _PARTS = (Text, Image, Document, Audio)
 
 
-class ToolReturn(Value, frozen=True):
+class ToolReturn(Given, frozen=True):
     """A tool's result that says whether it is an error. `value` is anything that a tool may return."""
 
     _unshown = frozenset({"value"})

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import FrameType, MethodType, UnionType
@@ -34,6 +34,8 @@ __all__ = ["Signature", "local_names", "needs_deps", "takes_context"]
 # TYPE_CHECKING. Only the context can do without its type: every other parameter needs a schema.
 _LOOKS_LIKE_CONTEXT = re.compile(r"(\w+\.)*ToolContext(\[.*\])?", re.DOTALL)
 _MAY_BE_NONE = re.compile(r"\b(None|Any|object|Optional)\b")
+_CONTEXTS = ("ctx", "context")
+"""Names that a first parameter has which is meant as the context."""
 _KEPT = "__goaitools_signature__"
 
 
@@ -62,8 +64,7 @@ class Signature:
         """
         if not (inspect.isfunction(function) or inspect.ismethod(function)):
             raise TypeError(
-                f"a tool must be a Tool, a ProviderTool, a function or a bound method, "
-                f"not {type(function).__name__}; wrap it in a def"
+                f"a tool must be a Tool, a ProviderTool, a function or a bound method, not {_found(function)}"
             )
         parameters = tuple(inspect.signature(function).parameters.values())
         for parameter in parameters:
@@ -154,6 +155,17 @@ def local_names(frame: FrameType | None) -> Mapping[str, Any]:
     return frame.f_locals
 
 
+def _found(value: Any) -> str:
+    """What stands in a tool's place, and what to do."""
+    found = type(value).__name__
+    if isinstance(value, type):
+        return f"the class {value.__name__}; give a function"
+    if callable(value):
+        return f"{found}; wrap it in a def"
+    is_many = isinstance(value, Iterable) and not isinstance(value, (str, Mapping))
+    return f"{found}; give what is in it one by one: tools=[*…]" if is_many else found
+
+
 def _refuse_unfillable(function: Callable[..., Any], parameter: inspect.Parameter) -> None:
     where = f"of {function.__qualname__}()"
     if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
@@ -166,7 +178,8 @@ def _refuse_unfillable(function: Callable[..., Any], parameter: inspect.Paramete
     if parameter.annotation is parameter.empty:
         raise TypeError(
             f"parameter {parameter.name!r} {where} has no annotation; write its type, "
-            f"as in '{parameter.name}: str' (a first parameter may be a ToolContext)"
+            f"as in '{parameter.name}: {'ToolContext' if parameter.name in _CONTEXTS else 'str'}' "
+            "(a first parameter may be a ToolContext)"
         )
 
 

@@ -96,8 +96,9 @@ class TurnEngine:
             pending = journal.pending(state)
             if ledger.options.on_pending == "raise":
                 raise ToolPendingError(
-                    f"the state waits for answers to {len(pending)} tool calls: give them to resume, or say "
-                    "what a new message does with on_pending='deny' or 'queue'",
+                    f"the state waits for answers to {_many(len(pending), 'tool call')}, see "
+                    "err.pending: give them to resume, or say what a new message does with on_pending='deny' "
+                    "or 'queue'",
                     pending,
                 )
             if ledger.options.on_pending == "queue":
@@ -379,9 +380,9 @@ class TurnEngine:
         if self._misfits > wanted.asked.retries:
             raise ledger.error(
                 OutputError,
-                f"{self._misfits} answers of the model did not fit {wanted.shape.name} ({len(problems)} "
-                "problems in the last one, see err.errors); err.state has the turn, and resume(err.state, "
-                "output_type=…) asks again",
+                f"{_many(self._misfits, 'answer')} of the model did not fit {wanted.shape.name} "
+                f"({_many(len(problems), 'problem')} in the last one, see err.errors); err.state has the "
+                "turn, and resume(err.state, output_type=…) asks again",
                 errors=problems,
             )
         ledger.state = attempts.told(ledger.state, problem_words(problems), ledger.dialect)
@@ -529,3 +530,8 @@ def _status(reply: Reply, *, limited: bool) -> Status:
     if reply.stop == "refusal":
         return "refused"
     return "limited" if limited or reply.stop == "pause" else "complete"
+
+
+def _many(count: int, noun: str) -> str:
+    """A count with its noun: "1 problem", "2 problems"."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"

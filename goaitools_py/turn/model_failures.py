@@ -146,7 +146,8 @@ def _words(ledger: Ledger, failure: Failure) -> tuple[str, str]:
             f"{_WAITED[option]} {option}={seconds:g} s",
             f"resume(err.state) asks again; a larger {option} leaves the model more time",
         )
-    redirect = getattr(failure.cause, "redirect", None)
+    cause = failure.cause
+    redirect = getattr(cause, "redirect", None)
     if redirect is not None:
         asked, other = redirect
         return (
@@ -158,6 +159,11 @@ def _words(ledger: Ledger, failure: Failure) -> tuple[str, str]:
         return (
             "there are no credentials for the provider, so it was not asked",
             f"set the environment variable {variable} or pass api_key=, then resume(err.state)",
+        )
+    if failure.fault.kind == "unavailable" and failure.status is None and isinstance(cause, BackendError):
+        return (
+            f"the provider could not be reached ({cause})",
+            "try resume(err.state) later; if this stays, check base_url= and the network",
         )
     _, found, advice = _ERRORS[failure.fault.kind]
     return found, advice

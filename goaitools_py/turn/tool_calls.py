@@ -385,20 +385,34 @@ def _check_approval(
         )
     if tool.external:
         raise ValueError(f"call {call.id!r} is of an external tool: answer it with a ToolReturn")
-    if (misfit := _misfit(tools, call, answer, deps)) is not None:
+    if (misfit := _misfit(tool, answer, deps)) is not None:
         raise ValueError(
             f"the arguments approved for call {call.id!r} do not fit the tool {call.name!r}: {misfit}"
         )
 
 
-def _misfit(tools: Mapping[str, Tool[..., Any]], call: JournalCall, answer: Approve, deps: Any) -> str | None:
-    """Say why the call's tool does not take the approved arguments; None if it does."""
+def _misfit(tool: Tool[..., Any], answer: Approve, deps: Any) -> str | None:
+    """Say why a tool does not take the approved arguments; None if it does. Of their names only those are in
+    the text that the tool itself has: the others are what somebody wrote."""
     try:
         given = _given_arguments(answer)
     except (TypeError, ValueError, RecursionError):
         return "JSON cannot say them"
-    bound = None if given is None else _bind(tools, replace(call, arguments=given), deps)
-    return bound if isinstance(bound, str) else None
+    if given is None:
+        return None
+    try:
+        tool.bind(given, deps)
+        return None
+    except BadArguments as exc:
+        problems = exc.problems
+    except Exception as exc:
+        return f"they could not be checked ({type(exc).__name__})"
+    if not problems:
+        return "they are no JSON object, or its validator refuses them"
+    own = tool.spec(deps).parameters.get("properties", {})
+    names = [(name if (name := field.partition(".")[0]) in own else "another name") for field, _ in problems]
+    told = [(name, problem) for name, (_, problem) in zip(names, problems, strict=True)]
+    return str(BadArguments.from_problems(told))
 
 
 def _may_start(ledger: Ledger, tool: Tool[..., Any], running: int) -> bool:

@@ -26,7 +26,7 @@ from goaitools_py.backends import (
 from goaitools_py.backends.base import ModelRequest, ResponseHead
 from goaitools_py.backends.endpoints import endpoint_family
 from goaitools_py.backends.http.exchange import bounded_timeout
-from goaitools_py.backends.http.sdk_edge import ClientOptions
+from goaitools_py.backends.http.sdk import ClientOptions
 from goaitools_py.backends.openai.sdk import async_openai_edge, openai_edge
 
 from ._http import Chunks, Colour, Handler, failing, loopback, mock_http

@@ -482,6 +482,23 @@ def test_anthropic_forgets_a_token_only_when_it_tries_again() -> None:
     assert (before, asked) == ([False], [False, True])
 
 
+def test_anthropic_adds_no_trace_to_a_raw_post() -> None:
+    """It traces its typed methods only. A head that is kept would otherwise repeat an old trace."""
+    trace, sdk = pytest.importorskip("opentelemetry.trace"), pytest.importorskip("opentelemetry.sdk.trace")
+    sent: list[httpx2.Request] = []
+
+    def handler(request: httpx2.Request) -> httpx2.Response:
+        sent.append(request)
+        return httpx2.Response(200, json={})
+
+    provider = sdk.TracerProvider()
+    client = Sdk(anthropic).client(handler, open_telemetry={"tracer_provider": provider})
+    with trace.use_span(provider.get_tracer("t").start_span("outer")):
+        client.post("/v1/messages", content=BODY, cast_to=httpx2.Response)
+
+    assert "traceparent" not in sent[0].headers
+
+
 def test_anthropic_asks_proxies_of_the_environment_whatever_trust_env_says(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -802,3 +802,37 @@ def test_a_thread_of_another_provider_api_says_what_to_type(
     assert "--model anthropic:MODEL" in told
     assert "--key KEY" in told
     assert not any(word in told for word in ("on_foreign_state", "state=None", "state_messages"))
+
+
+# ------------------------------------------------------------------------------------- one message
+
+
+@pytest.mark.parametrize("text", ["", "  "])
+def test_once_needs_a_message(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """An empty variable in a script is wrong usage, in one line."""
+    assert main(["chat", "--model", "sim", "--once", text]) == 2
+    assert capsys.readouterr().err.endswith("error: --once needs a message, and this one is empty\n")
+
+
+def test_once_says_what_a_waiting_reply_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The calls that wait, and where they are answered; the same for the next message."""
+    (tmp_path / "desk_tools.py").write_text(
+        "from goaitools_py import tool\n"
+        "@tool(requires_approval=True)\n"
+        "def refund(euros: int) -> str:\n"
+        "    'Pay money back.'\n"
+        "    return 'paid'\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    line = ["chat", "--model", "sim", "--tools", "desk_tools:refund", "--store", "desk.db", "--once"]
+    waits = (
+        "waits for answers to calls (refund): run `goaitools chat` with the same options, without --once, "
+        "and answer with /approve or /deny\n"
+    )
+
+    assert main([*line, "Refund 30 euros."]) == 1
+    assert capsys.readouterr().err == f"goaitools: the reply {waits}"
+    assert main([*line, "Hello?"]) == 1
+    assert capsys.readouterr().err == f"goaitools: the conversation {waits}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 from pathlib import Path
 
@@ -111,3 +112,13 @@ def test_what_goes_wrong_is_one_line(file: Path, capsys: pytest.CaptureFixture[s
     assert err.startswith(f"goaitools: {broken}: ")
     assert err.count("\n") == 1
     assert broken.stat().st_size == 50
+
+
+def test_no_label_touches_its_value(tmp_path: Path, blob: bytes, capsys: pytest.CaptureFixture[str]) -> None:
+    """The longest label of a report has room."""
+    path = tmp_path / "ada.state"
+    path.write_bytes(blob)
+
+    assert main(["convert", str(path), "--to", "openai", "--out", str(tmp_path / "new.state")]) == 0
+
+    assert re.search(r"^  provider API before +anthropic$", capsys.readouterr().out, re.MULTILINE)

@@ -18,10 +18,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
+from goaitools_py import AsyncChat
 from goaitools_py.cli import main
+from goaitools_py.cli import serve as serve_command
 from goaitools_py.cli.stores import shown_url
+from goaitools_py.page.app import page_app
+from goaitools_py.stores import AsyncMemoryStore
 
 from ..stores._places import place_of
 
@@ -109,6 +114,42 @@ def test_a_chat_of_ones_own_is_served(tmp_path: Path) -> None:
     assert (facts["store"], facts["token_env"]) == (None, "PAGE_TOKEN")
 
 
+@pytest.mark.parametrize(
+    ("allowed", "host", "status"),
+    [
+        ([], "127.0.0.1", 200),
+        ([], "localhost", 200),
+        ([], "10.0.0.7", 421),
+        ([], "chat.example", 421),
+        (["chat.example", "Chat2.Example"], "chat.example:443", 200),
+        (["chat.example", "Chat2.Example"], "CHAT2.example", 200),
+        (["chat.example"], "10.0.0.7", 200),
+        (["chat.example"], "evil.example", 421),
+        (["chat.example"], "chat.example.evil.example", 421),
+    ],
+)
+def test_browsers_reach_it_under_its_own_names_only(
+    allowed: list[str], host: str, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The names that --allow-host gives; without it those of this machine. A page whose foreign name was
+    bound to this address is refused, and so is a page of another origin. Nobody listens on a port here."""
+    answers: list[int] = []
+
+    async def asked_once(args: Any, opened: Any, settings: Any, listener: Any) -> None:
+        async with AsyncChat("sim") as chat:
+            transport = httpx.ASGITransport(page_app(chat, AsyncMemoryStore(), settings))
+            async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
+                for origin in (f"http://{host}", "http://evil.example"):
+                    sent = {"host": host, "origin": origin}
+                    answers.append((await client.get("/about", headers=sent)).status_code)
+
+    monkeypatch.setattr(serve_command, "_serve", asked_once)
+    names = [option for name in allowed for option in ("--allow-host", name)]
+
+    assert main(["serve", "--demo", "--port", "0", *names]) == 0
+    assert answers == [status, 403 if status == 200 else 421]
+
+
 @pytest.mark.parametrize("kind", ["sqlite", "sqlalchemy-sqlite", "postgresql", "mariadb", "redis"])
 def test_a_store_is_named_by_its_url(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -167,6 +208,9 @@ WRONG = {
     "no colon": (["json"], "MODULE:NAME"),
     "unknown model": (["--model", "nobody:x"], "unknown backend"),
     "a port": (["--demo", "--port", "70000"], "65535"),
+    "a host with a scheme": (["--demo", "--allow-host", "https://chat.example"], "without scheme"),
+    "a host with a port": (["--demo", "--allow-host", "chat.example:80"], "without scheme, port"),
+    "any host": (["--demo", "--allow-host", "*"], "without scheme"),
 }
 
 

@@ -118,3 +118,10 @@ def test_a_port_in_use_is_a_problem(capsys: pytest.CaptureFixture[str]) -> None:
     out, err = capsys.readouterr()
     assert (code, out) == (1, "")
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("port", ["x", "-1", "65536"])
+def test_a_port_that_is_none_is_refused(port: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """In words of the user, not of the program."""
+    assert main(["sim", f"--port={port}"]) == 2
+    assert f"a port is a number between 0 and 65535, not {port!r}" in capsys.readouterr().err

@@ -277,3 +277,9 @@ def test_a_server_that_is_away_is_one_line(url: str, capsys: pytest.CaptureFixtu
     assert code == 1
     assert err.startswith("goaitools: ")
     assert "Traceback" not in err
+
+
+def test_a_file_in_place_of_a_url_is_told_its_url(capsys: pytest.CaptureFixture[str]) -> None:
+    """Other commands take the path of a SQLite file; this one makes tables, and wants the URL."""
+    assert main(["store", "init", "chat.db"]) == 2
+    assert "a SQLite file is sqlite:///chat.db" in capsys.readouterr().err

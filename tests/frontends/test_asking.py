@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from goaitools_py import Approve, Deny, Image, PendingCall, ToolReturn
-from goaitools_py.frontends import AISDK, PLAIN_JSON, Ask, AskError, FrontEnd
+from goaitools_py.frontends import AGUI, AISDK, PLAIN_JSON, Ask, AskError, FrontEnd
 from goaitools_py.messages import Document, Text
 
 SECRET = "Harrogate-4711"
@@ -299,3 +299,23 @@ def test_errors_and_reprs_quote_nothing(front: FrontEnd) -> None:
         assert SECRET not in str(caught.value)
     good = aisdk(user(SECRET)) if front is AISDK else json.dumps({"text": SECRET, "context": SECRET}).encode()
     assert SECRET not in repr(front.read(good))
+
+
+@pytest.mark.parametrize("url", ["data:image/png;base64,é", "data:image/png;base64,AAA", "data:image/png"])
+def test_a_data_url_that_is_none_is_the_clients_error(url: str) -> None:
+    """On each front end, and nothing of it is quoted."""
+    png = {"type": "image", "source": {"type": "url", "value": url, "mimeType": "image/png"}}
+    message = {"id": "m1", "role": "user", "content": [png]}
+    agui = {"threadId": "t", "runId": "r", "messages": [message]}
+    file = {"type": "file", "url": url, "mediaType": "image/png", "media_type": "image/png"}
+    plain = {name: file[name] for name in ("type", "url", "media_type")}
+    bodies: list[tuple[FrontEnd, bytes]] = [
+        (PLAIN_JSON, json.dumps({"parts": [plain], "turn_id": "m1"}).encode()),
+        (AISDK, aisdk({"id": "m1", "role": "user", "parts": [file]})),
+        (AGUI, json.dumps(agui).encode()),
+    ]
+
+    for front, body in bodies:
+        with pytest.raises(AskError, match="data URL") as caught:
+            front.read(body)
+        assert "base64," not in str(caught.value)

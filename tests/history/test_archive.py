@@ -26,6 +26,7 @@ from goaitools_py import (
 )
 from goaitools_py.compaction import CompactorLike
 from goaitools_py.errors import StateError, StateInvalidError
+from goaitools_py.history.archive import keeping
 from goaitools_py.history.archive.keeping import SHARED_BYTES
 from goaitools_py.history.archive.reading import archive_of
 from goaitools_py.history.archive.records import Record
@@ -343,6 +344,24 @@ def test_the_oldest_part_goes_first_and_the_journal_says_so(wire: str) -> None:
     assert 1 < numbers[0] < 88
 
 
+def test_the_archive_in_a_blob_is_bounded_inflated_too(wire: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader refuses more than a fixed multiple of a blob's size, so a cut drops the oldest part before."""
+    most = 60_000
+    monkeypatch.setattr(keeping, "most_inflated", lambda limits: most)
+    monkeypatch.setattr(keeping, "SHARED_BYTES", 100)
+    r, book = random.Random(wire), Book(wire)
+    for _ in range(20):
+        for _ in range(3):
+            book.add(*random_turn(r, wire))
+        compactor = retaining(Compactor(TurnLimit(1), KeepRecentTurns(1)))
+        book.state = load_state(_cut(wire, dump_state(book.state), compactor))
+
+    kept = [part for part in book.state.parts if part.kind == ARCHIVE]
+    assert 0 < len(kept) < 20
+    assert sum(part.raw_len for part in kept) <= most // 2
+    assert any(row.by == "evicted" for row in book.state.meta.cuts)
+
+
 def test_records_share_parts(wire: str) -> None:
     """With room enough, many small records stand in one part of up to 256 KiB."""
     book, r = Book(wire), random.Random(wire)
@@ -494,7 +513,7 @@ def test_a_rewind_stops_at_a_cut_whose_record_is_not_there(wire: str) -> None:
     blob = dump_state(book.state)
 
     assert load_state(rewind_state(blob, 1)).meta.turns
-    with pytest.raises(ValueError, match="there are 1 turns since the newest cut, and 2 cannot go"):
+    with pytest.raises(ValueError, match="there is 1 turn since the newest cut, and 2 cannot go"):
         rewind_state(blob, 2)
     with pytest.raises(ValueError, match="there are 0 turns"):
         rewind_state(detach(blob)[0], 1)

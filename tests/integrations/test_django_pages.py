@@ -283,6 +283,28 @@ async def test_an_error_of_the_application_is_not_lost(cookies: Any) -> None:
         await anext(pieces)
 
 
+@in_a_site
+async def test_headers_of_one_name_are_all_kept(cookies: Any) -> None:
+    """A middleware around the application may set two cookies, or add to `Vary`."""
+
+    async def sets(scope: Any, receive: Any, send: Any) -> None:
+        headers = [
+            (b"set-cookie", b"a=1; Path=/; HttpOnly; SameSite=lax"), (b"vary", b"Cookie"),
+            (b"Vary", b"Accept"), (b"Set-Cookie", b"b=2; Max-Age=5"), (b"content-type", b"text/plain"),
+        ]  # fmt: skip
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": b"one"})
+
+    answer: Any = await serve_view(sets)(AsyncRequestFactory().get("/chat/x"), "x")
+
+    assert answer.headers["vary"] == "Cookie, Accept"
+    assert answer.headers["content-type"] == "text/plain"
+    assert "set-cookie" not in answer.headers
+    assert {name: one.value for name, one in answer.cookies.items()} == {"a": "1", "b": "2"}
+    assert (answer.cookies["a"]["httponly"], answer.cookies["a"]["samesite"]) == (True, "lax")
+    assert answer.cookies["b"]["max-age"] == "5"
+
+
 def test_a_view_needs_the_asgi_handler() -> None:
     """Under WSGI each request has an event loop of its own, which ends with it."""
     view = serve_view(serve(AsyncChat("sim"), AsyncDjangoStore(Conversation), key=Site.whose))

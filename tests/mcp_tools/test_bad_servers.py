@@ -72,7 +72,7 @@ def test_a_server_that_says_nothing_fails_in_time() -> None:
 
     async def main() -> None:
         began = time.monotonic()
-        with pytest.raises(MCPConnectionError, match="no MCP server within"):
+        with pytest.raises(MCPConnectionError, match="no connection to the MCP server within"):
             await Connection(Silent, timeout=0.01).client()  # type: ignore[arg-type]
         assert time.monotonic() - began < PROMPT
         assert asyncio.all_tasks() == {asyncio.current_task()}

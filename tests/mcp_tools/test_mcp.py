@@ -12,6 +12,7 @@ import signal
 import sys
 import threading
 import time
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -243,10 +244,97 @@ def test_a_call_that_takes_too_long_is_unknown() -> None:
 
 
 def test_tools_that_are_not_open_say_so() -> None:
-    """Before and after."""
+    """They are listed when they open."""
     tools = MCPTools(_server.server)
     with pytest.raises(MCPConnectionError, match="not open"):
         list(tools)
+
+
+def test_a_call_after_the_with_block_is_told_so() -> None:
+    """The chat outlived its `with MCPTools(…)`: the tool's error says what to change."""
+    with MCPTools(_server.server, approve="none") as tools:
+        chat = Chat(ScriptedBackend(Calls([("add", {"a": 1, "b": 2})]), "Done."), tools=[*tools])
+
+    result = chat.chat(user="Add.")
+
+    assert [record.flag for record in result.tool_log] == ["error"]
+    assert "the MCP tools are closed" in str(result.tool_log[0].error)
+
+
+def test_a_wrong_argument_is_refused_where_it_is_made() -> None:
+    """What was found, and what to give."""
+    other: Any = MCPTools
+    for given, kind, words in (
+        ({"timeout": "5"}, TypeError, "a positive number of seconds, not str"),
+        ({"timeout": 0}, ValueError, "a positive number of seconds, got 0"),
+        ({"transport": "stdio"}, ValueError, "got 'stdio'; for a program to start pass mcp.StdioServer"),
+        ({"approve": "never"}, ValueError, "got 'never'"),
+    ):
+        with pytest.raises(kind, match=words):
+            other(_server.server, **given)
+    with pytest.raises(TypeError, match=r"for one server, got list: .* a program to start is mcp\.Stdio"):
+        other(["npx", "server"])
+
+
+@pytest.mark.parametrize("transport", ["http", "sse"])
+def test_headers_go_with_the_first_request(transport: Any) -> None:
+    """A server that wants a key gets it. Here it refuses it, so that nothing else is asked."""
+    seen: list[str | None] = []
+
+    class Refuses(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            seen.append(self.headers.get("x-key"))
+            self.send_response(401)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        do_GET = do_POST
+
+        def log_message(self, *_: object) -> None: ...
+
+    with HTTPServer(("127.0.0.1", 0), Refuses) as listening:
+        thread = threading.Thread(target=listening.serve_forever, daemon=True)
+        thread.start()
+        place = f"http://127.0.0.1:{listening.server_port}/mcp"
+        with pytest.raises(MCPConnectionError) as caught:
+            MCPTools(place, headers={"x-key": "canary"}, transport=transport, timeout=SECONDS).open()
+        listening.shutdown()
+        thread.join()
+
+    assert set(seen) == {"canary"}
+    assert "canary" not in str(caught.value)
+
+
+@pytest.mark.parametrize("transport", ["http", "sse"])
+def test_tools_behind_headers_run(transport: Any, url: str, sse_url: str) -> None:
+    """The same calls as without."""
+    place = url if transport == "http" else sse_url
+    model = ScriptedBackend(Calls([("add", {"a": 1, "b": 2})]), "Done.")
+
+    with (
+        MCPTools(place, headers={"x-key": "k"}, transport=transport) as tools,
+        Chat(model, tools=[*tools]) as chat,
+    ):
+        assert [record.result for record in chat.chat(user="Add.").tool_log] == ["3"]
+
+
+def test_headers_are_for_a_url() -> None:
+    """A program that is started takes none."""
+    with pytest.raises(TypeError, match=r"headers are for the URL of a server, not for MCPServer"):
+        MCPTools(_server.server, headers={"x-key": "k"})
+    other: Any = {"x-key": 3}
+    with pytest.raises(TypeError, match="headers must be a dict of text to text"):
+        MCPTools("http://127.0.0.1:9/mcp", headers=other)
+
+
+def test_two_servers_with_one_name_are_told_of_prefix() -> None:
+    """A tool of a server cannot be renamed with `@tool`."""
+    with (
+        MCPTools(_server.server) as one,
+        MCPTools(_server.server) as two,
+        pytest.raises(ValueError, match=r"those of an MCP server with MCPTools\(…, prefix=…\)"),
+    ):
+        Chat(ScriptedBackend(), tools=[*one, *two])
 
 
 @pytest.mark.parametrize("server", ["ftp://x", "python server.py"])
@@ -257,11 +345,12 @@ def test_what_is_no_server_is_refused(server: str) -> None:
 
 
 def test_a_server_that_is_not_there_is_a_typed_error() -> None:
-    """It may be there later, and its text has no address."""
+    """It may be there later. Its text has the host, and no more of the address, which may hold a key."""
     with pytest.raises(MCPConnectionError) as caught:
         MCPTools("http://127.0.0.1:9/mcp?key=canary", timeout=SECONDS).open()
 
     assert caught.value.retryable
+    assert str(caught.value).startswith("no connection to the MCP server at 127.0.0.1:9 (")
     assert "canary" not in str(caught.value)
     assert [one.name for one in threading.enumerate() if one.name == "goaitools-mcp"] == []
 
@@ -371,4 +460,12 @@ def test_the_command_line_says_that_a_server_is_not_there(capsys: pytest.Capture
     from goaitools_py.cli import main
 
     assert main(["chat", "--model", "sim", "--mcp", "no-such-program-4711 x", "--once", "Hi."]) == 1
-    assert "no connection to the MCP server" in capsys.readouterr().err
+    assert "no connection to the MCP server 'no-such-program-4711' (" in capsys.readouterr().err
+
+
+def test_the_command_line_says_that_a_command_cannot_be_read(capsys: pytest.CaptureFixture[str]) -> None:
+    """A quotation mark that does not close."""
+    from goaitools_py.cli import main
+
+    assert main(["chat", "--model", "sim", "--mcp", "npx 'x", "--once", "Hi."]) == 1
+    assert capsys.readouterr().err == "goaitools: --mcp npx 'x: this is no command: No closing quotation\n"

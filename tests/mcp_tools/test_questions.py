@@ -15,10 +15,11 @@ import pytest
 pytest.importorskip("mcp")
 
 from mcp import Client, StdioServerParameters
-from mcp_types import ElicitResult
+from mcp_types import ElicitRequestFormParams, ElicitResult
 
 from goaitools_py import Approve, AsyncChat, Chat, Deny, PendingCall
 from goaitools_py.frontends import AISDK, PLAIN_JSON
+from goaitools_py.history.open.answers import pending_inside
 from goaitools_py.mcp import MCPTools
 from goaitools_py.mcp.questions import CallQuestions, Questions
 from goaitools_py.states import pending_calls, read_history, redact_state
@@ -376,3 +377,25 @@ def test_a_url_is_agreed_to_or_not() -> None:
 
     again = CallQuestions(ToolContext(deps=None, answers={id: ToolReturn(None)}), "login")
     assert again.answer(Params()) == {"action": "accept"}
+
+
+@pytest.mark.parametrize(
+    ("server", "named"),
+    [
+        ("https://user:canary@desk.example.com:8443/mcp?key=canary", "desk.example.com:8443"),
+        (StdioServerParameters(command="npx", args=["--key", "canary"]), "npx"),
+        (_server.server, None),
+    ],
+)
+def test_a_question_names_its_server(server: Any, named: str | None) -> None:
+    """The host or the program, and nothing that may hold a key."""
+    call = CallQuestions(ToolContext(deps=None), "ask", MCPTools(server)._questions._server)
+    params = ElicitRequestFormParams(message="Who?", requested_schema={"type": "object", "properties": {}})
+
+    assert call.answer(params) == {"action": "cancel"}
+    with pytest.raises(Waiting) as waits:
+        call.check()
+
+    (asked,) = pending_inside("c", waits.value.asks)
+    assert asked.parsed.get("server") == named
+    assert "canary" not in asked.arguments

@@ -249,7 +249,7 @@ def test_an_error_has_the_paid_answer(wire: str) -> None:
     assert failed.text == "no"
     assert failed.usage.requests == 2
     assert failed.errors[0][1].startswith("is not valid JSON")
-    assert "2 answers of the model did not fit Verdict (1 problems" in str(failed)
+    assert "2 answers of the model did not fit Verdict (1 problem " in str(failed)
     assert inspect_state(failed.state).status == "failed"
     result = chat.resume(failed.state, output_type=Verdict)
     assert (result.output, result.iterations, result.total_usage.requests) == (VERDICT, 1, 3)

@@ -155,3 +155,19 @@ def test_the_page_is_small_and_needs_no_other_server() -> None:
     assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|\beval\b|new Function", script)
     assert re.findall(r"<script[^>]*>", page) == ['<script src="page.js">']
     assert not re.search(r"\sstyle=|\son\w+=", page)
+
+
+@pytest.mark.parametrize("name", ["origin", "sec-fetch-site"])
+def test_each_of_two_headers_of_one_name_counts(name: str) -> None:
+    """A proxy may have added the first one."""
+    own, foreign = {
+        "origin": ("http://127.0.0.1:8765", "http://evil.example"),
+        "sec-fetch-site": ("same-origin", "cross-site"),
+    }[name]
+    with paged() as client:
+        found = [
+            client.get("/about", headers=[(name, one) for one in values]).status_code
+            for values in ((own,), (own, own), (own, foreign), (foreign, own))
+        ]
+        assert client.get("/about", headers={"origin": "evil://127.0.0.1:8765"}).status_code == 403
+    assert found == [200, 200, 403, 403]

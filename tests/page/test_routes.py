@@ -230,3 +230,21 @@ async def test_what_cuts_removed_is_shown() -> None:
     assert facts["cuts"][0]["turns"] >= 1
     assert ("Message 0", "Reply 0.") in [(turn["said"], turn["reply"]) for turn in removed]
     assert not {turn["number"] for turn in removed} & {turn["number"] for turn in facts["turns"]}
+
+
+def test_an_address_that_names_nothing_is_no_fault_of_the_server() -> None:
+    """A number of thousands of digits, which Python refuses to read, and a name that stands for a key that no
+    store keeps."""
+    digits = "9" * 5_000
+    with paged("One.", "Two.") as client:
+        said(client, "First")
+        said(client, "Second")
+        found = [
+            client.get(f"/conversations/{path}").status_code
+            for path in (
+                f"hall/turns/{digits}/raw", f"hall/turns/{digits}/diff", "hall/turns/x/raw",
+                f"hall/turns/2/diff?since={digits}", "~AAA", "~AAA/facts", "hall/turns/2/raw",
+                "hall/turns/2/diff?since=1",
+            )
+        ]  # fmt: skip
+    assert found == [404, 404, 404, 400, 400, 400, 200, 200]

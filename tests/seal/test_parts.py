@@ -318,6 +318,24 @@ def test_a_part_that_lies_about_its_size_allocates_nothing() -> None:
         assert thread_time() - start < 0.5
 
 
+@pytest.mark.parametrize("kind", [ARCHIVE, MEDIA])
+def test_small_parts_that_inflate_to_gigabytes_are_refused_unopened(kind: int) -> None:
+    """400 times 8 MiB in 130 KB, each part within its own limits: whoever read all would need 3 GB."""
+    import zstandard
+
+    bomb = zstandard.ZstdCompressor(level=19).compress(bytes(MAX_PART_BYTES))
+    part = SecondPart(kind, 0, MAX_PART_BYTES, 1, bomb, hashlib.sha256(bomb).digest())
+    blob = _forged([part] * 400)
+
+    assert len(blob) < 150_000
+    for read in (parts_of, verify_state, load_state):
+        with pytest.raises(StateTooLargeError, match="inflated") as caught:
+            read(blob)
+        assert caught.value.limit_name == "max_blob_bytes"
+    assert len(parts_of(_forged([part] * 32))) == 32
+    assert len(parts_of(_forged([part._replace(place=1)] * 400))) == 400, "what is elsewhere is not in memory"
+
+
 def test_limits_count_what_is_stored() -> None:
     """Archive and media have limits of their own; what is in the blob counts for its size too."""
     archive, picture = both()

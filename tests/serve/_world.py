@@ -95,6 +95,7 @@ class World:
         limits: ServeLimits | None = None,
         relay: Relay | None = None,
         allowed_hosts: list[str] | None = None,
+        more_tools: Sequence[Any] = (),
         **fields: Any,
     ) -> None:
         self.held = asyncio.Event()
@@ -122,7 +123,7 @@ class World:
             """Ask the player."""
             raise AssertionError
 
-        tools: list[Any] = [look, fire, ask_player]
+        tools: list[Any] = [look, fire, ask_player, *more_tools]
         if gunner:
             other = AsyncChat(ScriptedBackend(*gunner), tools=[fire])
             tools.append(other.as_tool("gunner", "Fires.", store=AsyncMemoryStore()))

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from goaitools_py import AsyncChat, tool
 from goaitools_py.backends import BackendError
-from goaitools_py.serve import ServeLimits
-from goaitools_py.testing import Calls
+from goaitools_py.frontends import AISDK
+from goaitools_py.serve import ServeLimits, serve
+from goaitools_py.testing import Calls, ScriptedBackend
 
 from ._world import World, asynchronous
 
@@ -144,3 +146,41 @@ async def test_bodies_of_another_kind_are_refused() -> None:
     for body in ({}, {"id": "hall", "messages": []}, {"id": "../x/y", "messages": [message()]}, [], b"{"):
         assert (await world.ask("POST", "/aisdk", body))[0] == 400
     assert (await world.ask("POST", "/aisdk", {"id": "hall", "messages": [reply(answered())]}))[0] == 409
+
+
+DEEP = '{"at": ' + "[" * 900 + "]" * 900 + "}"
+"""JSON that is read, and nests deeper than JSON is written."""
+
+
+@pytest.mark.parametrize("at", ["arguments", "result"])
+@asynchronous
+async def test_what_nests_too_deep_for_an_answer_is_text(at: str) -> None:
+    """The arguments that a model wrote, or what a tool read somewhere: the stream, and each later look at the
+    history, would fail."""
+
+    @tool
+    def read() -> str:
+        """Read a page of somebody."""
+        return DEEP
+
+    @tool(requires_approval=True)
+    def fire(at: Any) -> str:
+        """Fire."""
+        return "Hit."
+
+    called = ("fire", DEEP) if at == "arguments" else ("read", "{}")
+    world = World()
+    chat = AsyncChat(ScriptedBackend(Calls([called]), "Well."), tools=[read, fire])
+    world.app = serve(chat, world.store, key=world.whose, frontends=(AISDK,))
+    async with world.asked("POST", "/aisdk", {"id": "t", "messages": [message()]}) as answer:
+        events = dict(await answer.events())
+    status, messages = await world.ask("GET", "/aisdk/t/messages")
+
+    (part,) = (part for part in messages[-1]["parts"] if "toolCallId" in part)
+    assert status == 200
+    assert "finish" in events
+    if at == "arguments":
+        assert part["input"] == DEEP
+        assert events["tool-input-available"]["input"] == DEEP
+    else:
+        assert (part["output"], events["tool-output-available"]["output"]) == (DEEP, DEEP)

@@ -124,3 +124,64 @@ async def test_another_owners_conversation_is_not_reached_by_its_id() -> None:
         await answer.body()
     assert world.looked == []
     assert (await world.ask("GET", HALL))[1]["status"] == "awaiting_tools"
+
+
+DIGITS = "9" * 5_000
+"""Python refuses to read so long a number, with a ValueError of its own."""
+
+
+@asynchronous
+async def test_a_number_of_thousands_of_digits_is_no_fault_of_the_server() -> None:
+    """In a query, in a header that says how long the body is, and in the id of the last event."""
+    world = World("One.", "Two.")
+    assert (await world.ask("GET", f"/conversations?limit={DIGITS}"))[0] == 400
+    assert (await world.ask("POST", f"{HALL}/turns", said(), headers={"content-length": DIGITS}))[0] == 413
+    assert (await world.ask("POST", f"{HALL}/turns", said()))[0] == 200
+
+    async with world.stream("GET", f"{HALL}/turns/current") as answer:
+        whole = await answer.events()
+    run = whole[-1][1]["#"].rpartition(".")[0]
+    headers = {"last-event-id": f"{run}.{DIGITS}"}
+    async with world.stream("GET", f"{HALL}/turns/current", headers=headers) as answer:
+        assert await answer.events() == whole
+
+
+AUDIO = {"type": "file", "url": "data:,x", "media_type": "audio/x-unheard-of"}
+APPROVAL = {"approve": True, "arguments": {"Harrogate": 1}}
+BAD_INPUT: dict[str, dict[str, Any]] = {
+    "a file": {"parts": [AUDIO], "turn_id": "m1"},
+    "arguments": {"answers": {"call_1_0": APPROVAL}},
+}
+
+
+@pytest.mark.parametrize("name", BAD_INPUT)
+@pytest.mark.parametrize("is_carried", [False, True], ids=["kept", "carried"])
+@pytest.mark.parametrize("is_streamed", [False, True], ids=["json", "stream"])
+@asynchronous
+async def test_what_a_turn_cannot_take_is_the_clients_error(
+    name: str, is_carried: bool, is_streamed: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A file that the provider API does not know, and other arguments than the tool has: 400, no log record
+    of a fault, no word of the request, and the conversation goes on."""
+    codec = {"codec": Encrypted(Keyring(Key.generate()))} if is_carried else {}
+    world = World(*([FIRE] if name == "arguments" else []), "Well.", **codec)
+    if is_carried:
+        world.app = serve(  # type: ignore[assignment]
+            world.chat, None, key=lambda request, name: Who(f"ada/{name}", binding={"user": "ada"})
+        )
+    routes = ("/turns", "/answers") if is_carried else (f"{HALL}/turns", f"{HALL}/answers")
+    carried: dict[str, Any] = {}
+    if name == "arguments":
+        answer = (await world.ask("POST", routes[0], said()))[1]
+        carried = {"state": answer["state"]} if is_carried else {}
+    headers = {"accept": "text/event-stream"} if is_streamed else {}
+
+    bad = {**BAD_INPUT[name], **carried}
+    status, problem = await world.ask("POST", routes[name == "arguments"], bad, headers=headers)
+
+    assert (status, problem["type"]) == (400, "urn:goaitools:AskError")
+    assert "Harrogate" not in str(problem)
+    assert "unheard" not in str(problem)
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+    good = {"answers": {"call_1_0": {"deny": "No."}}} if name == "arguments" else said()
+    assert (await world.ask("POST", routes[name == "arguments"], {**good, **carried}))[1]["text"] == "Well."

@@ -130,13 +130,13 @@ def test_what_belongs_to_a_conversation_is_on_one_node() -> None:
     """State and lease have the same hash tag, so the same slot; other conversations have others."""
     keys = KeySpace("goaitools", None)
     slots = set()
-    for key in ("ada", "bob", "a b", "{", "a{b", "你好"):
+    for key in ("ada", "bob", "a b", "{", "a{b", "你好", "}", "}ada", "}{ada}", "{}"):
         state = keys.state(key)
         lease = keys.lease(key, 1.0).take()[3]
         assert isinstance(lease, bytes)
-        assert key_slot(state) == key_slot(lease)
+        assert key_slot(state) == key_slot(lease) == key_slot(keys.parts(key))
         slots.add(key_slot(state))
-    assert len(slots) == 6
+    assert len(slots) == 7  # all keys that begin with a closing brace share a slot; "{" and "{}" do, too
 
 
 @pytest.fixture(scope="module")
@@ -166,6 +166,38 @@ def test_a_cluster_keeps_the_contract_in_async_code(cluster: list[int]) -> None:
             yield AsyncRedisStore(client)
 
     store_contract(make_store)
+
+
+def test_keys_with_braces_are_kept_in_a_cluster(cluster: list[int]) -> None:
+    """Also those that begin with a closing brace, which make an empty hash tag; a listing finds them."""
+    keys = {"}", "}x", "}{x}", "{", "{}", "x}y", "x"}
+    with redis.RedisCluster(host="127.0.0.1", port=cluster[0]) as client:
+        store = RedisStore(client, prefix="braces")
+        for key in keys:
+            assert store.save(key, key.encode(), expected=None)
+        found = {key: stored.blob for key in keys if (stored := store.load(key)) is not None}
+        listed = {entry.key for entry in store.list("").keys}
+        closing = {entry.key for entry in store.list("}").keys}
+        for key in keys:
+            with store.lease(key, 5.0):
+                assert store.delete(key)
+
+    assert found == {key: key.encode() for key in keys}
+    assert listed == keys
+    assert closing == {"}", "}x", "}{x}"}
+
+
+def test_a_cluster_that_is_gone_is_the_stores_error() -> None:
+    """What redis-py raises then is no `RedisError`, and its text may name anything."""
+
+    class Gone:
+        def execute_command(self, *command: Any, **how: Any) -> Any:
+            raise redis.exceptions.RedisClusterException(f"cannot be connected: {command}")
+
+    with pytest.raises(StoreUnavailableError) as caught:
+        RedisStore(Gone()).load("Harrogate")  # type: ignore[arg-type]
+
+    assert "Harrogate" not in str(caught.value)
 
 
 def test_a_cluster_really_has_parts(cluster: list[int]) -> None:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import logging
 import traceback
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
+from pydantic import AfterValidator
 
 from goaitools_py import (
     AbortTurn,
@@ -19,10 +20,14 @@ from goaitools_py import (
     Chat,
     Compactor,
     Deny,
+    Encrypted,
     GoAIToolsError,
     KeepRecentTurns,
+    Key,
+    Keyring,
     MessageLimit,
     ModelSettings,
+    Signed,
     ToolContext,
     ToolError,
     ToolFailedError,
@@ -294,6 +299,115 @@ def test_a_damaged_state_is_not_quoted(caplog: pytest.LogCaptureFixture) -> None
             Chat(ScriptedBackend()).resume(given)  # type: ignore[arg-type]
         assert_silent(caught.value)
     assert caplog.records == []
+
+
+class Unsayable:
+    """No JSON says it, and its repr is talkative."""
+
+    def __repr__(self) -> str:
+        return "canary-argument"
+
+
+MISTAKES: dict[str, dict[str, Any]] = {
+    "no text": {"user": {"canary-user": 1}},
+    "a part that is none": {"user": ["canary-user", {"canary-user": 1}]},
+    "a reply as the user's": {"user": assistant("canary-user")},
+    "no messages": {"user": None, "messages": [{"role": "user", "content": "canary-user"}]},
+    "messages as text": {"user": None, "messages": "canary-user"},
+    "system": {"system": {"canary-system": 1}},
+    "context": {"context": ["canary-context"]},
+    "metadata": {"metadata": {"canary-user": {"canary-user": 1}}},
+    "metadata as a list": {"metadata": ["canary-user"]},
+    "too much metadata": {"metadata": {"x": "canary-user" * 100_000}},
+    "a message beyond the limits": {"user": "canary-user " * 2_000_000},
+    "speaker": {"speaker": {"canary-user": 1}},
+    "a long speaker": {"speaker": "canary-user" * 100},
+    "turn_id": {"turn_id": {"canary-user": 1}},
+    "a long turn_id": {"turn_id": "canary-user" * 1_000},
+    "tools": {"tools": ["canary-argument"]},
+    "settings": {"settings": {"canary-header": 1}},
+    "binding": {"binding": "canary-user"},
+}
+"""What a caller gives a turn, and no turn takes."""
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_callers_mistake_is_not_quoted(face: Any, wire: str, run: Any, name: str) -> None:
+    """The error of an option that cannot be taken says its kind or its size; a message that is refused for
+    its size does not stand in the error's text either."""
+    chat = face.chat(ScriptedBackend("canary-reply", wire=wire))
+
+    with pytest.raises((TypeError, ValueError, GoAIToolsError)) as caught:
+        run(chat, **{"user": "canary-user", **MISTAKES[name]})
+
+    assert_silent(caught.value)
+
+
+ANSWERS: dict[str, Any] = {
+    "another member": Approve({"place": "x", "canary-argument": 1}),
+    "a member of a member": Approve({"place": "x", "seats": {"canary-argument": "canary-argument"}}),
+    "a value": Approve({"place": {"canary-argument": 1}}),
+    "a name that imitates the list": Approve({"place": "x", "y\n- place: canary-argument": 1}),
+    "what the validator refuses": Approve({"place": "canary-argument"}),
+    "no JSON": Approve('{"canary-argument'),
+    "no object": Approve('["canary-argument"]'),
+    "unsayable": Approve({"place": Unsayable()}),
+    "half a pair": Approve({"canary-argument\ud800": "\ud800"}),
+    "no answer": {"canary-argument": 1},
+}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_an_answer_that_does_not_fit_is_not_quoted(face: Any, wire: str, name: str) -> None:
+    """Of the names in approved arguments the error has those that the tool declares, and no others."""
+
+    def checked(place: str) -> str:
+        if place.startswith("canary"):
+            raise ToolError(f"There is no {place}.")
+        return place
+
+    @tool(requires_approval=True)
+    def book(place: Annotated[str, AfterValidator(checked)], seats: dict[str, int] | None = None) -> str:
+        """Book it."""
+        raise AssertionError("it was run")
+
+    asked = Calls([("book", {"place": "x"})])
+    chat = face.chat(ScriptedBackend(asked, "canary-reply", wire=wire), tools=[book])
+    waiting = chat.chat(user="canary-user")
+
+    with pytest.raises((TypeError, ValueError)) as caught:
+        chat.resume(waiting.state, {waiting.pending[0].id: ANSWERS[name]})
+
+    assert_silent(caught.value)
+
+
+@pytest.mark.parametrize("codec", [Signed, Encrypted])
+def test_a_seal_that_does_not_open_is_not_quoted(face: Any, wire: str, codec: Any) -> None:
+    """Neither the owner, nor the key, nor what is sealed: for a wrong owner or key, none, damage, and age."""
+    own, other = (codec(Keyring(Key(bytes([number]) * 32))) for number in (1, 2))
+    chat = face.chat(ScriptedBackend(*["canary-reply"] * 3, wire=wire), codec=own)
+    ada = {"binding": {"canary-user": "canary-user"}}
+    state = chat.chat(user="canary-user", **ada).state
+    strange = face.chat(ScriptedBackend(wire=wire), codec=other)
+    attempts: list[tuple[Any, bytes, dict[str, Any]]] = [
+        (chat, state, {}),
+        (chat, state, {"binding": {"canary-user": "canary-header"}}),
+        (chat, state, {"binding": {"canary-user": Deps()}}),
+        (chat, state, {"binding": Deps()}),
+        (chat, state, {**ada, "min_revision": 99}),
+        (chat, state[:-3], ada),
+        (chat, state[:40], ada),
+        (chat, state[:60] + b"canary-user" + state[71:], ada),
+        (strange, state, ada),
+        (face.chat(ScriptedBackend(wire=wire)), state, {}),
+    ]
+
+    for tried, given, how in attempts:
+        with pytest.raises((TypeError, ValueError, GoAIToolsError)) as caught:
+            tried.chat_with_state(given, user="canary-user", **how)
+        assert_silent(caught.value)
+        assert "01" * 16 not in str(caught.value)
+    assert_silent(own, other, own.keyring if hasattr(own, "keyring") else own)
 
 
 def test_the_backstop_catches_leaks() -> None:

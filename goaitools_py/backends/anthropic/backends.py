@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..base import AsyncExchange, Dialect, Exchange, ModelRequest
+from ..endpoints import checked_url
 from ..gating import gating
 
 if TYPE_CHECKING:
-    from ..http.sdk_edge import ClientOptions
+    from ..http.sdk import ClientOptions
 
 __all__ = ["AnthropicBackend", "AsyncAnthropicBackend"]
 
@@ -36,9 +37,10 @@ class _AnthropicBackend:
         betas: Sequence[str] = (),
         **client_options: Any,
     ) -> None:
-        from ..http.sdk_edge import ClientOptions
+        from ..http.sdk import ClientOptions
         from .messages import AnthropicDialect
 
+        checked_url(base_url)
         options = ClientOptions(
             client=client,
             http_client=http_client,

@@ -18,8 +18,8 @@ from ..endpoints import endpoint_family
 from ..http.async_pool import ShardedClient
 from ..http.deadlines import DeadlineClient
 from ..http.exchange import wire_errors
-from ..http.posts import options_class
-from ..http.sdk_edge import AsyncSdkEdge, ClientOptions, SdkEdge, SdkErrors, refuse_options
+from ..http.sdk import ClientOptions, SdkErrors, refuse_options
+from ..http.sdk_edge import AsyncSdkEdge, SdkEdge
 
 __all__ = ["anthropic_edge", "async_anthropic_edge"]
 
@@ -66,7 +66,8 @@ def async_anthropic_edge(
 
 
 class _Anthropic(Generic[_Client]):
-    post_options = options_class(anthropic)
+    log = logging.getLogger("anthropic")
+    plain_options = frozenset({"auth_token", "default_headers", "default_query", "max_retries", "timeout"})
     base_url_variable = "ANTHROPIC_BASE_URL"
     key_variable = "ANTHROPIC_API_KEY"
     errors = SdkErrors(

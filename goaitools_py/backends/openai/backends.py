@@ -11,10 +11,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..base import AsyncExchange, Dialect, Exchange, ModelRequest
+from ..endpoints import checked_url
 from ..gating import gating
 
 if TYPE_CHECKING:
-    from ..http.sdk_edge import ClientOptions
+    from ..http.sdk import ClientOptions
 
 __all__ = [
     "AsyncOpenAIChatBackend",
@@ -44,8 +45,9 @@ class _OpenAIBackend:
         max_concurrent_calls: int | None = None,
         **client_options: Any,
     ) -> None:
-        from ..http.sdk_edge import ClientOptions
+        from ..http.sdk import ClientOptions
 
+        checked_url(base_url)
         options = ClientOptions(
             client=client,
             http_client=http_client,

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal
 
 from ... import rawjson
-from ...messages import Document, Image, Message, Part, Role, Text, ToolCall
+from ...messages import Document, Image, Message, Part, Role, Text, ToolCall, media_type_of
 from ...render import read_event, read_text
 from ..wire.tolerance import as_dict, as_str, data_url
 from . import responses_client as client
@@ -168,7 +168,7 @@ def _document(file: Mapping[str, Any]) -> tuple[Document, ...]:
         media_type, data = data_url(encoded, "application/pdf")
         return (Document(media_type=media_type, data=data, name=name),)
     if url := as_str(file.get("file_url")):
-        return (Document.from_url(url, name=name),)
+        return (Document(url=url, media_type=media_type_of(url, "application/pdf"), name=name),)
     return ()
 
 

@@ -6,6 +6,7 @@ Must never know: how a body is sent, or what it holds.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 
@@ -15,8 +16,8 @@ from ..base import ModelRequest
 from ..endpoints import endpoint_family
 from ..http.async_pool import ShardedClient
 from ..http.deadlines import DeadlineClient
-from ..http.posts import options_class
-from ..http.sdk_edge import AsyncSdkEdge, ClientOptions, SdkEdge, SdkErrors, refuse_options
+from ..http.sdk import ClientOptions, SdkErrors, refuse_options
+from ..http.sdk_edge import AsyncSdkEdge, SdkEdge
 
 __all__ = ["async_openai_edge", "openai_edge"]
 
@@ -39,7 +40,10 @@ def async_openai_edge(options: ClientOptions, *, path: str) -> AsyncSdkEdge[open
 
 
 class _OpenAI(Generic[_Client]):
-    post_options = options_class(openai)
+    log = logging.getLogger("openai")
+    plain_options = frozenset(
+        {"default_headers", "default_query", "max_retries", "organization", "project", "timeout"}
+    )
     base_url_variable = "OPENAI_BASE_URL"
     key_variable = "OPENAI_API_KEY"
     errors = SdkErrors(

@@ -12,12 +12,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from ...events import Compacted, ContextWarning, Event, ModelRequested, TurnCompleted, TurnStarted
+from ...events import (
+    Compacted,
+    ContextWarning,
+    Event,
+    ModelRequested,
+    ToolProgress,
+    TurnCompleted,
+    TurnStarted,
+)
 from ...history.open.answers import PendingCall
 from ...result import ChatResult
 from ..base import FrontStream, Shown
 from ..pieces import Called, Piece, Reasoned, Returned, Said, Step, pieces_of_event
 from ..problems import problem_of
+from ..progress import progress_of
 from ..sse import frame
 from .asking import AGUIAsk
 from .showing import Told, agui_messages, reasoning_id, result_id, result_metadata, step_id
@@ -91,6 +100,9 @@ class AGUIStream(FrontStream):
             case ContextWarning():
                 about = {"level": event.level, "used": event.used, "limit": event.limit, "of": event.of}
                 return self._notice(event, "goaitools.context", about)
+            case ToolProgress():
+                about = {"toolCallId": event.call_id, **progress_of(event)}
+                return self._notice(event, "goaitools.progress", about)
         pieces = pieces_of_event(event)
         return _frames([*self._begin(event), *self._write(pieces)]) if pieces else []
 

@@ -20,12 +20,13 @@ BAD_INPUT = "The arguments are not valid JSON."
 def input_of(call: ToolCall) -> tuple[Any, bool]:
     """The arguments of a call as a JSON value, and whether they are what the tool can take.
 
-    The free text of a custom tool is good as it is; a function's arguments that are no JSON are not.
+    The free text of a custom tool is good as it is; a function's arguments that are no JSON are not. What
+    nests deeper than an answer can is given as its text.
     """
     if call.kind == "custom":
         return call.arguments, True
     try:
-        return orjson.loads(call.arguments or "{}"), True
+        return _writable(call.arguments or "{}"), True
     except orjson.JSONDecodeError:
         return call.arguments, False
 
@@ -39,7 +40,18 @@ def output_of(text: str) -> Any:
     """The text of a result as a client gets it: an object or a list if it is one in JSON, else the text."""
     if text[:1] in ("{", "["):
         try:
-            return orjson.loads(text)
+            return _writable(text)
         except orjson.JSONDecodeError:
             return text
     return text
+
+
+def _writable(text: str) -> Any:
+    """Read JSON that can be written again inside of an answer; else the text. A model, or a tool that reads
+    what strangers wrote, gives any depth, and is read deeper than it is written."""
+    value = orjson.loads(text)
+    try:
+        orjson.dumps([[[[[[[[value]]]]]]]])  # an answer adds fewer levels
+    except TypeError:
+        return text
+    return value

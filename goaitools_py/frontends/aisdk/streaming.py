@@ -12,11 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from ...events import Compacted, ContextWarning, Event, TurnCompleted, TurnStarted
+from ...events import Compacted, ContextWarning, Event, ToolProgress, TurnCompleted, TurnStarted
 from ...result import ChatResult
 from ..base import FrontStream
 from ..pieces import Called, Piece, Reasoned, Returned, Said, Step, Waits, pieces_of_event
 from ..problems import problem_of
+from ..progress import progress_of
 from ..sse import frame
 from ..states import state_of
 from .calls import BAD_INPUT, input_of, is_inside, output_of
@@ -65,6 +66,8 @@ class UIMessageStream(FrontStream):
             case ContextWarning():
                 about = {"level": event.level, "used": event.used, "limit": event.limit, "of": event.of}
                 return _frames([_notice("context", about)])
+            case ToolProgress():
+                return _frames([_notice("progress", {"toolCallId": event.call_id, **progress_of(event)})])
         pieces = pieces_of_event(event)
         if not pieces:
             return []

@@ -3,18 +3,20 @@
 Owns: the names of the events. Must never know: HTTP, or who listens.
 
 ``started {turn}``, then ``text {text}``, ``reasoning {text}``, ``tool_call {id, name, arguments}``,
-``tool_result {id, flag, output}`` and ``pending {id, reason}`` in any number, and at the end one of ``done``
-(the result, as in JSON), ``stopped`` and ``error`` (a problem document of RFC 9457).
+``progress {id, progress, total, message}``, ``tool_result {id, flag, output}`` and ``pending {id, reason}``
+in any number, and at the end one of ``done`` (the result, as in JSON), ``stopped`` and ``error`` (a problem
+document of RFC 9457).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ...events import Event, TurnCompleted, TurnStarted
+from ...events import Event, ToolProgress, TurnCompleted, TurnStarted
 from ..base import FrontStream
 from ..pieces import Piece, pieces_of_event
 from ..problems import problem_of
+from ..progress import progress_of
 from ..sse import frame
 from ..states import state_of
 from .showing import piece_of, result_of
@@ -35,6 +37,9 @@ class PlainStream(FrontStream):
         if isinstance(event, TurnCompleted):
             told = {**result_of(event.result, event.turn_ref), **self._carried(event.result)}
             return [*self._begin(event.turn_ref), frame(told, event="done")]
+        if isinstance(event, ToolProgress):
+            told = {"id": event.call_id, **progress_of(event)}
+            return [*self._begin(event.turn_ref), frame(told, event="progress")]
         pieces = pieces_of_event(event)
         if not pieces and not isinstance(event, TurnStarted):
             return []

@@ -19,7 +19,16 @@ from ...state.closed_turns import ClosedTurn
 from ...state.codec import BlobLimits, Codec
 from ...state.media import Media, cut_out
 from ...state.media_rows import archived_bytes, only_archived, with_archived
-from ...state.parts import ARCHIVE, ELSEWHERE, INLINE, MAX_PART_BYTES, Part, new_part
+from ...state.parts import (
+    ARCHIVE,
+    ELSEWHERE,
+    INLINE,
+    MAX_PART_BYTES,
+    Part,
+    inflated,
+    most_inflated,
+    new_part,
+)
 from ...state.records import MAX_MEDIA
 from ...state.segments import JOIN
 from ...state.state import ConversationState
@@ -225,7 +234,10 @@ def _bounded(state: ConversationState, retention: Retention, at: int) -> Convers
     while len(archive) > 1:  # the newest record fits, see `_with_entry`
         here = [part for part in archive if part.place == INLINE]
         media = archived_bytes(state.meta, in_order(state.parts, archive), state.segments)
-        if here and sum(part.stored_len for part in here) + media > retention.most_bytes:
+        if here and (
+            sum(part.stored_len for part in here) + media > retention.most_bytes
+            or inflated(in_order(state.parts, archive)) > most_inflated(limits) // 2
+        ):
             oldest = here[0]
         elif (
             sum(part.stored_len for part in archive) > limits.max_archive_bytes

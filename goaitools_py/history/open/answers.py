@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 
 from ...messages import CallKind
 from ...tools.results import ToolReturn
-from ...values import Value
+from ...values import Given, Value
 
 __all__ = [
     "Answer",
@@ -33,7 +33,7 @@ INSIDE: Final = "/"
 PendingReason: TypeAlias = Literal["approval", "external", "in_doubt"]
 
 
-class Approve(Value, frozen=True):
+class Approve(Given, frozen=True):
     """Let a call run.
 
     Attributes:
@@ -49,7 +49,7 @@ class Approve(Value, frozen=True):
     again: bool = False
 
 
-class Deny(Value, frozen=True):
+class Deny(Given, frozen=True):
     """Do not let a call run. The model reads `reason`."""
 
     _unshown = frozenset({"reason"})
@@ -73,7 +73,8 @@ Answers: TypeAlias = Mapping[str, Answer]
 def check_answer(value: object) -> None:
     """Raise TypeError unless the value is an answer."""
     if not isinstance(value, (Approve, Deny, ToolReturn)):
-        raise TypeError(f"an answer must be Approve(), Deny() or ToolReturn(), not {type(value).__name__}")
+        found = f"the class {value.__name__}: call it" if isinstance(value, type) else type(value).__name__
+        raise TypeError(f"an answer must be Approve(), Deny() or ToolReturn(), not {found}")
 
 
 class PendingCall(Value, frozen=True, kw_only=True):

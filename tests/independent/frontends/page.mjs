@@ -349,6 +349,65 @@ const scenarios = {
     await page.close();
   },
 
+  async a_question() {
+    const page = await opened("question");
+    await say(page, "book Hamlet");
+    const form = page.getByRole("group", { name: "Which seat for <b>Hamlet</b>?" });
+    await form.waitFor();
+    await checked(page, "a question of an MCP server");
+    await page.screenshot({ path: join(pictures, "question.png") });
+    const send = form.getByRole("button", { name: "Send" });
+    await form.getByLabel("Row").fill("12");
+    await form.getByLabel("name").fill("Ada");
+    await form.getByLabel("side").selectOption("right");
+    await send.click();
+    expect(await form.isVisible(), "a form whose number is out of its bounds is not sent");
+    await form.getByLabel("Row").fill("3");
+    await page.reload();
+    expect((await form.getByLabel("Row").inputValue()) === "", "an empty form after a reload");
+    await form.getByLabel("Row").fill("3");
+    await form.getByLabel("name").fill("Ada");
+    await form.getByLabel("side").selectOption("right");
+    await form.getByLabel("vegan").check();
+    await send.click();
+    await seen(page, "Done: accept: Seat(row=3, name='Ada', side='right', vegan=True)");
+    let tell;
+    const told = new Promise((done) => { tell = done; });
+    await settled(page);
+    await page.route(/conversations\/question$/, async (route) => { await told; await route.continue(); });
+    await say(page, "book Faust");
+    await page.getByRole("button", { name: "Decline" }).click();
+    await seen(page, "You denied this.");
+    tell(); // an answer counts also before the server has told what waits
+    await seen(page, "Done: decline: None");
+    await page.close();
+  },
+
+  async an_address() {
+    const page = await opened("address");
+    await say(page, "sign 7");
+    const link = page.getByRole("link", { name: "Open sign.test" });
+    await link.waitFor();
+    expect((await link.getAttribute("href")) === "https://sign.test/7", "the whole address");
+    expect((await link.getAttribute("rel")) === "noopener noreferrer", "a page that does not learn of this one");
+    await page.getByRole("button", { name: "Done" }).click();
+    await seen(page, "Done: signing: accept");
+    await page.close();
+  },
+
+  async progress() {
+    const page = await opened("progress");
+    await say(page, "climb hill");
+    const bar = page.getByRole("progressbar", { name: "Progress of climb" });
+    await bar.waitFor();
+    expect((await bar.evaluate((one) => one.value / one.max)) === 0.75, "a bar at three quarters");
+    await checked(page, "a tool that says how far it is");
+    await ask("release", "hill");
+    await seen(page, "Done: at the top of hill");
+    expect(!(await bar.count()), "no bar behind the end");
+    await page.close();
+  },
+
   async sign_in() {
     watched = false; // the browser reports answers of 401
     const page = await context.newPage();

@@ -13,10 +13,13 @@ import shutil
 from collections import Counter, defaultdict
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import uvicorn
+from mcp import Client
+from mcp.server.mcpserver import Context, MCPServer
+from pydantic import BaseModel, Field
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse
@@ -25,9 +28,11 @@ from starlette.routing import Route
 from goaitools_py import AsyncChat, tool
 from goaitools_py.backends import BackendError
 from goaitools_py.backends.base import ModelRequest
+from goaitools_py.mcp import MCPTools
 from goaitools_py.page.app import PageSettings, page_app
 from goaitools_py.stores import AsyncMemoryStore
 from goaitools_py.testing import Calls, ScriptedBackend
+from goaitools_py.tools import ToolContext
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
@@ -37,14 +42,14 @@ SCENARIOS = (
     "type_and_stream", "code_is_code", "approve", "approve_after_a_reload", "deny_and_approve", "parallel",
     "approve_while_the_provider_fails", "reload_in_mid_reply", "stop", "regenerate", "a_provider_that_fails",
     "two_tabs", "upload", "hostile_text_stays_text", "resend", "inspect_fork_and_rewind", "keyboard",
-    "sign_in", "pictures",
+    "a_question", "an_address", "progress", "sign_in", "pictures",
 )  # fmt: skip
 
 
 class Model:
     """Replies by what the user says, and the tools that they call. It is scripted, and no language model."""
 
-    def __init__(self) -> None:
+    def __init__(self, *more_tools: Any) -> None:
         self.inside: dict[str, asyncio.Event] = defaultdict(asyncio.Event)
         self.held: dict[str, asyncio.Event] = defaultdict(asyncio.Event)
         self.ran: Counter[str] = Counter()
@@ -64,7 +69,14 @@ class Model:
             self.ran[at] += 1
             return f"hit {at}"
 
-        self.chat = AsyncChat(ScriptedBackend(*[self.answer] * 500), tools=[look, fire])
+        @tool
+        async def climb(ctx: ToolContext, at: str) -> str:
+            """Climb, and say how far it is."""
+            ctx.report_progress(3, 4, "nearly there")
+            await self.held[at].wait()
+            return f"at the top of {at}"
+
+        self.chat = AsyncChat(ScriptedBackend(*[self.answer] * 500), tools=[look, fire, climb, *more_tools])
 
     def answer(self, request: ModelRequest) -> Any:
         """The reply to a request of Chat Completions."""
@@ -80,12 +92,16 @@ class Model:
         what, _, rest = last.partition(" ")
         self.counts[last] += 1
         match what:
+            case "climb":
+                return Calls([("climb", {"at": rest})])
             case "look":
                 return Calls([("look", {"at": rest})], text="Let me see.")
             case "fire":
                 return Calls([("fire", {"at": rest})] * (2 if rest == "two" else 1), text="Now.")
             case "parallel":
                 return Calls([("look", {"at": rest}), ("fire", {"at": rest})])
+            case "book" | "sign":
+                return Calls([(what, {"show": rest})])
             case "evil":
                 return Calls([("fire", {"at": rest})], text=rest)
             case "code":
@@ -100,6 +116,34 @@ class Model:
                     "Behind it stands a locked box. You will need a code of four digits."
                 )
         return f"You said: {last}"
+
+
+class Seat(BaseModel):
+    """What the box office asks for."""
+
+    row: int = Field(ge=1, le=9, title="Row", description="From 1 to 9.")
+    name: str = Field(min_length=2)
+    side: Literal["left", "right"]
+    vegan: bool = False
+
+
+def box_office() -> MCPServer:
+    """A server of MCP whose tools ask the user."""
+    server = MCPServer("box office", log_level="CRITICAL")
+
+    @server.tool()
+    async def book(show: str, ctx: Context) -> str:
+        """Book a seat."""
+        answer = await ctx.elicit(f"Which seat for <b>{show}</b>?", Seat)
+        return f"{answer.action}: {getattr(answer, 'data', None)!r}"
+
+    @server.tool()
+    async def sign(show: str, ctx: Context) -> str:
+        """Sign a contract."""
+        answer = await ctx.elicit_url("Sign here.", f"https://sign.test/{show}", "e1")
+        return f"signing: {answer.action}"
+
+    return server
 
 
 def control(model: Model) -> Starlette:
@@ -146,8 +190,11 @@ def told() -> dict[str, Any]:
     pictures.mkdir(parents=True, exist_ok=True)
 
     async def all_of_them() -> dict[str, Any]:
-        model = Model()
         async with AsyncExitStack() as stack:
+            tools = await stack.enter_async_context(
+                MCPTools(Client(box_office(), mode="legacy"), approve="none")
+            )
+            model = Model(*tools)
             apps = [
                 page_app(model.chat, AsyncMemoryStore(), PageSettings(model="scripted")),
                 page_app(model.chat, AsyncMemoryStore(), PageSettings(model="scripted", token=TOKEN)),
@@ -182,4 +229,4 @@ def test_a_person_uses_the_page(told: dict[str, Any]) -> None:
     assert tuple(told["scenarios"]) == SCENARIOS
     assert told["console"] == []
     assert {name: found for name, found in told["axe"].items() if found} == {}
-    assert len(told["axe"]) == 12
+    assert len(told["axe"]) == 16

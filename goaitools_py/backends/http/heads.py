@@ -1,0 +1,145 @@
+"""Remembers the heads of posts: everything of a request except its bytes.
+
+Owns: the heads, and when one is sure enough to be used again.
+Must never know: an SDK, a provider, how a request is sent, what the bytes mean.
+
+An SDK merges layers of headers and parses the address for each post, but posts differ in little except their
+bytes. So a head is kept if two posts in a row had the same one, and both were made from the same inputs
+("wishes" in the code).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+import httpx2
+
+__all__ = ["Head", "Heads", "Limits", "head_of"]
+
+Limits = dict[str, float | None]
+"""A request's timeouts: seconds by phase ("connect", "read", "write", "pool")."""
+
+_FILLED_IN: Final = "(of each post)"
+
+_KEPT: Final = 4
+"""How many heads are kept. A chat has four kinds of posts: whole and streamed replies, summaries, counts."""
+
+
+class Head(NamedTuple):
+    """Everything of a post except its bytes, its timeouts and the cookies of the HTTP client."""
+
+    limits: Limits
+    """The timeouts of the request that it was taken from."""
+    url: httpx2.URL
+    headers: httpx2.Headers
+    """The headers that differ from post to post have a place in here, and no value."""
+    timed: tuple[str, ...]
+    """The names of headers that tell how long the client waits for the next bytes."""
+    extensions: dict[str, Any]
+    """What the transport is told besides the timeouts."""
+    how: dict[str, Any]
+    """The arguments of the HTTP client's `send`."""
+
+    def __repr__(self) -> str:
+        return f"Head({self.url.host!r})"  # and no key
+
+    def is_like(self, other: Head) -> bool:
+        """True if both are the same, except for the timeouts that they were taken with."""
+        return self[1:] == other[1:]
+
+    def request(self, content: bytes, limits: Limits, cookies: httpx2.Cookies) -> httpx2.Request:
+        """A request of these bytes with this head."""
+        request = httpx2.Request(
+            "POST",
+            self.url,
+            headers=self.headers,
+            stream=httpx2.ByteStream(content),
+            extensions={**self.extensions, "timeout": limits},
+        )
+        request.headers["Content-Length"] = str(len(content))
+        for name in self.timed:
+            request.headers[name] = str(limits["read"])
+        request.read()
+        if cookies:
+            cookies.set_cookie_header(request)
+        else:
+            request.headers.encoding = self.headers.encoding  # otherwise it is looked for in each header
+        return request
+
+
+def head_of(
+    request: httpx2.Request, content: bytes, cookies: httpx2.Cookies, how: Mapping[str, Any]
+) -> Head | None:
+    """The head of a request that is about to be sent; None if it is no plain post of these bytes.
+
+    Args:
+        request: Made by an SDK. It is not changed, and may change later.
+        content: The bytes that the SDK was told to post.
+        cookies: Those of the HTTP client.
+        how: The arguments of the HTTP client's `send`.
+    """
+    headers, extensions = httpx2.Headers(request.headers), dict(request.extensions)
+    limits = extensions.pop("timeout", None)
+    if (
+        request.method != "POST"
+        or "auth" in how  # this may be another one for each request
+        or not isinstance(limits, dict)
+        or headers.get("Content-Length") != str(len(content))
+        or request.read() != content
+    ):
+        return None
+    if "Cookie" in headers:
+        bare = httpx2.Request("POST", request.url)
+        cookies.set_cookie_header(bare)
+        if headers["Cookie"] != bare.headers.get("Cookie"):
+            return None
+        del headers["Cookie"]
+    time = str(limits["read"]).encode()
+    timed = tuple(name.decode("latin-1") for name, value in headers.raw if value == time)
+    for name in ("Content-Length", *timed):
+        headers[name] = _FILLED_IN
+    return Head(dict(limits), request.url, headers, timed, extensions, dict(how))
+
+
+class _Known(NamedTuple):
+    wishes: object
+    head: Head
+    is_sure: bool = False
+    """True if two requests in a row had this head, so that nothing in it changes with each post."""
+    takes_any_limits: bool = False
+    """True if those two had different timeouts, and nothing else changed."""
+
+
+class Heads:
+    """The newest heads, by the wishes that they were made from. Threads may share it."""
+
+    def __init__(self) -> None:
+        self._known: tuple[_Known, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Heads({[known.head for known in self._known]})"
+
+    def find(self, wishes: object, limits: Limits) -> Head | None:
+        """The head for a post with these wishes and timeouts; None if it is not sure."""
+        known = self._find(wishes)
+        if known is None or not known.is_sure:
+            return None
+        return known.head if known.takes_any_limits or known.head.limits == limits else None
+
+    def learn(self, wishes: object, head: Head | None) -> None:
+        """Note what a post with these wishes had as its head; None if that cannot be used again."""
+        before = self._find(wishes)
+        kept = [known for known in self._known if known is not before]
+        if head is not None:
+            if before is not None and before.head.is_like(head):
+                kept.append(_Known(wishes, head, True, before.head.limits != head.limits))
+            else:
+                kept.append(_Known(wishes, head))
+        self._known = tuple(kept[-_KEPT:])
+
+    def _find(self, wishes: object) -> _Known | None:
+        for known in self._known:
+            if known.wishes == wishes:
+                return known
+        return None

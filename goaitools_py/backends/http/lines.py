@@ -1,0 +1,119 @@
+"""Makes an SDK's client, and decides how a body is posted with it.
+
+Owns: which HTTP client is used, and whether posts take the lane. Must never know: what a body means.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+import httpx2
+
+from ..endpoints import is_plain_loopback
+from .lane import AsyncLane, AsyncTap, Lane, Standing, Tap
+from .sdk import ClientOptions, Sdk, SdkClient
+
+__all__ = ["Line", "async_line", "callers_line", "sync_line"]
+
+_Client = TypeVar("_Client", bound=SdkClient)
+
+
+class Line(Generic[_Client]):
+    """An SDK's client, and how a body is posted with it: by its own `post`, or by a cheaper one.
+
+    Attributes:
+        client: The client.
+        http_client: What it sends through; None if the client is the caller's own.
+        post: As the client's `post`.
+    """
+
+    __slots__ = ("client", "http_client", "post")
+
+    def __init__(self, client: _Client, http_client: object, post: Callable[..., Any]) -> None:
+        self.client = client
+        self.http_client = http_client
+        self.post = post
+
+
+def callers_line(sdk: Sdk[_Client], options: ClientOptions) -> Line[_Client]:
+    """The caller's own client. Raises `TypeError` if it cannot be used."""
+    client = sdk.checked(options)
+    return Line(client, None, client.post)
+
+
+def sync_line(sdk: Sdk[_Client], options: ClientOptions) -> Line[_Client]:
+    """A new client. Raises `ValueError` without credentials, `TypeError` for an HTTP client that cannot be
+    used."""
+    http_client = _http_client(sdk, options)
+    if not _is_plain(sdk, options, http_client):
+        client = _made(sdk, options, http_client)
+        return Line(client, http_client, client.post)
+    client = _made(sdk, options, Tap(http_client))
+    return Line(client, http_client, Lane(client, http_client, _standing(sdk, options)).post)
+
+
+def async_line(sdk: Sdk[_Client], options: ClientOptions) -> Line[_Client]:
+    """As `sync_line`, for an async SDK."""
+    http_client = _async_http_client(sdk, options)
+    if not _is_plain(sdk, options, http_client):
+        client = _made(sdk, options, http_client)
+        return Line(client, http_client, client.post)
+    client = _made(sdk, options, AsyncTap(http_client))
+    return Line(client, http_client, AsyncLane(client, http_client, _standing(sdk, options)).post)
+
+
+def _made(sdk: Sdk[_Client], options: ClientOptions, http_client: object) -> _Client:
+    named = {"base_url": options.base_url, "api_key": options.api_key, "http_client": http_client}
+    given = {name: value for name, value in named.items() if value is not None}
+    return sdk.make({**given, **options.client_options})
+
+
+def _is_plain(sdk: Sdk[Any], options: ClientOptions, http_client: object) -> bool:
+    """True if posts of a client differ in nothing but what is known here.
+
+    Code that fetches a key, or signs, may give another one for each request. An option that is not known may
+    do anything.
+    """
+    build = getattr(getattr(http_client, "build_request", None), "__func__", None)
+    return (
+        not callable(options.api_key)
+        and options.client_options.keys() <= sdk.plain_options
+        and build is httpx2.Client.build_request
+    )
+
+
+def _standing(sdk: Sdk[Any], options: ClientOptions) -> Standing:
+    given = options.client_options
+    return Standing(given.get("default_headers"), given.get("default_query"), sdk.log)
+
+
+def _http_client(sdk: Sdk[Any], options: ClientOptions) -> httpx2.Client:
+    """The caller's HTTP client, over a bridge if it is a classic one; without one, the SDK's default."""
+    if options.http_client is None:
+        return sdk.http_class(**_way_out(sdk, options))  # type: ignore[no-any-return]
+    if isinstance(options.http_client, httpx2.Client):
+        return options.http_client
+    from . import transport as _transport
+
+    return _transport.bridge(options.http_client)
+
+
+def _async_http_client(sdk: Sdk[Any], options: ClientOptions) -> httpx2.AsyncClient:
+    """As `_http_client`. Here alone it is decided which connection pool an event loop gets by default."""
+    if options.http_client is None:
+        return sdk.http_class(**_way_out(sdk, options))  # type: ignore[no-any-return]
+    if isinstance(options.http_client, httpx2.AsyncClient):
+        return options.http_client
+    from . import transport as _transport
+
+    return _transport.bridge_async(options.http_client)
+
+
+def _way_out(sdk: Sdk[Any], options: ClientOptions) -> dict[str, Any]:
+    # A proxy that the environment names cannot reach a server on this machine's loopback. `httpx2` ignores
+    # the environment without `trust_env`. The anthropic SDK reads it itself, and only a mount overrides that.
+    if is_plain_loopback(options.base_url or os.environ.get(sdk.base_url_variable)):
+        return {"trust_env": False, "mounts": {"http://": None}}
+    return {}

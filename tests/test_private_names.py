@@ -1,0 +1,94 @@
+"""Which private names of other packages this one uses: each may be gone with their next release.
+
+A private name here is one with a single underscore at its front, which nothing in this package defines.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import goaitools_py
+
+ROOT = Path(goaitools_py.__file__).parent
+
+READ = {("_token_cache", "backends/anthropic/sdk.py")}
+"""The SDK forgets a refused token only before a retry of its own, and those are switched off. Without this
+name a backend would go on with that token until it ends."""
+
+OVERRIDDEN = {
+    ("ShardedClient", "_init_transport"),
+    ("ShardedClient", "_init_proxy_transport"),
+    ("DeadlineClient", "_init_transport"),
+    ("DeadlineClient", "_init_proxy_transport"),
+}
+"""The same methods of `httpx2` clients that both SDKs override in their own clients for aiohttp."""
+
+DOCUMENTED = {"_asdict", "_replace", "_fields"}
+"""Public methods of named tuples, in spite of their underscore."""
+
+
+def _is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__")
+
+
+def _defined(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        yield node.name
+    elif isinstance(node, ast.arg):
+        yield node.arg
+    elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+        yield node.id
+    elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+        if isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"):
+            yield node.attr
+    elif isinstance(node, ast.Assign) and any("__slots__" in ast.unparse(target) for target in node.targets):
+        yield from (leaf.value for leaf in ast.walk(node.value) if isinstance(leaf, ast.Constant))
+
+
+def _used(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Attribute):
+        yield node.attr
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        if node.func.id in ("getattr", "hasattr", "setattr") and isinstance(node.args[1], ast.Constant):
+            yield str(node.args[1].value)
+    elif isinstance(node, ast.ImportFrom) and node.level == 0:
+        yield from (node.module or "").split(".")
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.Import):
+        yield from (part for alias in node.names for part in alias.name.split("."))
+
+
+def test_private_names_of_others_are_those_of_the_table() -> None:
+    """Read, called, or imported."""
+    trees = {path: ast.parse(path.read_text("utf-8")) for path in sorted(ROOT.rglob("*.py"))}
+    defined = {name for tree in trees.values() for node in ast.walk(tree) for name in _defined(node)}
+    foreign = {
+        (name, path.relative_to(ROOT).as_posix())
+        for path, tree in trees.items()
+        for node in ast.walk(tree)
+        for name in _used(node)
+        if _is_private(name) and name not in defined | DOCUMENTED
+    }
+    assert foreign == READ
+
+
+def test_private_methods_of_others_that_are_overridden_are_those_of_the_table() -> None:
+    """In the classes that inherit from one of another package."""
+    found = set()
+    for module in pkgutil.walk_packages(goaitools_py.backends.__path__, "goaitools_py.backends."):
+        for _, made in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
+            if not made.__module__.startswith("goaitools_py"):
+                continue
+            own = ("goaitools_py", "builtins", "typing", "abc", "enum")
+            others = [base for base in made.__mro__ if base.__module__.partition(".")[0] not in own]
+            found |= {
+                (made.__name__, name)
+                for name in vars(made)
+                if _is_private(name) and any(name in vars(base) for base in others)
+            }
+    assert found == OVERRIDDEN
