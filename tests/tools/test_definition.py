@@ -313,9 +313,9 @@ def test_a_lambda_needs_a_name() -> None:
         ("def f(**names: str): ...", "parameter '**names' of f() takes any number of arguments"),
         ("def f(a: int, /): ...", "parameter 'a' of f() is positional-only; remove the '/' after it"),
         ("import functools\nf = functools.partial(print, 1)", "not partial; wrap it in a def"),
-        ("class f: ...", "not type; wrap it in a def"),
+        ("class f: ...", "not the class f; give a function"),
         ("f = print", "not builtin_function_or_method; wrap it in a def"),
-        ("f = 'name'", "not str; wrap it in a def"),
+        ("f = 'name'", "a function or a bound method, not str"),
     ],
 )
 def test_what_cannot_be_a_tool_is_refused_with_a_reason(source: str, message: str) -> None:
