@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import queue
 import socket
 import threading
 import time
@@ -20,7 +19,7 @@ import openai
 import pytest
 
 from goaitools_py import DeadlineExceededError, ProviderUnavailableError, TurnError
-from goaitools_py.backends.http.aside import within
+from goaitools_py.backends.http import aside
 from goaitools_py.backends.http.deadlines import SDK_LIMITS, DeadlineClient, until
 
 from ._clients import CLIENTS, backend_over, close_client
@@ -93,6 +92,11 @@ ANSWERS = {
     "chunk": CHUNK,
     "redirect": REDIRECT,
 }
+
+
+@pytest.fixture(autouse=True)
+def _threads_end_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(aside, "IDLE_SECONDS", 0.02)
 
 
 def _wait_for_those_left() -> None:
@@ -331,52 +335,3 @@ def test_a_proxy_in_tls_is_not_exact() -> None:
         DeadlineClient(trust_env=False, proxy="https://127.0.0.1:1") as secure,
     ):
         assert (plain.is_exact, secure.is_exact) == (True, False)
-
-
-# ------------------------------------------------------------------------------ a call in another thread
-
-
-def test_what_comes_in_time_is_returned_or_raised() -> None:
-    """As if it had been called here."""
-    assert within(5.0, lambda: 7, pytest.fail) == 7
-    with pytest.raises(ZeroDivisionError):
-        within(5.0, lambda: 1 / 0, pytest.fail)
-
-
-def test_what_comes_too_late_is_discarded() -> None:
-    """Once, in the thread that it came in; nobody waits for it."""
-    go, discarded = threading.Event(), queue.SimpleQueue[str]()
-
-    def call() -> str:
-        go.wait(60)
-        return "late"
-
-    with pytest.raises(TimeoutError):
-        within(0.02, call, discarded.put)
-    go.set()
-
-    assert discarded.get(timeout=60) == "late"
-
-
-def test_a_call_that_is_interrupted_is_discarded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C while it waits: what comes then is closed, not lost."""
-    go, discarded = threading.Event(), queue.SimpleQueue[str]()
-
-    def interrupted(event: threading.Event, timeout: float | None = None) -> bool:
-        if threading.current_thread() is threading.main_thread() and timeout == 5.0:
-            raise KeyboardInterrupt
-        return wait(event, timeout)
-
-    def call() -> str:
-        wait(go, 60)
-        return "late"
-
-    wait = threading.Event.wait
-
-    with monkeypatch.context() as patch:
-        patch.setattr(threading.Event, "wait", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            within(5.0, call, discarded.put)
-    go.set()
-
-    assert discarded.get(timeout=60) == "late"

@@ -1,22 +1,89 @@
 """Runs a blocking call in a thread, and leaves it there if it is late.
 
-Owns: the thread, and what happens to an answer that comes too late. Must never know: what is called.
+Owns: those threads, and what happens to an answer that comes too late. Must never know: what is called.
 
 It is for calls that have no deadline of their own and that nothing can interrupt. The thread that watches
 times (`edges.watch`) cannot help here: it can tell that the time is over, but not end the call. So somebody
 has to stay behind in the call, and that is this thread.
+
+A thread that is done waits a moment for the next call, because a new one costs four times as much.
 """
 
 from __future__ import annotations
 
 import contextvars
+import queue
 import threading
 from collections.abc import Callable
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, TypeAlias, TypeVar
+
+from ...process import PerProcess
 
 __all__ = ["within"]
 
 T = TypeVar("T")
+
+_Call: TypeAlias = tuple[Callable[[], object], Callable[[], object]]
+"""What runs, and what tells that it has run. The second must not wait, and not refer to the first."""
+
+IDLE_SECONDS = 2.0
+"""How long a thread waits for its next call before it ends."""
+
+
+class _Worker:
+    """A thread that runs one call after another.
+
+    Args:
+        idle: The workers of this process that wait for a call.
+    """
+
+    def __init__(self, idle: list[_Worker]) -> None:
+        self._idle = idle
+        self._calls: queue.SimpleQueue[_Call] = queue.SimpleQueue()
+
+    def start(self) -> None:
+        """Start the thread. Raises RuntimeError if the system has no more threads."""
+        threading.Thread(target=self._work, name="goaitools-send", daemon=True).start()
+
+    def begin(self, call: _Call) -> None:
+        """Give the thread its next call. Only one who took the worker from `idle`, or made it, may do so."""
+        self._calls.put(call)
+
+    def _work(self) -> None:
+        while True:
+            try:
+                run, tell = self._calls.get(timeout=IDLE_SECONDS)
+            except queue.Empty:
+                if self._has_retired():
+                    return
+                run, tell = self._calls.get()
+            run()
+            del run  # after `tell` nothing may refer to the call and its answer any more
+            self._idle.append(self)  # before `tell`, so that the next call finds it
+            tell()
+
+    def _has_retired(self) -> bool:
+        """True if no call can come any more; False if the worker was taken, so that one is about to come."""
+        try:
+            self._idle.remove(self)
+        except ValueError:
+            return False
+        return True
+
+
+_idle = PerProcess[list[_Worker]](lambda inherited: [])
+
+
+def _begin(call: _Call) -> None:
+    """Run a call in a thread that waits for one, or in a new one. Raises RuntimeError without a thread."""
+    idle = _idle.get()
+    try:
+        worker = idle.pop()  # the one that came last: those that are needed less often come to their end
+    except IndexError:
+        worker = _Worker(idle)
+        worker.start()
+    worker.begin(call)
 
 
 def within(seconds: float, call: Callable[[], T], discard: Callable[[T], object]) -> T:
@@ -31,7 +98,7 @@ def within(seconds: float, call: Callable[[], T], discard: Callable[[T], object]
     Raises:
         TimeoutError: It is late.
     """
-    lock, done = threading.Lock(), threading.Event()
+    lock, done = threading.Lock(), threading.Lock()
     outcome: dict[str, Any] = {}
 
     def run() -> None:
@@ -42,22 +109,22 @@ def within(seconds: float, call: Callable[[], T], discard: Callable[[T], object]
         with lock:
             if "left" not in outcome:
                 outcome.update(ended)
-                done.set()
                 return
         if "value" in ended:
             discard(ended["value"])
 
     context = contextvars.copy_context()
+    done.acquire()
     try:
-        threading.Thread(target=context.run, args=(run,), name="goaitools-send", daemon=True).start()
-    except RuntimeError:  # the system has no more threads
-        return call()
-    try:
-        done.wait(seconds)
+        try:
+            _begin((partial(context.run, run), done.release))
+        except RuntimeError:  # the system has no more threads
+            return call()
+        is_done = done.acquire(timeout=min(max(seconds, 0.0), threading.TIMEOUT_MAX))
     except BaseException:  # such as Ctrl-C
         _leave(lock, outcome, discard)
         raise
-    if not done.is_set():
+    if not is_done:
         _leave(lock, outcome, None)
     if "error" in outcome:
         raise outcome.pop("error")  # left in here, it would refer to itself by way of this frame
