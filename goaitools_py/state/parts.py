@@ -331,8 +331,12 @@ def with_bytes(parts: Iterable[Part], source: bytes) -> tuple[tuple[Part, ...], 
 
 def most_inflated(limits: BlobLimits) -> int:
     """Count how many bytes the archive and the media in a blob may have when they are inflated. Whoever reads
-    a whole archive has all of it in memory, and a few hundred bytes may stand for 8 MiB."""
-    return max(_MOST_INFLATED * limits.max_blob_bytes, _LEAST_INFLATED)
+    a whole archive has all of it in memory, and a few hundred bytes may stand for 8 MiB.
+
+    A cut leaves the archive half of this. Beside that there is room for the media of the largest history, so
+    a turn that has room in the history is never refused for this.
+    """
+    return max(_MOST_INFLATED * limits.max_blob_bytes, _LEAST_INFLATED) + 2 * limits.max_decoded_bytes
 
 
 def inflated(parts: Iterable[Part]) -> int:

@@ -29,10 +29,19 @@ from goaitools_py.seal import BlobLimits, Plain, rewrap
 from goaitools_py.state import blob as blobs
 from goaitools_py.state import parts as parts_module
 from goaitools_py.state.media import digest_of
-from goaitools_py.state.parts import ARCHIVE, ELSEWHERE, INLINE, MAX_PART_BYTES, MEDIA, Part, new_part
+from goaitools_py.state.parts import (
+    ARCHIVE,
+    ELSEWHERE,
+    INLINE,
+    MAX_PART_BYTES,
+    MEDIA,
+    Part,
+    most_inflated,
+    new_part,
+)
 from goaitools_py.state.placing import attach, detach, parts_of
 from goaitools_py.state.records import MediaRow
-from goaitools_py.state.state import ConversationState, closed_turns, dump_state, load_state
+from goaitools_py.state.state import ConversationState, closed_turns, dump_state, hard_limits, load_state
 from goaitools_py.state.stripped import stripped
 from goaitools_py.states import fork_state, state_messages, verify_state
 from goaitools_py.testing import ScriptedBackend
@@ -334,6 +343,23 @@ def test_small_parts_that_inflate_to_gigabytes_are_refused_unopened(kind: int) -
         assert caught.value.limit_name == "max_blob_bytes"
     assert len(parts_of(_forged([part] * 32))) == 32
     assert len(parts_of(_forged([part._replace(place=1)] * 400))) == 400, "what is elsewhere is not in memory"
+
+
+@pytest.mark.parametrize("max_blob_bytes", [4 * 2**10, 2**18, 2**20, 4 * 2**20, 2**26])
+@pytest.mark.parametrize("max_decoded_bytes", [16 * 2**10, 2**20, 16 * 2**20, 2**28])
+def test_what_a_turn_has_room_for_is_never_refused_for_what_it_inflates_to(
+    max_blob_bytes: int, max_decoded_bytes: int
+) -> None:
+    """The archive that a cut leaves, and media of zeros in all of the history, are within the limit."""
+    soft = BlobLimits(max_blob_bytes=max_blob_bytes, max_decoded_bytes=max_decoded_bytes)
+    hard = hard_limits(Plain(limits=soft))
+    decoded = hard.max_decoded_bytes * 3 // 4  # in the history media are base64
+    newest = MAX_PART_BYTES + decoded  # a record with all media of the history before it, which always stays
+
+    archive = max(most_inflated(soft) // 2, newest)
+
+    assert archive + decoded <= most_inflated(hard)
+    assert most_inflated(hard) <= 64 * max_blob_bytes + 4 * MAX_PART_BYTES + 4 * max_decoded_bytes
 
 
 def test_limits_count_what_is_stored() -> None:
