@@ -61,6 +61,13 @@ class _Instant(httpx2.BaseTransport):
         return httpx2.Response(200, headers=self._headers, stream=httpx2.ByteStream(self._answer))
 
 
+def _own_client(model: httpx2.BaseTransport) -> httpx2.Client:
+    """An HTTP client as a backend makes it by itself. With another one, each post would run in a thread."""
+    from goaitools_py.backends.http.deadlines import DeadlineClient
+
+    return DeadlineClient(transport=model)
+
+
 def _sse(event: Mapping[str, Any], *, named: bool = False) -> bytes:
     name = f"event: {event['type']}\n".encode() if named else b""
     return name + b"data: " + compact(event) + b"\n\n"
@@ -78,11 +85,10 @@ def _chat_history(turns: Iterable[Turn]) -> History:
 
 
 def _chat_backend(model: httpx2.BaseTransport) -> Any:
-    import openai
 
     from goaitools_py.backends.openai.backends import OpenAIChatBackend
 
-    return OpenAIChatBackend(MODEL, http_client=openai.DefaultHttpxClient(transport=model), api_key=_KEY)
+    return OpenAIChatBackend(MODEL, http_client=_own_client(model), api_key=_KEY)
 
 
 def _openai_client(model: httpx2.BaseTransport) -> Any:
@@ -205,11 +211,10 @@ def _responses_answer() -> dict[str, Any]:
 
 
 def _responses_backend(model: httpx2.BaseTransport) -> Any:
-    import openai
 
     from goaitools_py.backends.openai.backends import OpenAIResponsesBackend
 
-    return OpenAIResponsesBackend(MODEL, http_client=openai.DefaultHttpxClient(transport=model), api_key=_KEY)
+    return OpenAIResponsesBackend(MODEL, http_client=_own_client(model), api_key=_KEY)
 
 
 def _responses_plain(client: Any, json_blob: str, question: str) -> str:
@@ -320,11 +325,10 @@ def _claude_answer() -> dict[str, Any]:
 
 
 def _claude_backend(model: httpx2.BaseTransport) -> Any:
-    import anthropic
 
     from goaitools_py.backends.anthropic.backends import AnthropicBackend
 
-    return AnthropicBackend(_CLAUDE, http_client=anthropic.DefaultHttpxClient(transport=model), api_key=_KEY)
+    return AnthropicBackend(_CLAUDE, http_client=_own_client(model), api_key=_KEY)
 
 
 def _claude_client(model: httpx2.BaseTransport) -> Any:

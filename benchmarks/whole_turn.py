@@ -6,7 +6,8 @@ Owns: the two turns and the two floors that are compared. Must never know: how t
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from itertools import cycle
 from typing import Any
 
@@ -46,7 +47,7 @@ def run(*, short: bool = False) -> Report:
     for name, sizes in SIZES.items():
         wire = WIRES[name]
         blocks = {
-            size: interleaved(_sides(wire, size), short=short, rounds_of=len(_around(size)))
+            size: _measured(_sides(wire, size), len(_around(size)), short=short)
             for size in (sizes[:-1] if short else sizes)
         }
         for size, found in blocks.items():
@@ -55,14 +56,21 @@ def run(*, short: bool = False) -> Report:
             figures.append(_slope(wire))
     return Report(
         title="Whole turn: load, splice, SDK, read the reply, save",
-        method="CPU time of one thread, model in process, as the transport of the HTTP clients that SDK and "
-        f"backend make by themselves; {corpus().source}; an entry is a message, on openai-responses an item; "
+        method="CPU time of the process, all threads; model in process, as the transport of the HTTP clients "
+        f"that SDK and backend make by themselves; {corpus().source}; an entry is a message, on "
+        "openai-responses an item; "
         f"from 200 on ours and the codec are the mean over {len(_AROUND)} states of {-_AROUND[0]} entries "
         f"less to {_AROUND[-1]} more, for the tail grows with each turn until it is sealed, which is a part "
         "of two of them; blocks interleaved, for the slope those of both sizes; times and the slope's "
         "difference are of the minima; a ratio is the median of those of each round, the minima's beside it",
         figures=figures,
     )
+
+
+def _measured(
+    sides: Mapping[str, Callable[[], object]], rounds_of: int, *, short: bool = False
+) -> dict[str, Blocks]:
+    return interleaved(sides, short=short, rounds_of=rounds_of, clock=time.process_time_ns)
 
 
 def _of_one_size(wire: BenchedWire, size: int, found: dict[str, Blocks]) -> list[Figure]:
@@ -92,7 +100,7 @@ def _slope(wire: BenchedWire) -> Figure:
     """What an entry more costs, both sizes measured in the same seconds."""
     few, many = 200, 1000
     sides = {str(size): _sides(wire, size)["ours"] for size in (few, many)}
-    found = interleaved(sides, rounds_of=len(_AROUND))
+    found = _measured(sides, len(_AROUND))
     least, usual = (
         (getattr(found[str(many)], kind) - getattr(found[str(few)], kind)) / (many - few)
         for kind in ("minimum", "median")
