@@ -143,12 +143,17 @@ ALLOWED = {
         "state.state values"
     ),
     "history.open.journal": (
-        "backends.base citations errors history.meter history.open.answers history.open.attempts "
-        "history.open.inner history.open.turn_ids messages reading state.bounds state.closed_turns "
-        "state.letters state.records state.row_ends state.state tokens values"
+        "backends.base errors history.open.answers history.open.inner messages reading state.records "
+        "state.state values"
+    ),
+    "history.open.failed": "state.bounds state.state values",
+    "history.open.steps": (
+        "backends.base citations history.meter history.open.attempts history.open.journal "
+        "history.open.turn_ids messages reading state.bounds state.closed_turns state.letters state.records "
+        "state.row_ends state.state tokens values"
     ),
     "history.open.room": (
-        "backends.base errors history.open.journal history.open.turn_ids messages state.codec "
+        "backends.base errors history.open.steps history.open.turn_ids messages state.codec "
         "state.media_rows state.meta_segment state.parts state.records state.state values"
     ),
     "history.open.admission": (
@@ -218,18 +223,18 @@ ALLOWED = {
         "history.wires state.bounds state.closed_turns state.codec state.records state.state values"
     ),
     "history.info": (
-        "backends.capabilities errors events history.open.answers history.open.journal messages options "
-        "state.blob state.codec state.letters state.outline state.parts state.records state.segments "
-        "state.state values"
+        "backends.capabilities errors events history.open.answers history.open.failed history.open.journal "
+        "messages options state.blob state.codec state.letters state.outline state.parts state.records "
+        "state.segments state.state values"
     ),
     "history.transcript_json": "",
     "history.transcript": (
         "citations escaping history.open.answers history.transcript_json messages prices showing values"
     ),
     "history.turns": (
-        "backends.base errors history.archive history.info history.open.inbox history.open.journal "
-        "history.rewrite.repair history.transcript history.wires messages rawjson reading "
-        "state.closed_turns state.codec state.letters state.records state.state values"
+        "backends.base errors history.archive history.info history.open.failed history.open.inbox "
+        "history.open.steps history.rewrite.repair history.transcript history.wires messages rawjson "
+        "reading state.closed_turns state.codec state.letters state.records state.state values"
     ),
     "history.redact": "",
     "history.redact.matching": "escaping",
@@ -264,12 +269,12 @@ ALLOWED = {
     "history.recall.page": "history.recall.passages history.recall.search tokens values",
     "history.translate": (
         "backends backends.base errors history.meter history.open.inbox history.open.journal "
-        "history.open.turn_ids history.rewrite.mend history.rewrite.repair history.wires messages rawjson "
-        "reading state.closed_turns state.codec state.letters state.parts state.records state.row_ends "
-        "state.state values"
+        "history.open.steps history.open.turn_ids history.rewrite.mend history.rewrite.repair history.wires "
+        "messages rawjson reading state.closed_turns state.codec state.letters state.parts state.records "
+        "state.row_ends state.state values"
     ),
     "history.convert": (
-        "backends backends.base backends.rules errors history.open.journal history.rewrite.mend "
+        "backends backends.base backends.rules errors history.open.steps history.rewrite.mend "
         "history.rewrite.repair history.rewrite.unsign history.wires messages options rawjson reading "
         "state.closed_turns state.codec state.letters state.records state.state values"
     ),
@@ -292,9 +297,9 @@ ALLOWED = {
         "state.records state.state turn.plan turn.timing values"
     ),
     "turn.ledger": (
-        "again backends.base errors events history.archive history.meter history.open.journal "
-        "history.rewrite.unsign messages prices state.records state.state tokens turn.flow turn.plan "
-        "turn.spending turn.standing turn.telling turn_warnings values"
+        "again backends.base errors events history.archive history.meter history.open.failed "
+        "history.open.journal history.rewrite.unsign messages prices state.records state.state tokens "
+        "turn.flow turn.plan turn.spending turn.standing turn.telling turn_warnings values"
     ),
     "turn.body": "backends.base turn.deadlines turn.flow turn.ledger",
     "turn.retry": "backends.base events turn.body turn.deadlines turn.flow turn.ledger values",
@@ -304,7 +309,7 @@ ALLOWED = {
     ),
     "turn.model_failures": "backends.base errors turn.ledger turn.retry",
     "turn.model_call": (
-        "backends.base errors events history.open.admission history.open.journal history.rewrite.repair "
+        "backends.base errors events history.open.admission history.open.steps history.rewrite.repair "
         "rawjson turn.body turn.deadlines turn.flow turn.ledger turn.model_failures turn.receive "
         "turn.request turn.retry values"
     ),
@@ -342,9 +347,9 @@ ALLOWED = {
     "turn.marks": "events history.open.room state.state turn.ledger values",
     "turn.beginning": (
         "backends.capabilities errors history.meter history.open.answered history.open.attempts "
-        "history.open.inbox history.open.inner history.open.journal history.open.turn_ids "
-        "history.rewrite.repair messages output.spec state.records state.state turn.fitting turn.foreign "
-        "turn.ledger turn.request turn.tool_calls turn_warnings values"
+        "history.open.failed history.open.inbox history.open.inner history.open.journal history.open.steps "
+        "history.open.turn_ids history.rewrite.repair messages output.spec state.records state.state "
+        "turn.fitting turn.foreign turn.ledger turn.request turn.tool_calls turn_warnings values"
     ),
     "turn.foreign": "errors history.open.journal state.state turn.plan values",
     "turn.relay": (
@@ -353,13 +358,14 @@ ALLOWED = {
     ),
     "turn.engine": (
         "backends.base citations errors events history.open.attempts history.open.journal "
-        "history.open.turn_ids messages output.misfit output.words reading result state.records "
-        "state.state turn.answer turn.beginning turn.checks turn.flow turn.ledger turn.limits turn.marks "
-        "turn.model_call turn.plan turn.request turn.shrink turn.tool_calls turn_warnings values"
+        "history.open.steps history.open.turn_ids messages output.misfit output.words reading result "
+        "state.records state.state turn.answer turn.beginning turn.checks turn.flow turn.ledger turn.limits "
+        "turn.marks turn.model_call turn.plan turn.request turn.shrink turn.tool_calls turn_warnings values"
     ),
     "turn.count_tokens": (
-        "backends.base errors history.open.inbox history.open.journal state.state turn.body turn.deadlines "
-        "turn.flow turn.foreign turn.ledger turn.model_failures turn.request turn.retry"
+        "backends.base errors history.open.inbox history.open.journal history.open.steps state.state "
+        "turn.body turn.deadlines turn.flow turn.foreign turn.ledger turn.model_failures turn.request "
+        "turn.retry"
     ),
     "turn.compact_now": (
         "errors events history.rewrite.repair result state.state turn.flow turn.foreign turn.ledger "

@@ -27,7 +27,7 @@ from ..state.letters import ASSISTANT, LETTER_OF, USER
 from ..state.records import fresh_id, with_cut
 from ..state.state import ConversationState, closed_entries, dump_state, load_state, new_state, rebuild
 from ..values import replace
-from .open import journal
+from .open import steps
 from .rewrite.mend import Mended, mended
 from .rewrite.repair import checked, noted
 from .rewrite.unsign import is_signed, unsigned_turns
@@ -52,7 +52,7 @@ def state_messages(
     """
     state = load_state(blob, codec=codec, binding=binding, min_revision=min_revision)
     dialect = dialect_for(state.meta.wire, dialect)
-    state, _ = checked(journal.close_turn(state, dialect), dialect)
+    state, _ = checked(steps.close_turn(state, dialect), dialect)
     entries = closed_entries(state)
     entries.extend(item.entry for item in state.inbox)
     return parse_entries(entries)

@@ -26,7 +26,7 @@ from ..state.records import dollars_of, turn_ref, usage_of
 from ..state.segments import count_letters
 from ..state.state import ConversationState, hard_limits, load_state, newest_number, soft_limits
 from ..values import Value, field
-from .open import journal
+from .open import failed, journal
 from .open.answers import PendingCall
 
 __all__ = ["StateInfo", "has_open_turn", "inspect_state", "pending_calls", "refs_of", "when"]
@@ -199,7 +199,7 @@ def inspect_state(
         total_cost_usd=dollars_of(meta),
         context_window=window,
         cuts=tuple((when(meta.created, row.at), row.by, row.turns, row.messages) for row in meta.cuts),
-        failure=journal.failure_of(state),
+        failure=failed.failure_of(state),
         title=meta.title,
         metadata=dict(meta.about),
         roles=_roles(state),

@@ -26,7 +26,7 @@ from ..values import replace
 from .archive.reading import archive_of
 from .archive.records import Record
 from .info import when
-from .open import journal
+from .open import failed, steps
 from .open.inbox import inbox_messages
 from .rewrite.repair import REPAIRED, checked
 from .transcript import History, HistoryCall, HistoryIteration, HistoryMatch, HistoryTurn, TurnStatus
@@ -74,7 +74,7 @@ def read_history(
     state = load_state(blob, codec=codec, binding=binding, min_revision=min_revision)
     dialect = dialect_for(state.meta.wire, dialect)
     opened, newest = state.open, newest_number(state)
-    state, _ = checked(journal.close_turn(state, dialect), dialect)
+    state, _ = checked(steps.close_turn(state, dialect), dialect)
     closed = closed_turns(state)
     numbers = numbers_of([turn.record for turn in closed])
     read = [(turn, number, dialect) for turn, number in zip(closed, numbers, strict=True)]
@@ -189,7 +189,7 @@ def _unfinished(status: str) -> TurnStatus:
 def _status(record: TurnRecord, number: int) -> TurnStatus:
     """How a closed turn ended. It was interrupted if it has no answer, unless an error ended it."""
     facts = record.facts
-    if journal.failure_in(facts) is not None:
+    if failed.failure_in(facts) is not None:
         return "failed"
     if (known := _ENDS.get(str(facts.get("status")))) is not None:
         return known

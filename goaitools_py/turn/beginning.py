@@ -31,7 +31,7 @@ from ..errors import (
     TurnConflictError,
 )
 from ..history import meter
-from ..history.open import inbox, journal, turn_ids
+from ..history.open import failed, inbox, journal, steps, turn_ids
 from ..history.open.answered import late_answers
 from ..history.open.attempts import ANSWERS, asked_in_words, without_problems
 from ..history.open.inner import with_inner_answers
@@ -206,7 +206,7 @@ class Beginning:
 
     def _still_waiting(self, state: ConversationState) -> StoredReply:
         return StoredReply(
-            text=journal.reply_text(state, self._plan.dialect),
+            text=steps.reply_text(state, self._plan.dialect),
             status="awaiting_tools",
             number=newest_number(state),
         )
@@ -216,7 +216,7 @@ class Beginning:
     def queue(self, state: ConversationState) -> ConversationState:
         """Let the messages wait behind a turn that waits for answers. The state then is in the books."""
         ledger = self._ledger
-        queued = journal.with_metadata(self._admitted(state), ledger.options.metadata)
+        queued = steps.with_metadata(self._admitted(state), ledger.options.metadata)
         ledger.begin(state, queued, has_grown=False)
         ledger.identify(state.meta, state.meta.processed + 1)
         return queued
@@ -239,14 +239,14 @@ class Beginning:
             if state.open is not None and ANSWERS in state.open.facts:
                 state = without_problems(state)
             if ledger.options.keep_partial:
-                state = journal.with_partial_said(state, dialect)
-            state = self._sound(journal.close_turn(state, dialect, status=status))
+                state = steps.with_partial_said(state, dialect)
+            state = self._sound(steps.close_turn(state, dialect, status=status))
             ledger.warn(
                 "turn_closed", "the state held an unfinished turn; it was closed, and a new one began"
             )
         elif state.open is not None and ANSWERS in state.open.facts and state.inbox:
             state = without_problems(state)  # its answer is looked at again
-        unfailed = journal.without_failure(state)
+        unfailed = failed.without_failure(state)
         has_changed, state = left_open or unfailed is not given, unfailed
         is_new = inbox.has_unseen(state, self.messages) or ledger.has_appended
         if not (is_new or state.inbox or state.open is not None):

@@ -10,7 +10,7 @@ from functools import partial
 
 from ..backends.base import CountsTokens, ProtocolFault
 from ..errors import ProviderProtocolError
-from ..history.open import inbox, journal
+from ..history.open import inbox, journal, steps
 from ..state.state import new_state
 from .body import MAX_REPLY_BYTES
 from .deadlines import CallTimes
@@ -48,7 +48,7 @@ def count_flow(plan: Plan) -> Flow[int]:
     else:
         state = new_state(dialect.wire, id=plan.new_id(), created=ledger.now.wall_ms)
     voice = voice_of(plan, state.meta)[0]
-    before = state if journal.ready(state) and not plan.messages else journal.close_turn(state, dialect)
+    before = state if journal.ready(state) and not plan.messages else steps.close_turn(state, dialect)
     messages = list(plan.messages)
     if options.context is not None:
         before, messages = inbox.with_new_context(before, messages, options.context)

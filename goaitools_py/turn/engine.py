@@ -32,7 +32,7 @@ from ..errors import (
     TurnStoppedError,
 )
 from ..events import ModelReplied, StateConverted, StateDiscarded, TextDelta, TurnCompleted, TurnStarted
-from ..history.open import attempts, journal
+from ..history.open import attempts, journal, steps
 from ..history.open.turn_ids import TURN_IDS_FACT, StoredReply
 from ..messages import Message, Text
 from ..output.misfit import Misfit
@@ -232,7 +232,7 @@ class TurnEngine:
         """The last reply of the open turn, as far as a result shows it."""
         opened = state.open
         word = opened.iterations[-1].finish_reason if opened is not None and opened.iterations else ""
-        return Reply(entries=(), text=journal.reply_text(state, self._plan.dialect), finish_reason=word)
+        return Reply(entries=(), text=steps.reply_text(state, self._plan.dialect), finish_reason=word)
 
     # ------------------------------------------------------------------------------------- the exchanges
 
@@ -244,7 +244,7 @@ class TurnEngine:
         limit: str | None = None
         invalid_in_a_row = pauses = 0
         cited: tuple[Citation, ...] = ()
-        said = journal.paused_text(state, self._plan.dialect)
+        said = steps.paused_text(state, self._plan.dialect)
         if answers or not journal.ready(state):
             yield from run_calls(ledger, tools, allowed=limits.calls_left(ledger), answers=answers)
             state = ledger.state
@@ -450,8 +450,8 @@ class TurnEngine:
             facts["settings"] = settings
         if ledger.fell_back:
             facts["fallback"] = list(ledger.fell_back)
-        facts |= journal.completion(ledger.state, ledger.now.wall_ms)
-        ledger.state = journal.close_turn(ledger.state, self._plan.dialect, facts=facts, status=status)
+        facts |= steps.completion(ledger.state, ledger.now.wall_ms)
+        ledger.state = steps.close_turn(ledger.state, self._plan.dialect, facts=facts, status=status)
         return status
 
     def _limit_reached(self, invalid_in_a_row: int = 0) -> str | None:

@@ -26,7 +26,7 @@ from ..errors import CheckpointError, DeadlineExceededError, StateSizeError, Sta
 from ..events import CheckpointReady
 from ..history.archive.keeping import Retention
 from ..history.meter import BelowZeroError, checked_count
-from ..history.open import journal
+from ..history.open import failed, journal
 from ..history.rewrite.unsign import unsign
 from ..messages import Message, ToolRecord, Usage
 from ..prices import Charge, nano_dollars
@@ -399,7 +399,7 @@ class Ledger(Standing):
         if self.is_as_given:
             blob = self.plan.blob
         else:
-            self.state = journal.with_failure(self.state, cls.__name__, known.get("code", ""))
+            self.state = failed.with_failure(self.state, cls.__name__, known.get("code", ""))
             try:
                 status = standing_status(self.state, "failed")
                 blob = self.encode(status, limits=self.room.hard)

@@ -16,7 +16,7 @@ import msgspec
 from ..backends.base import BackendError, Fault, ModelRequest, ProtocolFault, Reply
 from ..errors import StateInvalidError, TurnError
 from ..events import ModelRequested, TextDelta
-from ..history.open import journal
+from ..history.open import steps
 from ..history.open.admission import reply_problem
 from ..history.rewrite.repair import repaired
 from ..rawjson import MAX_DEPTH
@@ -129,7 +129,7 @@ def _timed(request: ModelRequest, times: CallTimes, now: float) -> ModelRequest:
 
 def _settle(ledger: Ledger) -> None:
     """Cut out what a paused reply left open, if new messages come before its continuation."""
-    settled = journal.settle(ledger.state, ledger.dialect)
+    settled = steps.settle(ledger.state, ledger.dialect)
     if settled is not ledger.state:
         ledger.state = settled
         ledger.warn(
@@ -149,7 +149,7 @@ def _sent(ledger: Ledger, call: Call) -> Flow[str]:
     ledger.telling.request_id = head.request_id or ""
     if head.request_id:
         ledger.telling.request_ids.append(head.request_id)
-    ledger.state = journal.accept(
+    ledger.state = steps.accept(
         ledger.state,
         call.before.inbox if call.others is None else call.others.besides(call.before.inbox),
         ledger.dialect,
@@ -180,7 +180,7 @@ def _failed(ledger: Ledger, call: Call, exc: Exception) -> Flow[Failure]:
             ledger.book_broken(exc.usage, asked=call.model)
         if exc.fault.kind != "interrupted" and not shown:
             # Nothing of a reply came, but a proxy's page, say: so nothing was accepted.
-            ledger.state = journal.not_accepted(ledger.state, call.before)
+            ledger.state = steps.not_accepted(ledger.state, call.before)
         return Failure(exc.fault, exc, shown=shown)
     # A backend that fails in a way of its own. The turn keeps its state all the same.
     return Failure(Fault(kind="unavailable", code=type(exc).__name__), exc, shown=shown)
@@ -219,7 +219,7 @@ def _take(ledger: Ledger, call: Call, reply: Reply) -> Reply:
     if reply.aside is not None:
         ledger.book_aside(reply.aside, asked=call.model, answered=reply.model, dialect=ledger.dialect)
     ledger.telling.text = reply.text or ledger.telling.text
-    with_reply = journal.add_reply(
+    with_reply = steps.add_reply(
         ledger.state,
         kept,
         ledger.dialect,

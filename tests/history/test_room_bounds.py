@@ -9,8 +9,8 @@ import pytest
 from goaitools_py import Chat, TurnError, event, tool, user
 from goaitools_py.backends.base import BackendError
 from goaitools_py.backends.dialects import dialect_of
-from goaitools_py.history.open.journal import close_turn
 from goaitools_py.history.open.room import size_of, written_size
+from goaitools_py.history.open.steps import close_turn
 from goaitools_py.state.codec import PLAIN
 from goaitools_py.state.meta_segment import meta_bytes
 from goaitools_py.state.row_ends import iteration_facts

@@ -24,7 +24,7 @@ from goaitools_py import PLAIN, Chat, Encrypted, Key, Keyring, Signed, event, to
 from goaitools_py.backends import rules
 from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.errors import StateError
-from goaitools_py.history.open import journal
+from goaitools_py.history.open import steps
 from goaitools_py.history.rewrite.repair import repaired
 from goaitools_py.state.blob import Kind, Segment, decode, decode_whole, encode, peek, segment
 from goaitools_py.state.parts import ARCHIVE, INLINE, MEDIA, Part, new_part
@@ -414,7 +414,7 @@ def _histories(suite: Suite, blob: bytes) -> tuple[str, list[Any], list[bytes]] 
         if wire not in WIRES:
             return None
         dialect = dialect_of(wire)
-        sound, _ = repaired(journal.close_turn(state, dialect), dialect)
+        sound, _ = repaired(steps.close_turn(state, dialect), dialect)
         mended = closed_entries(sound)
         return wire, state_messages(blob, **opening), mended
     except StateError:

@@ -27,7 +27,7 @@ from goaitools_py import (
 )
 from goaitools_py.backends.base import BackendError
 from goaitools_py.history.meter import gauge_of
-from goaitools_py.history.open import journal
+from goaitools_py.history.open import steps
 from goaitools_py.prices import Charge
 from goaitools_py.sim import Fault, Reply
 from goaitools_py.state.state import load_state
@@ -112,9 +112,9 @@ def test_what_nobody_answered_is_counted_when_its_turn_closes(face: Any, sim: An
     before = chat.chat(user="My name is Ada.").state
     waiting = load_state(chat.append_to_state(before, user("Tell me a story. " * 50)))
     dialect = chat.inner._dialect
-    opened = journal.accept(waiting, waiting.inbox, dialect, at=0)
+    opened = steps.accept(waiting, waiting.inbox, dialect, at=0)
 
-    closed = journal.close_turn(opened, dialect)
+    closed = steps.close_turn(opened, dialect)
 
     assert closed.meta.tokens > opened.meta.tokens + 150
 

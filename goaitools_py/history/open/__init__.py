@@ -1,4 +1,4 @@
-"""The unfinished turn of a state: its journal, its inbox, the answers it waits for, and the room it has left.
+"""The unfinished turn of a state: its steps and calls, its inbox, the answers it waits for, and its room.
 
 Owns: pure steps, a state in and a state out. Must never know: a running turn, an effect, a chat.
 """

@@ -35,7 +35,7 @@ from ...state.parts import MEDIA
 from ...state.records import JournalCall, OpenTurn
 from ...state.state import ConversationState, hard_limits, soft_limits, written
 from ...values import replace
-from . import journal
+from . import steps
 from .turn_ids import within_json
 
 __all__ = ["CALL_BYTES", "REPLY", "RESULTS", "Room", "Size", "size_of", "stored_size", "written_size"]
@@ -258,7 +258,7 @@ class Room:
         problem = written_size(state, codec).beyond(most)
         if problem is not None or state.open is None:
             return problem
-        return written_size(journal.close_turn(state, self._dialect), codec).beyond(most)
+        return written_size(steps.close_turn(state, self._dialect), codec).beyond(most)
 
     def capped(self, text: str, state: ConversationState) -> str:
         """The longest beginning of a broken-off reply's text that the state has room for."""

@@ -38,7 +38,7 @@ from ...state.row_ends import NO_MORE
 from ...state.state import ConversationState, closed_turns, newest_number, rebuild
 from ...values import replace
 from ..meter import unanchored
-from ..open import journal
+from ..open import journal, steps
 from ..open.inbox import inbox_messages
 from ..open.turn_ids import UNKNOWN_SAID, with_texts
 from ..rewrite.mend.report import problems
@@ -77,7 +77,7 @@ def translated(
     closed = False
     opened = state.open
     if opened is not None and not _goes_on(opened, source, target):
-        state, closed = journal.close_turn(state, source), True
+        state, closed = steps.close_turn(state, source), True
         state, _ = repaired(state, source)
     found, books = _translated(state, source, target, state.meta.updated if at is None else at)
     if closed:
