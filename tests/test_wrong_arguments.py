@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import psycopg
 import pytest
+import redis
+import redis.asyncio
+from psycopg_pool import AsyncConnectionPool
+from sqlalchemy import create_engine
+from sqlalchemy.ext.asyncio import create_async_engine
 
 from goaitools_py import (
     Approve,
@@ -34,9 +40,12 @@ from goaitools_py.history.translate.door import convert_state
 from goaitools_py.output import Output
 from goaitools_py.states import state_from_messages
 from goaitools_py.stores import (
+    AsyncDjangoStore,
+    AsyncPostgresStore,
     AsyncRedisStore,
     AsyncSQLAlchemyStore,
     CallableStore,
+    DjangoStore,
     MemoryStore,
     PostgresStore,
     RedisStore,
@@ -387,6 +396,47 @@ STORES: dict[str, tuple[Callable[[], object], str]] = {
         lambda: PostgresStore(other("postgresql://127.0.0.1")),
         "PostgresStore takes a pool, not str; PostgresStore.open(url) makes one",
     ),
+    "an async engine": (
+        lambda: SQLAlchemyStore(other(create_async_engine("sqlite+aiosqlite://"))),
+        "SQLAlchemyStore takes an engine, not AsyncEngine, which is for AsyncSQLAlchemyStore: "
+        "SQLAlchemyStore(create_engine(url))",
+    ),
+    "a sync engine": (
+        lambda: AsyncSQLAlchemyStore(other(create_engine("sqlite://"))),
+        "AsyncSQLAlchemyStore takes an engine, not Engine, which is for SQLAlchemyStore: "
+        "AsyncSQLAlchemyStore(create_async_engine(url))",
+    ),
+    "an async client": (
+        lambda: RedisStore(other(redis.asyncio.Redis())),
+        "RedisStore takes a client, not one of redis.asyncio, which is for AsyncRedisStore: "
+        "RedisStore(redis.Redis.from_url(url))",
+    ),
+    "a sync client": (
+        lambda: AsyncRedisStore(other(redis.Redis())),
+        "AsyncRedisStore takes a client, not one of redis, which is for RedisStore: "
+        "AsyncRedisStore(redis.asyncio.Redis.from_url(url))",
+    ),
+    "an async pool": (
+        lambda: PostgresStore(other(AsyncConnectionPool("", open=False))),
+        "PostgresStore takes a pool, not AsyncConnectionPool, whose methods are awaited; "
+        "PostgresStore.open(url) makes one. AsyncPostgresStore takes a pool of asyncpg",
+    ),
+    "a connection for a pool": (
+        lambda: PostgresStore(other(object.__new__(psycopg.Connection))),
+        "PostgresStore takes a pool, not Connection; PostgresStore.open(url) makes one",
+    ),
+    "a row for a model": (
+        lambda: DjangoStore(other(3)),
+        "DjangoStore takes a model, a subclass of AbstractConversation, not int",
+    ),
+    "a class that is no model": (
+        lambda: AsyncDjangoStore(other(dict)),
+        "AsyncDjangoStore takes a model, a subclass of AbstractConversation, not the class dict",
+    ),
+    "no URL": (
+        lambda: AsyncPostgresStore.open(other(3)),
+        "AsyncPostgresStore.open takes a URL, such as 'postgresql://user@host/database', not int",
+    ),
     "no path": (lambda: SQLiteStore(other(3)), "a SQLite store takes the path of a file, not int"),
     "a save function without the version": (
         lambda: CallableStore(lambda key: None, other(lambda key, blob: 1)),
@@ -406,6 +456,36 @@ def test_a_store_says_what_it_takes(name: str) -> None:
     call, text = STORES[name]
 
     assert refused(call) == text
+
+
+@pytest.mark.parametrize("store", [PostgresStore, AsyncPostgresStore])
+@pytest.mark.parametrize("scheme", ["postgresql+psycopg", "postgresql+asyncpg", "sqlite"])
+def test_the_url_of_a_driver_is_not_tried_in_vain(store: Any, scheme: str) -> None:
+    """``goaitools store`` takes URLs with a driver. A pool would try such a URL until its time is up."""
+    text = refused(lambda: store.open(f"{scheme}://ada:secret@127.0.0.1/app"), ValueError)
+
+    assert text == (
+        f"{store.__name__}.open takes a URL that begins with 'postgresql://', got '{scheme}://'; the name of "
+        "a driver, as in 'postgresql+psycopg://', is for SQLAlchemy"
+    )
+
+
+@pytest.mark.parametrize("ttl", [0, -1, float("inf"), float("nan")])
+@pytest.mark.parametrize(
+    "store",
+    [
+        lambda ttl: RedisStore(redis.Redis(), ttl=ttl),
+        lambda ttl: AsyncRedisStore(redis.asyncio.Redis(), ttl=ttl),
+    ],
+)
+def test_redis_is_not_asked_to_forget_at_once(store: Any, ttl: float) -> None:
+    """Zero is "for ever" elsewhere; here it was a millisecond, and all conversations were gone."""
+    text = refused(lambda: store(ttl), ValueError)
+
+    assert text == (
+        f"ttl must be more than 0 seconds and less than 3,155,760,000, got {ttl}; None is for ever"
+    )
+    assert refused(lambda: store("3600")) == "ttl must be a number of seconds, not str; None is for ever"
 
 
 def test_the_path_of_a_store_is_no_url() -> None:

@@ -142,7 +142,7 @@ def settings_of(
 ) -> RowSettings:
     """The settings of a kept conversation. TypeError or ValueError for what no conversation could use."""
     if not isinstance(key, str):
-        raise TypeError(f"key must be str, not {type(key).__name__}")
+        raise TypeError(f"key must be str, not {type(key).__name__}; pass str(…)")
     if not key or len(key.encode("utf-8", "replace")) > MAX_KEY_BYTES:
         raise ValueError(f"key must have 1 to {MAX_KEY_BYTES} bytes of UTF-8")
     if gate not in ("queue", "reject"):

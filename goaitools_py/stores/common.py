@@ -19,6 +19,7 @@ __all__ = [
     "as_time",
     "bad_cursor",
     "check_key",
+    "check_lifetime",
     "check_page",
     "check_ttl",
     "conflict",
@@ -30,6 +31,8 @@ __all__ = [
 ]
 
 _FIRST_VERSIONS = 2**48
+_LONGEST = 86_400 * 36_525
+"""Seconds of 100 years. Redis refuses times beyond 64 bits of milliseconds, with its own error at a save."""
 
 
 def check_key(key: str) -> str:
@@ -90,6 +93,20 @@ def check_ttl(ttl: float) -> float:
     """The seconds that a lease lasts. ValueError if there cannot be such a lease."""
     if not 0 < ttl < 86_400 * 20:
         raise ValueError(f"ttl is {ttl} seconds; a lease lasts more than 0 seconds and less than 20 days")
+    return ttl
+
+
+def check_lifetime(ttl: float) -> float:
+    """The seconds that a store keeps a conversation. An error for what is no such time.
+
+    Zero is refused: in other stores it means "for ever", and here all conversations would be gone at once.
+    """
+    if isinstance(ttl, bool) or not isinstance(ttl, int | float):
+        raise TypeError(f"ttl must be a number of seconds, not {type(ttl).__name__}; None is for ever")
+    if not 0 < ttl < _LONGEST:
+        raise ValueError(
+            f"ttl must be more than 0 seconds and less than {_LONGEST:,}, got {ttl}; None is for ever"
+        )
     return ttl
 
 

@@ -52,6 +52,13 @@ class ConversationModel(Protocol):
         ...
 
 
+def _check_model(model: object, kind: str) -> None:
+    """Raise `TypeError` for what is no class of a model."""
+    if not isinstance(model, type) or not hasattr(model, "_base_manager"):
+        found = f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
+        raise TypeError(f"{kind} takes a model, a subclass of AbstractConversation, not {found}")
+
+
 class DjangoStore:
     """A store in a model's table.
 
@@ -66,6 +73,7 @@ class DjangoStore:
     """
 
     def __init__(self, model: type[ConversationModel], *, using: str | None = None) -> None:
+        _check_model(model, "DjangoStore")
         self._model = model
         self._using = using
 
@@ -176,6 +184,7 @@ class AsyncDjangoStore:
     """`DjangoStore` for async code. Its calls run in the thread where Django keeps the connection."""
 
     def __init__(self, model: type[ConversationModel], *, using: str | None = None) -> None:
+        _check_model(model, "AsyncDjangoStore")
         self._store = DjangoStore(model, using=using)
 
     async def load(self, key: str) -> Stored | None:

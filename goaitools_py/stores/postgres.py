@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
+from inspect import iscoroutinefunction
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, cast
 
@@ -47,9 +48,31 @@ class _OneProcess:
 
 def _check_pool(pool: object, lends: str, kind: str) -> None:
     """Raise `TypeError` for what is no pool of the store's driver: it has no method of the name `lends`."""
+    found = f"the class {pool.__name__}" if isinstance(pool, type) else type(pool).__name__
     if isinstance(pool, type) or not hasattr(pool, lends):
-        found = f"the class {pool.__name__}" if isinstance(pool, type) else type(pool).__name__
         raise TypeError(f"{kind} takes a pool, not {found}; {kind}.open(url) makes one")
+    if lends == "getconn" and iscoroutinefunction(pool.getconn):  # type: ignore[attr-defined]
+        raise TypeError(
+            f"{kind} takes a pool, not {found}, whose methods are awaited; {kind}.open(url) makes one. "
+            "AsyncPostgresStore takes a pool of asyncpg"
+        )
+
+
+def _check_url(url: object, kind: str) -> None:
+    """Refuse what no PostgreSQL driver connects to. A pool would try it until its time is up.
+
+    A text without a scheme is the driver's own: psycopg takes ``"dbname=app user=ada"``.
+    """
+    if not isinstance(url, str):
+        raise TypeError(
+            f"{kind}.open takes a URL, such as 'postgresql://user@host/database', not {type(url).__name__}"
+        )
+    scheme, found, _ = url.partition("://")
+    if found and scheme not in ("postgresql", "postgres"):
+        raise ValueError(
+            f"{kind}.open takes a URL that begins with 'postgresql://', got '{scheme}://'; the name of a "
+            "driver, as in 'postgresql+psycopg://', is for SQLAlchemy"
+        )
 
 
 class PostgresStore:
@@ -78,7 +101,7 @@ class PostgresStore:
         schema: str | None = None,
         prepare: bool = True,
     ) -> None:
-        _check_pool(pool, "connection", "PostgresStore")
+        _check_pool(pool, "getconn", "PostgresStore")
         self._pool = pool
         self._owned = False
         self._steps = PostgresSteps(table, schema)
@@ -108,6 +131,7 @@ class PostgresStore:
         """
         from psycopg_pool import ConnectionPool
 
+        _check_url(url, "PostgresStore")
         pool = ConnectionPool(
             url,
             min_size=1,
@@ -338,6 +362,7 @@ class AsyncPostgresStore:
         """
         import asyncpg
 
+        _check_url(url, "AsyncPostgresStore")
         more: dict[str, Any] = {} if prepare else {"statement_cache_size": 0}
         pool = asyncpg.create_pool(
             url,

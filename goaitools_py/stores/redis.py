@@ -361,7 +361,20 @@ class AsyncRedisLease:
 def _check_client(client: Any, kind: str, made: str) -> None:
     if isinstance(client, type) or not hasattr(client, "execute_command"):
         found = f"the class {client.__name__}" if isinstance(client, type) else type(client).__name__
-        raise TypeError(f"{kind} takes a client, not {found}: {kind}({made}.from_url(url))")
+    elif _is_async(client) is (kind == "RedisStore"):
+        other = "AsyncRedisStore" if kind == "RedisStore" else "RedisStore"
+        found = f"one of {'redis.asyncio' if kind == 'RedisStore' else 'redis'}, which is for {other}"
+    else:
+        return
+    raise TypeError(f"{kind} takes a client, not {found}: {kind}({made}.from_url(url))")
+
+
+def _is_async(client: Any) -> bool | None:
+    """Whether a client is one of `redis.asyncio`; None for a client that is not redis-py's."""
+    for base in type(client).__mro__:
+        if base.__module__.partition(".")[0] == "redis":
+            return base.__module__.startswith("redis.asyncio")
+    return None
 
 
 def _nodes(client: Any) -> dict[str, dict[str, Any]]:

@@ -145,7 +145,7 @@ class KeySpace:
         self._state = f"{prefix}:state:".encode()
         self._parts = f"{prefix}:parts:".encode()
         self._lease = f"{prefix}:lease:".encode()
-        self._ttl_ms = b"" if ttl is None else b"%d" % max(1, round(ttl * 1000))
+        self._ttl_ms = b"" if ttl is None else b"%d" % max(1, round(common.check_lifetime(ttl) * 1000))
 
     def state(self, key: str) -> bytes:
         """The name of the hash of a conversation."""

@@ -384,9 +384,14 @@ class AsyncSQLAlchemyLease:
 
 
 def _known(engine: Engine | AsyncEngine, kind: str) -> str:
-    if not hasattr(engine, "dialect"):
-        made = "create_engine(url)" if kind == "SQLAlchemyStore" else "create_async_engine(url)"
-        raise TypeError(f"{kind} takes an engine, not {type(engine).__name__}: {kind}({made})")
+    is_async = kind == "AsyncSQLAlchemyStore"
+    inner = getattr(engine, "sync_engine", None)  # an AsyncEngine is made of one, an Engine is not
+    if not isinstance(inner if is_async else engine, Engine):
+        made = "create_async_engine(url)" if is_async else "create_engine(url)"
+        found = type(engine).__name__
+        if isinstance(engine, Engine) or isinstance(inner, Engine):
+            found += f", which is for {'SQLAlchemyStore' if is_async else 'AsyncSQLAlchemyStore'}"
+        raise TypeError(f"{kind} takes an engine, not {found}: {kind}({made})")
     name = engine.dialect.name
     if name not in _KNOWN:
         raise ValueError(
