@@ -460,7 +460,8 @@ ALLOWED = {
     ),
     "serve": (
         "async_chat errors events frontends handles history.open.answers history.turns kept.facade "
-        "kept.summaries messages prices result state.codec states stores.base turn_warnings values"
+        "kept.summaries messages options prices result state.codec states stores.base turn_warnings "
+        "values"
     ),
     "states": (
         "history.branch history.convert history.diff history.export history.files history.go_states "

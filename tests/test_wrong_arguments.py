@@ -386,11 +386,12 @@ STORES: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a URL for a client": (
         lambda: RedisStore(other("redis://127.0.0.1")),
-        "RedisStore takes a client, not str: RedisStore(redis.Redis.from_url(url))",
+        "RedisStore takes a client of redis, not str: RedisStore(redis.Redis.from_url(url))",
     ),
     "a URL for an async client": (
         lambda: AsyncRedisStore(other("redis://127.0.0.1")),
-        "AsyncRedisStore takes a client, not str: AsyncRedisStore(redis.asyncio.Redis.from_url(url))",
+        "AsyncRedisStore takes a client of redis.asyncio, not str: "
+        "AsyncRedisStore(redis.asyncio.Redis.from_url(url))",
     ),
     "a URL for a pool": (
         lambda: PostgresStore(other("postgresql://127.0.0.1")),
@@ -408,12 +409,11 @@ STORES: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "an async client": (
         lambda: RedisStore(other(redis.asyncio.Redis())),
-        "RedisStore takes a client, not one of redis.asyncio, which is for AsyncRedisStore: "
-        "RedisStore(redis.Redis.from_url(url))",
+        "RedisStore takes a client of redis, not one of redis.asyncio: RedisStore(redis.Redis.from_url(url))",
     ),
     "a sync client": (
         lambda: AsyncRedisStore(other(redis.Redis())),
-        "AsyncRedisStore takes a client, not one of redis, which is for RedisStore: "
+        "AsyncRedisStore takes a client of redis.asyncio, not one of redis: "
         "AsyncRedisStore(redis.asyncio.Redis.from_url(url))",
     ),
     "an async pool": (

@@ -22,7 +22,7 @@ from ..frontends.bodies import MAX_ID_CHARACTERS
 from ..frontends.plain.showing import pending_of, result_of
 from ..kept.facade import PartsPlace, Save
 from ..kept.summaries import summaries_of
-from ..state.codec import SUITE_PLAIN
+from ..state.codec import SUITE_PLAIN, UNBOUND
 from ..stores.base import AsyncLeasing, AsyncListing, AsyncStopping, AsyncStore
 from ..values import replace
 from .carried import CarriedApp, Revisions
@@ -39,7 +39,7 @@ from .shown import rows_of, shown_of
 from .stored import shown_pending
 from .talks import Talk
 from .uploads import read_message
-from .whose import KeyFunction, NotTrusted, Who, who_of
+from .whose import KeyFunction, NotTrusted, NotWhoError, Who, who_of
 
 if TYPE_CHECKING:
     from ..async_conversation import AsyncConversation
@@ -115,13 +115,17 @@ def serve(
             another origin 403. None: neither is checked.
 
     Raises:
-        TypeError: `chat` is no `AsyncChat`, or `key` is not callable.
-        ValueError: Neither a store nor a codec with a key.
+        TypeError: An argument is of the wrong type, such as a `Chat`, or a store that is not ``Async…``.
+        ValueError: Neither a store nor a codec with a key; or a value that no server could use.
     """
     if not isinstance(chat, AsyncChat):
         raise TypeError(f"serve takes an AsyncChat, not {type(chat).__name__}")
     if not callable(key):
         raise TypeError("key must be a function of a request and a name; it says whose conversation it is")
+    if limits is not None and not isinstance(limits, ServeLimits):
+        raise TypeError(f"limits must be ServeLimits, not {type(limits).__name__}; pass ServeLimits(turns=…)")
+    _check_frontends(frontends)
+    _check_relay(relay)
     hosts = None if allowed_hosts is None else checked_hosts(allowed_hosts)
     if store is None:
         if chat.codec.suite == SUITE_PLAIN:
@@ -133,7 +137,30 @@ def serve(
     how: dict[str, Any] = {"save": save, "parts": parts, "lease_ttl": lease_ttl}
     if isinstance(store, AsyncStopping):
         how["stop_every"] = stop_every
+    # A store, or an option of its conversations, that does not fit is refused here, and not at each request.
+    chat.conversation(store, "any", binding=None if chat.codec.suite == SUITE_PLAIN else UNBOUND, **how)
     return ServeApp(chat, store, key, tuple(frontends), how, limits or ServeLimits(), relay, hosts)
+
+
+def _check_frontends(frontends: Any) -> None:
+    """Raise `TypeError` for what are no front ends: one alone, or names."""
+    each = frontends if isinstance(frontends, Sequence) and not isinstance(frontends, str) else (frontends,)
+    wrong = [one for one in each if isinstance(one, type) or not hasattr(one, "stream")]
+    if wrong or each is not frontends:
+        found = type(wrong[0]).__name__ if wrong else "one alone"
+        raise TypeError(
+            f"frontends must be a list of front ends of goaitools_py.frontends, such as [AISDK, AGUI]; "
+            f"got {found}"
+        )
+
+
+def _check_relay(relay: Any) -> None:
+    """Raise `TypeError` for what is no relay, such as its URL or its client."""
+    if relay is not None and (isinstance(relay, type) or not hasattr(relay, "keep_every")):
+        raise TypeError(
+            f"relay must be a Relay, such as RedisRelay(redis.asyncio.Redis.from_url(url)); got "
+            f"{type(relay).__name__}"
+        )
 
 
 class ServeApp(Starlette):
@@ -218,7 +245,12 @@ class ServeApp(Starlette):
 
     def _talk(self, who: Who) -> Talk:
         def open(gate: Any) -> AsyncConversation:
-            return self._chat.conversation(self._store, who.key, gate=gate, binding=who.binding, **self._how)
+            try:
+                return self._chat.conversation(
+                    self._store, who.key, gate=gate, binding=who.binding, **self._how
+                )
+            except (TypeError, ValueError) as error:  # `serve` has checked everything but what `who` says
+                raise NotWhoError(f"Who does not fit the chat: {error}") from None
 
         return Talk(self._hub, open, who, can_stop_others=self._can_stop_others)
 

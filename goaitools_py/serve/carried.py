@@ -44,7 +44,7 @@ from .limits import ServeLimits
 from .openapi import carried_document_of
 from .runs import Run, refused_input
 from .uploads import read_message
-from .whose import KeyFunction, NotTrusted, Who, who_of
+from .whose import KeyFunction, NotTrusted, Who, checked_binding, who_of
 
 __all__ = ["CarriedApp", "Revisions"]
 
@@ -105,9 +105,12 @@ class CarriedApp(Starlette):
 
     # --------------------------------------------------------------------------------------- routes
 
+    async def _who(self, request: Request, name: str) -> Who:
+        return checked_binding(await who_of(self._whose, request, name), self._chat.codec)
+
     async def _turn(self, request: Request) -> Response:
         ask = await read_message(request, self._limits, self._plain, carries=True)
-        who = await who_of(self._whose, request, ask.conversation)
+        who = await self._who(request, ask.conversation)
         if (ask.context is not None or ask.metadata) and not who.trusted:
             raise NotTrusted
         with _states_of_the_client():
@@ -127,7 +130,7 @@ class CarriedApp(Starlette):
     def _post_in(self, front: FrontEnd) -> Handler:
         async def post(request: Request) -> Response:
             ask = front.read(await read_body(request, self._limits))
-            who = await who_of(self._whose, request, ask.conversation)
+            who = await self._who(request, ask.conversation)
             with _states_of_the_client():
                 run = await self._run(who, ask)
             return await self._streamed(run, front, goes_on=not ask.said)
@@ -136,7 +139,7 @@ class CarriedApp(Starlette):
 
     async def _events(self, request: Request) -> Response:
         found = _object(await read_body(request, self._limits), {"state", "events", "conversation"})
-        who = await who_of(self._whose, request, _text(found, "conversation"))
+        who = await self._who(request, _text(found, "conversation"))
         rows = found.get("events")
         if not who.trusted:
             raise NotTrusted
@@ -156,7 +159,7 @@ class CarriedApp(Starlette):
 
     async def _messages(self, request: Request) -> Response:
         found = _object(await read_body(request, self._limits), {"state", "conversation"})
-        who = await who_of(self._whose, request, _text(found, "conversation"))
+        who = await self._who(request, _text(found, "conversation"))
         how: dict[str, Any] = {"codec": self._chat.codec, "binding": who.binding}
         with _states_of_the_client():
             state = _state(_text(found, "state") or None)

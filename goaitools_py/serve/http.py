@@ -18,14 +18,14 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from ..errors import GoAIToolsError
+from ..errors import GoAIToolsError, UnderlyingError
 from ..frontends import FrontEnd, Problem, problem_of
 from .hub import TooManyTurnsError
 from .limits import MAX_DIGITS, ServeLimits
 from .listeners import Seat, TooManyListenersError
 from .relay import RelayLostError
 from .runs import Run
-from .whose import NotTrusted, Refused
+from .whose import NotTrusted, NotWhoError, Refused
 
 __all__ = [
     "Handler",
@@ -108,8 +108,11 @@ def _problem(error: BaseException) -> Problem:
 
 
 def guarded(handler: Handler) -> Handler:
-    """Answer each error of a handler with a problem document. Errors that are not of this package are logged
-    by their class."""
+    """Answer each error of a handler with a problem document.
+
+    Errors that are not of this package are logged by their class and the line that raised them: their text
+    may quote a request.
+    """
 
     async def answer(request: Request) -> Response:
         try:
@@ -118,7 +121,8 @@ def guarded(handler: Handler) -> Handler:
             return no_content()  # nobody reads it
         except Exception as error:
             if not isinstance(error, (GoAIToolsError, HTTPException)):
-                _log.error("a request of the server failed with %s", type(error).__name__)
+                found = error if isinstance(error, NotWhoError) else UnderlyingError.of(error)
+                _log.error("a request of the server failed with %s", found)
             return problem_response(error)
 
     return answer

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from ..errors import GoAIToolsError, TurnInProgressError
+from ..errors import GoAIToolsError, TurnInProgressError, UnderlyingError
 from .elsewhere import Elsewhere
 from .limits import ServeLimits
 from .relay import Relay
@@ -132,7 +132,7 @@ class Hub:
             if not run.was_stopped:
                 run.error = error
                 if not isinstance(error, GoAIToolsError):
-                    _log.error("a turn of the server failed with %s", type(error).__name__)
+                    _log.error("a turn of the server failed with %s", UnderlyingError.of(error))
         finally:
             self._owners[run.owner] -= 1
             self._owners += Counter()  # owners without turns go

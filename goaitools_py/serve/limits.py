@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..values import Value
+from ..values import Given
 
 __all__ = ["MAX_DIGITS", "ServeLimits"]
 
@@ -15,7 +15,7 @@ MAX_DIGITS: Final = 18
 """The longest number that a request may have. Python refuses to read one of thousands of digits."""
 
 
-class ServeLimits(Value, frozen=True, kw_only=True):
+class ServeLimits(Given, frozen=True, kw_only=True):
     """Limits of one server process. Times are in seconds.
 
     Attributes:

@@ -45,6 +45,18 @@ _OVER: Final = b"over"
 _NOTE: Final = b"note"
 
 
+def _check_client(client: Any) -> None:
+    """Raise `TypeError` for a URL, or for a client of redis-py that is not awaited."""
+    of_redis = [base.__module__ for base in type(client).__mro__ if base.__module__.split(".")[0] == "redis"]
+    is_plain = bool(of_redis) and not of_redis[0].startswith("redis.asyncio")
+    if is_plain or not hasattr(client, "execute_command"):
+        found = "one of redis" if is_plain else type(client).__name__
+        raise TypeError(
+            f"RedisRelay takes a client of redis.asyncio, not {found}: "
+            "RedisRelay(redis.asyncio.Redis.from_url(url))"
+        )
+
+
 class RedisRelay:
     """A relay in Redis 6.2 or newer, for any number of workers on any number of machines.
 
@@ -75,6 +87,7 @@ class RedisRelay:
         for name, value in (("keep", keep_seconds), ("alive", alive_seconds)):
             if not value > 0:
                 raise ValueError(f"{name}_seconds must be more than 0, got {value}")
+        _check_client(client)
         self._client: Any = client
         self._prefix = prefix
         self._keep_ms = max(1, round(keep_seconds * 1000))

@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ..errors import GoAIToolsError
 from ..frontends import AskError
-from ..values import Value, field
+from ..options import check_options, given_options
+from ..values import Given, field
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-__all__ = ["KeyFunction", "NotTrusted", "Refused", "Who", "who_of"]
+    from ..state.codec import Codec
+
+__all__ = ["KeyFunction", "NotTrusted", "NotWhoError", "Refused", "Who", "checked_binding", "who_of"]
 
 NAME: Final = re.compile(r"[A-Za-z0-9._~@:+-]{1,128}")
 """What a client may call a conversation. No slash: it would make one key of two names."""
@@ -40,7 +43,11 @@ class NotTrusted(Refused):
     """The request is for programs for which the `key` function gives ``Who(trusted=True)``."""
 
 
-class Who(Value, frozen=True):
+class NotWhoError(Exception):
+    """What the `key` function returned cannot be used. The text has no content, so that a log may have it."""
+
+
+class Who(Given, frozen=True):
     """Whose conversation a request is about.
 
     Attributes:
@@ -70,12 +77,40 @@ KeyFunction: TypeAlias = "Callable[[Request, str], Who | Awaitable[Who]]"
 the list of conversations."""
 
 
+_OURS: Final = frozenset({"user", "messages", "turn_id", "conversation_id", "binding", "min_revision"})
+"""Options that the server gives each turn itself."""
+
+
 async def who_of(key: KeyFunction, request: Request, name: str) -> Who:
-    """Ask whose conversation it is. Raises `AskError` for a name that no conversation may have."""
+    """Ask whose conversation it is. Raises `AskError` for a name that no conversation may have, and
+    `NotWhoError` for an answer that no turn could begin with: the program is wrong, and not the client."""
     if name and (NAME.fullmatch(name) is None or not name.strip(".")):
         raise AskError("the name of a conversation has 1 to 128 letters, digits and . _ ~ @ : + -")
     who = key(request, name)
     found = await who if inspect.isawaitable(who) else who
     if not isinstance(found, Who):
-        raise TypeError(f"the key function must return Who, not {type(found).__name__}")
+        raise NotWhoError(f"the key function must return Who, not {type(found).__name__}")
+    for member in ("key", "owner", "prefix"):
+        if not isinstance(getattr(found, member), str):
+            kind = type(getattr(found, member)).__name__
+            raise NotWhoError(f"Who.{member} must be str, not {kind}; pass str(…)")
+    if name and not found.key:
+        raise NotWhoError("Who.key is empty: make it of your user and of the name that the client gave")
+    for option in found.options:
+        if option in _OURS:
+            advice = "it is Who.binding" if option == "binding" else "the server sets it"
+            raise NotWhoError(f"Who.options must not have {option!r}: {advice}")
+    try:
+        check_options(given_options(None, found.options))
+    except (TypeError, ValueError) as error:
+        raise NotWhoError(f"Who.options: {error}") from None
     return found
+
+
+def checked_binding(who: Who, codec: Codec) -> Who:
+    """Refuse a binding that does not fit the codec, as `NotWhoError`."""
+    try:
+        codec.check(who.binding)
+    except (TypeError, ValueError) as error:
+        raise NotWhoError(f"Who.binding: {error}") from None
+    return who

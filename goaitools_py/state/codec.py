@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import ClassVar, Final, Protocol, TypeAlias, runtime_checkable
 
 from ..errors import StateAuthError, StateCorruptError, StateTooLargeError
-from ..values import Value
+from ..values import Given
 from . import dictionary, frames
 
 __all__ = [
@@ -50,7 +50,7 @@ SEAL_BYTES: Final = {SUITE_PLAIN: _DIGEST_BYTES, SUITE_HMAC_SHA256: 32, SUITE_AE
 """The bytes between the header and what follows the seal: the directory if there is one, else the body."""
 
 
-class BlobLimits(Value, frozen=True, kw_only=True):
+class BlobLimits(Given, frozen=True, kw_only=True):
     """How large a state may be. Writing checks it, and reading checks it before anything is allocated.
 
     A paid reply may make a state up to twice as large. Such a state can be read; see `hard_limits`.
@@ -209,7 +209,7 @@ def refused() -> StateAuthError:
     )
 
 
-class Plain(Value, frozen=True, kw_only=True):
+class Plain(Given, frozen=True, kw_only=True):
     """A digest that finds accidental damage, for trusted storage. `PLAIN` is this codec with default limits.
 
     ``Chat(backend, codec=Plain(limits=BlobLimits(max_decoded_bytes=64 * 2**20)))``. Give the same limits

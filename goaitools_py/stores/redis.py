@@ -45,7 +45,7 @@ class RedisStore:
     def __init__(
         self, client: Redis | RedisCluster, *, ttl: float | None = None, prefix: str = "goaitools"
     ) -> None:
-        _check_client(client, "RedisStore", "redis.Redis")
+        _check_client(client, "RedisStore", is_async=False)
         self._client: Any = client
         self._keys = KeySpace(prefix, ttl)
 
@@ -202,7 +202,7 @@ class AsyncRedisStore:
     def __init__(
         self, client: AsyncRedis | AsyncRedisCluster, *, ttl: float | None = None, prefix: str = "goaitools"
     ) -> None:
-        _check_client(client, "AsyncRedisStore", "redis.asyncio.Redis")
+        _check_client(client, "AsyncRedisStore", is_async=True)
         self._client: Any = client
         self._keys = KeySpace(prefix, ttl)
         self._used_in: Process | None = None
@@ -358,15 +358,16 @@ class AsyncRedisLease:
             self._is_over = True
 
 
-def _check_client(client: Any, kind: str, made: str) -> None:
+def _check_client(client: Any, kind: str, *, is_async: bool) -> None:
+    """Raise `TypeError` for what is no client, or one of the other colour. `kind`: what takes it."""
+    made, other = ("redis.asyncio", "redis") if is_async else ("redis", "redis.asyncio")
     if isinstance(client, type) or not hasattr(client, "execute_command"):
         found = f"the class {client.__name__}" if isinstance(client, type) else type(client).__name__
-    elif _is_async(client) is (kind == "RedisStore"):
-        other = "AsyncRedisStore" if kind == "RedisStore" else "RedisStore"
-        found = f"one of {'redis.asyncio' if kind == 'RedisStore' else 'redis'}, which is for {other}"
+    elif _is_async(client) is (not is_async):
+        found = f"one of {other}"
     else:
         return
-    raise TypeError(f"{kind} takes a client, not {found}: {kind}({made}.from_url(url))")
+    raise TypeError(f"{kind} takes a client of {made}, not {found}: {kind}({made}.Redis.from_url(url))")
 
 
 def _is_async(client: Any) -> bool | None:
