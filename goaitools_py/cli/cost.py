@@ -149,11 +149,12 @@ def _all(args: argparse.Namespace) -> int:
             cursor = page.cursor
             if cursor is None:
                 break
+    known = [row["cost_usd"] for row in rows if row["cost_usd"] is not None]
     sums = {
         "conversations": len(rows),
         "turns": sum(row["turns"] or 0 for row in rows),
         "total_tokens": sum(row["total_tokens"] or 0 for row in rows),
-        "cost_usd": _dollars(sum((Decimal(row["cost_usd"] or 0) for row in rows), Decimal(0))),
+        "cost_usd": _dollars(sum(map(Decimal, known), Decimal(0))) if known or not rows else None,
         "unknown_costs": sum(row["cost_usd"] is None for row in rows),
     }
     if args.json:

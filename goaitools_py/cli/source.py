@@ -26,6 +26,7 @@ __all__ = [
     "known_keys",
     "opened_source",
     "read_file",
+    "refuse_other",
     "write_bytes",
     "write_file",
 ]
@@ -113,6 +114,7 @@ def opened_source(
     with _named(args, label):
         if args.state is not None:
             blob, is_text = read_file(args.state)
+            refuse_other(args.state, blob)
             yield Source(label, blob, opened_with(args, blob), path=args.state, is_text=is_text)
             return
         from ..kept.whole import held, load_row
@@ -190,6 +192,19 @@ def read_file(path: str) -> tuple[bytes, bool]:
         with open(path, "rb") as file:
             given = file.read()
     return from_text(given), given.startswith(b"gas1.")
+
+
+def refuse_other(path: str, blob: bytes) -> None:
+    """Say which option or command takes a file that is no state: a store's, or an export."""
+    from ..errors import GoAIToolsError
+
+    if blob.startswith(b"SQLite format 3\0"):
+        named = "" if path == "-" else f" {path}"
+        raise GoAIToolsError(f"{path} is a database of SQLite, not a state; name it with --store{named}")
+    if blob[:64].lstrip().startswith(b"{"):
+        raise GoAIToolsError(
+            f"{path} is JSON, not a state; `goaitools import {path}` makes a state of an export"
+        )
 
 
 def from_text(given: bytes) -> bytes:

@@ -6,6 +6,7 @@ Owns: the command's options, the loop and the report. Must never know: how a pla
 from __future__ import annotations
 
 import argparse
+import os
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from .output import add_json, show_json
 from .progress import Progress
 from .sealed import add_options, check_options, opened_with
+from .source import refuse_other
 from .stores import add_store, has_store, opened_store, sqlite_path
 from .terminal import columns, counted, printable
 
@@ -108,6 +110,11 @@ def _place(args: argparse.Namespace) -> Iterator[Place]:
     from .upgrading import Column, Files, Rows
 
     if args.path is not None:
+        if os.path.isfile(
+            args.path
+        ):  # the one file that was named is not passed over, as those of a folder are
+            with open(args.path, "rb") as file:
+                refuse_other(args.path, file.read(64))
         yield Files(args.path)
     elif args.column is not None:
         path = sqlite_path(args.store)
@@ -152,7 +159,7 @@ def _report(
             continue
         if args.dry_run and name == "upgraded":
             text = "would be written anew"
-        label = counted(found[name], "state")
+        label = counted(found[name], "file" if name == "no_state" else "state")
         for line in columns(label, text, width=max(_WIDTH, len(label) + 2)):
             print(line)
         for one in names.get(name, ()):  # whole, so that it can be copied

@@ -79,7 +79,8 @@ def rewind_state(
         if not is_undoable(behind, codec, binding):
             possible = turns - left + there
             there_are = "there is 1 turn" if possible == 1 else f"there are {possible} turns"
-            raise ValueError(f"{there_are} since the newest cut, and {turns} cannot go")
+            since = " since the newest cut" if state.meta.cuts else ""
+            raise ValueError(f"{there_are}{since}, and {turns} cannot go")
         state = undone(behind, codec, binding)
         left -= there
         is_unbound = state.meta.unbound

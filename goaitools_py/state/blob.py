@@ -478,9 +478,13 @@ def _bytes(blob: object) -> bytes:
 
 
 _BINARY: Final = "use a binary column or file mode"
-_JSON: Final = "it is JSON; if the Go library goaitools wrote it, states.import_goaitools_state reads it"
+_JSON: Final = (
+    "it is JSON; states.import_state takes what export_state wrote, read with json.loads, and "
+    "states.import_goaitools_state what the Go library goaitools wrote"
+)
 _REPR: Final = "it is the repr of a bytes object; store the bytes themselves, never str(state)"
 _DAMAGES: Final = (
+    (b"SQLite format 3\0", "it is a database of SQLite; SQLiteStore(path) reads the states in it"),
     (b"gas1.", "it is the text form; state_from_text gives its bytes"),
     (b"9UdBU", "it is base64; decode it with base64.b64decode before passing it on"),
     (b"\\xf5474153", r"it is PostgreSQL's \x form; use a bytea column, or bytes.fromhex behind the \x"),

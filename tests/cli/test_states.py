@@ -326,7 +326,7 @@ def test_a_rewind_keeps_the_form_of_its_file(blob: bytes, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("given", "code", "words"),
     [
-        (["--turns", "4"], 1, "there are 3 turns since the newest cut, and 4 cannot go"),
+        (["--turns", "4"], 1, "there are 3 turns, and 4 cannot go"),
         (["--turns", "0"], 2, "it must be a positive whole number, not '0'"),
         (["--cut"], 1, "cut"),
         (["--cut", "--turns", "1"], 2, "not allowed with"),
@@ -339,6 +339,25 @@ def test_what_cannot_be_rewound_says_why(
     assert main(["rewind", str(file), *given]) == code
     assert words in capsys.readouterr().err
     assert load_state(file) == blob
+
+
+@pytest.mark.parametrize("command", ["inspect", "export", "rewind", "cost"])
+def test_a_file_that_is_no_state_is_told_its_place(
+    command: str, database: Path, file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A store's file goes with --store, and an export with `goaitools import`."""
+    export = tmp_path / "ada.json"
+    assert main(["export", str(file), "-o", str(export)]) == 0
+    capsys.readouterr()
+
+    assert main([command, str(database)]) == 1
+    assert capsys.readouterr().err == (
+        f"goaitools: {database} is a database of SQLite, not a state; name it with --store {database}\n"
+    )
+    assert main([command, str(export)]) == 1
+    assert capsys.readouterr().err == (
+        f"goaitools: {export} is JSON, not a state; `goaitools import {export}` makes a state of an export\n"
+    )
 
 
 def test_a_cut_is_undone_in_a_store_of_parts(tmp_path: Path) -> None:
@@ -453,6 +472,8 @@ def test_cost_of_a_store_reads_no_state(database: Path, capsys: pytest.CaptureFi
     assert max(map(len, lines)) <= 80
     assert lines[-1].split() == ["all", "1", str(found["rows"][-1]["total_tokens"]), "0.25"]
     assert main(["cost", "--all", str(database)]) == 2
+    assert main(["cost", "--all", "--store", str(database), "--prefix", "a", "--json"]) == 0
+    assert facts(capsys)["cost_usd"] is None  # all are unknown, and that is not 0
 
 
 # -------------------------------------------------------------------------------------------- all of them

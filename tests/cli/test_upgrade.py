@@ -81,7 +81,7 @@ def test_a_folder_is_upgraded_once(tmp_path: Path, capsys: pytest.CaptureFixture
     assert capsys.readouterr().out.splitlines() == [
         "  0 states      written anew",
         "  4 states      new already",
-        "  1 state       not a state, left alone",
+        "  1 file        not a state, left alone",
     ]
 
     assert {peek(load_state(tmp_path / name)).version for name in ("a", "below/b")} == {1}
@@ -415,6 +415,20 @@ def test_a_place_that_is_not_there_is_a_problem(tmp_path: Path, capsys: pytest.C
     given = ["--store", str(tmp_path / "empty.db"), "--table", "t", "--column", "c", "--key-column", "k"]
     assert main(["upgrade", *given]) == 1
     assert "the database refused: OperationalError" in capsys.readouterr().err
+
+
+def test_a_database_that_is_named_as_a_file_is_not_passed_over(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It said that nothing was left to do, and exit code 0, while each state in it stayed as it was."""
+    path = tmp_path / "chat.db"
+    with SQLiteStore(path) as store, Chat(ScriptedBackend("Yes.")) as chat:
+        chat.conversation(store, "ada").send("Hello.")
+
+    assert main(["upgrade", str(path)]) == 1
+    assert capsys.readouterr().err == (
+        f"goaitools: {path} is a database of SQLite, not a state; name it with --store {path}\n"
+    )
 
 
 class _Terminal(io.StringIO):

@@ -323,6 +323,8 @@ def _texts() -> dict[str, tuple[str | bytes, str]]:
         "text form": ("gas1." + base64.urlsafe_b64encode(blob).decode(), "text form"),
         "go json": ('{"messages":[],"processed_length":0}', "Go library"),
         "go json bytes": (b' \n{"messages":[]}', "Go library"),
+        "an export": (b'{"goaitools_export": 1}', "states.import_state takes what export_state wrote"),
+        "a database": (b"SQLite format 3\0\x10\0", "SQLiteStore(path)"),
         "repr": (repr(blob[:16] + b'"'), "repr of a bytes object"),
         "the other repr": (repr(blob[:16] + b"'"), "repr of a bytes object"),
         "latin-1": (blob.decode("latin-1"), "Latin-1"),
