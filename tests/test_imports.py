@@ -268,7 +268,7 @@ ALLOWED = {
     ),
     "history.recall.page": "history.recall.passages history.recall.search tokens values",
     "history.translate": (
-        "backends backends.base errors history.meter history.open.inbox history.open.journal "
+        "backends backends.atoms backends.base errors history.meter history.open.inbox history.open.journal "
         "history.open.steps history.open.turn_ids history.rewrite.mend history.rewrite.repair history.wires "
         "messages rawjson reading state.closed_turns state.codec state.letters state.parts state.records "
         "state.row_ends state.state values"

@@ -58,7 +58,12 @@ ACCEPTED: dict[str, list[JSON]] = {
     "an answer first": [SAY, ASK],
     "system after a question": [ASK, SYSTEM, SAY, ASK],
     "a call and its result": [ASK, said(text(), call("a")), user(result("a")), SAY],
-    "two calls": [ASK, said(call("a"), call("b")), user(result("b"), result("a", is_error=True)), SAY],
+    "two calls": [
+        ASK,
+        said(call("a"), call("b")),
+        user(result("b"), result("a", content=[text()], is_error=True)),
+        SAY,
+    ],
     "words behind results": [ASK, said(call("a")), user(result("a"), text())],
     "a question behind results": [ASK, said(call("a")), user(result("a")), ASK, SAY],
     "a second answer before the results": [
@@ -121,6 +126,15 @@ REFUSED: dict[str, tuple[list[Any], str]] = {
     "an empty text in a result": (
         [said(call("a")), user(result("a", content=[text("")]))],
         "must not be empty",
+    ),
+    "an error without content": (
+        [said(call("a")), user(result("a", is_error=True))],
+        "with is_error must not be empty",
+    ),
+    "an empty error": ([said(call("a")), user(result("a", is_error=True, content=""))], "must not be empty"),
+    "an error with a picture": (
+        [said(call("a")), user(result("a", is_error=True, content=[text(), {"type": "image"}]))],
+        "with is_error holds text only",
     ),
     "no results": ([ASK, said(call("a")), ASK], "stands before the results of messages[1]'s calls 'a'"),
     "half of the results": ([said(call("a"), call("b")), user(result("a"))], "calls 'b'"),

@@ -1,7 +1,7 @@
 """Splits entries that hold the results of several calls, and joins them again, without changing a byte.
 
-Owns: which provider API puts several results into one entry. Must never know: why an entry is split, or
-whether a provider accepts the parts.
+Owns: which provider API puts several results into one entry, and which of them say that they failed. Must
+never know: why an entry is split, or whether a provider accepts the parts.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from .. import rawjson
 
-__all__ = ["apart", "together"]
+__all__ = ["apart", "failed_calls", "together"]
 
 
 def apart(wire: str, entry: bytes) -> list[bytes]:
@@ -29,6 +29,21 @@ def apart(wire: str, entry: bytes) -> list[bytes]:
 def together(wire: str, results: Sequence[bytes]) -> list[bytes]:
     """Join entries of one result each into the form that the provider API has for one exchange."""
     return _WIRES[wire].together(results) if wire in _WIRES and len(results) > 1 else list(results)
+
+
+def failed_calls(wire: str, entry: bytes) -> frozenset[str]:
+    """The ids of the calls that failed, as far as the entry with their results says it.
+
+    Raises:
+        RawJSONError: The entry is not a JSON object.
+    """
+    if wire not in _WIRES or b'"is_error"' not in entry:
+        return frozenset()
+    message = rawjson.view(entry)
+    content = message.get("content") if isinstance(message, dict) else None
+    blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+    ids = (block.get("tool_use_id") for block in blocks if block.get("is_error") is True)
+    return frozenset(id for id in ids if isinstance(id, str))
 
 
 def _blocks_apart(entry: bytes) -> list[bytes]:

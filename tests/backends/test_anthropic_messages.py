@@ -304,6 +304,35 @@ def test_all_results_of_an_exchange_are_one_message() -> None:
     assert "content" not in message["content"][2]
 
 
+def test_an_error_holds_text_only_and_is_never_empty() -> None:
+    """The server refuses any other result with the mark, in every later request; a picture stays, and is
+    called an error in words."""
+    picture = Image.from_bytes(b"png")
+    results = [
+        ToolResult(call_id="t1", flag="error"),
+        ToolResult(call_id="t2", parts=(Text(" \n"),), flag="error"),
+        ToolResult(call_id="t3", parts=(Text("no such room"), picture), flag="error"),
+        ToolResult(call_id="t4", parts=(picture,), flag="error"),
+        ToolResult(call_id="t5", parts=(Audio.from_bytes(b"RIFF"),), flag="error"),
+    ]
+
+    (entry,) = OWN.results(results)
+
+    blocks = json.loads(entry)["content"]
+    assert [block.get("is_error", False) for block in blocks] == [True, True, False, False, True]
+    assert [[part["type"] for part in block["content"]] for block in blocks] == [
+        ["text"],
+        ["text"],
+        ["text", "text", "image"],
+        ["text", "image"],
+        ["text"],
+    ]
+    assert {blocks[at]["content"][0]["text"] for at in (0, 1)} == {
+        "(The tool reported an error without a text.)"
+    }
+    assert {blocks[at]["content"][0]["text"] for at in (2, 3)} == {"(The tool reported an error.)"}
+
+
 def test_results_are_read_one_by_one() -> None:
     """A tool message for each result, and a user message for what stands beside them."""
     (entry,) = OWN.results([ToolResult(call_id=one, parts=(Text(one.upper()),)) for one in ("t1", "t2")])

@@ -373,6 +373,20 @@ def test_results_in_several_messages_become_one_verbatim() -> None:
     assert summary(found.log) == {"result_moved": 1}
 
 
+def test_an_error_that_would_be_refused_is_written_again() -> None:
+    """Anthropic takes text in an error, and nothing else. Other results of the message keep their mark."""
+    words = Words("anthropic")
+    empty, failed = _result("c1", is_error=True, content=[]), _result("c2", is_error=True)
+
+    found = mend("anthropic", [*words.user("q"), *words.calls("c1", "c2"), _block_message(empty, failed)])
+
+    first, second = rawjson.loads(found.entries[2].entry)["content"]
+    assert first["is_error"]
+    assert first["content"][0]["type"] == "text"
+    assert second == failed
+    assert "rewritten" in summary(found.log)
+
+
 def test_text_before_results_goes_behind_them() -> None:
     """In a message with results nothing may stand before them."""
     words = Words("anthropic")

@@ -195,6 +195,20 @@ REJECTED: dict[str, tuple[dict[str, Any], str]] = {
         request(USER, says(use()), asks(result(content=[text("")]))),
         "text content blocks must be non-empty",
     ),
+    "an error without content": (
+        request(USER, says(use()), asks(without("content", result(is_error=True)))),
+        "messages.2.content.0.tool_result: content cannot be empty if `is_error` is true",
+    ),
+    "an empty error": (
+        request(USER, says(use()), asks(result(is_error=True, content=""))),
+        "messages.2.content.0.tool_result: content cannot be empty if `is_error` is true",
+    ),
+    "an error with a picture": (
+        request(
+            USER, says(use()), asks(result(content=[text(), {"type": "image", "source": {}}], is_error=True))
+        ),
+        "messages.2.content.0.tool_result: all content must be type `text` if `is_error` is true",
+    ),
     "flag as text": (request(USER, says(use()), asks(result(is_error="no"))), "is_error: Input should be"),
     "two uses with one id": (
         request(USER, says(use(), use()), asks(result())),
@@ -303,8 +317,9 @@ ACCEPTED: dict[str, dict[str, Any]] = {
     "a question behind the results": request(USER, says(use()), asks(result()), USER),
     "a result without content": request(USER, says(use()), asks(without("content", result()))),
     "a result of blocks": request(
-        USER, says(use()), asks(result(content=[text(), {"type": "image", "source": {}}], is_error=True))
+        USER, says(use()), asks(result(content=[text(), {"type": "image", "source": {}}], is_error=False))
     ),
+    "an error": request(USER, says(use()), asks(result(content=[text(), text()], is_error=True))),
     "a paused reply": request(USER, says(text(), hosted()), tools=[SEARCH]),
     "a paused reply with results": request(USER, says(hosted(), found()), tools=[SEARCH]),
     "a continued reply": request(USER, says(hosted()), says(found(), text()), USER),

@@ -18,6 +18,9 @@ __all__ = ["function", "message", "text", "tool_result"]
 
 _IMAGE_TYPES: Final = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 
+_ERROR: Final = "(The tool reported an error.)"
+_EMPTY_ERROR: Final = "(The tool reported an error without a text.)"
+
 
 def message(one: Message, *, knows_system: bool) -> dict[str, Any]:
     """Write one message. Its content is the last member and a list of blocks, so a sent copy can be marked.
@@ -47,12 +50,23 @@ def message(one: Message, *, knows_system: bool) -> dict[str, Any]:
 
 
 def tool_result(call_id: str, parts: Sequence[Part], *, is_error: bool = False) -> dict[str, Any]:
-    """Write one result. A part that this provider API does not take becomes a line of text that says so."""
+    """Write one result. A part that this provider API does not take becomes a line of text that says so.
+
+    A result that is marked as an error holds text, and nothing else: "all content must be type `text` if
+    `is_error` is true" and "content cannot be empty if `is_error` is true" (Anthropic's API, 400; the second
+    in anthropic 2.13, lib/tools/_toolsets/_runnable.py, too). So an empty one says that it is empty, and one
+    with a picture or a document says in words that it is an error, for the picture is worth more to a model
+    than the mark.
+    """
     result: dict[str, Any] = {"type": "tool_result", "tool_use_id": call_id}
-    if is_error:
+    content = _blocks(map(_carriable, parts), user_text)
+    if is_error and all(block["type"] == "text" for block in content):
         result["is_error"] = True
-    # An empty result has no content, because an empty text block would be refused.
-    if content := _blocks(map(_carriable, parts), user_text):
+        content = content or [text(_EMPTY_ERROR)]
+    elif is_error:
+        content = [text(_ERROR), *content]
+    # Any other empty result has no content, because an empty text block would be refused.
+    if content:
         result["content"] = content
     return result
 

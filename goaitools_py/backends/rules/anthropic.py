@@ -6,7 +6,8 @@ Shapes: MessageParam in anthropic's types. The rest are rules of the server alon
 were found without `tool_result` blocks immediately after", "unexpected `tool_use_id` found in `tool_result`
 blocks", "text content blocks must be non-empty" and "must contain non-whitespace text", "all messages must
 have non-empty content except for the optional final assistant message", "the final block in an assistant
-message cannot be `thinking`". Consecutive messages of one role "will be combined into a single turn":
+message cannot be `thinking`", "content cannot be empty if `is_error` is true", "all content must be type
+`text` if `is_error` is true". Consecutive messages of one role "will be combined into a single turn":
 recorded 200s have a user message directly after results, and results after a second assistant message.
 A hosted tool's call may have its result in the next answer: after a pause that answer follows directly, and
 beside calls of the caller's own tools it follows their results.
@@ -153,8 +154,14 @@ def _block_shape(block: Mapping[str, Any], role: str) -> Iterator[str]:
             yield "only a user message holds a tool_result"
         if not is_name(block.get("tool_use_id")):
             yield "a tool_result needs a tool_use_id"
-        if isinstance(content := block.get("content"), (list, tuple)):
-            yield from _text_shape(_blocks(content))
+        content = block.get("content")
+        blocks = _blocks(content)
+        yield from _text_shape(blocks)
+        if block.get("is_error") is True:
+            if not content:
+                yield "a tool_result with is_error must not be empty"
+            if any(inner.get("type") != "text" for inner in blocks):
+                yield "a tool_result with is_error holds text only"
 
 
 def _blocks(content: object) -> list[Mapping[str, Any]]:

@@ -16,7 +16,7 @@ from ...messages import ToolCall
 from . import anthropic, openai_chat, openai_responses
 from .pieces import Piece
 
-__all__ = ["failed_calls", "most_name", "pieces_of", "written"]
+__all__ = ["most_name", "pieces_of", "written"]
 
 
 class _Api(NamedTuple):
@@ -50,8 +50,3 @@ def written(wire: str, text: str, calls: Sequence[ToolCall]) -> tuple[list[bytes
 def most_name(wire: str) -> int:
     """The longest name of a tool."""
     return _APIS[wire].most_name
-
-
-def failed_calls(wire: str, entry: bytes) -> frozenset[str]:
-    """The ids of the calls that failed, as far as the entry with their results says it."""
-    return anthropic.failed_calls(entry) if wire == "anthropic" else frozenset()

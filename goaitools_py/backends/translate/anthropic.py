@@ -14,7 +14,7 @@ from ...render import plain_json
 from ..wire.tolerance import as_dict, as_str
 from .pieces import Called, Lost, Piece, Said, hosted, outcome
 
-__all__ = ["MOST_NAME", "failed_calls", "pieces", "written"]
+__all__ = ["MOST_NAME", "pieces", "written"]
 
 MOST_NAME = 128
 """The longest name of a tool."""
@@ -64,15 +64,6 @@ def _block(raw: bytes, block: dict[str, Any]) -> Iterator[Piece]:
         yield Lost("compaction")
     else:
         yield Lost("unread")
-
-
-def failed_calls(entry: bytes) -> frozenset[str]:
-    """The ids of the calls whose results in this entry say that they failed."""
-    if b'"is_error"' not in entry:
-        return frozenset()
-    content = as_dict(rawjson.view(entry)).get("content")
-    blocks = [as_dict(block) for block in content] if isinstance(content, list) else []
-    return frozenset(as_str(block.get("tool_use_id")) for block in blocks if block.get("is_error") is True)
 
 
 def written(text: str, calls: Sequence[ToolCall]) -> tuple[list[bytes], int]:

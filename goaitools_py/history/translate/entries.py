@@ -16,6 +16,7 @@ from itertools import groupby
 from typing import Final
 
 from ...backends import translate
+from ...backends.atoms import failed_calls
 from ...backends.base import Dialect
 from ...backends.translate.pieces import Called, Lost, Piece, call_id, reply_text
 from ...backends.wire.answer import clean_name
@@ -164,7 +165,7 @@ class Translator:
                 continue
             flag = flags.get(old, "ok")
             id = self.id(old)
-            if flag == "ok" and old in translate.failed_calls(self.source.wire, message.raw or b""):
+            if flag == "ok" and old in failed_calls(self.source.wire, message.raw or b""):
                 flag = "error"
                 failed.add(id)
             self.books.lose("unread", message.unread)

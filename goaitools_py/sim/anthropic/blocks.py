@@ -144,6 +144,20 @@ def _members(path: str, kind: str, block: Mapping[str, Any]) -> Iterator[Refusal
         yield Refusal(f"{inner}.content: Input should be a valid string or array")
     if kind == "tool_result" and not isinstance(block.get("is_error", False), bool | None):
         yield Refusal(f"{inner}.is_error: Input should be a valid boolean")
+    if kind == "tool_result" and block.get("is_error") is True:
+        yield from _error_result(path, block.get("content"))
+
+
+def _error_result(path: str, content: Any) -> Iterator[Refusal]:
+    """What a result that is marked as an error may hold. Both texts are publicly reported (of content that
+    was "", and of pictures beside text); the first rule is also in anthropic 2.13,
+    lib/tools/_toolsets/_runnable.py: "The API rejects an is_error result with empty content"."""
+    if not content:
+        yield Refusal(f"{path}.tool_result: content cannot be empty if `is_error` is true")
+    elif isinstance(content, list) and any(
+        isinstance(inner, dict) and inner.get("type") != "text" for inner in content
+    ):
+        yield Refusal(f"{path}.tool_result: all content must be type `text` if `is_error` is true")
 
 
 def _call(path: str, block: Mapping[str, Any]) -> Iterator[Refusal]:

@@ -11,7 +11,8 @@ from contextlib import suppress
 
 from .... import rawjson
 from ....backends import rules
-from ....messages import Message, ToolCall, ToolResult
+from ....backends.atoms import failed_calls
+from ....messages import Message, ResultFlag, ToolCall, ToolResult
 from ....values import replace
 from .atoms import Atom, Round, Workbench
 
@@ -37,6 +38,7 @@ def read_atoms(bench: Workbench, entries: Sequence[bytes]) -> Iterator[Atom]:
 def _written_again(bench: Workbench, entry: bytes) -> list[bytes]:
     """An entry that the provider refuses, written from its content. [] if it has none."""
     made: list[bytes] = []
+    failed = failed_calls(bench.wire, entry)
     for message in bench.dialect.view([entry]):
         calls = tuple(_readable(call) for call in message.tool_calls if call.id and call.name)
         if not message.parts and not calls and message.role != "tool":
@@ -44,7 +46,9 @@ def _written_again(bench: Workbench, entry: bytes) -> list[bytes]:
         bare = replace(message, tool_calls=calls, raw=None, reasoning="")
         try:
             if message.role == "tool":
-                result = ToolResult(call_id=message.tool_call_id or "", parts=message.parts)
+                id = message.tool_call_id or ""
+                flag: ResultFlag = "error" if id in failed else "ok"
+                result = ToolResult(call_id=id, parts=message.parts, flag=flag)
                 written = bench.dialect.results([result])
             else:
                 written = bench.dialect.entries([bare])
