@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,8 +10,10 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import AsyncChat, Chat, ToolContext, tool
-from goaitools_py.stores import AsyncMemoryStore, MemoryStore, SQLiteStore, Stored
+from goaitools_py import AsyncChat, Chat, Image, ToolContext, tool
+from goaitools_py.state.codec import PLAIN
+from goaitools_py.state.placing import parts_of
+from goaitools_py.stores import AsyncMemoryStore, AsyncSQLiteStore, MemoryStore, SQLiteStore, Stored
 from goaitools_py.testing import Calls, crash_points
 
 WIRES = ("openai", "openai-responses", "anthropic")
@@ -106,6 +109,62 @@ def test_a_store_of_ones_own_is_used(tmp_path: Path) -> None:
         store.close()
 
     assert len(made) == sum(report.points.values()) + 1
+
+
+@pytest.mark.parametrize("kind", ["combined", "single"])
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+def test_parts_beside_the_state(is_async: bool, kind: str) -> None:
+    """A picture that a tool took stands in the store: a kill leaves no head without its parts."""
+    made: list[Any] = []
+
+    def make() -> Any:
+        store = (AsyncSQLiteStore if is_async else SQLiteStore)(":memory:")
+        made.append(store)
+        if kind == "combined":
+            return store
+        names = ("load", "save", "lease", "load_head", "load_parts", "save_parts")
+        return SimpleNamespace(**{name: getattr(store, name) for name in names})
+
+    @tool(idempotent=True)
+    def look() -> Image:
+        """Take a picture."""
+        return Image.from_bytes(b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 20)
+
+    bank = Bank()
+    script: list[tuple[str, list[Any]]] = [
+        ("Look, then pay.", [Calls([("look", {})]), Calls([("pay", {"euros": 5})]), "Done."]),
+    ]
+
+    report = crash_points(
+        maker(is_async, [*bank.tools(idempotent=True), look]),
+        script,
+        make_store=make,
+        effects=bank.done,
+        wire="anthropic",
+        parts="store",
+    )
+
+    async def heads() -> list[Any]:
+        keys = [(await store.list()).keys[0].key for store in made]
+        found = [await store.load_head(key) for store, key in zip(made, keys, strict=True)]
+        for store in made:
+            await store.aclose()
+        return found
+
+    if is_async:
+        found = asyncio.run(heads())
+    else:
+        found = [store.load_head(store.list().keys[0].key) for store in made]
+        for store in made:
+            store.close()
+    assert sum(report.points.values()) + 1 == len(made) > 20
+    assert all(
+        [part.name for part in head.parts]
+        == [part.digest for part in parts_of(head.blob, codec=PLAIN, binding=None)]
+        for head in found
+    )
+    assert all(head.parts for head in found)
+    assert ("before a release" in report.points) is (kind == "single")
 
 
 def test_an_effect_that_comes_twice_is_found() -> None:

@@ -52,7 +52,7 @@ class KeptPrivacy:
     def run(self) -> Flow[Any]:
         """Run it, from the lease to the last row."""
         try:
-            yield from self._row.take_lease(self._timeout)
+            yield from self._row.take_lease(self._timeout, is_whole=True)
             found = yield from self._act(self._row)
         except Exception:
             yield from self.settle()

@@ -135,8 +135,8 @@ class Row:
         self._context: Any = None
         self._saves = self._told = 0
         self._lease: Any = None
-        self._found: tuple[Stored | None] | None = None
-        """What was loaded together with the lease, until `load` gives it."""
+        self._found: tuple[Stored | None, bool] | None = None
+        """What was loaded together with the lease, until `load` gives it; and whether it has all parts."""
         self._is_combined = False
         self._renewal: Any = None
         self._patient_until: float | None = None
@@ -166,8 +166,9 @@ class Row:
         `is_whole`: load all parts, not only the parts that a turn needs.
         """
         found: Stored | None
-        if self._found is not None:
-            (found,), self._found = self._found, None
+        at_hand, self._found = self._found, None
+        if at_hand is not None and (at_hand[1] or not is_whole):
+            found = at_hand[0]
         else:
             found = yield Invoke(self._load_whole if is_whole else self._load)
         self._version = None if found is None else found.version
@@ -184,6 +185,13 @@ class Row:
     def _load_whole(self) -> Any:
         settings = self.settings
         return settings.store.load_head(settings.key) if settings.in_parts else self._load()
+
+    def _lease_and_load(self, is_whole: bool) -> Any:
+        settings = self.settings
+        if settings.in_parts:
+            kinds = None if is_whole else LOADED
+            return settings.store.lease_and_load_head(settings.key, settings.lease_ttl, kinds=kinds)
+        return settings.store.lease_and_load(settings.key, settings.lease_ttl)
 
     def read_parts(self, names: Collection[bytes]) -> Flow[dict[bytes, bytes]]:
         """Give the stored bytes of those of these parts that are at hand or in the store."""
@@ -211,13 +219,18 @@ class Row:
 
     def _save_and_release(self, blob: bytes, expected: int | None) -> Any:
         settings = self.settings
+        if settings.in_parts:
+            return self._save_parts(blob, expected, (self._lease,))
         return settings.store.save_and_release(
             self._lease, settings.key, blob, expected=expected, facts=self._facts(blob)
         )
 
-    def _save_parts(self, blob: bytes, expected: int | None) -> Any:
+    def _save_parts(self, blob: bytes, expected: int | None, lease: tuple[Any, ...] = ()) -> Any:
         """Save the head. The same step adds the parts that the store lacks, and drops the parts that the head
-        does not list any more. Both sets come from a comparison with the newest head that was loaded."""
+        does not list any more. Both sets come from a comparison with the newest head that was loaded.
+
+        `lease`: the lease that ends with the save, if one does.
+        """
         settings = self.settings
         pieces = pieces_of(blob, settings.codec, settings.binding)
         self._at_hand.update(pieces.at_hand)
@@ -228,7 +241,9 @@ class Row:
                 "and redo the turn"
             )
         self._sent_parts = pieces.names
-        return settings.store.save_parts(
+        store = settings.store
+        return (store.save_parts_and_release if lease else store.save_parts)(
+            *lease,
             settings.key,
             pieces.head,
             [self._at_hand[name] for name in lacking],
@@ -501,26 +516,25 @@ class Row:
 
     # ------------------------------------------------------------------------------------- the lease
 
-    def take_lease(self, timeout: float | None) -> Flow[float]:
+    def take_lease(self, timeout: float | None, *, is_whole: bool = False) -> Flow[float]:
         """Take the lease, if the store has leases, and keep it alive. Gives the seconds of the wait.
 
+        `is_whole`: as for the `load` that follows. A store that can loads with the lease.
         Raises `TurnInProgressError` if another worker holds it: at once with the gate "reject", else after
         `timeout` seconds.
         """
         settings = self.settings
         if not hasattr(settings.store, "lease"):
             return 0.0
-        in_one = not settings.in_parts and combines(settings.store)
+        in_one = combines(settings.store, in_parts=settings.in_parts)
         began = yield Clock()
         pause, waited = FIRST_WAIT, 0.0
         while True:
             try:
                 if in_one:
                     context = None
-                    lease, found = yield Invoke(
-                        settings.store.lease_and_load, (settings.key, settings.lease_ttl)
-                    )
-                    self._found, self._is_combined = (found,), True
+                    lease, found = yield Invoke(self._lease_and_load, (is_whole,))
+                    self._found, self._is_combined = (found, is_whole or not settings.in_parts), True
                 else:
                     context = settings.store.lease(settings.key, settings.lease_ttl)
                     lease = yield Invoke(getattr(context, "__aenter__", None) or context.__enter__)

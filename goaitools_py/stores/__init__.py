@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import LeaseHeldError, TurnStoppedError
 from .base import (
     AsyncCombining,
+    AsyncCombiningParts,
     AsyncDeleting,
     AsyncDescribing,
     AsyncLease,
@@ -20,6 +21,7 @@ from .base import (
     AsyncStopping,
     AsyncStore,
     Combining,
+    CombiningParts,
     Deleting,
     Describing,
     Lease,
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AsyncCallableStore",
     "AsyncCombining",
+    "AsyncCombiningParts",
     "AsyncDeleting",
     "AsyncDescribing",
     "AsyncDjangoStore",
@@ -66,6 +69,7 @@ __all__ = [
     "AsyncStore",
     "CallableStore",
     "Combining",
+    "CombiningParts",
     "Deleting",
     "Describing",
     "DjangoStore",

@@ -5,8 +5,8 @@ Owns: the protocols and their values. Must never know: an engine, or what is in 
 A store can `load` and `save`. What else it can do is seen by its shape: a store with a `delete` is a
 `Deleting`, one with a `list` a `Listing`, one with a `lease` a `Leasing`, one with a `set_stop` a `Stopping`,
 one with an `is_held` a `Peeking`, one with a `save_parts` a `Parted`, one with a `lease_and_load` a
-`Combining`; ``isinstance`` tells. A store whose `save` has a parameter ``facts`` is a `Describing`. The
-protocols for async code have the same methods, awaited.
+`Combining`, one with a `lease_and_load_head` a `CombiningParts`; ``isinstance`` tells. A store whose `save`
+has a parameter ``facts`` is a `Describing`. The protocols for async code have the same methods, awaited.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from .layout import RowFacts, StoredPart
 
 __all__ = [
     "AsyncCombining",
+    "AsyncCombiningParts",
     "AsyncDeleting",
     "AsyncDescribing",
     "AsyncLease",
@@ -31,6 +32,7 @@ __all__ = [
     "AsyncStopping",
     "AsyncStore",
     "Combining",
+    "CombiningParts",
     "Deleting",
     "Describing",
     "Lease",
@@ -288,6 +290,31 @@ class Combining(Protocol):
         ...
 
 
+@runtime_checkable
+class CombiningParts(Protocol):
+    """A `Parted` store that does the two steps of `Combining` for a head and its parts."""
+
+    def lease_and_load_head(
+        self, key: str, ttl: float, *, kinds: Collection[int] | None = None
+    ) -> tuple[Lease, StoredHead | None]:
+        """Take the lease as `Combining.lease_and_load` does, and then load as `Parted.load_head` does."""
+        ...
+
+    def save_parts_and_release(
+        self,
+        lease: Lease,
+        key: str,
+        head: bytes,
+        new: Collection[StoredPart],
+        gone: Collection[bytes],
+        *,
+        expected: int | None,
+        facts: RowFacts | None = None,
+    ) -> int:
+        """As `Parted.save_parts`. If the head was saved, the lease has ended too, else it goes on."""
+        ...
+
+
 # ------------------------------------------------------------------------------------------- awaited
 
 
@@ -408,4 +435,29 @@ class AsyncCombining(Protocol):
         self, lease: AsyncLease, key: str, blob: bytes, *, expected: int | None, facts: RowFacts | None = None
     ) -> int:
         """As `Combining.save_and_release`."""
+        ...
+
+
+@runtime_checkable
+class AsyncCombiningParts(Protocol):
+    """`CombiningParts` for async code."""
+
+    async def lease_and_load_head(
+        self, key: str, ttl: float, *, kinds: Collection[int] | None = None
+    ) -> tuple[AsyncLease, StoredHead | None]:
+        """As `CombiningParts.lease_and_load_head`."""
+        ...
+
+    async def save_parts_and_release(
+        self,
+        lease: AsyncLease,
+        key: str,
+        head: bytes,
+        new: Collection[StoredPart],
+        gone: Collection[bytes],
+        *,
+        expected: int | None,
+        facts: RowFacts | None = None,
+    ) -> int:
+        """As `CombiningParts.save_parts_and_release`."""
         ...

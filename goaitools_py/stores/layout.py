@@ -178,17 +178,26 @@ def _names_facts(save: Any) -> bool:
 
 
 _COMBINED: Final = {"lease_and_load": ("lease", "load"), "save_and_release": ("save",)}
+_COMBINED_PARTS: Final = {
+    "lease_and_load_head": ("lease", "load", "load_head"),
+    "save_parts_and_release": ("save", "save_parts"),
+}
 _PEEK: Final = {"is_held": ("lease",)}
 _SINGLE: Final = ("lease", "load", "save")
+_SINGLE_OF_PARTS: Final = (*_SINGLE, "load_head", "save_parts")
 
 
-def combines(store: Any) -> bool:
+def combines(store: Any, *, in_parts: bool = False) -> bool:
     """Whether a store is `Combining`, and does the two steps as its own single ones do.
 
     A subclass, or an object that was patched, may have a `load`, `save` or `lease` of its own, and have the
     combined steps from its base. Then these would pass the change by, and are not used.
+
+    `in_parts`: ask for `CombiningParts`. A change of `load_head` or `save_parts` counts there, too.
     """
     own = vars(store) if hasattr(store, "__dict__") else {}
+    if in_parts:
+        return _has_steps_for_parts(store.__class__) and own.keys().isdisjoint(_SINGLE_OF_PARTS)
     return _has_steps(store.__class__) and own.keys().isdisjoint(_SINGLE)
 
 
@@ -201,6 +210,11 @@ def peeks(store: Any) -> bool:
 @lru_cache(maxsize=256)
 def _has_steps(kind: type[Any]) -> bool:
     return _are_own(kind, _COMBINED)
+
+
+@lru_cache(maxsize=256)
+def _has_steps_for_parts(kind: type[Any]) -> bool:
+    return _are_own(kind, _COMBINED_PARTS)
 
 
 @lru_cache(maxsize=256)

@@ -193,7 +193,7 @@ class PostgresStore:
         return self._run(self._steps.list(prefix, cursor, limit))
 
     def lease_and_load(self, key: str, ttl: float) -> tuple[PostgresLease, Stored | None]:
-        """Take a lease and load, in one statement. See `Combining.lease_and_load`."""
+        """Take a lease, and then load. See `Combining.lease_and_load`."""
         token = LeaseToken(key, ttl)
         found = self._run(self._steps.take_and_load(token))
         return PostgresLease(self, token), found
@@ -209,6 +209,30 @@ class PostgresStore:
     ) -> int:
         """As `save`; the same statement ends the lease. See `Combining.save_and_release`."""
         version = self._run(self._steps.save(key, blob, expected, facts, lease.token))
+        lease.is_over = True
+        return version
+
+    def lease_and_load_head(
+        self, key: str, ttl: float, *, kinds: Collection[int] | None = None
+    ) -> tuple[PostgresLease, StoredHead | None]:
+        """Take a lease, and then load the head. See `CombiningParts.lease_and_load_head`."""
+        token = LeaseToken(key, ttl)
+        found = self._run(self._steps.take_and_load_head(token, kinds))
+        return PostgresLease(self, token), found
+
+    def save_parts_and_release(
+        self,
+        lease: PostgresLease,
+        key: str,
+        head: bytes,
+        new: Collection[StoredPart],
+        gone: Collection[bytes],
+        *,
+        expected: int | None,
+        facts: RowFacts | None = None,
+    ) -> int:
+        """As `save_parts`; the same statement ends the lease."""
+        version = self._run(self._steps.save_parts(key, head, new, gone, expected, facts, lease.token))
         lease.is_over = True
         return version
 
@@ -441,6 +465,30 @@ class AsyncPostgresStore:
     ) -> int:
         """As `PostgresStore.save_and_release`, awaited."""
         version = await self._run(self._steps.save(key, blob, expected, facts, lease.token))
+        lease.is_over = True
+        return version
+
+    async def lease_and_load_head(
+        self, key: str, ttl: float, *, kinds: Collection[int] | None = None
+    ) -> tuple[AsyncPostgresLease, StoredHead | None]:
+        """As `PostgresStore.lease_and_load_head`, awaited."""
+        token = LeaseToken(key, ttl)
+        found = await self._run(self._steps.take_and_load_head(token, kinds))
+        return AsyncPostgresLease(self, token), found
+
+    async def save_parts_and_release(
+        self,
+        lease: AsyncPostgresLease,
+        key: str,
+        head: bytes,
+        new: Collection[StoredPart],
+        gone: Collection[bytes],
+        *,
+        expected: int | None,
+        facts: RowFacts | None = None,
+    ) -> int:
+        """As `PostgresStore.save_parts_and_release`, awaited."""
+        version = await self._run(self._steps.save_parts(key, head, new, gone, expected, facts, lease.token))
         lease.is_over = True
         return version
 

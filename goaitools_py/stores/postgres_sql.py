@@ -49,6 +49,8 @@ class Statements:
         self.update_and_release = _with_release(update, lease, _LAST + 3)
         self.insert_with_parts = _with_parts(insert, part, _LAST + 2)
         self.update_with_parts = _with_parts(update, part, _LAST + 3)
+        self.insert_with_parts_and_release = _with_parts(insert, part, _LAST + 2, lease)
+        self.update_with_parts_and_release = _with_parts(update, part, _LAST + 3, lease)
 
         self.load_head = (
             f"SELECT {row}, NULL::bytea AS name, NULL::bigint AS kind, NULL::bytea AS data"
@@ -85,16 +87,16 @@ class Statements:
 
 
 def _with_release(save: str, lease: str, token: int) -> str:
-    return (
-        f"WITH saved AS ({save}), ended AS"
-        f" (DELETE FROM {lease} WHERE key IN (SELECT key FROM saved) AND token = ${token})"
-        " SELECT key FROM saved"
-    )
+    return f"WITH saved AS ({save}), {_ended(lease, token)} SELECT key FROM saved"
 
 
-def _with_parts(save: str, part: str, first: int) -> str:
+def _ended(lease: str, token: int) -> str:
+    return f"ended AS (DELETE FROM {lease} WHERE key IN (SELECT key FROM saved) AND token = ${token})"
+
+
+def _with_parts(save: str, part: str, first: int, lease: str = "") -> str:
     """The parts change only if the statement changed the row of the head. After the save's own parameters:
-    the names of the parts to drop; names, kinds and data of the parts to add."""
+    the names of the parts to drop; names, kinds and data of the parts to add; the token, if a lease ends."""
     gone, names, kinds, data = (f"${first + number}" for number in range(4))
     return (
         f"WITH saved AS ({save}),"
@@ -103,7 +105,7 @@ def _with_parts(save: str, part: str, first: int) -> str:
         f" added AS (INSERT INTO {part} (key, name, kind, data)"
         " SELECT saved.key, given.name, given.kind, given.data FROM saved,"
         f" unnest({names}::bytea[], {kinds}::bigint[], {data}::bytea[]) AS given (name, kind, data)"
-        " ON CONFLICT DO NOTHING) SELECT key FROM saved"
+        f" ON CONFLICT DO NOTHING){', ' + _ended(lease, first + 4) if lease else ''} SELECT key FROM saved"
     )
 
 

@@ -113,6 +113,7 @@ class PostgresSteps:
         gone: Collection[bytes],
         expected: int | None,
         facts: RowFacts | None,
+        lease: LeaseToken | None = None,
     ) -> Step[int]:
         """As `save`; the same statement adds parts and drops parts."""
         added = {part.name: part for part in new}.values()
@@ -122,8 +123,14 @@ class PostgresSteps:
             [part.kind for part in added],
             [part.data for part in added],
         )
-        statement = self._sql.insert_with_parts if expected is None else self._sql.update_with_parts
-        return (yield from self._saved(statement, key, head, expected, facts, dropped, *columns))
+        sql = self._sql
+        if lease is None:
+            statement = sql.insert_with_parts if expected is None else sql.update_with_parts
+            return (yield from self._saved(statement, key, head, expected, facts, dropped, *columns))
+        statement = (
+            sql.insert_with_parts_and_release if expected is None else sql.update_with_parts_and_release
+        )
+        return (yield from self._saved(statement, key, head, expected, facts, dropped, *columns, lease.token))
 
     def _saved(
         self,
@@ -225,6 +232,11 @@ class PostgresSteps:
         """
         yield from self.take(lease)
         return (yield from self.load(lease.key))
+
+    def take_and_load_head(self, lease: LeaseToken, kinds: Collection[int] | None) -> Step[StoredHead | None]:
+        """Begin a lease, and then load the head. See `take_and_load`."""
+        yield from self.take(lease)
+        return (yield from self.load_head(lease.key, kinds))
 
     def renew(self, lease: LeaseToken) -> Step[bool]:
         """Begin its time anew; False if it ran out."""

@@ -141,6 +141,33 @@ class RedisStore:
         lease.note_end()
         return version
 
+    def lease_and_load_head(
+        self, key: str, ttl: float, *, kinds: Collection[int] | None = None
+    ) -> tuple[RedisLease, StoredHead | None]:
+        """Take a lease and load the head, in one script. See `CombiningParts.lease_and_load_head`."""
+        its_key = self._keys.lease(key, ttl)
+        answer = self._send(self._keys.lease_and_load_head(key, its_key, kinds))
+        if answer is None:
+            raise common.held()
+        return RedisLease(its_key, self._send), self._keys.loaded_head(answer)
+
+    def save_parts_and_release(
+        self,
+        lease: RedisLease,
+        key: str,
+        head: bytes,
+        new: Collection[StoredPart],
+        gone: Collection[bytes],
+        *,
+        expected: int | None,
+        facts: RowFacts | None = None,
+    ) -> int:
+        """As `save_parts`; the same script ends the lease. See `CombiningParts`."""
+        save = self._keys.save(key, head, expected, facts, new, gone, lease.its_key)
+        version = self._written(save)
+        lease.note_end()
+        return version
+
     def is_held(self, key: str) -> bool:
         """True while somebody holds the lease of `key`. It only reads."""
         return bool(self._send(self._keys.is_held(key)))
@@ -297,6 +324,33 @@ class AsyncRedisStore:
     ) -> int:
         """As `RedisStore.save_and_release`, awaited."""
         version = await self._written(self._keys.save(key, blob, expected, facts, lease=lease.its_key))
+        lease.note_end()
+        return version
+
+    async def lease_and_load_head(
+        self, key: str, ttl: float, *, kinds: Collection[int] | None = None
+    ) -> tuple[AsyncRedisLease, StoredHead | None]:
+        """As `RedisStore.lease_and_load_head`, awaited."""
+        its_key = self._keys.lease(key, ttl)
+        answer = await self._send(self._keys.lease_and_load_head(key, its_key, kinds))
+        if answer is None:
+            raise common.held()
+        return AsyncRedisLease(its_key, self._send), self._keys.loaded_head(answer)
+
+    async def save_parts_and_release(
+        self,
+        lease: AsyncRedisLease,
+        key: str,
+        head: bytes,
+        new: Collection[StoredPart],
+        gone: Collection[bytes],
+        *,
+        expected: int | None,
+        facts: RowFacts | None = None,
+    ) -> int:
+        """As `RedisStore.save_parts_and_release`, awaited."""
+        save = self._keys.save(key, head, expected, facts, new, gone, lease.its_key)
+        version = await self._written(save)
         lease.note_end()
         return version
 

@@ -73,21 +73,22 @@ for i = 1, 2 do
 end
 return release()
 """
-_HEAD = b"""
-local found = redis.call('HMGET', KEYS[1], 'blob', 'version', 'updated_at')
+_READ_HEAD = b"""
+local found = redis.call('HMGET', state, 'blob', 'version', 'updated_at')
 if not found[2] then return found end
-for _, name in ipairs(redis.call('HKEYS', KEYS[2])) do
-    local wanted = #ARGV == 0
-    for _, kind in ipairs(ARGV) do
+for _, name in ipairs(redis.call('HKEYS', parts)) do
+    local wanted = #kinds == 0
+    for _, kind in ipairs(kinds) do
         if string.sub(name, 1, #kind + 1) == kind .. ':' then wanted = true end
     end
     if wanted then
         found[#found + 1] = name
-        found[#found + 1] = redis.call('HGET', KEYS[2], name)
+        found[#found + 1] = redis.call('HGET', parts, name)
     end
 end
 return found
 """
+_HEAD = b"local state, parts, kinds = KEYS[1], KEYS[2], ARGV" + _READ_HEAD
 _PARTS = b"""
 local found, wanted = {}, {}
 for _, name in ipairs(ARGV) do wanted[name] = true end
@@ -116,12 +117,15 @@ _TAKE = b"""
 if redis.call('GET', KEYS[1]) == ARGV[1] then return 1 end
 return redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) and 1 or 0
 """
-_TAKE_AND_LOAD = b"""
+_TAKE_OR_LEAVE = b"""
 if redis.call('GET', KEYS[1]) ~= ARGV[1] and not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
     return false
 end
-return redis.call('HMGET', KEYS[2], 'blob', 'version', 'updated_at')
 """
+_TAKE_AND_LOAD = _TAKE_OR_LEAVE + b"return redis.call('HMGET', KEYS[2], 'blob', 'version', 'updated_at')\n"
+_TAKE_AND_HEAD = (
+    _TAKE_OR_LEAVE + b"local state, parts, kinds = KEYS[2], KEYS[3], {unpack(ARGV, 3)}" + _READ_HEAD
+)
 _RENEW = b"""
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 return redis.call('PEXPIRE', KEYS[1], ARGV[2])
@@ -241,7 +245,14 @@ class KeySpace:
 
     def lease_and_load(self, key: str, lease: LeaseKey) -> Command:
         """Begin a lease, and ask for the conversation. Answers None if another holder has a lease."""
-        return lease.take_and(_TAKE_AND_LOAD, self.state(key))
+        return lease.take_and(_TAKE_AND_LOAD, (self.state(key),))
+
+    def lease_and_load_head(self, key: str, lease: LeaseKey, kinds: Collection[int] | None) -> Command:
+        """As `lease_and_load`, with the parts of some kinds; None: of all."""
+        if kinds is not None and not kinds:
+            return self.lease_and_load(key, lease)
+        asked = () if kinds is None else tuple(b"%d" % kind for kind in kinds)
+        return lease.take_and(_TAKE_AND_HEAD, (self.state(key), self.parts(key)), asked)
 
     def walk(self, nodes: Sequence[str], prefix: str, cursor: str | None, limit: int) -> KeyWalk:
         """A walk over the keys of some servers, for one page of a listing."""
@@ -373,9 +384,9 @@ class LeaseKey:
         self._ttl_ms = ttl_ms
         self.token = secrets.token_bytes(12)
 
-    def take_and(self, script: bytes, other: bytes) -> Command:
-        """Begin it in a script that does something with another key too."""
-        return "EVAL", script, 2, self._name, other, self.token, self._ttl_ms
+    def take_and(self, script: bytes, others: tuple[bytes, ...], more: tuple[bytes, ...] = ()) -> Command:
+        """Begin it in a script that does something with other keys too. `more`: what that script is given."""
+        return "EVAL", script, 1 + len(others), self._name, *others, self.token, self._ttl_ms, *more
 
     def take(self) -> Command:
         """Begin it, unless another holder has one."""

@@ -44,6 +44,7 @@ that a lease does not wait for the disk. A crash of the server may lose it, and 
 from __future__ import annotations
 
 import secrets
+from collections.abc import Collection
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -70,12 +71,13 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from . import common
-from .base import Stored
+from .base import Stored, StoredHead
 from .layout import LEASE_COLUMNS, lease_table_name
 from .lease_row import now_ms
+from .sql_parts import PartRows, SaveParts
 from .sql_table import Rows, RowSave, StateRows, lost_a_race, made
 
-__all__ = ["LastSave", "LeaseRows", "SQLLease", "lease_table"]
+__all__ = ["LastSave", "LastSaveOfParts", "LeaseRows", "SQLLease", "lease_table"]
 
 _MYSQL_NOW: Final = "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) DIV 1000)"
 
@@ -168,6 +170,13 @@ class SQLLease:
         self.take(connection)
         return states.load(connection, str(self._named["its_key"]))
 
+    def take_and_load_head(
+        self, connection: Connection, parts: PartRows, kinds: Collection[int] | None
+    ) -> StoredHead | None:
+        """Begin it, and then load the head of its key. See `take_and_load`."""
+        self.take(connection)
+        return parts.load_head(connection, str(self._named["its_key"]), kinds)
+
     def _wins(self, connection: Connection, statement: Insert | Update) -> bool:
         try:
             return connection.execute(statement, {**self._timed, **self._rows.clock()}).rowcount == 1
@@ -216,3 +225,23 @@ class LastSave(RowSave):
         saved = self.statement().returning(self._states.table.c.key).cte("saved")
         ended = self._lease.ending(saved).cte("ended")
         return len(connection.execute(select(saved.c.key).add_cte(ended)).all())
+
+
+class LastSaveOfParts(SaveParts):
+    """The save of a head and its parts that ends a lease, in the same statement or transaction.
+
+    In a transaction the lease comes last, so that all savers lock the rows in one order.
+    """
+
+    def __init__(self, lease: SQLLease, *save: Any) -> None:
+        super().__init__(*save)
+        self._lease = lease
+
+    def write(self, connection: Connection) -> None:
+        """Write all of it, if the stored version is still the expected one, and end the lease."""
+        super().write(connection)
+        if connection.dialect.name != "postgresql":
+            self._lease.release(connection)
+
+    def _more(self, head: CTE) -> list[CTE]:
+        return [*super()._more(head), self._lease.ending(head).cte("ended")]

@@ -36,6 +36,7 @@ from collections.abc import Collection, Iterator
 from typing import Any, Final
 
 from sqlalchemy import (
+    CTE,
     DDL,
     BigInteger,
     Connection,
@@ -215,8 +216,13 @@ class SaveParts(RowSave):
         The statement sees the parts as they were when it began. That is what they are while it writes: every
         save that changed them since has changed the version too, and then this one changes nothing.
         """
-        table, part = self._parts.table, self._parts.table.c
         head = self.statement().returning(self._rows.table.c.key).cte("head")
+        whole = select(head.c.key).add_cte(*self._more(head))
+        self._compare_and_save(connection, lambda connection: len(connection.execute(whole).all()))
+
+    def _more(self, head: CTE) -> list[CTE]:
+        """The steps that follow in the statement if `head` has a row."""
+        table, part = self._parts.table, self._parts.table.c
         steps = []
         if self._gone:
             steps.append(
@@ -236,8 +242,7 @@ class SaveParts(RowSave):
                 .on_conflict_do_nothing()
                 .cte("added")
             )
-        whole = select(head.c.key).add_cte(*steps)
-        self._compare_and_save(connection, lambda connection: len(connection.execute(whole).all()))
+        return steps
 
 
 def _chunks(names: Collection[bytes]) -> Iterator[list[bytes]]:

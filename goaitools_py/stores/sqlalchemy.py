@@ -19,7 +19,7 @@ from ..errors import StoreError, StoreUnavailableError
 from . import common
 from .base import RowFacts, Stored, StoredHead, StoredPage, StoredPart
 from .sql_forks import forks_of
-from .sql_lease import LastSave, LeaseRows, SQLLease
+from .sql_lease import LastSave, LastSaveOfParts, LeaseRows, SQLLease
 from .sql_parts import PartRows, SaveParts
 from .sql_table import RowSave, StateRows, lacks_a_column
 
@@ -100,7 +100,9 @@ class SQLAlchemyStore:
         facts: RowFacts | None = None,
     ) -> int:
         """As `save`; in the same atomic step add parts and drop parts. See `Parted.save_parts`."""
-        save = SaveParts(self._parts, key, head, new, gone, expected, facts)
+        return self._written_at_once(SaveParts(self._parts, key, head, new, gone, expected, facts))
+
+    def _written_at_once(self, save: SaveParts) -> int:
         if not save.is_ready:
             self._run(save.make_tables)
         try:
@@ -158,6 +160,31 @@ class SQLAlchemyStore:
         """As `save`, and the lease ends with it; on PostgreSQL in one statement. See `Combining`."""
         save = LastSave(lease.row, self._rows, key, blob, expected, facts)
         version = self._written(save)
+        lease.note_end()
+        return version
+
+    def lease_and_load_head(
+        self, key: str, ttl: float, *, kinds: Collection[int] | None = None
+    ) -> tuple[SQLAlchemyLease, StoredHead | None]:
+        """Take a lease, and then load the head, on one connection. See `CombiningParts`."""
+        row = SQLLease(self._leases, key, ttl)
+        found = self._run(lambda connection: row.take_and_load_head(connection, self._parts, kinds))
+        return SQLAlchemyLease(row, self._run), found
+
+    def save_parts_and_release(
+        self,
+        lease: SQLAlchemyLease,
+        key: str,
+        head: bytes,
+        new: Collection[StoredPart],
+        gone: Collection[bytes],
+        *,
+        expected: int | None,
+        facts: RowFacts | None = None,
+    ) -> int:
+        """As `save_parts`; the same statement or transaction ends the lease. See `CombiningParts`."""
+        save = LastSaveOfParts(lease.row, self._parts, key, head, new, gone, expected, facts)
+        version = self._written_at_once(save)
         lease.note_end()
         return version
 
@@ -269,7 +296,9 @@ class AsyncSQLAlchemyStore:
         facts: RowFacts | None = None,
     ) -> int:
         """As `save`; in the same atomic step add parts and drop parts. See `Parted.save_parts`."""
-        save = SaveParts(self._parts, key, head, new, gone, expected, facts)
+        return await self._written_at_once(SaveParts(self._parts, key, head, new, gone, expected, facts))
+
+    async def _written_at_once(self, save: SaveParts) -> int:
         if not save.is_ready:
             await self._run(save.make_tables)
         try:
@@ -327,6 +356,31 @@ class AsyncSQLAlchemyStore:
         """As `SQLAlchemyStore.save_and_release`, awaited."""
         save = LastSave(lease.row, self._rows, key, blob, expected, facts)
         version = await self._written(save)
+        lease.note_end()
+        return version
+
+    async def lease_and_load_head(
+        self, key: str, ttl: float, *, kinds: Collection[int] | None = None
+    ) -> tuple[AsyncSQLAlchemyLease, StoredHead | None]:
+        """As `SQLAlchemyStore.lease_and_load_head`, awaited."""
+        row = SQLLease(self._leases, key, ttl)
+        found = await self._run(lambda connection: row.take_and_load_head(connection, self._parts, kinds))
+        return AsyncSQLAlchemyLease(row, self._run), found
+
+    async def save_parts_and_release(
+        self,
+        lease: AsyncSQLAlchemyLease,
+        key: str,
+        head: bytes,
+        new: Collection[StoredPart],
+        gone: Collection[bytes],
+        *,
+        expected: int | None,
+        facts: RowFacts | None = None,
+    ) -> int:
+        """As `SQLAlchemyStore.save_parts_and_release`, awaited."""
+        save = LastSaveOfParts(lease.row, self._parts, key, head, new, gone, expected, facts)
+        version = await self._written_at_once(save)
         lease.note_end()
         return version
 

@@ -101,6 +101,18 @@ class SQLiteStore:
         facts: RowFacts | None = None,
     ) -> int:
         """As `save`; in the same transaction add parts and drop parts. See `Parted.save_parts`."""
+        return self._save_parts(key, head, new, gone, expected, facts)
+
+    def _save_parts(
+        self,
+        key: str,
+        head: bytes,
+        new: Collection[StoredPart],
+        gone: Collection[bytes],
+        expected: int | None,
+        facts: RowFacts | None,
+        lease: SQLiteLease | None = None,
+    ) -> int:
         common.check_key(key)
         dropped = set(gone) - {part.name for part in new}
         with self._connected() as (database, connection):
@@ -117,6 +129,10 @@ class SQLiteStore:
                     " ON CONFLICT DO NOTHING",
                     [(key, part.name, part.kind, part.data) for part in new],
                 )
+                if lease is not None:
+                    connection.execute(*lease.row.release())
+        if lease is not None:
+            lease.note_end()
         return version
 
     def load_head(self, key: str, *, kinds: Collection[int] | None = None) -> StoredHead | None:
@@ -254,6 +270,28 @@ class SQLiteStore:
                 connection.execute(*lease.row.release())
         lease.note_end()
         return version
+
+    def lease_and_load_head(
+        self, key: str, ttl: float, *, kinds: Collection[int] | None = None
+    ) -> tuple[SQLiteLease, StoredHead | None]:
+        """Take a lease, and then load the head. See `CombiningParts.lease_and_load_head`."""
+        lease = self.make_lease(key, ttl)
+        lease.take()
+        return lease, self.load_head(key, kinds=kinds)
+
+    def save_parts_and_release(
+        self,
+        lease: SQLiteLease,
+        key: str,
+        head: bytes,
+        new: Collection[StoredPart],
+        gone: Collection[bytes],
+        *,
+        expected: int | None,
+        facts: RowFacts | None = None,
+    ) -> int:
+        """As `save_parts`, with the end of the lease in the same transaction."""
+        return self._save_parts(key, head, new, gone, expected, facts, lease)
 
     def is_held(self, key: str) -> bool:
         """True while somebody holds the lease of `key`. It only reads."""
@@ -517,6 +555,31 @@ class AsyncSQLiteStore:
         """As `SQLiteStore.save_and_release`, awaited."""
         return await self._run(
             lambda store: store.save_and_release(lease.blocking, key, blob, expected=expected, facts=facts)
+        )
+
+    async def lease_and_load_head(
+        self, key: str, ttl: float, *, kinds: Collection[int] | None = None
+    ) -> tuple[AsyncSQLiteLease, StoredHead | None]:
+        """As `SQLiteStore.lease_and_load_head`, awaited."""
+        lease, found = await self._run(lambda store: store.lease_and_load_head(key, ttl, kinds=kinds))
+        return AsyncSQLiteLease(lease, self._run), found
+
+    async def save_parts_and_release(
+        self,
+        lease: AsyncSQLiteLease,
+        key: str,
+        head: bytes,
+        new: Collection[StoredPart],
+        gone: Collection[bytes],
+        *,
+        expected: int | None,
+        facts: RowFacts | None = None,
+    ) -> int:
+        """As `SQLiteStore.save_parts_and_release`, awaited."""
+        return await self._run(
+            lambda store: store.save_parts_and_release(
+                lease.blocking, key, head, new, gone, expected=expected, facts=facts
+            )
         )
 
     async def aclose(self) -> None:

@@ -8,9 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AsyncExitStack, ExitStack
+from functools import cache
 from typing import Any
 
-from ..stores.base import AsyncCombining, AsyncLeasing, Combining, Leasing
+from ..stores.base import (
+    AsyncCombining,
+    AsyncCombiningParts,
+    AsyncLeasing,
+    AsyncParted,
+    Combining,
+    CombiningParts,
+    Leasing,
+    Parted,
+)
 
 __all__ = ["AsyncMortalStore", "MortalStore", "async_mortal", "mortal"]
 
@@ -22,19 +32,35 @@ Held = dict[int, Any]
 
 
 def mortal(store: Any, passes: Passes, held: Held) -> MortalStore:
-    """Give a store for one life, with the leases that the program's store has."""
-    kind = MortalStore
-    if isinstance(store, Leasing):
-        kind = _CombiningStore if isinstance(store, Combining) else _LeasingStore
-    return kind(store, passes, held)
+    """Give a store for one life, with the leases, parts and combined steps that the program's store has."""
+    shapes: dict[type[Any], type[MortalStore]] = {
+        CombiningParts: _PartsCombiningStore,
+        Combining: _CombiningStore,
+        Leasing: _LeasingStore,
+        Parted: _PartedStore,
+    }
+    kinds = (*(kind for shape, kind in shapes.items() if isinstance(store, shape)), MortalStore)
+    made: MortalStore = _of(kinds)(store, passes, held)
+    return made
 
 
 def async_mortal(store: Any, passes: Passes, held: Held) -> AsyncMortalStore:
     """As `mortal`, awaited."""
-    kind = AsyncMortalStore
-    if isinstance(store, AsyncLeasing):
-        kind = _AsyncCombiningStore if isinstance(store, AsyncCombining) else _AsyncLeasingStore
-    return kind(store, passes, held)
+    shapes: dict[type[Any], type[AsyncMortalStore]] = {
+        AsyncCombiningParts: _AsyncPartsCombiningStore,
+        AsyncCombining: _AsyncCombiningStore,
+        AsyncLeasing: _AsyncLeasingStore,
+        AsyncParted: _AsyncPartedStore,
+    }
+    kinds = (*(kind for shape, kind in shapes.items() if isinstance(store, shape)), AsyncMortalStore)
+    made: AsyncMortalStore = _of(kinds)(store, passes, held)
+    return made
+
+
+@cache
+def _of(kinds: tuple[type[Any], ...]) -> type[Any]:
+    """One class with the methods of these."""
+    return type(kinds[0].__name__, kinds, {})
 
 
 class MortalStore:
@@ -54,6 +80,25 @@ class MortalStore:
         version: int = self._store.save(key, blob, expected=expected)
         self._passes("after a save")
         return version
+
+
+class _PartedStore(MortalStore):
+    def save_parts(self, *save: Any, **how: Any) -> int:
+        """As `Parted.save_parts`."""
+        self._passes("before a save")
+        version: int = self._store.save_parts(*save, **how)
+        self._passes("after a save")
+        return version
+
+    def load_head(self, key: str, *, kinds: Any = None) -> Any:
+        """As `Parted.load_head`."""
+        self._passes("before a load")
+        return self._store.load_head(key, kinds=kinds)
+
+    def load_parts(self, key: str, names: Any) -> Any:
+        """As `Parted.load_parts`."""
+        self._passes("before a load")
+        return self._store.load_parts(key, names)
 
 
 class _LeasingStore(MortalStore):
@@ -85,22 +130,36 @@ class _Leased:
 class _CombiningStore(_LeasingStore):
     def lease_and_load(self, key: str, ttl: float) -> tuple[Any, Any]:
         """As `Combining.lease_and_load`."""
+        return self._taken(lambda: self._store.lease_and_load(key, ttl))
+
+    def _taken(self, take: Callable[[], Any]) -> tuple[Any, Any]:
         self._passes("before a lease")
-        lease, stored = self._store.lease_and_load(key, ttl)
+        lease, stored = take()
         kept = self._held[id(lease)] = ExitStack()
         kept.callback(lease.release)
         self._passes("after a lease")
         return _CombinedLease(lease, self._passes, self._held), stored
 
-    def save_and_release(
-        self, lease: Any, key: str, blob: bytes, *, expected: int | None, facts: Any = None
-    ) -> int:
+    def save_and_release(self, lease: Any, *save: Any, **how: Any) -> int:
         """As `Combining.save_and_release`."""
+        return self._ended(lease._lease, self._store.save_and_release, *save, **how)
+
+    def _ended(self, lease: Any, method: Any, *save: Any, **how: Any) -> int:
         self._passes("before a save")
-        version: int = self._store.save_and_release(lease._lease, key, blob, expected=expected, facts=facts)
-        self._held.pop(id(lease._lease), None)
+        version: int = method(lease, *save, **how)
+        self._held.pop(id(lease), None)
         self._passes("after a save")
         return version
+
+
+class _PartsCombiningStore(_CombiningStore):
+    def lease_and_load_head(self, key: str, ttl: float, *, kinds: Any = None) -> tuple[Any, Any]:
+        """As `CombiningParts.lease_and_load_head`."""
+        return self._taken(lambda: self._store.lease_and_load_head(key, ttl, kinds=kinds))
+
+    def save_parts_and_release(self, lease: Any, *save: Any, **how: Any) -> int:
+        """As `CombiningParts.save_parts_and_release`."""
+        return self._ended(lease._lease, self._store.save_parts_and_release, *save, **how)
 
 
 class _Lease:
@@ -147,6 +206,25 @@ class AsyncMortalStore:
         return version
 
 
+class _AsyncPartedStore(AsyncMortalStore):
+    async def save_parts(self, *save: Any, **how: Any) -> int:
+        """As `Parted.save_parts`."""
+        self._passes("before a save")
+        version: int = await self._store.save_parts(*save, **how)
+        self._passes("after a save")
+        return version
+
+    async def load_head(self, key: str, *, kinds: Any = None) -> Any:
+        """As `Parted.load_head`."""
+        self._passes("before a load")
+        return await self._store.load_head(key, kinds=kinds)
+
+    async def load_parts(self, key: str, names: Any) -> Any:
+        """As `Parted.load_parts`."""
+        self._passes("before a load")
+        return await self._store.load_parts(key, names)
+
+
 class _AsyncLeasingStore(AsyncMortalStore):
     def lease(self, key: str, ttl: float) -> _AsyncLeased:
         """As `Leasing.lease`."""
@@ -176,24 +254,36 @@ class _AsyncLeased:
 class _AsyncCombiningStore(_AsyncLeasingStore):
     async def lease_and_load(self, key: str, ttl: float) -> tuple[Any, Any]:
         """As `Combining.lease_and_load`."""
+        return await self._taken(lambda: self._store.lease_and_load(key, ttl))
+
+    async def _taken(self, take: Callable[[], Any]) -> tuple[Any, Any]:
         self._passes("before a lease")
-        lease, stored = await self._store.lease_and_load(key, ttl)
+        lease, stored = await take()
         kept = self._held[id(lease)] = AsyncExitStack()
         kept.push_async_callback(lease.release)
         self._passes("after a lease")
         return _AsyncCombinedLease(lease, self._passes, self._held), stored
 
-    async def save_and_release(
-        self, lease: Any, key: str, blob: bytes, *, expected: int | None, facts: Any = None
-    ) -> int:
+    async def save_and_release(self, lease: Any, *save: Any, **how: Any) -> int:
         """As `Combining.save_and_release`."""
+        return await self._ended(lease._lease, self._store.save_and_release, *save, **how)
+
+    async def _ended(self, lease: Any, method: Any, *save: Any, **how: Any) -> int:
         self._passes("before a save")
-        version: int = await self._store.save_and_release(
-            lease._lease, key, blob, expected=expected, facts=facts
-        )
-        self._held.pop(id(lease._lease), None)
+        version: int = await method(lease, *save, **how)
+        self._held.pop(id(lease), None)
         self._passes("after a save")
         return version
+
+
+class _AsyncPartsCombiningStore(_AsyncCombiningStore):
+    async def lease_and_load_head(self, key: str, ttl: float, *, kinds: Any = None) -> tuple[Any, Any]:
+        """As `CombiningParts.lease_and_load_head`."""
+        return await self._taken(lambda: self._store.lease_and_load_head(key, ttl, kinds=kinds))
+
+    async def save_parts_and_release(self, lease: Any, *save: Any, **how: Any) -> int:
+        """As `CombiningParts.save_parts_and_release`."""
+        return await self._ended(lease._lease, self._store.save_parts_and_release, *save, **how)
 
 
 class _AsyncLease:

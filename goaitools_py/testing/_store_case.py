@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 from ..errors import StateConflictError
 from ..stores import (
     Combining,
+    CombiningParts,
     Deleting,
     Leasing,
     Listing,
@@ -90,6 +91,7 @@ class Face:
         self.can_stop = isinstance(store, Stopping)
         self.can_part = isinstance(store, Parted)
         self.can_combine = isinstance(store, Combining)
+        self.can_combine_parts = isinstance(store, CombiningParts)
 
     def load(self, key: str) -> Stored | None:
         answer: Stored | None = self._call(self._store.load, key)
@@ -149,6 +151,27 @@ class Face:
     ) -> int:
         saved = self._call(self._store.save_and_release, lease, key, blob, expected=expected, facts=facts)
         answer: int = saved
+        return answer
+
+    def lease_and_load_head(self, key: str, ttl: float, **fields: Any) -> tuple[Any, StoredHead | None]:
+        answer: tuple[Any, StoredHead | None] = self._call(
+            self._store.lease_and_load_head, key, ttl, **fields
+        )
+        return answer
+
+    def save_parts_and_release(
+        self,
+        lease: Any,
+        key: str,
+        head: bytes,
+        new: Collection[StoredPart] = (),
+        gone: Collection[bytes] = (),
+        *,
+        expected: int | None,
+        facts: RowFacts,
+    ) -> int:
+        save = self._store.save_parts_and_release
+        answer: int = self._call(save, lease, key, head, new, gone, expected=expected, facts=facts)
         return answer
 
     def renew(self, lease: Any) -> bool:

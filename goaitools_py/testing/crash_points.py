@@ -17,7 +17,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from .. import rawjson
 from ..async_chat import AsyncChat
@@ -66,6 +66,7 @@ def crash_points(
     make_store: Callable[[], Any] | None = None,
     effects: Callable[[], Iterable[Hashable]] = tuple,
     wire: str = "openai",
+    parts: Literal["inline", "store"] = "inline",
 ) -> CrashReport:
     """Kill a conversation before and after each effect, and go on with it.
 
@@ -91,6 +92,7 @@ def crash_points(
             random key of its own, which begins with "crash-points-" and is not deleted.
         effects: What the tools have done until now, each effect as a value of its own.
         wire: The provider API that the model speaks.
+        parts: As for `Chat.conversation`: "store" keeps archive and media beside the state.
 
     Returns:
         A `CrashReport`.
@@ -104,13 +106,13 @@ def crash_points(
     texts = [text for text, _ in script]
     if not texts or len(set(texts)) < len(texts):
         raise ValueError("script must be a list of turns, each with a text of its own")
-    reference = _Run(make_chat, script, make_store, effects, wire)
+    reference = _Run(make_chat, script, make_store, effects, wire, parts)
     reference.live_to_the_end(0)
     findings = [f"without a kill: {finding}" for finding in reference.findings(None)]
     points: Counter[str] = Counter()
     in_doubt = 0
     for at in range(1, reference.count + 1) if not findings else ():
-        run = _Run(make_chat, script, make_store, effects, wire)
+        run = _Run(make_chat, script, make_store, effects, wire, parts)
         run.live_to_the_end(at)
         points[run.killed_at] += 1
         in_doubt += run.has_doubts()
@@ -165,8 +167,10 @@ class _Run:
         make_store: Callable[[], Any] | None,
         effects: Callable[[], Iterable[Hashable]],
         wire: str,
+        parts: Literal["inline", "store"],
     ) -> None:
         self._make_chat, self._script, self._effects, self._wire = make_chat, script, effects, wire
+        self._parts: Literal["inline", "store"] = parts
         self._before = Counter(effects())
         self.is_async = isinstance(make_chat(ScriptedBackend(wire=wire)), AsyncChat)
         default = AsyncMemoryStore if self.is_async else MemoryStore
@@ -211,7 +215,7 @@ class _Run:
         for lease in self._left():
             lease.close()
         store = mortal(self._store, life.passes, self._held)
-        kept = chat.conversation(store, self._key, save="checkpoint")
+        kept = chat.conversation(store, self._key, save="checkpoint", parts=self._parts)
         for number, (text, _) in enumerate(self._script):
             self._texts.append(kept.send(text, turn_id=f"turn-{number}").text)
 
@@ -219,7 +223,7 @@ class _Run:
         for lease in self._left():
             await lease.aclose()
         store = async_mortal(self._store, life.passes, self._held)
-        kept = chat.conversation(store, self._key, save="checkpoint")
+        kept = chat.conversation(store, self._key, save="checkpoint", parts=self._parts)
         for number, (text, _) in enumerate(self._script):
             self._texts.append((await kept.send(text, turn_id=f"turn-{number}")).text)
 
@@ -232,8 +236,17 @@ class _Run:
     # ------------------------------------------------------------------------------------------ the end
 
     def _blob(self) -> bytes:
+        if self._parts == "store":
+            return self._whole() or b""
         stored = asyncio.run(self._store.load(self._key)) if self.is_async else self._store.load(self._key)
         return b"" if stored is None else stored.blob
+
+    def _whole(self) -> bytes | None:
+        """The stored state with its parts."""
+        chat = self._make_chat(ScriptedBackend(wire=self._wire))
+        kept = chat.conversation(self._store, self._key, parts="store")
+        found: bytes | None = asyncio.run(kept.state()) if self.is_async else kept.state()
+        return found
 
     def has_doubts(self) -> bool:
         """True if a call of the history has an unknown outcome."""

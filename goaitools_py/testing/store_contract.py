@@ -47,10 +47,10 @@ def store_contract(
     """Check a store against everything that conversations need (`goaitools_py.stores.base`).
 
     Optional methods are checked where the store has them: `delete`, `list`, `lease`, `is_held`,
-    `set_stop`, `save_parts`, `lease_and_load` with `save_and_release`, and a `save` that takes ``facts``. All
-    keys begin with the same random text, so the conversations of a store in use are safe. If the store has a
-    `delete`, the keys are deleted afterwards. The check needs no test framework, and takes a few seconds.
-    Call it outside async code.
+    `set_stop`, `save_parts`, `lease_and_load` with `save_and_release`, `lease_and_load_head` with
+    `save_parts_and_release`, and a `save` that takes ``facts``. All keys begin with the same random text, so
+    the conversations of a store in use are safe. If the store has a `delete`, the keys are deleted
+    afterwards. The check needs no test framework, and takes a few seconds. Call it outside async code.
 
     Args:
         make_store: Gives a store, sync or async. It is called twice; both stores must use the same storage.

@@ -30,6 +30,8 @@ __all__ = ["Desk", "event_text"]
 
 TIGHT: Final = BlobLimits(max_blob_bytes=8_192, max_decoded_bytes=32_768, max_entries=64)
 COMPACTOR: Final = Compactor(MessageLimit(2), KeepRecentTurns(1))
+ARCHIVING: Final = Compactor(MessageLimit(2), KeepRecentTurns(1), retain=True)
+"""What it cuts out goes into parts."""
 
 
 @cache
@@ -112,11 +114,19 @@ class Desk:
     """Makes the work of a run's acts. `given`: the answers that were given last, by conversation."""
 
     def __init__(
-        self, *, wire: str, is_tight: bool, behind: bool, bank: Bank, wall: Callable[[], int]
+        self,
+        *,
+        wire: str,
+        is_tight: bool,
+        behind: bool,
+        in_parts: bool,
+        bank: Bank,
+        wall: Callable[[], int],
     ) -> None:
         self.chat = chat_of(wire, is_tight)
         self.given: dict[str, Mapping[str, Any]] = {}
         self._behind = behind
+        self._in_parts = in_parts
         self._bank = bank
         self._wall = wall
 
@@ -138,7 +148,7 @@ class Desk:
             case "append":
                 return Plainly(partial(changes.append_flow, settings, partial(self._append, act)))
             case "compact":
-                return kept._compaction(COMPACTOR, False, {})[0]
+                return kept._compaction(ARCHIVING if self._in_parts else COMPACTOR, False, {})[0]
             case "rewind":
                 return Plainly(partial(changes.rewind_flow, settings, 1))
             case "reset":
@@ -174,6 +184,7 @@ class Desk:
             store=worker.port,
             key=worker.act.key,
             gate="reject" if worker.act.choice < 0.2 else "queue",
+            in_parts=self._in_parts,
             renewal=lambda lease, ttl: Renewal(worker, lease, ttl),
         )
         return Conversation(usual._ports, settings, usual._save)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
+from goaitools_py.kept import row
 from goaitools_py.kept import turn as thread
 from goaitools_py.turn import tool_calls as calling
 from goaitools_py.turn.flow import Checkpoint, Flow
@@ -65,16 +66,22 @@ def _never(_: Any) -> Any:
     return lambda *_: False
 
 
+def _without_parts(pieces_of: Any) -> Any:
+    return lambda *of: pieces_of(*of)._replace(names=frozenset())
+
+
 BUGS: Final[dict[str, Callable[[Any], Any]]] = {
     "no compare-and-swap": _blind_save,
     "a release of somebody else's lease": _release_any,
     "no claim before a tool": _unclaimed,
     "a checkpoint after the tool instead of before": _started_first,
     "an approval that comes again runs the call again": _never,
+    "a save that leaves out its parts": _without_parts,
 }
 """A bug's name, and what it makes of the right thing."""
 
 _PLACES: Final[dict[str, tuple[Any, str]]] = {
+    "a save that leaves out its parts": (row, "pieces_of"),
     "no compare-and-swap": (Rows, "save"),
     "a release of somebody else's lease": (Rows, "release"),
     "no claim before a tool": (thread.KeptTurn, "__init__"),

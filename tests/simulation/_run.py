@@ -51,7 +51,12 @@ class Run:
         wall = lambda: int(self.wall + self.now * 1000)  # noqa: E731
         self.bank = Bank(lambda id: self.promises.may_repeat(id), self.broken)
         self.desk = Desk(
-            wire=schedule.wire, is_tight=schedule.is_tight, behind=schedule.behind, bank=self.bank, wall=wall
+            wire=schedule.wire,
+            is_tight=schedule.is_tight,
+            behind=schedule.behind,
+            in_parts=schedule.parts,
+            bank=self.bank,
+            wall=wall,
         )
         self.promises = Promises(schedule.wire, self.desk.chat._codec, is_tight=schedule.is_tight)
 

@@ -88,6 +88,7 @@ class Schedule(NamedTuple):
     """One run. `seed` decides whose step comes next and how long things take.
 
     `leases`: the store has leases. `combines`: and it loads with a lease, and releases with a save.
+    `parts`: the archive of cuts is kept beside the state, as with ``parts="store"``.
     `behind`: conversations are made with ``concurrent_turns=True``.
     `crowd`: how many workers may be at work at a time. `is_tight`: the limits of a state are small.
     """
@@ -100,6 +101,7 @@ class Schedule(NamedTuple):
     crowd: int
     is_tight: bool
     acts: tuple[Act, ...]
+    parts: bool = False
 
 
 def draw(seed: int) -> Schedule:
@@ -149,6 +151,7 @@ def draw(seed: int) -> Schedule:
         crowd=random.choice((1, 2, 2, 3, 3, 4)),
         is_tight=random.random() < 0.1,
         acts=tuple(acts),
+        parts=seed // 6 % 2 == 0,
     )
 
 

@@ -1,6 +1,6 @@
 """The store of a run: rows with compare-and-swap, leases, and every way in which a store may fail.
 
-Owns: rows, leases, and a second book of who holds a lease, which no planted bug can touch.
+Owns: rows, their parts, leases, and a second book of who holds a lease, which no planted bug can touch.
 Must never know: what is in a blob, or whose turn it is.
 
 A worker reaches it through a `Port`, its connection, which is where the faults strike.
@@ -8,14 +8,17 @@ A worker reaches it through a `Port`, its connection, which is where the faults 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, Protocol
 
 from goaitools_py import StateConflictError, StoreUnavailableError
 from goaitools_py.errors import LeaseHeldError
-from goaitools_py.stores import Stored
+from goaitools_py.seal import Plain
+from goaitools_py.state.parts import ELSEWHERE
+from goaitools_py.state.placing import parts_of
+from goaitools_py.stores import Stored, StoredHead, StoredPart
 
 __all__ = ["CombiningPort", "LeasingPort", "Place", "Port", "Rows", "Save"]
 
@@ -48,6 +51,7 @@ class Rows:
     def __init__(self, place: Place, on_save: Callable[[Save], None]) -> None:
         self.place = place
         self.rows: dict[str, Stored] = {}
+        self.parts: dict[str, dict[bytes, StoredPart]] = {}
         self.leases: dict[str, tuple[str, float]] = {}
         self.held: dict[str, tuple[str, float]] = {}
         self.away_until = -1.0
@@ -64,8 +68,23 @@ class Rows:
         self._on_save(Save(by, key, old.blob if old else b"", bytes(blob)))
         return self._versions
 
+    def change_parts(self, key: str, new: Collection[StoredPart], gone: Collection[bytes]) -> None:
+        """Add and drop parts, after the save of their head. They have to be those that the head lists."""
+        added = {part.name: part for part in new}
+        kept = {name: part for name, part in self.parts.get(key, {}).items() if name not in gone}
+        self.parts[key] = kept | added
+        listed = {
+            part.digest
+            for part in parts_of(self.rows[key].blob, codec=Plain(), binding=None)
+            if part.place == ELSEWHERE
+        }
+        if listed != self.parts[key].keys():
+            lacking = len(listed - self.parts[key].keys())
+            self.place.broken(f"{lacking} parts of {key} are missing, or one is there that no head lists")
+
     def delete(self, by: str, key: str) -> bool:
         """As `Deleting.delete`."""
+        self.parts.pop(key, None)
         old = self.rows.pop(key, None)
         if old is not None:
             self._on_save(Save(by, key, old.blob, b""))
@@ -119,24 +138,72 @@ class Port:
 
     def save(self, key: str, blob: bytes, *, expected: int | None) -> int:
         """As `Store.save`."""
-        if self._takes("late"):
-            self.rows.place.later(self.amount, lambda: self._save_late(key, blob, expected))
-            raise StoreUnavailableError("no answer came, and the save is still on its way")
-        is_unanswered = self._takes("unanswered")
+        return self._sent(lambda: self.rows.save(self.name, key, blob, expected))
+
+    def save_parts(
+        self,
+        key: str,
+        head: bytes,
+        new: Collection[StoredPart],
+        gone: Collection[bytes],
+        *,
+        expected: int | None,
+        facts: object = None,
+    ) -> int:
+        """As `Parted.save_parts`."""
+        return self._sent(lambda: self._save_parts(key, head, new, gone, expected))
+
+    def load_head(self, key: str, *, kinds: Collection[int] | None = None) -> StoredHead | None:
+        """As `Parted.load_head`."""
         self._reach()
-        version = self.rows.save(self.name, key, blob, expected)
-        if is_unanswered:
-            raise StoreUnavailableError("no answer came")
-        return version
+        return self._head(key, kinds)
+
+    def load_parts(self, key: str, names: Collection[bytes]) -> tuple[StoredPart, ...]:
+        """As `Parted.load_parts`."""
+        self._reach()
+        return tuple(part for name, part in self.rows.parts.get(key, {}).items() if name in names)
 
     def delete(self, key: str, *, expected: int | None = None) -> bool:
         """As `Deleting.delete`."""
         self._reach()
         return self.rows.delete(self.name, key)
 
-    def _save_late(self, key: str, blob: bytes, expected: int | None) -> None:
+    def _head(self, key: str, kinds: Collection[int] | None) -> StoredHead | None:
+        row = self.rows.rows.get(key)
+        if row is None:
+            return None
+        parts = self.rows.parts.get(key, {}).values()
+        wanted = tuple(part for part in parts if kinds is None or part.kind in kinds)
+        return StoredHead(blob=row.blob, version=row.version, updated_at=row.updated_at, parts=wanted)
+
+    def _save_parts(
+        self,
+        key: str,
+        head: bytes,
+        new: Collection[StoredPart],
+        gone: Collection[bytes],
+        expected: int | None,
+    ) -> int:
+        version = self.rows.save(self.name, key, head, expected)
+        self.rows.change_parts(key, new, gone)
+        return version
+
+    def _sent(self, save: Callable[[], int]) -> int:
+        """Do a save, or what a fault makes of it."""
+        if self._takes("late"):
+            self.rows.place.later(self.amount, lambda: self._done_late(save))
+            raise StoreUnavailableError("no answer came, and the save is still on its way")
+        is_unanswered = self._takes("unanswered")
+        self._reach()
+        version = save()
+        if is_unanswered:
+            raise StoreUnavailableError("no answer came")
+        return version
+
+    @staticmethod
+    def _done_late(save: Callable[[], int]) -> None:
         with suppress(StateConflictError):
-            self.rows.save(self.name, key, blob, expected)
+            save()
 
     def _takes(self, kind: str) -> bool:
         if self.fault != kind:
@@ -175,20 +242,34 @@ class CombiningPort(LeasingPort):
         self, lease: Lease, key: str, blob: bytes, *, expected: int | None, facts: object = None
     ) -> int:
         """As `Combining.save_and_release`."""
-        if self._takes("late"):
-            self.rows.place.later(self.amount, lambda: self._end_late(lease, key, blob, expected))
-            raise StoreUnavailableError("no answer came, and the save is still on its way")
-        is_unanswered = self._takes("unanswered")
-        version = self.save(key, blob, expected=expected)
-        lease.end()
-        if is_unanswered:
-            raise StoreUnavailableError("no answer came")
-        return version
+        return self._sent(lambda: self._ended(lease, self.rows.save(self.name, key, blob, expected)))
 
-    def _end_late(self, lease: Lease, key: str, blob: bytes, expected: int | None) -> None:
-        with suppress(StateConflictError):
-            self.rows.save(self.name, key, blob, expected)
-            lease.end()
+    def lease_and_load_head(
+        self, key: str, ttl: float, *, kinds: Collection[int] | None = None
+    ) -> tuple[Lease, StoredHead | None]:
+        """As `CombiningParts.lease_and_load_head`."""
+        lease = self.lease(key, ttl)
+        lease.__enter__()
+        return lease, self._head(key, kinds)
+
+    def save_parts_and_release(
+        self,
+        lease: Lease,
+        key: str,
+        head: bytes,
+        new: Collection[StoredPart],
+        gone: Collection[bytes],
+        *,
+        expected: int | None,
+        facts: object = None,
+    ) -> int:
+        """As `CombiningParts.save_parts_and_release`."""
+        return self._sent(lambda: self._ended(lease, self._save_parts(key, head, new, gone, expected)))
+
+    @staticmethod
+    def _ended(lease: Lease, version: int) -> int:
+        lease.end()
+        return version
 
 
 class Lease:

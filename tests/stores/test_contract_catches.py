@@ -634,6 +634,69 @@ class LoadsFirst(Combines):
         return super().lease_and_load(key, ttl)[0], found
 
 
+class CombinesParts(Bent):
+    """The same for a head and its parts."""
+
+    def lease_and_load_head(
+        self, key: str, ttl: float, *, kinds: Collection[int] | None = None
+    ) -> tuple[MemoryLease, StoredHead | None]:
+        lease = MemoryLease(self._lock, self._leases, key, ttl)
+        lease.take()
+        return lease, self.load_head(key, kinds=kinds)
+
+    def save_parts_and_release(
+        self,
+        lease: MemoryLease,
+        key: str,
+        head: bytes,
+        new: Collection[StoredPart],
+        gone: Collection[bytes],
+        *,
+        expected: int | None,
+        facts: Any = None,
+    ) -> int:
+        version = self.save_parts(key, head, new, gone, expected=expected, facts=facts)
+        lease.release()
+        return version
+
+
+class LoadsAllKinds(CombinesParts):
+    """The kinds are not looked at."""
+
+    def lease_and_load_head(
+        self, key: str, ttl: float, *, kinds: Collection[int] | None = None
+    ) -> tuple[MemoryLease, StoredHead | None]:
+        return super().lease_and_load_head(key, ttl)
+
+
+class LeavesThePartsOut(CombinesParts):
+    """The save that ends a lease is that of the head."""
+
+    def save_parts_and_release(
+        self,
+        lease: MemoryLease,
+        key: str,
+        head: bytes,
+        new: Collection[StoredPart],
+        gone: Collection[bytes],
+        *,
+        expected: int | None,
+        facts: Any = None,
+    ) -> int:
+        return super().save_parts_and_release(lease, key, head, (), (), expected=expected, facts=facts)
+
+
+class LoadsHeadFirst(CombinesParts):
+    """What is loaded is from before the lease was taken."""
+
+    def lease_and_load_head(
+        self, key: str, ttl: float, *, kinds: Collection[int] | None = None
+    ) -> tuple[MemoryLease, StoredHead | None]:
+        found = self.load_head(key, kinds=kinds)
+        time.sleep(0.001)
+        return super().lease_and_load_head(key, ttl, kinds=kinds)[0], found
+
+
 def _remembering() -> Callable[[], MemoryStore]:
     shared = MemoryStore()
     return lambda: Remembers(shared)
@@ -704,6 +767,9 @@ BROKEN: tuple[tuple[Any, Check], ...] = (
     (ReleasesWhenRefused, _store_together.save_ends_the_lease),
     (SavesUnderLease, _store_together.save_ends_the_lease),
     (LoadsFirst, _store_together.load_follows_the_lease),
+    (LoadsAllKinds, _store_together.lease_comes_with_the_head),
+    (LeavesThePartsOut, _store_together.save_of_parts_ends_the_lease),
+    (LoadsHeadFirst, _store_together.head_follows_the_lease),
 )
 
 
