@@ -34,7 +34,9 @@ class TiktokenCounter:
         try:
             import tiktoken
         except ImportError as exc:
-            raise ImportError("TiktokenCounter needs tiktoken: install goaitools-py[tiktoken]") from exc
+            raise ImportError(
+                "TiktokenCounter needs the package tiktoken: pip install 'goaitools-py[tiktoken]'"
+            ) from exc
         try:
             try:
                 name = tiktoken.encoding_name_for_model(model.rpartition("/")[2])

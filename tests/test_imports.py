@@ -26,6 +26,7 @@ ALLOWED = {
     # words and bytes
     "values": "",
     "process": "",
+    "extras": "",
     "again": "",
     "escaping": "",
     "usage": "values",
@@ -284,8 +285,8 @@ ALLOWED = {
     "turn.outages": "",
     "turn.flow": "again backends.base events process values",
     "logs": "errors events turn.flow usage",
-    "telemetry": "backends.base errors events messages result turn.flow turn.plan usage values",
-    "mcp": "errors history.open.answers messages tools",
+    "telemetry": "backends.base errors events extras messages result turn.flow turn.plan usage values",
+    "mcp": "errors extras history.open.answers messages tools",
     "turn.plan": (
         "backends.base history.open.answers messages options state.codec turn.flow turn.outages values"
     ),
@@ -413,10 +414,10 @@ ALLOWED = {
     ),
     "stores.layout": "",
     "stores.base": "stores.layout",
-    "stores": "errors process stores.base stores.layout",
+    "stores": "errors extras process stores.base stores.layout",
     "integrations": (
-        "errors history.info history.open.answers history.turns messages state.blob state.codec stores "
-        "stores.layout"
+        "errors extras history.info history.open.answers history.turns messages state.blob state.codec "
+        "stores stores.layout"
     ),
     "sim": "",
     # what a user meets
@@ -459,7 +460,7 @@ ALLOWED = {
         "state.codec stepping tools turn.count_tokens turn.flow turn.plan turn.relay"
     ),
     "serve": (
-        "async_chat errors events frontends handles history.open.answers history.turns kept.facade "
+        "async_chat errors events extras frontends handles history.open.answers history.turns kept.facade "
         "kept.summaries messages options prices result state.codec states stores.base turn_warnings "
         "values"
     ),

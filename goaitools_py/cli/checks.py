@@ -19,14 +19,21 @@ Status = Literal["ok", "note", "problem"]
 
 _NEEDED: Final = ("openai", "anthropic", "httpx", "orjson", "msgspec", "zstandard", "pydantic")
 _EXTRAS: Final = {
-    "crypto": "cryptography",
-    "sqlalchemy": "sqlalchemy",
-    "redis": "redis",
-    "django": "django",
-    "prices": "genai-prices",
-    "tiktoken": "tiktoken",
     "aiohttp": "aiohttp",
+    "asyncpg": "asyncpg",
+    "crypto": "cryptography",
+    "django": "django",
+    "mcp": "mcp",
+    "otel": "opentelemetry-api",
+    "prices": "genai-prices",
+    "psycopg": "psycopg",
+    "redis": "redis",
+    "serve": "starlette",
+    "sqlalchemy": "sqlalchemy",
+    "tiktoken": "tiktoken",
+    "tui": "textual",
 }
+"""By extra: the first of its packages."""
 _KEYS: Final = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "AZURE_OPENAI_API_KEY")
 _SETTINGS: Final = (
     "GOAITOOLS_MODEL",
@@ -73,7 +80,9 @@ def versions() -> Iterator[Finding]:
     yield Finding("extras", "ok", ", ".join(there) or "none")
     if lacking:
         yield Finding(
-            "extras not there", "note", f"{', '.join(lacking)}: pip install 'goaitools-py[{lacking[0]}]'"
+            "extras not there",
+            "note",
+            f"{', '.join(lacking)}; for example pip install 'goaitools-py[{lacking[0]}]'",
         )
 
 

@@ -11,8 +11,13 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from django.db import models, router, transaction
-from django.utils import timezone
+from ..extras import lacking
+
+try:
+    from django.db import models, router, transaction
+    from django.utils import timezone
+except ModuleNotFoundError as error:
+    raise lacking(error, "goaitools_py.integrations.django", "django") from None
 
 from ..errors import StateError
 from ..history.info import StateInfo, inspect_state

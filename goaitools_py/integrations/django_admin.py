@@ -9,9 +9,14 @@ from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any
 
-from django.contrib import admin
-from django.http import HttpRequest
-from django.utils.html import format_html, format_html_join
+from ..extras import lacking
+
+try:
+    from django.contrib import admin
+    from django.http import HttpRequest
+    from django.utils.html import format_html, format_html_join
+except ModuleNotFoundError as error:
+    raise lacking(error, "ConversationAdmin", "django") from None
 
 from ..errors import StateError
 from ..history.info import StateInfo, inspect_state, pending_calls

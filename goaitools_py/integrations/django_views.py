@@ -13,11 +13,16 @@ import contextvars
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final
 
-from asgiref.sync import sync_to_async
-from django.core.exceptions import ImproperlyConfigured
-from django.core.handlers.asgi import ASGIRequest
-from django.db import close_old_connections
-from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
+from ..extras import lacking
+
+try:
+    from asgiref.sync import sync_to_async
+    from django.core.exceptions import ImproperlyConfigured
+    from django.core.handlers.asgi import ASGIRequest
+    from django.db import close_old_connections
+    from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
+except ModuleNotFoundError as error:
+    raise lacking(error, "serve_view", "django") from None
 
 __all__ = ["django_request", "serve_view"]
 

@@ -11,10 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from sqlalchemy import Dialect, LargeBinary
-from sqlalchemy.dialects.mysql import LONGBLOB
-from sqlalchemy.exc import DontWrapMixin
-from sqlalchemy.types import TypeDecorator, TypeEngine
+from ..extras import lacking
+
+try:
+    from sqlalchemy import Dialect, LargeBinary
+    from sqlalchemy.dialects.mysql import LONGBLOB
+    from sqlalchemy.exc import DontWrapMixin
+    from sqlalchemy.types import TypeDecorator, TypeEngine
+except ModuleNotFoundError as error:
+    raise lacking(error, "StateType", "sqlalchemy") from None
 
 from ..errors import StateFormatError
 from ._column import column_bytes

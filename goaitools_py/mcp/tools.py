@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar
 from urllib.parse import urlsplit
 
+from ..extras import lacking
 from ..tools import Tool, ToolContext, ToolReturn
 from ..tools.call import UnknownOutcome
 from .connection import CLOSED, Connection, MCPConnectionError
@@ -408,7 +409,10 @@ def _maker(
     server: Any, transport: str, questions: Questions | None, headers: dict[str, str]
 ) -> Callable[[], Client]:
     """What makes a client that was not entered yet, each time anew."""
-    from mcp import Client
+    try:
+        from mcp import Client
+    except ModuleNotFoundError as error:
+        raise lacking(error, "MCPTools", "mcp") from None
 
     answer: Any = None if questions is None else questions.answer
     if isinstance(server, Client):

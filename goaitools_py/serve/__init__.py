@@ -5,12 +5,17 @@ Owns: this door. Must never know: an HTTP server, or who your users are. It need
 
 from __future__ import annotations
 
-from .app import ServeApp, serve
-from .carried import CarriedApp, Revisions
-from .limits import ServeLimits
-from .redis_relay import RedisRelay
-from .relay import MemoryRelay, Opened, Relay, RelayLostError
-from .whose import Refused, Who
+from ..extras import lacking
+
+try:
+    from .app import ServeApp, serve
+    from .carried import CarriedApp, Revisions
+    from .limits import ServeLimits
+    from .redis_relay import RedisRelay
+    from .relay import MemoryRelay, Opened, Relay, RelayLostError
+    from .whose import Refused, Who
+except ModuleNotFoundError as error:
+    raise lacking(error, "goaitools_py.serve", "serve") from None
 
 __all__ = [
     "CarriedApp",

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..errors import LeaseHeldError, TurnStoppedError
+from ..extras import lacking
 from .base import (
     AsyncCombining,
     AsyncCombiningParts,
@@ -96,9 +97,23 @@ __all__ = [
 ]
 
 
+_EXTRAS = {"SQLAlchemyStore": "sqlalchemy", "DjangoStore": "django"}
+"""Stores whose modules import a package of an extra. The others import it when they connect."""
+
+
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    extra = next((extra for end, extra in _EXTRAS.items() if name.endswith(end)), "")
+    try:
+        return _loaded(name)
+    except ModuleNotFoundError as error:
+        if not extra:
+            raise
+        raise lacking(error, name, extra) from None
+
+
+def _loaded(name: str) -> Any:
     if name.endswith("CallableStore"):
         from . import callable as two_functions
 

@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, cast
 
 from ..errors import StoreError, StoreUnavailableError
+from ..extras import lacking
 from ..process import Process, this_process
 from .base import RowFacts, Stored, StoredHead, StoredPage, StoredPart
 from .postgres_steps import LeaseToken, PostgresSteps, Step, problem
@@ -129,9 +130,11 @@ class PostgresStore:
             schema: As for the class.
             prepare: As for the class.
         """
-        from psycopg_pool import ConnectionPool
-
         _check_url(url, "PostgresStore")
+        try:
+            from psycopg_pool import ConnectionPool
+        except ModuleNotFoundError as error:
+            raise lacking(error, "PostgresStore", "psycopg") from None
         pool = ConnectionPool(
             url,
             min_size=1,
@@ -384,9 +387,11 @@ class AsyncPostgresStore:
             schema: As for the class.
             prepare: False turns prepared statements off.
         """
-        import asyncpg
-
         _check_url(url, "AsyncPostgresStore")
+        try:
+            import asyncpg
+        except ModuleNotFoundError as error:
+            raise lacking(error, "AsyncPostgresStore", "asyncpg") from None
         more: dict[str, Any] = {} if prepare else {"statement_cache_size": 0}
         pool = asyncpg.create_pool(
             url,

@@ -3,6 +3,11 @@
 Owns: `Telemetry`. Must never know: an exporter.
 """
 
-from .telemetry import Telemetry
+from ..extras import lacking
+
+try:
+    from .telemetry import Telemetry
+except ModuleNotFoundError as error:
+    raise lacking(error, "Telemetry", "otel") from None
 
 __all__ = ["Telemetry"]
