@@ -80,8 +80,10 @@ class Facade(ABC, Generic[_B]):
         self._outages = Outages(_rest(fallback_rest))
         self._log_content = checked_content(log_content)
         self._telemetry = _checked_telemetry(telemetry)
-        given = given_options(defaults, default_fields)
+        given = given_options(defaults, default_fields, of_chat=True)
         check_defaults(given)
+        if given.get("binding") is not None:
+            self._codec.check(given["binding"])
         # With fallbacks any of the chat's providers may have written the state.
         foreign = "convert" if self._fallbacks else "raise"
         self._defaults = {"tool_threads": self._is_async, "on_foreign_state": foreign, **given}

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, Ty
 from . import option_checks as checks
 from .context_edits import ContextEdit, check_edits
 from .messages import Message, Part
-from .places import place_of
+from .places import CHAT_NAMES, known_names, place_of
 from .values import Given, Value
 
 if TYPE_CHECKING:
@@ -347,10 +347,12 @@ class Resolved(Value, frozen=True, kw_only=True):
     output_type: Any
 
 
-def given_options(options: ChatOptions | None, keywords: Mapping[str, Any]) -> dict[str, Any]:
+def given_options(
+    options: ChatOptions | None, keywords: Mapping[str, Any], *, of_chat: bool = False
+) -> dict[str, Any]:
     """The options that a call gave: its `ChatOptions`, overridden by its keywords.
 
-    Raises TypeError for an unknown option.
+    Raises TypeError for an unknown option. `of_chat`: a chat is made, whose own options are known, too.
     """
     if options is not None and not isinstance(options, ChatOptions):
         raise TypeError(f"options must be ChatOptions, not {type(options).__name__}; {_by_name(options)}")
@@ -358,7 +360,7 @@ def given_options(options: ChatOptions | None, keywords: Mapping[str, Any]) -> d
     settings = given.get("settings")
     for name, value in keywords.items():
         if name not in _OPTIONS:
-            raise TypeError(_unknown(name))
+            raise TypeError(_unknown(name, of_chat))
         if value is UNSET:
             continue
         if name == "settings" and settings is not None and value is not None:
@@ -378,12 +380,24 @@ def _by_name(value: Any) -> str:
 
 
 _SAID: Final = "what the user says is user=…"
+_PART: Final = "it is a part of what the user says: user=['What is this?', Image.from_path(path)]"
+_KEEPS: Final = "a conversation that is kept is chat.conversation(store, key)"
+_LOGGED: Final = "what a turn does is in the log 'goaitools_py', see docs/logging.md"
 _TYPED: Final = "the type of the answer is output_type=…, of chat, chat_with_state, start or send"
 _ELSEWHERE: Final[Mapping[str, str]] = {
     "stream": "streaming is a method, start(…) in place of chat(…), which takes the same options",
-    "message": _SAID,
-    "prompt": _SAID,
-    "input": _SAID,
+    **dict.fromkeys(("message", "prompt", "input", "text", "content", "question", "query", "say"), _SAID),
+    **dict.fromkeys(("image", "images", "picture", "audio", "sound", "document", "documents"), _PART),
+    **dict.fromkeys(("file", "files", "attachment", "attachments"), _PART),
+    **dict.fromkeys(("memory", "session"), _KEEPS),
+    **dict.fromkeys(("session_id", "thread_id", "chat_id"), f"your id is conversation_id=…; {_KEEPS}"),
+    "user_id": "who speaks is speaker=…; whose conversation it is, its key says: conversation(store, key)",
+    **dict.fromkeys(("log", "logging", "logger", "verbose", "debug"), _LOGGED),
+    **dict.fromkeys(("callback", "callbacks", "on_token"), "what happens in a turn is told to on_event=…"),
+    **dict.fromkeys(("max_steps", "max_turns"), "how often a turn asks the model is max_iterations=…"),
+    "functions": "what the model may call is tools=[…]",
+    "deadline": "seconds for the whole turn are timeout=…",
+    "retries": "it is max_retries=… of the backend: Chat(OpenAIChatBackend(MODEL, max_retries=…))",
     "instructions": "the instructions for the model are system=…",
     "system_prompt": "the instructions for the model are system=…",
     "response_format": _TYPED,
@@ -391,12 +405,14 @@ _ELSEWHERE: Final[Mapping[str, str]] = {
     "output_format": _TYPED,
     "result_type": _TYPED,
     "output_schema": _TYPED,
+    "schema": _TYPED,
+    "json_schema": _TYPED,
     "history": "what was said before is the state of the last turn, or messages=[…]",
 }
 """Names that other libraries use, and what does the same here."""
 
 
-def _unknown(name: str) -> str:
+def _unknown(name: str, of_chat: bool) -> str:
     if name in _ELSEWHERE:
         return f"unknown option {name!r}; {_ELSEWHERE[name]}"
     if (place := place_of(name)) is not None:
@@ -405,11 +421,18 @@ def _unknown(name: str) -> str:
 
     if name in SETTING_NAMES:
         return f"unknown option {name!r}: it is a model setting; pass settings=ModelSettings({name}=…)"
-    close = difflib.get_close_matches(name, OPTION_NAMES + SETTING_NAMES, n=1)
+    options = (
+        (*(one for one in OPTION_NAMES if one not in PER_TURN), *CHAT_NAMES) if of_chat else OPTION_NAMES
+    )
+    close = difflib.get_close_matches(name, (*options, *SETTING_NAMES, *known_names()), n=1)
     if not close:
-        return f"unknown option {name!r}; the options are {', '.join(OPTION_NAMES)}"
-    meant = f"settings=ModelSettings({close[0]}=…)" if close[0] in SETTING_NAMES else repr(close[0])
-    return f"unknown option {name!r}; did you mean {meant}?"
+        return f"unknown option {name!r}; the options are {', '.join(options)}"
+    found = close[0]
+    if found in options:
+        return f"unknown option {name!r}; did you mean {found!r}?"
+    if found in SETTING_NAMES:
+        return f"unknown option {name!r}; did you mean settings=ModelSettings({found}=…)?"
+    return f"unknown option {name!r}; did you mean {found!r}? It belongs to {place_of(found)}"
 
 
 def _is_settings(name: str, value: Any) -> None:

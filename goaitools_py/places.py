@@ -8,12 +8,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["known_names", "place_of"]
+__all__ = ["CHAT_NAMES", "known_names", "place_of"]
 
 _KEPT: Final = "the kept conversation: chat.conversation(store, key, {}=…)"
 _BACKEND: Final = "the backend: Chat(OpenAIChatBackend(MODEL, {}=…))"
 _LIMITS: Final = "the limits: limits=Limits({}=…)"
 _TOOL: Final = "a tool: @tool({}=…)"
+
+CHAT_NAMES: Final = (
+    "codec", "telemetry", "max_concurrent_calls", "fallbacks", "fallback_rest", "log_content", "write_format",
+)  # fmt: skip
+"""What a chat takes beside defaults for its turns."""
 
 _PLACES: Final[Mapping[str, str]] = {
     **dict.fromkeys(

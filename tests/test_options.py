@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import math
 import pickle
 from typing import Any
@@ -14,13 +15,17 @@ from goaitools_py import (
     ChatOptions,
     Compactor,
     KeepRecentTurns,
+    Key,
+    Keyring,
     Limits,
     MessageLimit,
     ModelSettings,
+    Signed,
     user,
 )
 from goaitools_py.option_checks import MAX_ID_CHARACTERS, MAX_SECONDS
 from goaitools_py.options import DEFAULTS, OPTION_NAMES, Resolved, check_options, given_options, resolve
+from goaitools_py.places import CHAT_NAMES
 from goaitools_py.states import inspect_state
 from goaitools_py.testing import ScriptedBackend
 from goaitools_py.tools import MAX_RESULT_BYTES
@@ -166,6 +171,13 @@ def test_none_switches_an_option_off(name: str) -> None:
         ("prompt", "user=…"),
         ("message", "user=…"),
         ("input", "user=…"),
+        ("text", "user=…"),
+        ("images", r"user=\['What is this\?', Image.from_path\(path\)\]"),
+        ("user_id", r"speaker=….*conversation\(store, key\)"),
+        ("session_id", r"conversation_id=….*chat.conversation\(store, key\)"),
+        ("retries", r"OpenAIChatBackend\(MODEL, max_retries=…\)"),
+        ("callbacks", "on_event=…"),
+        ("fallback", r"did you mean 'fallbacks'\? It belongs to the chat: Chat\(MODEL, fallbacks=\[…\]\)"),
         ("history", r"the state of the last turn, or messages="),
         ("temperature", r"it is a model setting; pass settings=ModelSettings\(temperature=…\)"),
     ],
@@ -174,6 +186,33 @@ def test_an_unknown_option_is_told_what_to_write(name: str, words: str) -> None:
     """The advice works as it stands: a model setting is named where it has to go."""
     with pytest.raises(TypeError, match=f"unknown option '{name}'.*{words}"):
         Chat(ScriptedBackend()).chat(user="Hello.", **{name: 5})
+
+
+def test_a_chat_names_its_own_options() -> None:
+    """And none of those that belong to one turn, which it would refuse next."""
+    with pytest.raises(TypeError) as caught:
+        Chat(ScriptedBackend(), colour="red")  # type: ignore[call-arg]
+
+    names = str(caught.value).partition("the options are ")[2].split(", ")
+    assert {"system", "codec", "fallbacks", "telemetry"} <= set(names)
+    assert not {"user", "messages", "turn_id"} & set(names)
+    every = inspect.signature(Chat).parameters
+    assert set(CHAT_NAMES) == {name for name, one in every.items() if one.kind is one.KEYWORD_ONLY}
+    with pytest.raises(TypeError, match="unknown option 'codecs'; did you mean 'codec'\\?"):
+        Chat(ScriptedBackend(), codecs="red")  # type: ignore[call-arg]
+
+
+def test_a_binding_of_a_chat_is_checked_when_it_is_made() -> None:
+    """Otherwise each turn would refuse it."""
+    codec = Signed(Keyring(Key.generate()))
+
+    with pytest.raises(TypeError, match="binding must be a dict of texts, or UNBOUND, not str"):
+        Chat(ScriptedBackend(), codec=codec, binding="ada")
+    with pytest.raises(ValueError, match="a plain blob authenticates nothing"):
+        Chat(ScriptedBackend(), binding={"user": "ada"})
+    assert (
+        Chat(ScriptedBackend("Hi."), codec=codec, binding={"user": "ada"}).chat(user="Hello.").text == "Hi."
+    )
 
 
 def test_text_in_place_of_options_is_told_its_name() -> None:
