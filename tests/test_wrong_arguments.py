@@ -33,6 +33,7 @@ from goaitools_py import (
     user,
 )
 from goaitools_py.backends import AnthropicBackend, OpenAIChatBackend
+from goaitools_py.backends.dialects import WIRES
 from goaitools_py.errors import ProviderUnavailableError, StoreUnavailableError
 from goaitools_py.frontends import AskError
 from goaitools_py.frontends.bodies import part_of
@@ -139,6 +140,17 @@ def test_the_number_of_turns_is_no_backend() -> None:
 
 
 # ------------------------------------------------------------------------------------------ media
+
+
+def test_a_summary_names_a_backend_that_there_is() -> None:
+    """A turn only warned that no summary came, so the history grew, and so did its cost."""
+    assert refused(lambda: Summarize("gpt-5"), ValueError) == (
+        "Summarize takes a backend, or a name such as 'openai:MODEL', got 'gpt-5'; the names begin with "
+        "openai, openai-responses, anthropic, sim"
+    )
+    for name in (*WIRES, "sim"):
+        assert Summarize(f"{name}:any").keep_turns == 4
+    assert Summarize("sim").keep_turns == 4
 
 
 def test_media_are_bytes_with_a_type() -> None:

@@ -34,6 +34,9 @@ the content."""
 
 _LEAD: Final = "Summary of the conversation up to here, in place of its messages:\n"
 
+_APIS: Final = ("openai", "openai-responses", "anthropic", "sim")
+"""What the name of a backend begins with; `tests/test_wrong_arguments.py` compares it with `WIRES`."""
+
 _UNUSABLE: Final = {
     "length": "the summary was cut off at the output limit",
     "refusal": "the model refused to write a summary",
@@ -68,6 +71,12 @@ class Summarize(OwnStrategy, frozen=True):
             raise TypeError(
                 "Summarize takes a backend, or a name such as 'openai:MODEL', got "
                 f"{type(self.backend).__name__}; the number of turns that stay is keep_turns=…"
+            )
+        if isinstance(self.backend, str) and self.backend.partition(":")[0] not in _APIS:
+            # A turn would only warn that there is no summary, and the history would grow.
+            raise ValueError(
+                f"Summarize takes a backend, or a name such as 'openai:MODEL', got {self.backend!r}; the "
+                f"names begin with {', '.join(_APIS)}"
             )
         check_count("keep_turns", self.keep_turns, 1)
         check_count("at_least", self.at_least if self.at_least is not None else 1, 1)

@@ -523,10 +523,12 @@ def test_a_summary_takes_the_place_of_the_older_turns(wire: str) -> None:
     """It asks behind exactly the turns that go, and its note stands before those that stay."""
     request = _request(_talk(wire, 6))
 
-    question, turns = _asked(Summarize("other", keep_turns=2), request, ModelAnswer(text=" Six notes. "))
+    question, turns = _asked(
+        Summarize("openai:other", keep_turns=2), request, ModelAnswer(text=" Six notes. ")
+    )
 
     assert question.turns == request.turns[:4]
-    assert (question.backend, question.max_output_tokens) == ("other", None)
+    assert (question.backend, question.max_output_tokens) == ("openai:other", None)
     assert "Summarise the conversation above" in question.instruction
     assert _texts(turns) == ["(summary)", "Note 4", "Note 5"]
     assert turns[0].messages[0].text.endswith("in place of its messages:\nSix notes.\n</app-note>")
