@@ -6,6 +6,7 @@ Owns: how a file is replaced in one step, and who may read it. Must never know: 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import tempfile
 from pathlib import Path
@@ -42,6 +43,8 @@ def save_state(blob: bytes | bytearray | memoryview, path: str | os.PathLike[str
 def replace_file(path: str | os.PathLike[str], data: bytes | bytearray | memoryview) -> None:
     """Write a file in one step, for its owner only; see `save_state`."""
     target = Path(os.path.realpath(path))
+    if not target.parent.is_dir():  # the error of `mkstemp` would name its own file
+        raise FileNotFoundError(errno.ENOENT, "There is no folder for the file; make it first", str(path))
     number, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
     try:
         with os.fdopen(number, "wb") as file:

@@ -78,3 +78,16 @@ def test_other_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         load_state(tmp_path / "a")
     with pytest.raises(FileNotFoundError):
         load_state(tmp_path / "missing")
+
+
+def test_a_folder_that_is_not_there_is_told_by_the_name_that_was_given(tmp_path: Path) -> None:
+    """The error of the operating system named a temporary file, which nobody knows."""
+    path = tmp_path / "saves" / "ada.state"
+
+    with pytest.raises(FileNotFoundError) as caught:
+        save_state(blob_of("Hello."), path)
+
+    assert (caught.value.filename, caught.value.strerror) == (
+        str(path),
+        "There is no folder for the file; make it first",
+    )
