@@ -64,6 +64,11 @@ ACCEPTED: dict[str, list[JSON]] = {
         user(result("b"), result("a", content=[text()], is_error=True)),
         SAY,
     ],
+    "a toolset's call": [
+        ASK,
+        said(call("a", toolset_name="computer"), call("b", toolset_name=None)),
+        user(result("a", toolset_name="computer"), result("b")),
+    ],
     "words behind results": [ASK, said(call("a")), user(result("a"), text())],
     "a question behind results": [ASK, said(call("a")), user(result("a")), ASK, SAY],
     "a second answer before the results": [
@@ -126,6 +131,18 @@ REFUSED: dict[str, tuple[list[Any], str]] = {
     "an empty text in a result": (
         [said(call("a")), user(result("a", content=[text("")]))],
         "must not be empty",
+    ),
+    "a result of another type": (
+        [said(call("a")), user(result("a", content=7))],
+        "the content of a tool_result must be a string or an array",
+    ),
+    "a toolset's result without its name": (
+        [said(call("a", toolset_name="computer")), user(result("a"))],
+        "the result of call 'a' needs the call's toolset_name",
+    ),
+    "a result with a toolset's name": (
+        [said(call("a")), user(result("a", toolset_name="computer"))],
+        "the result of call 'a' needs the call's toolset_name",
     ),
     "an error without content": (
         [said(call("a")), user(result("a", is_error=True))],

@@ -209,6 +209,14 @@ REJECTED: dict[str, tuple[dict[str, Any], str]] = {
         ),
         "messages.2.content.0.tool_result: all content must be type `text` if `is_error` is true",
     ),
+    "a toolset's result without its name": (
+        request(USER, says(use(toolset_name="computer")), asks(result())),
+        "messages.2.content.0.tool_result.toolset_name: must be that of the `tool_use` block c1",
+    ),
+    "a result with a toolset's name": (
+        request(USER, says(use()), asks(result(toolset_name="computer"))),
+        "tool_result.toolset_name: must be that",
+    ),
     "flag as text": (request(USER, says(use()), asks(result(is_error="no"))), "is_error: Input should be"),
     "two uses with one id": (
         request(USER, says(use(), use()), asks(result())),
@@ -308,6 +316,9 @@ ACCEPTED: dict[str, dict[str, Any]] = {
     "system messages in the middle": request(USER, system(text()), system(), ANSWER, USER),
     "system message behind results": request(USER, says(use()), asks(result()), system()),
     "use and result": request(USER, says(use()), asks(result())),
+    "a toolset's use and result": request(
+        USER, says(use(toolset_name="computer")), asks(result(toolset_name="computer"))
+    ),
     "text and use": request(USER, says(THINKING, text(), use()), asks(result(), text())),
     "results in any order": request(USER, says(use("c1"), use("c2")), asks(result("c2"), result("c1"))),
     "results in two messages": request(

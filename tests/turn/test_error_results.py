@@ -14,7 +14,7 @@ from goaitools_py.testing import check_history
 
 from ._reading import ANTHROPIC
 
-PICTURE = Image.from_bytes(b"\x89PNG\r\n\x1a\n")
+PICTURE = Image.from_bytes(b"\x89PNG\r\n\x1a\n" + bytes(2000))
 ERRORS = {
     "nothing": "",
     "white space": " \n",

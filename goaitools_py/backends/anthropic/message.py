@@ -13,6 +13,7 @@ from typing import Any
 from ... import rawjson
 from ...messages import Document, Image, Message, Part, Text, ToolCall
 from ...render import read_event, read_system, read_text
+from .toolsets import member_call
 
 __all__ = ["read_entry"]
 
@@ -57,10 +58,12 @@ def _spoken(blocks: Sequence[dict[str, Any]], entry: bytes) -> Message:
 
 
 def _calls(blocks: Iterable[dict[str, Any]], entry: bytes) -> tuple[ToolCall, ...]:
-    """The calls. Their arguments are the bytes of their input."""
+    """The calls. Their arguments are the bytes of their input; of a toolset's member, the whole block."""
     raws = [raw for raw in rawjson.items(rawjson.members(entry)["content"]) if raw.startswith(b"{")]
     return tuple(
-        ToolCall(
+        member_call(_str(block, "id"), family, raw)
+        if (family := _str(block, "toolset_name"))
+        else ToolCall(
             id=_str(block, "id"),
             name=_str(block, "name"),
             arguments=rawjson.members(raw).get("input", b"{}").decode(),

@@ -15,11 +15,11 @@ on the last block of the last message. ``extra_body={"cache_control": {…}}`` c
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Literal
 
 from ... import rawjson
 from ...context_edits import ContextEdit
-from ...messages import Message, ToolResult
+from ...messages import Message, ToolCall, ToolResult
 from ...output.refused import refuse_at_anthropic
 from ...output.strict import anthropic_strict
 from ...render import plain
@@ -40,6 +40,7 @@ from .message import read_entry
 from .reply import ANTHROPIC_FAMILIES
 from .sent import marked, marked_last, opened, placed
 from .stream import AnthropicDecoder
+from .toolsets import output_block, result_block
 
 __all__ = ["AnthropicDialect"]
 
@@ -111,8 +112,25 @@ class AnthropicDialect(Value, frozen=True):
         """
         if not results:
             return []
-        content = [writing.tool_result(one.call_id, one.parts, is_error=one.flag != "ok") for one in results]
+        content = [
+            result_block(one)
+            if one.kind == "provider"
+            else writing.tool_result(one.call_id, one.parts, is_error=one.flag != "ok")
+            for one in results
+        ]
         return [rawjson.dumps({"role": "user", "content": content})]
+
+    def waits_for(self, call: ToolCall) -> Literal["approval", "external"]:
+        """A call of a client toolset waits for its result; see `RunsProviderTools`."""
+        return "external"
+
+    def provider_output(self, call: ToolCall, value: Any, *, is_error: bool = False) -> str:
+        """The block that answers a call of a client toolset; see `RunsProviderTools`.
+
+        Raises:
+            ValueError: The value is no answer to such a call.
+        """
+        return rawjson.dumps(output_block(call, value, is_error=is_error)).decode()
 
     def preamble(self, messages: Sequence[Message]) -> bytes:
         """Encode the system messages that lead a request as text blocks; b"" for none."""

@@ -55,6 +55,7 @@ from ..base import ProtocolFault, Reply
 from ..wire.answer import clean_name, error_fault, paid, shape_of
 from ..wire.envelope import Envelope
 from ..wire.tolerance import as_dict, count, members_of, object_of
+from .toolsets import member_call
 
 __all__ = [
     "ANTHROPIC_FAMILIES",
@@ -168,6 +169,7 @@ class _Block(msgspec.Struct):
     id: str | None = None
     name: str | None = None
     tool_use_id: str | None = None
+    toolset_name: str | None = None
     signature: msgspec.Raw = _NULL
     input: msgspec.Raw = _NULL
     caller: msgspec.Raw = msgspec.Raw(b"")
@@ -272,6 +274,7 @@ def _stored(pairs: Sequence[_Pair], seed: bytes) -> tuple[list[_Pair], tuple[Too
     is_cut = False
     stored: list[_Pair] = []
     calls: list[ToolCall] = []
+    members: list[tuple[int, int]] = []
     seen: set[str] = set()
     answered = _answered(pairs)
     for position, (raw, block) in enumerate(pairs):
@@ -288,6 +291,8 @@ def _stored(pairs: Sequence[_Pair], seed: bytes) -> tuple[list[_Pair], tuple[Too
             name = block.name or ""
             if (clean := clean_name(name, limit=_MAX_NAME)) is not None:
                 changed["name"] = rawjson.dumps(clean)
+            if block.toolset_name:
+                members.append((len(calls), len(stored)))
             calls.append(ToolCall(id=call_id, name=name, arguments=_arguments(block)))
         if (block.type == "tool_use" or block.type in _HOSTED) and not bytes(block.input).startswith(b"{"):
             written = _arguments(block)
@@ -298,6 +303,9 @@ def _stored(pairs: Sequence[_Pair], seed: bytes) -> tuple[list[_Pair], tuple[Too
         if bytes(block.caller) == b"null":
             raw = rawjson.without(raw, {"caller"})
         stored.append((rawjson.replaced(raw, changed) if changed else raw, block))
+    for place, at in members:
+        raw, block = stored[at]
+        calls[place] = member_call(calls[place].id, block.toolset_name or "", raw)
     return stored, tuple(calls), is_cut
 
 
@@ -374,14 +382,18 @@ def with_call_ids(reply: Reply, ids: Sequence[str]) -> Reply:
     calls = tuple(replace(call, id=id) for call, id in zip(reply.calls, ids, strict=True))
     if calls == reply.calls:
         return reply
-    left = iter(calls)
-    return _edited(
-        reply,
-        lambda raw, block: (
-            rawjson.replaced(raw, {"id": rawjson.dumps(next(left).id)}) if block.type == "tool_use" else raw
-        ),
-        calls=calls,
-    )
+    left, renamed = iter(calls), list[ToolCall]()
+
+    def edit(raw: bytes, block: _Block) -> bytes:
+        if block.type != "tool_use":
+            return raw
+        call = next(left)
+        raw = rawjson.replaced(raw, {"id": rawjson.dumps(call.id)})
+        renamed.append(member_call(call.id, call.name, raw) if call.kind == "provider" else call)
+        return raw
+
+    edited = _edited(reply, edit)
+    return replace(edited, calls=tuple(renamed))
 
 
 def _edited(reply: Reply, edit: Callable[[bytes, _Block], bytes], **changes: Any) -> Reply:

@@ -157,6 +157,8 @@ def _carriable(part: Part) -> Part:
 
 
 def _tool_use(call: ToolCall) -> dict[str, Any]:
+    if call.kind == "provider":
+        return {**call.parsed, "id": call.id}
     try:
         written = rawjson.loads(call.arguments.encode())
     except ValueError:

@@ -7,8 +7,10 @@ were found without `tool_result` blocks immediately after", "unexpected `tool_us
 blocks", "text content blocks must be non-empty" and "must contain non-whitespace text", "all messages must
 have non-empty content except for the optional final assistant message", "the final block in an assistant
 message cannot be `thinking`", "content cannot be empty if `is_error` is true", "all content must be type
-`text` if `is_error` is true". Consecutive messages of one role "will be combined into a single turn":
-recorded 200s have a user message directly after results, and results after a second assistant message.
+`text` if `is_error` is true"; and of a toolset's member "`toolset_name` is required on a member result (the
+API rejects a mismatch)" (anthropic 2.13, lib/tools/_toolsets/_runnable.py). Consecutive messages of one role
+"will be combined into a single turn": recorded 200s have a user message directly after results, and results
+after a second assistant message.
 A hosted tool's call may have its result in the next answer: after a pause that answer follows directly, and
 beside calls of the caller's own tools it follows their results.
 """
@@ -30,6 +32,7 @@ _HOSTED = ("server_tool_use", "mcp_tool_use")
 def problems(messages: Iterable[Mapping[str, Any] | bytes], frame: Frame) -> Iterator[str]:
     """What a server of this provider API refuses in a history."""
     waiting = set(frame.open_calls)
+    families: dict[str, object] = {}
     hosted: set[str] = set()
     caller = "an earlier message"
     first_use: dict[str, str] = {}
@@ -43,7 +46,7 @@ def problems(messages: Iterable[Mapping[str, Any] | bytes], frame: Frame) -> Ite
             continue
         blocks = _blocks(message.get("content"))
         if role == "user":
-            for problem in _answers(blocks, waiting, caller):
+            for problem in (*_answers(blocks, waiting, caller), *_mismatches(blocks, families)):
                 yield f"{here}: {problem}"
         elif waiting and role == "system":
             yield f"{here}: stands before the results of {caller}'s calls {listed(waiting)}"
@@ -61,6 +64,11 @@ def problems(messages: Iterable[Mapping[str, Any] | bytes], frame: Frame) -> Ite
                 yield f"{here}: call id reused: {call_id!r} is a call of {first_use[call_id]} too"
             waiting.add(call_id)
         first_use |= dict.fromkeys(made, here)
+        families |= {
+            block["id"]: block.get("toolset_name")
+            for block in blocks
+            if block.get("type") == "tool_use" and is_name(block.get("id"))
+        }
         hosted |= set(_ids(blocks, *_HOSTED))
         hosted -= {block.get("tool_use_id") for block in blocks if is_name(block.get("tool_use_id"))}
     for ids, kind in ((waiting, "calls"), (hosted, "hosted calls")):
@@ -89,6 +97,16 @@ def _answers(blocks: Sequence[Mapping[str, Any]], waiting: set[str], caller: str
             yield f"answers call {call_id!r}, which the message directly before it did not make"
     if left:
         yield f"stands before the results of {caller}'s calls {listed(left)}"
+
+
+def _mismatches(blocks: Sequence[Mapping[str, Any]], families: Mapping[str, object]) -> Iterator[str]:
+    """The result of a toolset's member names the toolset, any other result names none."""
+    for block in blocks:
+        call_id = block.get("tool_use_id")
+        if block.get("type") == "tool_result" and isinstance(call_id, str) and call_id in families:
+            family = families[call_id]
+            if (block.get("toolset_name") or None) != (family or None):
+                yield f"the result of call {call_id!r} needs the call's toolset_name"
 
 
 def entry_problems(message: object) -> Iterator[str]:
@@ -155,6 +173,8 @@ def _block_shape(block: Mapping[str, Any], role: str) -> Iterator[str]:
         if not is_name(block.get("tool_use_id")):
             yield "a tool_result needs a tool_use_id"
         content = block.get("content")
+        if not isinstance(content, (str, list, tuple, type(None))):
+            yield "the content of a tool_result must be a string or an array of blocks"
         blocks = _blocks(content)
         yield from _text_shape(blocks)
         if block.get("is_error") is True:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from ... import rawjson
-from ...messages import ToolCall
+from ...messages import CallKind, ToolCall
 from ...render import plain_json
 from ..wire.tolerance import as_dict, as_str
 from .pieces import Called, Lost, Piece, Said, hosted, outcome
@@ -46,9 +46,9 @@ def _block(raw: bytes, block: dict[str, Any]) -> Iterator[Piece]:
         yield Lost("thinking")
     elif kind == "tool_use":
         arguments = rawjson.members(raw).get("input", b"{}").decode("utf-8", "replace")
-        yield Called(
-            ToolCall(id=as_str(block.get("id")), name=as_str(block.get("name")), arguments=arguments)
-        )
+        id, name = as_str(block.get("id")), as_str(block.get("name"))
+        kind_of: CallKind = "provider" if block.get("toolset_name") else "function"
+        yield Called(ToolCall(id=id, name=name, arguments=arguments, kind=kind_of))
     elif kind in _HOSTED:
         yield hosted(as_str(block.get("name")) or kind, block.get("input"))
         yield Lost("hosted_tool")

@@ -340,7 +340,8 @@ def _blocks(exchange: Exchange) -> Iterator[_Block]:
         )
     for call, asked in zip(exchange.calls, exchange.reply.tool_calls, strict=True):
         named = f"toolu_sim_{str(call.id).removeprefix('call_')}" if asked.id is None else call.id
-        yield _use("tool_use", call, named, {"caller": {"type": "direct"}})
+        toolset = {"toolset_name": exchange.reply.toolset} if exchange.reply.toolset else {}
+        yield _use("tool_use", call, named, {"caller": {"type": "direct"}, **toolset})
     for index, call in enumerate(_hosted(exchange.reply)):
         named = f"srvtoolu_sim_{exchange.key}_{index}" if call.id is None else call.id
         yield _use("server_tool_use", call, named, {})

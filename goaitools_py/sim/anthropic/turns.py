@@ -113,10 +113,20 @@ def _results(turn: Sequence[_At], waiting: Sequence[_At]) -> Iterator[Refusal]:
                 "`tool_result` block must have a corresponding `tool_use` block in the previous message."
             )
         elif is_leading:
+            yield from _other_toolset(at, left[identifier])
             del left[identifier]
             answered.add(identifier)
     if left:
         yield _unanswered(list(left.values()))
+
+
+def _other_toolset(result: _At, call: _At) -> Iterator[Refusal]:
+    """A result names the toolset of its call: "`toolset_name` is required on a member result (the API rejects
+    a mismatch)" (anthropic 2.13, lib/tools/_toolsets/_runnable.py). The text is the simulator's own."""
+    if (result.value.get("toolset_name") or None) != (call.value.get("toolset_name") or None):
+        yield Refusal(
+            f"{result.path}.tool_result.toolset_name: must be that of the `tool_use` block {call.value['id']}"
+        )
 
 
 def _unanswered(calls: Sequence[_At]) -> Refusal:

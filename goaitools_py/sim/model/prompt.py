@@ -85,6 +85,7 @@ class Reply:
         thinking: Thinking before the answer, on provider APIs that have it.
         redacted: True: the thinking is sent in unreadable form.
         hosted: Calls of tools that the provider itself runs, made but not yet answered.
+        toolset: The provider's client toolset that has `tool_calls` as its members (Anthropic's API).
         container: The id of the machine on which the provider's tools ran. Anthropic's API recognises ids
             that begin with "container_sim".
         finish: The provider's finish reason. None: the one that fits the reply; "" is sent unchanged.
@@ -100,6 +101,7 @@ class Reply:
     redacted: bool = False
     hosted: tuple[Call, ...] = ()
     container: str = ""
+    toolset: str = ""
 
     @classmethod
     def text(
@@ -132,6 +134,7 @@ class Reply:
         usage: bool = True,
         thinking: str = "",
         redacted: bool = False,
+        toolset: str = "",
     ) -> Reply:
         """Call tools: ``Reply.calls(("get_score", '{"team":"red"}'))``.
 
@@ -141,6 +144,7 @@ class Reply:
             text: What is said beside the calls.
             finish: "stop" or "" as some servers say, "length" for calls that were cut off.
             usage: False leaves the token counts out.
+            toolset: The names are members of this client toolset, such as "computer" (Anthropic's API).
         """
         padded = (*ids, *(None,) * (len(calls) - len(ids)))
         made = tuple(
@@ -154,6 +158,7 @@ class Reply:
             usage=usage,
             thinking=thinking,
             redacted=redacted,
+            toolset=toolset,
         )
 
     @classmethod
