@@ -27,7 +27,7 @@ from ..events import CheckpointReady
 from ..history.archive.keeping import Retention
 from ..history.meter import BelowZeroError, checked_count
 from ..history.open import failed, journal
-from ..history.rewrite.unsign import unsign
+from ..history.rewrite.unsign import unsign, unsign_open
 from ..messages import Message, ToolRecord, Usage
 from ..prices import Charge, nano_dollars
 from ..state.records import Meta, turn_ref, usage_of, usage_row, with_cost
@@ -61,7 +61,7 @@ class Tried:
         cut_for_context: True once the history was cut because the provider refused its size.
         has_compacted: True once the compactor's trigger fired.
         compaction_cause: Why the newest compaction failed, if it did.
-        has_unsigned: True once signed blocks were taken out because the provider refused them.
+        has_unsigned: True once the closed turns lost their signed blocks because the provider refused them.
         has_repaired: True once the history was searched for what a provider might refuse.
     """
 
@@ -187,6 +187,15 @@ class Ledger(Standing):
         )
         self.tell_unsigned(reason)
         return state
+
+    def unsign_open(self, reason: str) -> bool:
+        """Take signed blocks out of the open turn, too. False if there are none."""
+        unsigned = unsign_open(self.state, self.dialect)
+        if unsigned is self.state:
+            return False
+        self.state = unsigned
+        self.warn("thinking_removed", f"{reason}: the thinking of the running turn was taken out, too")
+        return True
 
     @property
     def retained_bytes(self) -> int:

@@ -321,12 +321,16 @@ def _leave_waiting(ledger: Ledger) -> bool:
 
 
 def _unsign(ledger: Ledger) -> bool:
-    """The provider refuses signed blocks: take them out, once in a turn. False if there are none."""
-    state = ledger.state
-    if ledger.tried.has_unsigned or not state.meta.signed:
+    """The provider refuses signed blocks: take them out, first those of the closed turns, then those of the
+    open one, which it may not be able to drop. False if there are none."""
+    reason = "the provider refused the history's signed thinking"
+    if not ledger.state.meta.signed:
         return False
-    ledger.tried.has_unsigned = True
-    ledger.unsign("the provider refused the history's signed thinking")
+    if not ledger.tried.has_unsigned:
+        ledger.tried.has_unsigned = True
+        ledger.unsign(reason)
+    elif not ledger.unsign_open(reason):
+        return False
     ledger.set_base(ledger.state)  # whatever comes next, the refused blocks do not come back
     return True
 

@@ -20,6 +20,7 @@ ANSWER = {"role": "assistant", "content": "a"}
 TOOL = {"name": "f", "input_schema": {"type": "object", "properties": {}}}
 SEARCH = {"type": "web_search_20250305", "name": "web_search"}
 MARK = {"type": "ephemeral"}
+BUDGET = {"thinking": {"type": "enabled", "budget_tokens": 1024}}
 THINKING = {"type": "thinking", "thinking": "t", "signature": "s"}
 
 
@@ -217,6 +218,14 @@ REJECTED: dict[str, tuple[dict[str, Any], str]] = {
         request(USER, says(use()), asks(result(toolset_name="computer"))),
         "tool_result.toolset_name: must be that",
     ),
+    "a tool loop that began without thinking": (
+        request(USER, says(use()), asks(result()), says(THINKING, use("c2")), asks(result("c2")), **BUDGET),
+        "messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `tool_use`.",
+    ),
+    "a text before the use of a tool": (
+        request(USER, says(text(), use()), asks(result(), text()), **BUDGET),
+        "but found `text`. When `thinking` is enabled, a final `assistant` message must start with",
+    ),
     "flag as text": (request(USER, says(use()), asks(result(is_error="no"))), "is_error: Input should be"),
     "two uses with one id": (
         request(USER, says(use(), use()), asks(result())),
@@ -319,6 +328,11 @@ ACCEPTED: dict[str, dict[str, Any]] = {
     "a toolset's use and result": request(
         USER, says(use(toolset_name="computer")), asks(result(toolset_name="computer"))
     ),
+    "a tool loop that began with thinking": request(
+        USER, says(use()), asks(result()), USER, says(THINKING, use("c2")), asks(result("c2")), **BUDGET
+    ),
+    "an answer without thinking": request(USER, ANSWER, USER, **BUDGET),
+    "a tool loop without a budget": request(USER, says(use()), asks(result()), thinking={"type": "adaptive"}),
     "text and use": request(USER, says(THINKING, text(), use()), asks(result(), text())),
     "results in any order": request(USER, says(use("c1"), use("c2")), asks(result("c2"), result("c1"))),
     "results in two messages": request(
@@ -408,7 +422,7 @@ def test_no_value_of_any_type_breaks_the_server() -> None:
         system=[text()],
         tools=[TOOL, SEARCH],
         tool_choice={"type": "tool", "name": "f"},
-        thinking={"type": "enabled", "budget_tokens": 1024, "block_binding": {}},
+        thinking={"type": "adaptive", "block_binding": {}},
         container={"id": "container_sim"},
         cache_control=MARK,
         stop_sequences=["x"],

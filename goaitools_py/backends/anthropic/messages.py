@@ -38,7 +38,7 @@ from . import written as writing
 from .compaction import COMPACTION_BETA
 from .message import read_entry
 from .reply import ANTHROPIC_FAMILIES
-from .sent import marked, marked_last, opened, placed
+from .sent import began_unthinking, marked, marked_last, opened, placed
 from .stream import AnthropicDecoder
 from .toolsets import output_block, result_block
 
@@ -159,6 +159,14 @@ class AnthropicDialect(Value, frozen=True):
         block, if the model takes none. And if an assistant's message would be the first, a user's message is
         sent before it.
 
+        A thinking budget is left out of the requests of a tool loop that began without thinking, on
+        Anthropic's hosts and for its models: "When `thinking` is enabled, a final `assistant` message must
+        start with a thinking block (preceeding the lastmost set of `tool_use` and `tool_result` blocks). […]
+        To avoid this requirement, disable `thinking`" (400, publicly reported). By its documentation the
+        server by now takes such a request, and does not think either. That happens where a turn is resumed
+        with other settings, by another model, after a conversion, or after the provider has refused the
+        thinking. The "adaptive" kind has no such rule.
+
         `drop_signed` becomes ``thinking.block_binding``, on Anthropic's hosts and for its models. It is added
         to the request's thinking configuration if the type has such a member ("enabled" and "adaptive" have
         it, "disabled" and "between_tools" do not). Without a configuration it is "adaptive", the default of
@@ -181,6 +189,8 @@ class AnthropicDialect(Value, frozen=True):
                 "format": rawjson.loads(parts.output),
             }
         values = with_extra(values | edits, extra, refused=_REFUSED)
+        if _thinks_manually(values) and _is_claude(is_own, known) and began_unthinking(parts.history):
+            values["thinking"] = {"type": "disabled"}
         checks = is_own or known.binds_thinking  # also through a gateway with another host name
         if parts.drop_signed and checks and (thinking := _unbound(values.get("thinking"), known)):
             values["thinking"] = thinking
@@ -354,6 +364,16 @@ class AnthropicDialect(Value, frozen=True):
 
 def _thinking(budget: int) -> dict[str, Any]:
     return {"type": "enabled", "budget_tokens": budget} if budget else {"type": "disabled"}
+
+
+def _thinks_manually(values: Mapping[str, Any]) -> bool:
+    thinking = values.get("thinking")
+    return isinstance(thinking, Mapping) and thinking.get("type") == "enabled"
+
+
+def _is_claude(is_own: bool, known: Capabilities) -> bool:
+    """True if the request goes to Anthropic's models, as far as the host and the name of the model say."""
+    return is_own or known.binds_thinking is not None
 
 
 def _unbound(thinking: object, known: Capabilities) -> dict[str, Any] | None:

@@ -1,26 +1,31 @@
 """Changes to the sent copy of an Anthropic history. The stored history does not have them.
 
-Owns: cache marks, the user's message before an assistant's message that would be the first, and system
-messages for models that take none at their position.
+Owns: cache marks, the user's message before an assistant's message that would be the first, system messages
+for models that take none at their position, and whether a running tool loop began without thinking.
 Must never know: a request's other members, or where an entry came from.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from ... import rawjson
 from ...render import system_block
 
-__all__ = ["marked", "marked_last", "opened", "placed"]
+__all__ = ["began_unthinking", "marked", "marked_last", "opened", "placed"]
 
 _MARK: Final = b',"cache_control":'
 _USER: Final = b'{"role":"user","content":['
 
 _OPENING: Final = b'{"role":"user","content":[{"type":"text","text":"(The conversation begins.)"}]}'
 """Sent before a greeting: "messages: first message must use the "user" role" (Anthropic's API, 400)."""
+
+_RESULT: Final = b'"type":"tool_result"'
+"""In a message that was written here."""
+
+_THINKING: Final = frozenset({b'"thinking"', b'"redacted_thinking"'})
 
 _SYSTEM: Final = re.compile(rb'"role":"system"')
 """Quotes inside a string are escaped, so this is a member's name. It may also be one in a call's input."""
@@ -52,6 +57,45 @@ def opened(history: Sequence[bytes]) -> Sequence[bytes]:
     except rawjson.RawJSONError:
         return history
     return [_OPENING, *history] if is_assistant else history
+
+
+def began_unthinking(history: Sequence[bytes]) -> bool:
+    """True if results of calls are waiting for a reply, and the answer that they belong to does not begin
+    with thinking. An answer goes on over all its calls, until a user says something.
+
+    Only the end of the history is read, as far back as that answer began.
+    """
+    began: bytes | None = None
+    has_results = False
+    for entry in _backwards(history):
+        is_users = entry.startswith(_USER)
+        if is_users and _RESULT in entry:
+            has_results = True
+        elif is_users or _role(entry) != b'"assistant"':
+            if began is not None:
+                break
+        elif has_results:
+            began = entry
+        else:
+            return False
+    return began is not None and not _begins_with_thinking(began)
+
+
+def _backwards(history: Sequence[bytes]) -> Iterator[bytes]:
+    """The entries from the last to the first. None is read before it is asked for."""
+    for piece in reversed(history):
+        whole = bytes(piece)
+        end = len(whole)
+        while end > 0:
+            at = whole.rfind(b",\n", 0, end)
+            yield whole[at + 2 if at >= 0 else 0 : end]
+            end = at
+
+
+def _begins_with_thinking(entry: bytes) -> bool:
+    content = rawjson.members(entry).get("content", b"")
+    blocks = rawjson.items(content) if content.startswith(b"[") else []
+    return bool(blocks) and rawjson.members(blocks[0]).get("type") in _THINKING
 
 
 def placed(history: Sequence[bytes], *, natively: bool) -> Sequence[bytes]:

@@ -6,7 +6,7 @@ Must never know: why the prefix changed, or which blocks a provider signs (that 
 Some providers sign a block together with its prefix: everything that stands before it. Behind another prefix
 they refuse or drop this block and all signed blocks after it. So signed blocks are taken out of the whole
 closed history at once, never out of its middle only. An open turn keeps its signed blocks: its next request
-asks the provider to drop those that do not fit.
+asks the provider to drop those that do not fit. Only if the provider refuses that, too, they are taken out.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ...state.state import ConversationState, closed_turns, rebuild
 from ...values import replace
 from ..archive.keeping import Retention, marked, with_record
 
-__all__ = ["UNSIGNED", "is_signed", "unsign", "unsigned_turns"]
+__all__ = ["UNSIGNED", "is_signed", "unsign", "unsign_open", "unsigned_turns"]
 
 UNSIGNED: Final = "unsigned"
 """What the row in the list of cuts says in the place of a strategy."""
@@ -37,6 +37,25 @@ def is_signed(entries: Sequence[bytes], dialect: Dialect) -> bool:
 def unsigned_turns(turns: Sequence[ClosedTurn], dialect: Dialect) -> list[ClosedTurn]:
     """The turns without their signed blocks. An entry of which nothing is left is taken out."""
     return [turn.with_entries(dialect.unsigned(turn.entries)) for turn in turns]
+
+
+def unsign_open(state: ConversationState, dialect: Dialect) -> ConversationState:
+    """The state without the signed blocks of its open turn. The very object if there are none."""
+    turn = state.open
+    if turn is None or not is_signed(turn.entries, dialect):
+        return state
+    # Behind the last reply stand entries that no model wrote, and closing would give them an iteration.
+    end = len(turn.entries) - len(turn.letters)
+    answered = replace(turn, entries=turn.entries[:end], letters="").closed()
+    left = answered.with_entries(dialect.unsigned(answered.entries))
+    unsigned = replace(
+        turn,
+        entries=(*left.entries, *turn.entries[end:]),
+        iterations=left.record.iterations,
+        messages=left.record.messages,
+    )
+    meta = msgspec.structs.replace(state.meta, signed=False, unbound=False)
+    return replace(state, open=unsigned, meta=meta)
 
 
 def unsign(

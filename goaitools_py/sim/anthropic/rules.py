@@ -20,7 +20,7 @@ from ..openai.refusals import Refusal
 from .blocks import ROLES, block_refusals, extra, mark_refusals
 from .context import IN_REPLY, context_refusals
 from .formats import format_refusals
-from .turns import hosted_calls, is_paused, is_summary, pairing, repeated_ids, texts
+from .turns import begins_thinking, hosted_calls, is_paused, is_summary, pairing, repeated_ids, texts
 
 __all__ = ["BINDING_BETA", "AnthropicRules", "check_anthropic"]
 
@@ -224,6 +224,9 @@ class AnthropicRules:
             yield from pairing(messages)
             yield from repeated_ids(messages, everywhere=self.ids_stay_unique)
             yield from hosted_calls(messages)
+            thinking = body.get("thinking")
+            if isinstance(thinking, dict) and thinking.get("type") == "enabled":
+                yield from begins_thinking(messages)
             ends_with_reply = messages[-1]["role"] == "assistant" and not is_paused(messages[-1])
             if ends_with_reply and body.get("compaction") is None:
                 yield Refusal(

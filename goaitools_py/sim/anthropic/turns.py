@@ -13,7 +13,7 @@ from typing import Any
 from ..openai.refusals import Refusal
 from .blocks import is_answer, is_hosted_call
 
-__all__ = ["hosted_calls", "is_paused", "is_summary", "pairing", "repeated_ids", "texts"]
+__all__ = ["begins_thinking", "hosted_calls", "is_paused", "is_summary", "pairing", "repeated_ids", "texts"]
 
 
 def _listed(message: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -79,6 +79,33 @@ def pairing(messages: Sequence[Mapping[str, Any]]) -> Iterator[Refusal]:
         waiting = [at for at in turn if at.kind == "tool_use"]
     if waiting:
         yield _unanswered(waiting)
+
+
+def begins_thinking(messages: Sequence[Mapping[str, Any]]) -> Iterator[Refusal]:
+    """With a thinking budget, an answer that goes on over tool results begins with thinking.
+
+    The text is publicly reported (continuedev/continue#4470). Anthropic's documentation says that by now such
+    a request is answered without thinking; here it is refused, as servers behind other clouds do it.
+    """
+    turns = list(_turns(messages))
+    if not any(at.kind == "tool_result" for at in turns[-1]):
+        return
+    first: _At | None = None
+    for turn in reversed(turns[:-1]):
+        role = messages[turn[0].message]["role"] if turn else ""
+        if role == "assistant":
+            first = turn[0]
+        elif any(at.kind != "tool_result" for at in turn):
+            break
+    if first is None:
+        return
+    if first.kind not in ("thinking", "redacted_thinking"):
+        yield Refusal(
+            f"{first.path}.type: Expected `thinking` or `redacted_thinking`, but found `{first.kind}`. When "
+            "`thinking` is enabled, a final `assistant` message must start with a thinking block (preceeding "
+            "the lastmost set of `tool_use` and `tool_result` blocks). To avoid this requirement, disable "
+            "`thinking`."
+        )
 
 
 def repeated_ids(messages: Sequence[Mapping[str, Any]], *, everywhere: bool) -> Iterator[Refusal]:
