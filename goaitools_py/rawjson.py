@@ -18,7 +18,8 @@ import json
 import math
 import re
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import cache
 from itertools import accumulate
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -30,6 +31,7 @@ __all__ = [
     "RawJSONError",
     "Span",
     "dumps",
+    "has_few_values",
     "is_null",
     "items",
     "loads",
@@ -220,6 +222,24 @@ def string(data: bytes) -> str | None:
     return text
 
 
+def has_few_values(data: bytes, most: int) -> bool:
+    """True if JSON text has at most about so many values. It is not read as values for that, and the time is
+    linear. A value takes up to a hundred bytes of memory, and may be two bytes of text.
+
+    A short text costs nothing: `most` values have at least twice as many bytes. For text that is not JSON,
+    any result is possible; up to the first error in it, though, this sees the text as a parser does.
+    """
+    if len(data) <= 2 * most or _few(b",[{", data):
+        return True
+    if len(data.translate(None, _all_but(b",[{"))) <= most:
+        return True
+    for found in _outside_strings(data, b",[{"):
+        most -= len(found)
+        if most < 0:
+            return False
+    return True
+
+
 def is_null(data: bytes) -> bool:
     """True if a span is JSON's null."""
     return data == b"null"
@@ -244,7 +264,7 @@ def pruned(data: bytes, *, as_text: Collection[str] = ()) -> bytes:
         return data
     # `plain` has the length of `data`, and each quotation mark in it begins or ends a string.
     plain = data.replace(b"\\\\", b"__").replace(b'\\"', b"__")
-    outside = b"".join(plain.split(b'"')[::2]).translate(None, _NOT_BRACKETS)
+    outside = b"".join(_outside_strings(data, b"{[]}"))
     if outside.count(b"{") != outside.count(b"}") or outside.count(b"[") != outside.count(b"]"):
         return data
     names = b"|".join(re.escape(name.encode()) for name in as_text) or rb"(?!)"
@@ -427,31 +447,48 @@ def _is_shallow(data: bytes) -> bool:
     if len(data) < 1024:
         if data.count(b"{") + data.count(b"[") <= MAX_DEPTH:
             return True
-    elif _few_openings(data):
+    elif _few(b"{[", data):
         return True
-    unescaped = data.replace(b"\\\\", b"").replace(b'\\"', b"")
-    outside_strings = b"".join(unescaped.split(b'"')[::2])
-    if _few_openings(outside_strings):
-        return True
-    brackets = outside_strings.translate(None, _NOT_BRACKETS)
-    return all(depth <= MAX_DEPTH for depth in accumulate(map(_STEP.__getitem__, brackets)))
+    base = 0
+    for brackets in _outside_strings(data, b"[]{}"):
+        for depth in accumulate(map(_STEP.__getitem__, brackets), initial=base):
+            if depth > MAX_DEPTH:
+                return False
+            base = depth
+    return True
 
 
-def _few_openings(data: bytes) -> bool:
-    """True if there are too few opening brackets, also counting those in strings, to nest too deep."""
+def _few(characters: bytes, data: bytes) -> bool:
+    """True if the text has at most `MAX_DEPTH` of these characters, also counting those in strings."""
     left = MAX_DEPTH
-    for bracket in (b"{", b"["):
-        at = data.find(bracket)  # find is a memchr; on a long text, bytes.count takes ten times as long
+    for character in characters:
+        at = data.find(character)  # find is a memchr; on a long text, bytes.count takes ten times as long
         while at >= 0:
             if not left:
                 return False
             left -= 1
-            at = data.find(bracket, at + 1)
+            at = data.find(character, at + 1)
     return True
 
 
+def _outside_strings(data: bytes, characters: bytes) -> Iterator[bytes]:
+    """Give those of the characters that stand outside of strings, in pieces: many quotation marks in a short
+    text must not become as many objects at once."""
+    marks = data.replace(b"\\\\", b"").replace(b'\\"', b"").translate(None, _all_but(characters + b'"'))
+    is_inside = False
+    for at in range(0, len(marks), _PIECE_BYTES):
+        pieces = marks[at : at + _PIECE_BYTES].split(b'"')
+        yield b"".join(pieces[is_inside::2])
+        is_inside ^= len(pieces) % 2 == 0
+
+
+@cache
+def _all_but(characters: bytes) -> bytes:
+    return bytes(set(range(256)).difference(characters))
+
+
+_PIECE_BYTES: Final = 64 * 2**10
 _STEP = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
-_NOT_BRACKETS = bytes(set(range(256)) - _STEP.keys())
 
 
 def _object_spans(data: bytes) -> list[Span]:

@@ -87,7 +87,7 @@ ALLOWED = {
     "state.text": "errors state.blob",
     "state.letters": "messages",
     "state.bounds": "",
-    "state.row_json": "errors rawjson",
+    "state.row_json": "errors rawjson state.bounds",
     "state.row_ends": "rawjson state.bounds state.row_json",
     "state.closed_turns": "messages state.bounds state.letters state.row_ends values",
     "state.records": "messages state.bounds state.closed_turns state.letters state.row_ends values",
@@ -98,7 +98,8 @@ ALLOWED = {
     ),
     "state.meta_segment": "rawjson state.blob state.bounds state.later state.records state.row_json",
     "state.segments": (
-        "errors rawjson state.blob state.closed_turns state.later state.media state.turn_rows values"
+        "errors rawjson state.blob state.bounds state.closed_turns state.later state.media state.row_json "
+        "state.turn_rows values"
     ),
     "state.inbox_segment": (
         "errors state.blob state.bounds state.later state.letters state.records state.row_ends "
@@ -167,7 +168,7 @@ ALLOWED = {
     ),
     "history.archive": (
         "errors rawjson state.bounds state.closed_turns state.codec state.media state.media_rows "
-        "state.parts state.records state.segments state.state state.turn_rows values"
+        "state.parts state.records state.row_json state.segments state.state state.turn_rows values"
     ),
     "history.files": "state.blob state.codec",
     "history.diff": "state.closed_turns state.codec state.records state.state values",

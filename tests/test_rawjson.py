@@ -829,3 +829,22 @@ def test_a_long_string_is_cut_in_linear_time() -> None:
 
     assert items(b"[" + text + b"]") == [text]
     assert items(b"[" + text + rb',"\ud800"]') == [text, rb'"\ud800"']
+
+
+def _values(value: Any) -> int:
+    if isinstance(value, dict):
+        return 1 + sum(map(_values, value.values()))
+    return 1 + sum(map(_values, value)) if isinstance(value, list) else 1
+
+
+def test_few_values_are_told_from_many() -> None:
+    """Commas and brackets in strings do not count, wherever a string begins and however long the text is. An
+    empty container counts twice."""
+    said = [",[{" * 30, '"' * 9, "\\", '\\",[', "é, ", "," * 70_000]
+    many = ([[]] * 900, [{}] * 900, list(range(900)), {str(n): ["x,y", {"k": "[["}] for n in range(900)})
+    for value in (said, {word: word for word in said}, [said] * 40, *many):
+        text = json.dumps(value).encode()
+        assert rawjson.has_few_values(text, 2 * _values(value)), text[:40]
+    for value in many:
+        text = json.dumps(value).encode()
+        assert not rawjson.has_few_values(text, _values(value) // 3), text[:40]

@@ -140,8 +140,11 @@ def references(data: bytes) -> list[bytes]:
 
 def _split(data: bytes) -> list[bytes]:
     """Split stored text at its marks. Each second piece is a name."""
+    marks = data.count(MARK)
+    if marks % 2 or marks // 2 * _REFERENCE_BYTES > len(data):  # before each mark becomes a piece
+        raise _invalid("bytes that no text has")
     pieces = data.split(MARK)
-    if not len(pieces) % 2 or any(len(name) != _DIGEST_CHARACTERS for name in pieces[1::2]):
+    if any(len(name) != _DIGEST_CHARACTERS for name in pieces[1::2]):
         raise _invalid("bytes that no text has")
     return pieces
 

@@ -1,13 +1,13 @@
 """Write rows of a state as compact JSON, and decode them with strict types.
 
-Owns: how a value becomes JSON, lone surrogates included, and the depth check before a decoder runs. Must
-never know: which rows there are.
+Owns: how a value becomes JSON, lone surrogates included, and the checks of depth and number of values before
+a decoder runs. Must never know: which rows there are.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
 from typing import Any, TypeVar
@@ -15,10 +15,11 @@ from typing import Any, TypeVar
 import msgspec
 
 from .. import rawjson
-from ..errors import StateError
+from ..errors import StateError, StateInvalidError
 from ..rawjson import RawJSONError
+from .bounds import MAX_ROW_VALUES, ROW_VALUES_OF_AN_ENTRY
 
-__all__ = ["REFUSALS", "as_json", "decoded", "decoder_of"]
+__all__ = ["REFUSALS", "as_json", "check_rows", "decoded", "decoder_of"]
 
 _T = TypeVar("_T")
 _encode = msgspec.json.Encoder().encode
@@ -65,3 +66,15 @@ def decoded(decoder: msgspec.json.Decoder[_T], data: bytes, refused: Callable[[b
         (rawjson.items if data[:1] == b"[" else rawjson.members)(data)
         return decoder.decode(data)
     raise refused(data)
+
+
+def check_rows(lines: Sequence[bytes], entries: int) -> None:
+    """Refuse rows with far more JSON values than so many entries need, before they are decoded.
+
+    Raises `StateInvalidError`.
+    """
+    most = max(MAX_ROW_VALUES, ROW_VALUES_OF_AN_ENTRY * entries)
+    if sum(map(len, lines)) > 2 * most and not rawjson.has_few_values(b",".join(lines), most):
+        raise StateInvalidError(
+            f"the rows of {entries} entries have more than {most} values; the state cannot be used"
+        )

@@ -29,13 +29,16 @@ from ..rawjson import RawJSONError
 from ..values import replace
 from . import blob as blobs
 from .blob import Kind, Segment
+from .bounds import MAX_ENTRY_VALUES, MAX_ROW_VALUES
 from .closed_turns import TurnRecord
 from .later import unreadable
 from .media import MARK, Media, added_by, cut_out, put_back, references
+from .row_json import check_rows
 from .turn_rows import letters_in, records_in
 
 __all__ = [
     "JOIN",
+    "check_history_rows",
     "columns_of",
     "count_letters",
     "entries_of",
@@ -151,8 +154,23 @@ def spliceable(segment: Segment) -> memoryview:
 
 
 def columns_of(segment: Segment) -> bytes:
-    """Give the last line of a segment."""
-    return _split(segment)[1]
+    """Give the last line of a segment.
+
+    Raises `StateInvalidError` if it has more values than the rows of a state may have.
+    """
+    columns = _split(segment)[1]
+    check_rows([columns], segment.entries)
+    return columns
+
+
+def check_history_rows(segments: Sequence[Segment]) -> None:
+    """Refuse a history whose rows have too many values together. Call it before the rows are read.
+
+    Raises `StateInvalidError`. The time is that of adding sizes, unless they are far beyond the usual.
+    """
+    entries = sum([segment.entries for segment in segments])
+    if sum([segment.raw_len for segment in segments]) > MAX_ROW_VALUES:
+        check_rows([_lines(segment)[1] for segment in segments], entries)
 
 
 def entries_of(segment: Segment) -> list[bytes]:
@@ -161,10 +179,16 @@ def entries_of(segment: Segment) -> list[bytes]:
 
 
 def _separate(segment: Segment, entries: memoryview) -> list[bytes]:
-    found = bytes(entries).split(JOIN) if entries else []
-    if len(found) != segment.entries:
+    text = bytes(entries)
+    count = text.count(JOIN) + 1 if text else 0
+    if count != segment.entries:
         raise StateInvalidError(
-            f"a segment declares {segment.entries} entries and holds {len(found)}; the state cannot be used"
+            f"a segment declares {segment.entries} entries and holds {count}; the state cannot be used"
+        )
+    found = text.split(JOIN) if text else []
+    if not all(rawjson.has_few_values(entry, MAX_ENTRY_VALUES) for entry in found):
+        raise StateInvalidError(
+            f"an entry of the state has more than {MAX_ENTRY_VALUES} values; the state cannot be used"
         )
     return found
 

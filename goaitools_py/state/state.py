@@ -27,7 +27,16 @@ from .meta_segment import meta_of, meta_segment
 from .open_segment import open_segment, open_turn
 from .parts import MEDIA, SEALED_HISTORY, Part
 from .records import RULES_VERSION, InboxItem, Meta, OpenTurn
-from .segments import JOIN, entries_of, history_segment, spliceable, stored_segment, turn_records, with_media
+from .segments import (
+    JOIN,
+    check_history_rows,
+    entries_of,
+    history_segment,
+    spliceable,
+    stored_segment,
+    turn_records,
+    with_media,
+)
 from .turn_rows import turn_columns
 
 __all__ = [
@@ -116,6 +125,7 @@ def _with_sealed(sealed: tuple[Segment, ...], hot: Segment) -> tuple[Segment, ..
 def closed_turns(state: ConversationState) -> list[ClosedTurn]:
     """Give the closed turns, oldest first."""
     turns: list[ClosedTurn] = []
+    check_history_rows(state.segments)
     for segment in state.segments:
         entries = entries_of(segment)
         at = 0

@@ -186,6 +186,39 @@ def test_a_bomb_behind_a_fitting_seal_does_nothing(suite: str) -> None:
     assert kibibytes < 160 * 1024
 
 
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peak memory is read from /proc")
+def test_a_few_kilobytes_of_many_small_values_are_refused() -> None:
+    """Three bytes of JSON can be a value that takes a hundred in memory. Each of these is about a kilobyte,
+    inflates to 8 MiB, and took 150 to 450 MiB and up to 30 s when its values were read."""
+    size = 2**23
+    turn = b'[0,1,[["u","",0,0,0,0,0,0,0]]]'
+    shapes = {
+        "turns": (2, b"\n" + _repeated(b"[0,0,[]]", size), 0),
+        "model calls": (2, b"\n[0,0,[" + _repeated(b'["","",0,0,0,0,0,0,0]', size) + b"]]", 0),
+        "facts of a turn": (2, b'\n[0,0,[],{"x":[' + _repeated(b"[]", size) + b"]}]", 0),
+        "parts of an entry": (2, b'{"role":"user","content":[' + _repeated(b"{}", size) + b"]}\n" + turn, 1),
+        "facts of an open turn": (4, b'\n{"at":0,"facts":{"answers":[' + _repeated(b"{}", size) + b"]}}", 0),
+        "rows of the inbox": (3, b"{}\n" + _repeated(b'["u","",""]', size), 1),
+    }
+    meta = _segment(0, META, len(META), 0)
+    blobs = []
+    for kind, raw, entries in shapes.values():
+        body = meta + _squeezed(kind, raw, entries)
+        blobs.append(_second.sealed(_second.header_of(0, 1, len(META) + len(raw), b""), body, b""))
+
+    kibibytes, found = measured("plain", blobs)
+
+    by_name = dict(zip(shapes, found, strict=True))
+    print(f"{kibibytes} KiB more at its peak, {by_name}, blobs of at most {max(map(len, blobs))} bytes")
+    assert {name: error for name, (error, _) in by_name.items() if error != "StateInvalidError"} == {}
+    assert {name: seconds for name, (_, seconds) in by_name.items() if seconds > 0.5} == {}
+    assert kibibytes < 100 * 1024
+
+
+def _repeated(piece: bytes, size: int) -> bytes:
+    return b",".join([piece] * (size // (len(piece) + 1)))
+
+
 @pytest.mark.parametrize("suite", SUITES)
 def test_the_bombs_are_sealed_well(suite: str) -> None:
     """What is refused above is refused for its body: a good body, sealed in the same way, opens."""

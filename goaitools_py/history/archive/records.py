@@ -40,6 +40,7 @@ from ...state.closed_turns import ClosedTurn
 from ...state.codec import Codec
 from ...state.parts import ARCHIVE, Part, new_part
 from ...state.records import Meta, cut_facts, digest8
+from ...state.row_json import check_rows
 from ...state.segments import JOIN
 from ...state.turn_rows import records_in
 from ...values import Value
@@ -170,6 +171,7 @@ def read_records(raw: bytes, count: int) -> list[Record]:
     """Read the records of a part from its raw bytes. `count`: how many it says that it has."""
     text, _, lines = raw.rpartition(b"\n")
     entries = text.split(JOIN) if text else []
+    check_rows([lines], len(entries))
     found = _columns(lines)
     if len(found) != count or not found:
         raise invalid_part(f"{len(found)} records, expected {count or 'at least 1'}")
