@@ -113,7 +113,8 @@ def _async_http_client(sdk: Sdk[Any], options: ClientOptions) -> httpx2.AsyncCli
 
 def _way_out(sdk: Sdk[Any], options: ClientOptions) -> dict[str, Any]:
     # A proxy that the environment names cannot reach a server on this machine's loopback. `httpx2` ignores
-    # the environment without `trust_env`. The anthropic SDK reads it itself, and only a mount overrides that.
+    # the environment without `trust_env`. The anthropic SDK before 2.14 reads it itself, and only a mount
+    # overrides that.
     if is_plain_loopback(options.base_url or os.environ.get(sdk.base_url_variable)):
         return {"trust_env": False, "mounts": {"http://": None}}
     return {}
