@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from decimal import ROUND_HALF_UP, Decimal
 from functools import partial
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from .messages import Usage
 from .values import Value, replace
@@ -111,10 +111,23 @@ def nano_dollars(dollars: Decimal) -> int:
 
 
 def priced(prices: Prices, charge: Charge, asked: str) -> Decimal | None:
-    """The call's price by the model's name in the reply; if unknown, by the name in the request."""
-    found = prices(charge) if charge.model else None
+    """The call's price by the model's name in the reply; if unknown, by the name in the request.
+
+    Raises TypeError or ValueError if `prices` gave no price. An int or a float is one.
+    """
+    found = _dollars(prices(charge)) if charge.model else None
     if found is None and asked != charge.model:
-        found = prices(replace(charge, model=asked))
+        found = _dollars(prices(replace(charge, model=asked)))
+    return found
+
+
+def _dollars(found: Any) -> Decimal | None:
+    if isinstance(found, (int, float)) and not isinstance(found, bool):
+        found = Decimal(str(found))  # 0.1 is a tenth, and not the float beside it
+    if found is not None and not isinstance(found, Decimal):
+        raise TypeError(f"prices must give a Decimal in US dollars or None, not {type(found).__name__}")
+    if found is not None and not found.is_finite():
+        raise ValueError("prices must give a finite number of US dollars")
     return found
 
 

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import Usage
+from goaitools_py import Chat, Usage
 from goaitools_py.messages import Usage as UsageType
 from goaitools_py.prices import Charge, cost, genai_price, nano_dollars, priced, total
+from goaitools_py.states import read_history
+from goaitools_py.testing import ScriptedBackend
 
 genai_prices = pytest.importorskip("genai_prices")
 
@@ -115,3 +117,25 @@ def test_billionths_are_rounded() -> None:
     """A fraction of a billionth is rounded to the nearer one."""
     assert nano_dollars(Decimal("0.0000000015")) == 2
     assert nano_dollars(Decimal("2.5")) == 2_500_000_000
+
+
+@pytest.mark.parametrize(("given", "dollars"), [(0.1, "0.1"), (2, "2"), (Decimal("0.3"), "0.3")])
+def test_a_number_is_a_price(given: Any, dollars: str) -> None:
+    """A float ended the turn with a TypeError after the reply was paid for."""
+    result = Chat(ScriptedBackend("Hi."), prices=lambda charge: given).chat(user="Hello.")
+
+    assert (result.text, result.cost_usd, result.total_cost_usd) == (
+        "Hi.",
+        Decimal(dollars),
+        Decimal(dollars),
+    )
+    assert read_history(result.state).turns[0].cost(prices=lambda charge: given) == Decimal(dollars)
+
+
+@pytest.mark.parametrize("given", ["0.1", True, float("nan"), float("inf"), Decimal("Infinity"), -1.0])
+def test_what_is_no_price_does_not_end_the_turn(given: Any) -> None:
+    """The cost is unknown, and a warning says so."""
+    result = Chat(ScriptedBackend("Hi."), prices=lambda charge: given).chat(user="Hello.")
+
+    assert (result.text, result.cost_usd) == ("Hi.", None)
+    assert [warning.code for warning in result.warnings] == ["price_unknown"]

@@ -18,7 +18,7 @@ from msgspec.structs import asdict
 from ..citations import Citation, citations_of_rows
 from ..escaping import as_written
 from ..messages import Message, Part, ResultFlag, Text, ToolCall, Usage, call_dict
-from ..prices import Charge, Prices, genai_price, total
+from ..prices import Charge, Prices, genai_price, priced, total
 from ..showing import Row, as_html, message_rows, print_rows
 from ..values import Value
 from .open.answers import PendingReason
@@ -114,7 +114,7 @@ class HistoryIteration(Value, frozen=True, kw_only=True):
             return Decimal(0)
         at_ms = round(self.started_at.timestamp() * 1000)
         charge = Charge(model=self.model, usage=self.usage, wire=self.wire, family=self.endpoint, at_ms=at_ms)
-        return prices(charge) if self.model else None
+        return priced(prices, charge, self.model)
 
 
 class HistoryTurn(Value, frozen=True, kw_only=True):
