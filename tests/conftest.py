@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gc
 import ipaddress
+import logging
 import os
 import socket
 import ssl
@@ -34,6 +35,23 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # No test asks another machine. Reading the certificates of all authorities for each HTTP client took three
 # quarters of the first turn of each chat. Without them an HTTP client trusts nobody.
 ssl.SSLContext.load_verify_locations = lambda *_, **__: None  # type: ignore[method-assign]
+
+
+# ------------------------------------------------------------------------------------------ logging
+
+
+@pytest.fixture(autouse=True)
+def _own_logging() -> Iterator[None]:
+    """Each test begins and ends with the root logger at Python's own level. A package may set it up for the
+    whole process, as MCP's server does: then a later test would see no record."""
+    root = logging.getLogger()
+    handlers = root.handlers[:]
+    root.setLevel(logging.WARNING)
+    yield
+    root.setLevel(logging.WARNING)
+    for handler in root.handlers[:]:
+        if handler not in handlers and type(handler).__module__.partition(".")[0] != "_pytest":
+            root.removeHandler(handler)
 
 
 # ------------------------------------------------------------------------------------------ the network
