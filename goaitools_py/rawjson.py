@@ -21,7 +21,7 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cache
 from itertools import accumulate
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, NoReturn, TypeVar
 
 import msgspec
 import orjson
@@ -231,7 +231,8 @@ def has_few_values(data: bytes, most: int) -> bool:
     """
     if len(data) <= 2 * most or _few(b",[{", data):
         return True
-    if len(data.translate(None, _all_but(b",[{"))) <= most:
+    pieces = (data[at : at + _PIECE_BYTES] for at in range(0, len(data), _PIECE_BYTES))
+    if sum(len(piece.translate(None, _all_but(b",[{"))) for piece in pieces) <= most:
         return True
     for found in _outside_strings(data, b",[{"):
         most -= len(found)
@@ -333,12 +334,15 @@ def _read(data: bytes, parse_float: Callable[[str], Any], parse_int: Callable[[s
         try:
             return _ANY.decode(data)
         except _REFUSALS:
-            pass  # the scanner finds the reason, or finds that it is valid JSON
-    _scan(data)
-    try:
-        return json.loads(data.decode(), parse_float=parse_float, parse_int=parse_int)
-    except ValueError:
-        return _TOO_LARGE  # raised later, because the context of the error would hold the text
+            pass  # it is no JSON, or has a surrogate that is alone, or a number beyond all limits
+    _check(data)
+    text = data.decode()
+    for read_int in (int, parse_int):  # a function of ours takes ten times as long, and is seldom needed
+        try:
+            return json.loads(text, parse_float=parse_float, parse_int=read_int)
+        except ValueError:
+            continue  # what is returned then is raised later: the context of the error would hold the text
+    return _TOO_LARGE
 
 
 def dumps(value: Any) -> bytes:
@@ -449,12 +453,12 @@ def _is_shallow(data: bytes) -> bool:
             return True
     elif _few(b"{[", data):
         return True
-    base = 0
+    depth = 0
     for brackets in _outside_strings(data, b"[]{}"):
-        for depth in accumulate(map(_STEP.__getitem__, brackets), initial=base):
-            if depth > MAX_DEPTH:
-                return False
-            base = depth
+        depths = list(accumulate(map(_STEP.__getitem__, brackets), initial=depth))
+        if max(depths) > MAX_DEPTH:
+            return False
+        depth = depths[-1]
     return True
 
 
@@ -474,12 +478,17 @@ def _few(characters: bytes, data: bytes) -> bool:
 def _outside_strings(data: bytes, characters: bytes) -> Iterator[bytes]:
     """Give those of the characters that stand outside of strings, in pieces: many quotation marks in a short
     text must not become as many objects at once."""
-    marks = data.replace(b"\\\\", b"").replace(b'\\"', b"").translate(None, _all_but(characters + b'"'))
+    others = _all_but(characters + b'"')
     is_inside = False
-    for at in range(0, len(marks), _PIECE_BYTES):
-        pieces = marks[at : at + _PIECE_BYTES].split(b'"')
-        yield b"".join(pieces[is_inside::2])
-        is_inside ^= len(pieces) % 2 == 0
+    at = 0
+    while at < len(data):
+        piece = data[at : at + _PIECE_BYTES]
+        if (len(piece) - len(piece.rstrip(b"\\"))) % 2 and at + len(piece) < len(data):
+            piece = piece[:-1]  # the last backslash belongs to the character behind it
+        at += len(piece)
+        marks = piece.replace(b"\\\\", b"").replace(b'\\"', b"").translate(None, others).split(b'"')
+        yield b"".join(marks[is_inside::2])
+        is_inside ^= len(marks) % 2 == 0
 
 
 @cache
@@ -552,6 +561,55 @@ _COMMA, _OBJECT_START, _OBJECT_END, _ARRAY_START, _ARRAY_END = b",{}[]"
 _CLOSING = {_OBJECT_START: _OBJECT_END, _ARRAY_START: _ARRAY_END}
 
 
+def _check(data: bytes) -> None:
+    """Refuse what is not one JSON text."""
+    _check_utf8(data)
+    text, start = _walkable(data), len(data) - len(data.lstrip(b" \t\n\r"))
+    end = None if text is None else _walked(text, start)
+    if end is None or not _END.match(data, end):
+        _scan(data)
+
+
+def _walkable(data: bytes) -> str | None:
+    """The text with a character for each byte, so that positions are those of the bytes; None if it may nest
+    too deep. A long text is refused then: it does, or it is no JSON."""
+    if _is_shallow(data):
+        return data.decode("latin-1")
+    if len(data) > _SCANNED_BYTES:
+        raise RawJSONError(_TOO_DEEP, 0)
+    return None
+
+
+def _walked(text: str, start: int) -> int | None:
+    """Where a value ends, found by the standard library's reader, which is written in C: a few kilobytes may
+    inflate to millions of values, and the scanner takes a microsecond for each.
+
+    None: the scanner has to look for the error. It is not asked if the error is far away.
+    """
+    try:
+        return _WALKER.raw_decode(text, start)[1]
+    except json.JSONDecodeError as error:
+        at = error.pos
+    except _ConstantError:
+        at = len(text)
+    if at - start > _SCANNED_BYTES:
+        raise RawJSONError("not JSON", start)
+    return None
+
+
+class _ConstantError(Exception):
+    """JSON has no NaN and no Infinity."""
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise _ConstantError
+
+
+_WALKER: Final = json.JSONDecoder(parse_float=len, parse_int=len, parse_constant=_no_constant)
+"""No number is read as one: that takes long for many digits, and fails for some."""
+_SCANNED_BYTES: Final = 64 * 2**10
+
+
 def _scan(data: bytes, kinds: str = "") -> list[Span]:
     """Read one JSON text strictly and return the spans of its first level; `()` for a scalar.
 
@@ -560,6 +618,7 @@ def _scan(data: bytes, kinds: str = "") -> list[Span]:
         kinds: The characters it may begin with: "{" for an object, "[" for an array; "" for any value.
     """
     _check_utf8(data)
+    text = _walkable(data)
     found: list[Span] = []
     closing: list[int] = []  # the closing brackets that are expected, innermost last
     key_span = (0, 0)
@@ -579,8 +638,11 @@ def _scan(data: bytes, kinds: str = "") -> list[Span]:
             if len(closing) == MAX_DEPTH:
                 raise RawJSONError(_TOO_DEEP, start)
             if end - start == 1:  # an empty container is one token
-                closing.append(_CLOSING[data[start]])
-                continue
+                inner = None if text is None or not closing else _walked(text, start)
+                if inner is None:
+                    closing.append(_CLOSING[data[start]])
+                    continue
+                end = inner
         while True:
             if len(closing) == 1:
                 found.append(_span(data, closing[0], key_span, value_start, end))

@@ -831,20 +831,51 @@ def test_a_long_string_is_cut_in_linear_time() -> None:
     assert items(b"[" + text + rb',"\ud800"]') == [text, rb'"\ud800"']
 
 
-def _values(value: Any) -> int:
-    if isinstance(value, dict):
-        return 1 + sum(map(_values, value.values()))
-    return 1 + sum(map(_values, value)) if isinstance(value, list) else 1
+# ------------------------------------------------------------------------------- the number of values
 
 
-def test_few_values_are_told_from_many() -> None:
-    """Commas and brackets in strings do not count, wherever a string begins and however long the text is. An
-    empty container counts twice."""
-    said = [",[{" * 30, '"' * 9, "\\", '\\",[', "é, ", "," * 70_000]
-    many = ([[]] * 900, [{}] * 900, list(range(900)), {str(n): ["x,y", {"k": "[["}] for n in range(900)})
-    for value in (said, {word: word for word in said}, [said] * 40, *many):
-        text = json.dumps(value).encode()
-        assert rawjson.has_few_values(text, 2 * _values(value)), text[:40]
-    for value in many:
-        text = json.dumps(value).encode()
-        assert not rawjson.has_few_values(text, _values(value) // 3), text[:40]
+def _separators(text: bytes) -> int:
+    """The commas and opening brackets of JSON outside of its strings, counted one by one."""
+    count, at, is_inside = 0, 0, False
+    while at < len(text):
+        character = text[at : at + 1]
+        if is_inside:
+            at += character == b"\\"
+            is_inside = character != b'"'
+        elif character == b'"':
+            is_inside = True
+        else:
+            count += character in b",[{"
+        at += 1
+    return count
+
+
+@pytest.mark.parametrize("piece", [2, 7, 65536])
+def test_values_are_counted_outside_of_strings_only(piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In pieces of any size, with quotation marks, escapes and brackets in keys and strings."""
+    monkeypatch.setattr(rawjson, "_PIECE_BYTES", piece)
+    monkeypatch.setattr(rawjson, "MAX_DEPTH", 0)  # so that the short way out is not taken
+    words = random.Random(7)
+
+    def value(depth: int) -> Any:
+        kind = words.randrange(5 if depth < 4 else 2)
+        if kind < 2:
+            return words.choice(["a,b", "[{", '\\"', ',"', "\\\\", "x", 1.5, None])
+        if kind < 4:
+            return [value(depth + 1) for _ in range(words.randrange(4))]
+        return {words.choice(',"[\\') + str(n): value(depth + 1) for n in range(words.randrange(4))}
+
+    for _ in range(300):
+        text = json.dumps(value(0)).encode()
+        count = _separators(text)
+        for most in range(max(0, count - 1), count + 2):
+            if len(text) > 2 * most:
+                assert rawjson.has_few_values(text, most) == (count <= most)
+
+
+def test_a_long_text_of_few_values_is_taken() -> None:
+    """Commas and brackets in a string are no values."""
+    text = json.dumps({"text": ',"[{\\' * 100_000, "values": [1] * 50}).encode()
+
+    assert rawjson.has_few_values(text, 100)
+    assert not rawjson.has_few_values(text, 49)

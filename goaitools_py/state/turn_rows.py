@@ -173,6 +173,12 @@ def checked_facts(facts: dict[str, Any]) -> dict[str, Any]:
     metadata_is_text = isinstance(metadata, dict) and all(isinstance(one, str) for one in metadata.values())
     failed = facts.get("failed", [])
     failed_is_text = isinstance(failed, list) and len(failed) <= 2 and all(isinstance(x, str) for x in failed)
+    answers = facts.get("answers", [])
+    answers_are_places = isinstance(answers, list) and all(
+        type(x) is int and 0 <= x <= MAX_COUNT for x in answers
+    )
+    status_is_text = isinstance(facts.get("status", ""), str)
+    citations_are_rows = isinstance(facts.get("citations", []), list)
     if not (
         flags_are_text
         and ids_are_text
@@ -180,6 +186,9 @@ def checked_facts(facts: dict[str, Any]) -> dict[str, Any]:
         and partial_is_text
         and metadata_is_text
         and failed_is_text
+        and answers_are_places
+        and status_is_text
+        and citations_are_rows
     ):
         raise unreadable("the turn facts")
     return facts

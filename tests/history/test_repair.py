@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import random
+import time
 from collections.abc import Callable
 from functools import cache
 from itertools import dropwhile
@@ -769,3 +770,28 @@ def test_what_is_no_object_is_dropped_from_an_import() -> None:
     blob = state_from_messages("openai", messages, repair=True)
 
     assert state_messages(blob) == [{"role": "user", "content": "q"}]
+
+
+def _calls(ids: list[str]) -> bytes:
+    calls = [{"id": id, "type": "function", "function": {"name": "f", "arguments": "{}"}} for id in ids]
+    return rawjson.dumps({"role": "assistant", "content": None, "tool_calls": calls})
+
+
+@pytest.mark.parametrize(
+    ("ids", "answered"),
+    [
+        (["c"] * 12_000, ["c"] * 3),
+        ([f"c{n}" for n in range(12_000)], [f"c{11_999 - n % 7}" for n in range(6_000)]),
+    ],
+    ids=["calls with one id", "many results of the last calls"],
+)
+def test_many_calls_are_mended_in_time(ids: list[str], answered: list[str]) -> None:
+    """Mending takes time in proportion to the history, which may come from anywhere (2 s here; 11 and 18 s if
+    each call hashes its entry, or each result looks at all calls)."""
+    results = [rawjson.dumps({"role": "tool", "tool_call_id": id, "content": "x"}) for id in answered]
+    start = time.process_time()
+
+    found = mended([b'{"role":"user","content":"Hello."}', _calls(ids), *results], dialect_of("openai"))
+
+    assert len(found.entries) == len(ids) + 2
+    assert time.process_time() - start < 6

@@ -243,6 +243,11 @@ OPEN: dict[str, bytes] = {
     "flags no object": opened(facts={"flags": 5}),
     "flag of a number": opened(facts={"flags": {"a": 5}}),
     "interrupted by a number": opened(facts={"interrupted": 5}),
+    "answers no list": opened(facts={"answers": 5}),
+    "answers that are no places": opened(facts={"answers": [{}]}),
+    "a negative place of an answer": opened(facts={"answers": [-1]}),
+    "a status of a number": opened(facts={"status": 5}),
+    "citations no list": opened(facts={"citations": 5}),
     "facts too deep": opened().replace(b'{"at"', b'{"facts":{"a":%s%s},"at"' % (b"[" * 200, b"]" * 200)),
     "calls without a reply": USER + b'\n{"at":1,"letters":"u","calls":[{"id":"a","name":"b"}]}',
     "calls before the reply": opened(

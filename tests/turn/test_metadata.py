@@ -74,7 +74,7 @@ def test_a_conversation_keeps_it_beyond_cuts(face: Any, wire: str) -> None:
     do(conversation.send("Long.", metadata={"long": "y" * 5000}))
     do(conversation.send("Short."))
     assert do(conversation.info()).metadata == info.metadata
-    assert "n0" not in repr(load_state(do(store.load("ada")).blob).meta)
+    assert "'n0'" not in repr(load_state(do(store.load("ada")).blob).meta)
 
 
 class Frozen:

@@ -68,6 +68,7 @@ class Round(msgspec.Struct, kw_only=True, eq=False):
         slots: The calls of the run, each with its result.
         in_order: True if `own` has exactly one result for each call.
         log: The repairs in this round; they count only if the round stays.
+        ids, read: The ids of the calls in so many atoms of the run; see `has_call`.
     """
 
     run: list[Atom]
@@ -75,10 +76,19 @@ class Round(msgspec.Struct, kw_only=True, eq=False):
     slots: list[Slot] = field(default_factory=list)
     in_order: bool = False
     log: list[tuple[Mend, int]] = field(default_factory=list)
+    ids: set[str] = field(default_factory=set)
+    read: int = 0
 
     def has_call(self, id: str) -> bool:
-        """True if the model made a call with this id in the round."""
-        return any(call.id == id for atom in self.run for call in atom.message.tool_calls)
+        """True if the model made a call with this id in the round.
+
+        It is asked for each result while `run` grows at its end, and a history from anywhere may have 10,000
+        results and more calls. So each atom of the run is read once.
+        """
+        for atom in self.run[self.read :]:
+            self.ids.update(call.id for call in atom.message.tool_calls)
+        self.read = len(self.run)
+        return id in self.ids
 
     def results(self) -> list[Atom]:
         """The results in their given order if they are complete, else in the order of the calls."""

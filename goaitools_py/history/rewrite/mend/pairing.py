@@ -21,6 +21,8 @@ from .atoms import Atom, Round, Slot, Workbench
 __all__ = ["add_missing_results", "answering", "pair", "place_strays"]
 
 _UNKNOWN: Final[ResultFlag] = "unknown"
+_HASHED_WHOLE: Final = 64 * 2**10
+"""Ids of calls of shorter entries are made from the entry, those of longer ones from its digest."""
 
 
 def pair(bench: Workbench, one: Round) -> list[Atom]:
@@ -52,15 +54,17 @@ def _make_distinct(bench: Workbench, one: Round) -> None:
     run: list[Atom] = []
     seen: set[bytes] = set()
     used: set[str] = set()
-    renamed: defaultdict[str, list[tuple[str, ToolCall]]] = defaultdict(list)
+    renamed: defaultdict[str, deque[tuple[str, ToolCall]]] = defaultdict(deque)
     for atom in one.run:
         if atom.message.tool_calls and atom.entry in seen:
             bench.note("duplicate_call", atom)
             continue
         seen.add(atom.entry)
         ids: list[str] = []
+        # A long entry may have 100,000 calls, and is not hashed for each of them.
+        named = atom.entry if len(atom.entry) <= _HASHED_WHOLE else hashlib.sha256(atom.entry).digest()
         for n, call in enumerate(atom.message.tool_calls):
-            ids.append(_fresh_id(atom.entry, n) if call.id in used else call.id)
+            ids.append(_fresh_id(named, n) if call.id in used else call.id)
             renamed[call.id].append((ids[-1], call))
             used |= {call.id, ids[-1]}
         run.append(_renamed(bench, atom, ids))
@@ -69,7 +73,7 @@ def _make_distinct(bench: Workbench, one: Round) -> None:
     for atom in one.own:
         if names := renamed[atom.answers]:
             # Results take the ids of their calls in order: the first result belongs to the first call.
-            id, call = names.pop(0)
+            id, call = names.popleft()
             if id != atom.answers:
                 atom = answering(bench, atom, id, call)
         own.append(atom)
