@@ -23,7 +23,7 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from goaitools_py import rawjson
+from goaitools_py import json_scan, rawjson
 from goaitools_py.rawjson import (
     MAX_DEPTH,
     RawJSONError,
@@ -79,7 +79,7 @@ def nesting(value: Any) -> int:
 def assert_spans_are_verbatim(data: bytes, value: Any) -> None:
     """On every level: spans hold exactly what the oracle sees, and only punctuation lies between them."""
     found = spans(data)
-    assert found == rawjson._scan(data)
+    assert found == json_scan.scan(data)
     gaps, pieces, done = [], [], 0
     for span in found:
         gaps += (data[done : span.key_start], data[span.key_end : span.start])
@@ -279,7 +279,7 @@ def test_the_fast_reader_never_takes_what_the_scanner_refuses() -> None:
             rawjson._accepted(decoder, data) is not None for decoder in (rawjson._OBJECT, rawjson._ARRAY)
         )
         try:
-            slow = rawjson._scan(data, "{[") is not None
+            slow = json_scan.scan(data, "{[") is not None
         except RawJSONError:
             slow = False
         if fast != slow:
@@ -440,7 +440,7 @@ def test_the_depth_limit_is_the_same_for_every_reader(opening: bytes, closing: b
     deepest, deeper = nested(MAX_DEPTH), nested(MAX_DEPTH + 1)
 
     assert nesting(oracle(deepest)) == MAX_DEPTH
-    assert items(deepest) == [deepest[span.start : span.end] for span in rawjson._scan(deepest)]
+    assert items(deepest) == [deepest[span.start : span.end] for span in json_scan.scan(deepest)]
     assert loads(deepest) == json.loads(deepest)
     for read in (items, spans, loads):
         with pytest.raises(RawJSONError, match="nested deeper than 64 levels"):
@@ -853,8 +853,8 @@ def _separators(text: bytes) -> int:
 @pytest.mark.parametrize("piece", [2, 7, 65536])
 def test_values_are_counted_outside_of_strings_only(piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """In pieces of any size, with quotation marks, escapes and brackets in keys and strings."""
-    monkeypatch.setattr(rawjson, "_PIECE_BYTES", piece)
-    monkeypatch.setattr(rawjson, "MAX_DEPTH", 0)  # so that the short way out is not taken
+    monkeypatch.setattr(json_scan, "_PIECE_BYTES", piece)
+    monkeypatch.setattr(json_scan, "MAX_DEPTH", 0)  # so that the short way out is not taken
     words = random.Random(7)
 
     def value(depth: int) -> Any:

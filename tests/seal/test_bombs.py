@@ -242,8 +242,8 @@ def test_many_values_in_a_small_blob_cost_no_gigabytes() -> None:
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peak memory is read from /proc")
 @pytest.mark.parametrize("odd", [rb'"\ud800"', b"1e999", b"9" * 5_000], ids=["surrogate", "float", "integer"])
 def test_what_only_the_strict_reader_takes_is_read_in_time(odd: bytes) -> None:
-    """One value that the fast reader refuses stands beside a million others. It takes 25 times as long at most
-    as without it (an integer that Python does not read). Step by step it took 50 to 80 times."""
+    """One value that the fast reader refuses stands beside a million others. They take at most 25 times as
+    long as without it (so for an integer that Python does not read). Step by step it was 50 to 80 times."""
     row = b'\n[0,1,[["u","",0,0,0,0,0,0,0]]]'
     meta = _segment(0, META, len(META), 0)
     blobs = []

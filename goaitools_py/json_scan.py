@@ -1,0 +1,288 @@
+"""Reads JSON text strictly, and says at which byte it is none.
+
+Owns: what is JSON (RFC 8259), how deep it nests, about how many values it has, and where those of its first
+level begin and end. Must never know: a fast reader, or what is done with the pieces.
+
+The scanner is one loop without recursion. Below the first level the standard library's reader walks for it.
+It accepts one thing that msgspec refuses: an escaped surrogate without its other half (``"\\ud800"``). Models
+send such escapes, and JSON's grammar allows them. The time is linear in the length of the input. No error
+text quotes the input.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from functools import cache
+from itertools import accumulate
+from typing import Final, NamedTuple, NoReturn
+
+__all__ = [
+    "CLOSING",
+    "MAX_DEPTH",
+    "SPACE",
+    "STRING",
+    "TOO_DEEP",
+    "RawJSONError",
+    "Span",
+    "check",
+    "has_few_values",
+    "is_shallow",
+    "outside_strings",
+    "pattern",
+    "scan",
+]
+
+MAX_DEPTH = 64
+"""The deepest nesting; the outermost container counts as 1. Recorded replies of three provider APIs reach
+12."""
+TOO_DEEP = f"JSON nested deeper than {MAX_DEPTH} levels"
+
+
+class RawJSONError(ValueError):
+    """The bytes are not the expected JSON. `offset` is the first byte that shows it."""
+
+    def __init__(self, problem: str, offset: int) -> None:
+        super().__init__(problem, offset)
+        self.offset = offset
+
+    def __str__(self) -> str:
+        return f"{self.args[0]} (at byte {self.offset})"
+
+
+class Span(NamedTuple):
+    """The position of one member of an object, or of one element of an array, in its text.
+
+    ``data[start:end]`` is the value and ``data[key_start:key_end]`` the key as it was written, quotes
+    included. An element has no key: `key` is None, and its key's span is empty.
+    """
+
+    key: str | None
+    key_start: int
+    key_end: int
+    start: int
+    end: int
+
+
+# -------------------------------------------------------------------------------- depth and number of values
+
+
+def has_few_values(data: bytes, most: int) -> bool:
+    """True if JSON text has at most about so many values. It is not read as values for that, and the time is
+    linear. A value takes up to a hundred bytes of memory, and may be two bytes of text.
+
+    A short text costs nothing: `most` values have at least twice as many bytes. For text that is not JSON,
+    any result is possible; up to the first error in it, though, this sees the text as a parser does.
+    """
+    if len(data) <= 2 * most or _few(b",[{", data):
+        return True
+    pieces = (data[at : at + _PIECE_BYTES] for at in range(0, len(data), _PIECE_BYTES))
+    if sum(len(piece.translate(None, _all_but(b",[{"))) for piece in pieces) <= most:
+        return True
+    for found in outside_strings(data, b",[{"):
+        most -= len(found)
+        if most < 0:
+            return False
+    return True
+
+
+def is_shallow(data: bytes) -> bool:
+    """True if containers nest no deeper than `MAX_DEPTH`. For text that is not JSON, any result is possible.
+
+    msgspec goes as deep as Python's recursion limit lets it, which a caller may have raised beyond what
+    the C stack holds; up to the first error in it, though, this sees the text as a parser does.
+    """
+    if len(data) < 1024:
+        if data.count(b"{") + data.count(b"[") <= MAX_DEPTH:
+            return True
+    elif _few(b"{[", data):
+        return True
+    depth = 0
+    for brackets in outside_strings(data, b"[]{}"):
+        depths = list(accumulate(map(_STEP.__getitem__, brackets), initial=depth))
+        if max(depths) > MAX_DEPTH:
+            return False
+        depth = depths[-1]
+    return True
+
+
+def _few(characters: bytes, data: bytes) -> bool:
+    """True if the text has at most `MAX_DEPTH` of these characters, also counting those in strings."""
+    left = MAX_DEPTH
+    for character in characters:
+        at = data.find(character)  # find is a memchr; on a long text, bytes.count takes ten times as long
+        while at >= 0:
+            if not left:
+                return False
+            left -= 1
+            at = data.find(character, at + 1)
+    return True
+
+
+def outside_strings(data: bytes, characters: bytes) -> Iterator[bytes]:
+    """Give those of the characters that stand outside of strings, in pieces: many quotation marks in a short
+    text must not become as many objects at once."""
+    others = _all_but(characters + b'"')
+    is_inside = False
+    at = 0
+    while at < len(data):
+        piece = data[at : at + _PIECE_BYTES]
+        if (len(piece) - len(piece.rstrip(b"\\"))) % 2 and at + len(piece) < len(data):
+            piece = piece[:-1]  # the last backslash belongs to the character behind it
+        at += len(piece)
+        marks = piece.replace(b"\\\\", b"").replace(b'\\"', b"").translate(None, others).split(b'"')
+        yield b"".join(marks[is_inside::2])
+        is_inside ^= len(marks) % 2 == 0
+
+
+@cache
+def _all_but(characters: bytes) -> bytes:
+    return bytes(set(range(256)).difference(characters))
+
+
+_PIECE_BYTES: Final = 64 * 2**10
+_STEP = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
+
+
+# ----------------------------------------------------------------------------------------------- the scanner
+
+# Possessive quantifiers (``*+``) never give back what they took: every pattern is linear.
+SPACE = rb"[ \t\n\r]*+"
+STRING = rb'"[^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*+)*+"'
+_NUMBER = rb"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]++)?+"
+_EMPTY = rb"\[" + SPACE + rb"\]|\{" + SPACE + rb"\}"
+
+
+def pattern(*parts: bytes) -> re.Pattern[bytes]:
+    return re.compile(SPACE + SPACE.join(parts))
+
+
+_VALUE = pattern(rb"(" + rb"|".join((STRING, _NUMBER, rb"true|false|null", _EMPTY, rb"[\[{]")) + rb")")
+_KEY = pattern(rb"(" + STRING + rb")", rb":")
+_AFTER_VALUE = pattern(rb"([,\]}])")
+_END = pattern(rb"\Z")
+_COMMA, _OBJECT_START, _OBJECT_END, _ARRAY_START, _ARRAY_END = b",{}[]"
+CLOSING = {_OBJECT_START: _OBJECT_END, _ARRAY_START: _ARRAY_END}
+
+
+def check(data: bytes) -> None:
+    """Refuse what is not one JSON text."""
+    _check_utf8(data)
+    text, start = _walkable(data), len(data) - len(data.lstrip(b" \t\n\r"))
+    end = None if text is None else _walked(text, start)
+    if end is None or not _END.match(data, end):
+        scan(data)
+
+
+def scan(data: bytes, kinds: str = "") -> list[Span]:
+    """Read one JSON text strictly and return the spans of its first level; `()` for a scalar.
+
+    Args:
+        data: The text.
+        kinds: The characters it may begin with: "{" for an object, "[" for an array; "" for any value.
+    """
+    _check_utf8(data)
+    text = _walkable(data)
+    found: list[Span] = []
+    closing: list[int] = []  # the closing brackets that are expected, innermost last
+    key_span = (0, 0)
+    value_start = end = 0
+    while True:
+        if closing and closing[-1] == _OBJECT_END:
+            match = _expect(_KEY, data, end, "a key")
+            end = match.end()
+            if len(closing) == 1:
+                key_span = match.span(1)
+        start, end = _expect(_VALUE, data, end, "a value").span(1)
+        if len(closing) <= 1:
+            if not closing and kinds and chr(data[start]) not in kinds:
+                raise RawJSONError(f"expected JSON that begins with {' or '.join(kinds)}", start)
+            value_start = start
+        if data[start] in CLOSING:
+            if len(closing) == MAX_DEPTH:
+                raise RawJSONError(TOO_DEEP, start)
+            if end - start == 1:  # an empty container is one token
+                inner = None if text is None or not closing else _walked(text, start)
+                if inner is None:
+                    closing.append(CLOSING[data[start]])
+                    continue
+                end = inner
+        while True:
+            if len(closing) == 1:
+                found.append(_span(data, closing[0], key_span, value_start, end))
+            if not closing:
+                _expect(_END, data, end, "nothing more")
+                return found
+            start, end = _expect(_AFTER_VALUE, data, end, "a comma or the end of a container").span(1)
+            if data[start] == _COMMA:
+                break
+            if data[start] != closing.pop():
+                raise RawJSONError("a closing bracket of the wrong kind", start)
+
+
+def _span(data: bytes, closing: int, key_span: tuple[int, int], start: int, end: int) -> Span:
+    if closing == _ARRAY_END:
+        return Span(None, start, start, start, end)
+    # json, unlike the others, decodes a lone surrogate.
+    key: str = json.loads(data[slice(*key_span)].decode())
+    return Span(key, *key_span, start, end)
+
+
+def _expect(pattern: re.Pattern[bytes], data: bytes, at: int, what: str) -> re.Match[bytes]:
+    match = pattern.match(data, at)
+    if match is None:
+        raise RawJSONError(f"not JSON: expected {what}", len(data) - len(data[at:].lstrip(b" \t\n\r")))
+    return match
+
+
+def _check_utf8(data: bytes) -> None:
+    try:
+        data.decode()
+        return
+    except UnicodeDecodeError as error:
+        offset = error.start
+    raise RawJSONError("not UTF-8", offset)  # outside the handler: the error's context would hold the text
+
+
+# ------------------------------------------------------------------------------------------------ the walker
+
+
+def _walkable(data: bytes) -> str | None:
+    """The text with a character for each byte, so that positions are those of the bytes; None if it may nest
+    too deep. A long text is refused then: it does, or it is no JSON."""
+    if is_shallow(data):
+        return data.decode("latin-1")
+    if len(data) > _SCANNED_BYTES:
+        raise RawJSONError(TOO_DEEP, 0)
+    return None
+
+
+def _walked(text: str, start: int) -> int | None:
+    """Where a value ends, found by the standard library's reader, which is written in C: a few kilobytes may
+    inflate to millions of values, and the scanner takes a microsecond for each.
+
+    None: the scanner has to look for the error. It is not asked if the error is far away.
+    """
+    try:
+        return _WALKER.raw_decode(text, start)[1]
+    except json.JSONDecodeError as error:
+        at = error.pos
+    except _ConstantError:
+        at = len(text)
+    if at - start > _SCANNED_BYTES:
+        raise RawJSONError("not JSON", start)
+    return None
+
+
+class _ConstantError(Exception):
+    """JSON has no NaN and no Infinity."""
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise _ConstantError
+
+
+_WALKER: Final = json.JSONDecoder(parse_float=len, parse_int=len, parse_constant=_no_constant)
+"""No number is read as one: that takes long for many digits, and fails for some."""
+_SCANNED_BYTES: Final = 64 * 2**10
