@@ -416,7 +416,7 @@ ALLOWED = {
     ),
     "stores.layout": "",
     "stores.base": "stores.layout",
-    "stores": "errors extras process stores.base stores.layout",
+    "stores": "edges.watch errors extras process stores.base stores.layout",
     "integrations": (
         "errors extras history.info history.open.answers history.turns messages state.blob state.codec "
         "stores stores.layout"

@@ -9,17 +9,20 @@ the lease, load, and one that saves and gives the lease back. No connection is h
 
 from __future__ import annotations
 
+import math
+import socket
 from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from inspect import iscoroutinefunction
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, cast
 
+from ..edges.watch import Watch
 from ..errors import StoreError, StoreUnavailableError
 from ..extras import lacking
 from ..process import Process, this_process
 from .base import RowFacts, Stored, StoredHead, StoredPage, StoredPart
-from .postgres_steps import LeaseToken, PostgresSteps, Step, problem
+from .postgres_steps import LeaseToken, PostgresSteps, Step, only_reads, problem
 
 if TYPE_CHECKING:
     import asyncpg  # type: ignore[import-untyped]
@@ -29,6 +32,9 @@ __all__ = ["AsyncPostgresStore", "PostgresStore"]
 
 T = TypeVar("T")
 Rows: TypeAlias = Sequence[Sequence[Any]]
+Lent: TypeAlias = list[Any]
+"""The connection that a step has, if it has one."""
+Watches: TypeAlias = list[Watch]
 
 
 class _OneProcess:
@@ -107,6 +113,7 @@ class PostgresStore:
         self._owned = False
         self._steps = PostgresSteps(table, schema)
         self._prepare = None if prepare else False
+        self._timeout: float | None = None
         self._process = _OneProcess()
 
     @classmethod
@@ -125,26 +132,34 @@ class PostgresStore:
         Args:
             url: What psycopg connects to: ``postgresql://user@host/database``.
             max_connections: The size of the pool.
-            timeout: Seconds to wait for a connection before `StoreUnavailableError`.
+            timeout: Seconds to wait for a connection, and for an answer, before `StoreUnavailableError`.
             table: As for the class.
             schema: As for the class.
             prepare: As for the class.
         """
         _check_url(url, "PostgresStore")
         try:
+            from psycopg.conninfo import conninfo_to_dict
             from psycopg_pool import ConnectionPool
         except ModuleNotFoundError as error:
             raise lacking(error, "PostgresStore", "psycopg") from None
+
+        options: dict[str, Any] = {"autocommit": True}
+        if "connect_timeout" not in conninfo_to_dict(url):
+            options["connect_timeout"] = max(2, math.ceil(timeout))
         pool = ConnectionPool(
             url,
             min_size=1,
             max_size=max_connections,
             timeout=timeout,
-            kwargs={"autocommit": True},
+            # A pool waits longer and longer between two tries. After an outage it begins anew with the next
+            # call, and not after minutes.
+            reconnect_timeout=timeout,
+            kwargs=options,
             open=False,
         )
         store = cls(pool, table=table, schema=schema, prepare=prepare)
-        store._owned = True
+        store._owned, store._timeout = True, timeout
         return store
 
     def load(self, key: str) -> Stored | None:
@@ -277,40 +292,61 @@ class PostgresStore:
 
     def _run(self, step: Step[T]) -> T:
         """Do a step on one connection; on another one, after an error that has broken it."""
-        statement, values = next(step)
         self._process.check()
-        connection: Any = None
+        lent: Lent = []
+        watches: Watches = []
         try:
-            while True:
-                rows: Rows = ()
-                failed: Exception | None = None
-                try:
-                    if connection is None or connection.broken:
-                        connection = self._connected(connection)
-                    rows = self._sent(connection, statement, values)
-                except Exception as exc:
-                    failed = problem(exc)
-                try:
-                    statement, values = step.send(rows) if failed is None else step.throw(failed)
-                except StopIteration as end:
-                    return cast("T", end.value)
-        finally:
-            if connection is not None:
-                self._pool.putconn(connection)
+            try:
+                return self._done(step, lent, watches)
+            finally:
+                self._leave(lent, watches)
+        finally:  # once more, if Ctrl-C came in the line above
+            self._leave(lent, watches)
 
-    def _connected(self, broken: Any) -> Any:
+    def _done(self, step: Step[T], lent: Lent, watches: Watches) -> T:
+        statement, values = next(step)
+        while True:
+            rows: Rows = ()
+            failed: Exception | None = None
+            try:
+                if lent and lent[-1].broken:
+                    self._give_back(lent)
+                if not lent:
+                    self._lend(lent)
+                if self._timeout is not None:
+                    if not watches or watches[-1].has_rung:
+                        watches.append(Watch(lambda: _hang_up(lent)))
+                    watches[-1].set(self._timeout)
+                rows = self._sent(lent[-1], statement, values)
+            except Exception as exc:
+                failed = problem(exc)
+                if only_reads(exc):
+                    lent[-1].close()
+            try:
+                statement, values = step.send(rows) if failed is None else step.throw(failed)
+            except StopIteration as end:
+                return cast("T", end.value)
+
+    def _lend(self, lent: Lent) -> None:
+        """Put a connection of the pool into `lent`. What stands there is given back, whatever happens."""
         if self._owned and self._pool.closed:
             self._pool.open()
-        if broken is not None:
-            self._pool.putconn(broken)
-        connection = self._pool.getconn()
-        if not connection.autocommit:
-            self._pool.putconn(connection)
+        lent.append(self._pool.getconn())
+        if not lent[-1].autocommit:
             raise StoreError(
                 "the pool's connections are not in autocommit mode: make it with "
                 "ConnectionPool(…, kwargs={'autocommit': True}), or use PostgresStore.open"
             )
-        return connection
+
+    def _leave(self, lent: Lent, watches: Watches) -> None:
+        for watch in watches:
+            watch.close()  # before another thread has the connection
+        self._give_back(lent)
+
+    def _give_back(self, lent: Lent) -> None:
+        """Give the connections in `lent` back, each once: the pool replaces a broken one each time."""
+        while lent:
+            self._pool.putconn(lent.pop())
 
     def _sent(self, connection: Any, statement: str, values: tuple[Any, ...]) -> Rows:
         from psycopg import RawCursor
@@ -319,6 +355,16 @@ class PostgresStore:
         cursor = RawCursor(connection, row_factory=tuple_row)
         cursor.execute(statement.encode(), values, prepare=self._prepare, binary=True)
         return cursor.fetchall() if cursor.description else ()
+
+
+def _hang_up(lent: Lent) -> None:
+    """End a connection from another thread: the thread that waits for its answer gets an error."""
+    for connection in lent:
+        with socket.socket(fileno=connection.fileno()) as end:
+            try:
+                end.shutdown(socket.SHUT_RDWR)
+            finally:
+                end.detach()
 
 
 class PostgresLease:
@@ -363,6 +409,7 @@ class AsyncPostgresStore:
         _check_pool(pool, "acquire", "AsyncPostgresStore")
         self._pool = pool
         self._owned = self._is_open = False
+        self._timeout: float | None = None
         self._steps = PostgresSteps(table, schema)
         self._process = _OneProcess()
 
@@ -382,7 +429,7 @@ class AsyncPostgresStore:
         Args:
             url: What asyncpg connects to: ``postgresql://user@host/database``.
             max_connections: The size of the pool.
-            timeout: Seconds to wait for a new connection, or for an answer, before `StoreUnavailableError`.
+            timeout: Seconds to wait for a connection, and for an answer, before `StoreUnavailableError`.
             table: As for the class.
             schema: As for the class.
             prepare: False turns prepared statements off.
@@ -403,7 +450,7 @@ class AsyncPostgresStore:
             **more,
         )
         store = cls(pool, table=table, schema=schema)
-        store._owned = True
+        store._owned, store._timeout = True, timeout
         return store
 
     async def load(self, key: str) -> Stored | None:
@@ -535,31 +582,50 @@ class AsyncPostgresStore:
         statement, values = next(step)
         self._process.check()
         connection: Any = None
+        is_sound = False
         try:
             while True:
                 rows: Rows = ()
                 failed: Exception | None = None
                 try:
-                    if connection is None or connection.is_closed():
-                        connection = await self._connected(connection)
+                    is_sound = False
+                    if connection is not None and connection.is_closed():
+                        broken, connection = connection, None
+                        await self._give_back(broken)
+                    if connection is None:
+                        connection = await self._lent()
                     rows = [tuple(row) for row in await connection.fetch(statement, *values)]
+                    is_sound = True
                 except Exception as exc:
                     failed = problem(exc)
+                    if connection is not None and only_reads(exc):
+                        connection.terminate()
                 try:
                     statement, values = step.send(rows) if failed is None else step.throw(failed)
                 except StopIteration as end:
                     return cast("T", end.value)
         finally:
             if connection is not None:
-                await self._pool.release(connection)
+                await self._give_back(connection, is_sound)
 
-    async def _connected(self, broken: Any) -> Any:
+    async def _lent(self) -> Any:
+        pool = self._pool
         if self._owned:
-            await self._pool  # opens it; does nothing later
+            await pool  # opens it; does nothing later
             self._is_open = True
-        if broken is not None:
-            await self._pool.release(broken)
-        return await self._pool.acquire()
+            if not pool.get_idle_size() and pool.get_size() == pool.get_max_size():
+                return await pool.acquire(timeout=self._timeout)
+        return await pool.acquire()  # costs less than one with a timeout
+
+    async def _give_back(self, connection: Any, is_sound: bool = False) -> None:
+        """Give a connection back.
+
+        One with a statement that was cancelled or timed out asks the server to end it, and waits. If no
+        answer comes in time, the pool ends the connection and makes another one. What this raises tells
+        nothing of the step.
+        """
+        with suppress(Exception):
+            await self._pool.release(connection, timeout=None if is_sound else self._timeout)
 
 
 class AsyncPostgresLease:

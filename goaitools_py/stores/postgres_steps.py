@@ -20,13 +20,14 @@ from .base import RowFacts, Stored, StoredHead, StoredKey, StoredPage, StoredPar
 from .layout import facts_of, plain_values
 from .postgres_sql import Statements
 
-__all__ = ["LeaseToken", "PostgresSteps", "Step", "problem"]
+__all__ = ["LeaseToken", "PostgresSteps", "Step", "only_reads", "problem"]
 
 T = TypeVar("T")
 Step: TypeAlias = Generator[tuple[str, tuple[Any, ...]], Sequence[Sequence[Any]], T]
 
 _NO_TABLE: Final = "42P01"
 _NO_COLUMN: Final = "42703"
+_ONLY_READS: Final = "25006"
 _LOST_RACES: Final = ("40001", "40P01")
 _MADE_BY_ANOTHER: Final = ("23505", "42P07", "42710")
 """What two workers get that make a table at the same time; "if not exists" does not help."""
@@ -60,6 +61,14 @@ def problem(error: Exception) -> Exception:
     if code in _LOST_RACES or code in _MADE_BY_ANOTHER or code.startswith("23"):
         return _RefusedError(code)
     return common.unavailable("PostgreSQL", error)
+
+
+def only_reads(error: Exception) -> bool:
+    """Whether the server takes no writes: after a failover the connection may lead to the former primary.
+
+    Such a connection works, so that a pool would lend it again and again. It has to be closed.
+    """
+    return getattr(error, "sqlstate", None) == _ONLY_READS
 
 
 class LeaseToken:

@@ -188,9 +188,14 @@ class RedisStore:
     def _send(self, command: Command, **where: Any) -> Any:
         with _errors():
             try:
-                return self._client.execute_command(*by_digest(command), **where, **_BYTES)
-            except _unknown_script():
-                return self._client.execute_command(*command, **where, **_BYTES)
+                try:
+                    return self._client.execute_command(*by_digest(command), **where, **_BYTES)
+                except _unknown_script():
+                    return self._client.execute_command(*command, **where, **_BYTES)
+            except _only_reads():
+                if (pool := getattr(self._client, "connection_pool", None)) is not None:
+                    pool.disconnect(inuse_connections=False)
+                raise
 
 
 class RedisLease:
@@ -375,9 +380,14 @@ class AsyncRedisStore:
         self._check_process()
         with _errors():
             try:
-                return await self._client.execute_command(*by_digest(command), **where, **_BYTES)
-            except _unknown_script():
-                return await self._client.execute_command(*command, **where, **_BYTES)
+                try:
+                    return await self._client.execute_command(*by_digest(command), **where, **_BYTES)
+                except _unknown_script():
+                    return await self._client.execute_command(*command, **where, **_BYTES)
+            except _only_reads():
+                if (pool := getattr(self._client, "connection_pool", None)) is not None:
+                    await pool.disconnect(inuse_connections=False)
+                raise
 
     def _check_process(self) -> None:
         if self._used_in is None:
@@ -444,6 +454,17 @@ def _unknown_script() -> type[Exception]:
     from redis.exceptions import NoScriptError
 
     return NoScriptError
+
+
+def _only_reads() -> type[Exception]:
+    """The error of a server that takes no writes.
+
+    After a failover a connection may lead to the former primary. It works, so that a pool would lend it again
+    and again. It has to be closed. A client of Sentinel or of a cluster finds the new primary by itself.
+    """
+    from redis.exceptions import ReadOnlyError
+
+    return ReadOnlyError
 
 
 @contextmanager

@@ -85,7 +85,17 @@ from ..errors import StateConflictError, StoreUnavailableError
 from . import common, layout
 from .base import RowFacts, Stored, StoredKey, StoredPage
 
-__all__ = ["KeyText", "RowSave", "Rows", "StateRows", "lacks_a_column", "lost_a_race", "made", "state_table"]
+__all__ = [
+    "KeyText",
+    "RowSave",
+    "Rows",
+    "StateRows",
+    "lacks_a_column",
+    "lost_a_race",
+    "made",
+    "only_reads",
+    "state_table",
+]
 
 _MYSQL = ("mysql", "mariadb")
 
@@ -346,6 +356,18 @@ def lost_a_race(error: DBAPIError) -> bool:
     code = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None)
     number = error.orig.args[0] if error.orig is not None and error.orig.args else None
     return code in ("40001", "40P01") or number in (1213, 1020)
+
+
+def only_reads(error: Exception) -> bool:
+    """Whether the server takes no writes: after a failover the connection may lead to the former primary.
+
+    Such a connection works, so that a pool would lend it again and again. It has to be closed.
+    """
+    if not isinstance(error, DBAPIError):
+        return False
+    code = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None)
+    number = error.orig.args[0] if error.orig is not None and error.orig.args else None
+    return code == "25006" or number in (1290, 1792, 1836)
 
 
 def lacks_a_column(error: DBAPIError) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError, StatementError
@@ -21,14 +21,15 @@ from .base import RowFacts, Stored, StoredHead, StoredPage, StoredPart
 from .sql_forks import forks_of
 from .sql_lease import LastSave, LastSaveOfParts, LeaseRows, SQLLease
 from .sql_parts import PartRows, SaveParts
-from .sql_table import RowSave, StateRows, lacks_a_column
+from .sql_table import RowSave, StateRows, lacks_a_column, only_reads
 
 if TYPE_CHECKING:
-    from sqlalchemy.ext.asyncio import AsyncEngine
+    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 __all__ = ["AsyncSQLAlchemyStore", "SQLAlchemyStore"]
 
 T = TypeVar("T")
+_Way: TypeAlias = Callable[[Connection, Callable[[Connection], T]], T]
 
 _KNOWN = ("postgresql", "mysql", "mariadb", "sqlite")
 
@@ -41,6 +42,22 @@ _ATOMIC = {
     "mariadb": "REPEATABLE READ",
     "sqlite": "SERIALIZABLE",
 }
+
+
+def _each_by_itself(connection: Connection, step: Callable[[Connection], T]) -> T:
+    """Do a step in autocommit mode.
+
+    The level is set on the connection and not on the engine. On MySQL that is a statement, and if it fails
+    inside of `connect`, the connection stays out of the pool for as long as somebody keeps the error.
+    """
+    return step(connection.execution_options(isolation_level="AUTOCOMMIT"))
+
+
+def _at_once(connection: Connection, step: Callable[[Connection], T]) -> T:
+    """Do a step in one transaction."""
+    connection.execution_options(isolation_level=_ATOMIC[connection.dialect.name])
+    with connection.begin():
+        return step(connection)
 
 
 class SQLAlchemyStore:
@@ -63,8 +80,7 @@ class SQLAlchemyStore:
     def __init__(self, engine: Engine, *, table: str = "goaitools_state", schema: str | None = None) -> None:
         self._dialect = _known(engine, "SQLAlchemyStore")
         self._forks = forks_of(engine)
-        self._engine = engine.execution_options(isolation_level="AUTOCOMMIT")
-        self._atomic = engine.execution_options(isolation_level=_ATOMIC[self._dialect])
+        self._engine = engine
         self._rows = StateRows(table, schema)
         self._parts = PartRows(self._rows)
         self._leases = LeaseRows(self._dialect, table, schema)
@@ -106,7 +122,7 @@ class SQLAlchemyStore:
         if not save.is_ready:
             self._run(save.make_tables)
         try:
-            self._run_atomic(save.write)
+            self._run(save.write, _at_once)
         except StoreUnavailableError:
             if not (save.was_sent and self._run(save.is_stored)):
                 raise
@@ -208,13 +224,27 @@ class SQLAlchemyStore:
             with suppress(StoreUnavailableError):  # then it ends by itself
                 lease.release()
 
-    def _run(self, step: Callable[[Connection], T]) -> T:
-        with _errors(self._dialect), self._forks.step(), self._engine.connect() as connection:
-            return step(connection)
+    def _run(self, step: Callable[[Connection], T], way: _Way[T] = _each_by_itself) -> T:
+        with _errors(self._dialect), self._forks.step():
+            connection = self._engine.connect()
+            try:
+                return way(connection, step)
+            except DBAPIError as exc:
+                if only_reads(exc):
+                    connection.invalidate()
+                raise
+            finally:
+                self._give_back(connection)
 
-    def _run_atomic(self, step: Callable[[Connection], T]) -> T:
-        with _errors(self._dialect), self._forks.step(), self._atomic.begin() as connection:
-            return step(connection)
+    def _give_back(self, connection: Connection) -> None:
+        try:
+            connection.close()
+        except BaseException as exc:
+            if not _loses_its_place(self._dialect):
+                raise
+            self._engine.dispose()
+            if not isinstance(exc, Exception):
+                raise
 
 
 class SQLAlchemyLease:
@@ -257,8 +287,7 @@ class AsyncSQLAlchemyStore:
     ) -> None:
         self._dialect = _known(engine, "AsyncSQLAlchemyStore")
         self._forks = forks_of(engine.sync_engine, is_async=True)
-        self._engine = engine.execution_options(isolation_level="AUTOCOMMIT")
-        self._atomic = engine.execution_options(isolation_level=_ATOMIC[self._dialect])
+        self._engine = engine
         self._rows = StateRows(table, schema)
         self._parts = PartRows(self._rows)
         self._leases = LeaseRows(self._dialect, table, schema)
@@ -302,7 +331,7 @@ class AsyncSQLAlchemyStore:
         if not save.is_ready:
             await self._run(save.make_tables)
         try:
-            await self._run_atomic(save.write)
+            await self._run(save.write, _at_once)
         except StoreUnavailableError:
             if not (save.was_sent and await self._run(save.is_stored)):
                 raise
@@ -401,15 +430,27 @@ class AsyncSQLAlchemyStore:
             with suppress(StoreUnavailableError):  # then it ends by itself
                 await lease.release()
 
-    async def _run(self, step: Callable[[Connection], T]) -> T:
+    async def _run(self, step: Callable[[Connection], T], way: _Way[T] = _each_by_itself) -> T:
         with _errors(self._dialect), self._forks.step():
-            async with self._engine.connect() as connection:
-                return await connection.run_sync(step)
+            connection = await self._engine.connect()
+            try:
+                return await connection.run_sync(way, step)
+            except DBAPIError as exc:
+                if only_reads(exc):
+                    await connection.invalidate()
+                raise
+            finally:
+                await self._give_back(connection)
 
-    async def _run_atomic(self, step: Callable[[Connection], T]) -> T:
-        with _errors(self._dialect), self._forks.step():
-            async with self._atomic.begin() as connection:
-                return await connection.run_sync(step)
+    async def _give_back(self, connection: AsyncConnection) -> None:
+        try:
+            await connection.__aexit__(None, None, None)  # a cancellation does not reach it, unlike `close`
+        except BaseException as exc:
+            if not _loses_its_place(self._dialect):
+                raise
+            await self._engine.dispose()
+            if not isinstance(exc, Exception):
+                raise
 
 
 class AsyncSQLAlchemyLease:
@@ -435,6 +476,15 @@ class AsyncSQLAlchemyLease:
         if not self._is_over:
             await self._run(self.row.release)
             self._is_over = True
+
+
+def _loses_its_place(dialect: str) -> bool:
+    """Whether a connection that breaks while it goes back leaves a place of the pool taken for good.
+
+    SQLAlchemy then sets the isolation level back. On MySQL and MariaDB that is a statement. If it fails,
+    SQLAlchemy does not count the connection as given back. Only a new pool has all its places.
+    """
+    return dialect in ("mysql", "mariadb")
 
 
 def _known(engine: Engine | AsyncEngine, kind: str) -> str:

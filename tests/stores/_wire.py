@@ -48,6 +48,7 @@ class Wire:
         trips: How many questions were answered, over all connections.
         counts: Bytes in each direction since the last `arm`.
         has_struck: True once the cut has hit a connection.
+        has_run_out: True once a silence ended after 20 seconds, because the client waited for so long.
     """
 
     def __init__(self, host: str, port: int) -> None:
@@ -56,7 +57,7 @@ class Wire:
         self.port: int = self._listener.getsockname()[1]
         self.trips = 0
         self.counts: dict[Direction, int] = {"question": 0, "answer": 0}
-        self.has_struck = False
+        self.has_struck = self.has_run_out = False
         self._cut: Cut | None = None
         self._lock = threading.Lock()
         self._open: list[socket.socket] = []
@@ -105,7 +106,7 @@ class Wire:
                 if cut is not None:
                     if cut.how == "stall":
                         pair.is_silent.set()
-                        healed.wait(120.0)
+                        self.has_run_out |= not healed.wait(20.0)
                     if cut.how == "close":
                         break
                     _reset(pair.client)
