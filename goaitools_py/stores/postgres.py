@@ -82,6 +82,21 @@ def _check_url(url: object, kind: str) -> None:
         )
 
 
+def _named_in(url: str) -> Collection[str]:
+    """What a URL tells psycopg, by name. Raises `ValueError`; the error of psycopg may quote a password."""
+    from psycopg import ProgrammingError
+    from psycopg.conninfo import conninfo_to_dict
+
+    try:
+        return conninfo_to_dict(url)
+    except ProgrammingError:
+        pass
+    raise ValueError(
+        "PostgresStore.open takes a URL such as 'postgresql://user@host/database', or words of "
+        "psycopg such as 'dbname=app'; psycopg cannot read this one"
+    )
+
+
 class PostgresStore:
     """A store in PostgreSQL over a pool of psycopg 3, for any number of threads, processes and machines.
 
@@ -139,13 +154,11 @@ class PostgresStore:
         """
         _check_url(url, "PostgresStore")
         try:
-            from psycopg.conninfo import conninfo_to_dict
             from psycopg_pool import ConnectionPool
         except ModuleNotFoundError as error:
             raise lacking(error, "PostgresStore", "psycopg") from None
-
         options: dict[str, Any] = {"autocommit": True}
-        if "connect_timeout" not in conninfo_to_dict(url):
+        if "connect_timeout" not in _named_in(url):
             options["connect_timeout"] = max(2, math.ceil(timeout))
         pool = ConnectionPool(
             url,

@@ -340,6 +340,15 @@ def test_a_pool_begins_anew_soon_after_an_outage() -> None:
         assert store._pool.kwargs["connect_timeout"] == 3
 
 
+def test_a_url_that_cannot_be_read_is_refused_without_its_password() -> None:
+    """psycopg's own error quotes what it cannot read."""
+    with pytest.raises(ValueError, match="cannot read this one") as caught:
+        PostgresStore.open("postgresql://ada:pass%zzword@127.0.0.1/none")
+
+    assert "zz" not in str(caught.value)
+    assert caught.value.__context__ is None
+
+
 # --------------------------------------------------------------------------------- failover
 
 
