@@ -545,7 +545,12 @@ def test_each_text_of_the_meta_data_is_searched(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(FACTS - rows.NO_TEXT_FACTS))
 def test_each_text_of_a_turns_facts_is_searched(name: str) -> None:
     """A new fact is searched unless it is named as one without text."""
-    values: dict[str, Any] = {"who": [[0, SECRET]], "metadata": {SECRET: SECRET}, "failed": [SECRET, SECRET]}
+    values: dict[str, Any] = {
+        "who": [[0, SECRET]],
+        "metadata": {SECRET: SECRET},
+        "failed": [SECRET, SECRET],
+        "citations": [[0, SECRET]],
+    }
     book = Book("openai")
     book.add(user("Hi."), Said("Ho."), **{name: values.get(name, SECRET)})
 

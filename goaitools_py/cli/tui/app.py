@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ChatApp"]
 
-_READY = "ready"
+_BUSY, _READY = "busy", "ready"
 _MARGIN = 2
 """Columns beside the header's text."""
 
@@ -94,7 +94,7 @@ class ChatApp(App[None]):
         self._chat, self._store, self._check, self._about = chat, store, check, about
         self._session = Session(key, codec)
         self._conversation = self._kept(key)
-        self._facts, self._status = HeaderFacts(key), _READY
+        self._facts, self._status = HeaderFacts(key), _BUSY
         self._job: Worker[None] | None = None
         self._turn: AsyncTurn | None = None
         self._is_stopped = False
@@ -208,6 +208,7 @@ class ChatApp(App[None]):
     # ------------------------------------------------------------------------------------------- the flows
 
     def _begin(self, work: Any) -> None:
+        self._show_header(status=_BUSY)
         self._job = self.run_worker(self._job_of(work), group="flow")
 
     async def _job_of(self, work: Any) -> None:
@@ -228,7 +229,12 @@ class ChatApp(App[None]):
             self._facts = await drive_async(self._session.facts(), self._do)
         except GoAIToolsError as error:
             await self._do(Say(f"Failed: {error}"))
-        self._show_header(status=_READY)
+        self._show_header()
+
+    def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
+        """Say that the app is ready, not before a message would be taken."""
+        if event.worker is self._job and event.worker.is_finished:
+            self._show_header(status=_READY)
 
     async def _drive(self, flow: Flow[Any]) -> None:
         await drive_async(flow, self._do)

@@ -224,8 +224,8 @@ class AnthropicRules:
             yield from pairing(messages)
             yield from repeated_ids(messages, everywhere=self.ids_stay_unique)
             yield from hosted_calls(messages)
-            thinking = body.get("thinking")
-            if isinstance(thinking, dict) and thinking.get("type") == "enabled":
+            thinking, is_claude = body.get("thinking"), "claude" in str(body.get("model"))
+            if is_claude and isinstance(thinking, dict) and thinking.get("type") == "enabled":
                 yield from begins_thinking(messages)
             ends_with_reply = messages[-1]["role"] == "assistant" and not is_paused(messages[-1])
             if ends_with_reply and body.get("compaction") is None:

@@ -43,8 +43,12 @@ def open_box(code: int) -> str:
 class Watched(ChatApp):
     """The app, and a way to wait for a status of its header."""
 
+    was_not_ready = False
+    """True if the header has said "ready" while a message would not have been taken."""
+
     def _show_header(self, *, status: str = "", width: int = 0) -> None:
         super()._show_header(status=status, width=width)
+        self.was_not_ready |= self._status == "ready" and (self._job is None or self.is_busy)
         changed, self.changed = self.changed, asyncio.Event()
         changed.set()
 
@@ -126,6 +130,7 @@ class Place:
                 terminal = Terminal(app, pilot)
                 await terminal.settle()
                 yield terminal
+            assert not app.was_not_ready
 
     def run(self, play: Callable[[Terminal], Awaitable[Any]], **options: Any) -> None:
         """Open the app, play, close it."""
