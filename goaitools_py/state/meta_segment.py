@@ -9,7 +9,6 @@ The segment is one JSON object. `later` reads it once more where the strict read
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from operator import attrgetter, itemgetter
 from typing import Any
 
@@ -85,7 +84,7 @@ def _bounded_cut(cut: CutRow) -> CutRow:
 def meta_of(segment: Segment) -> tuple[Meta, Mapping[str, msgspec.Raw]]:
     """Read the meta data, and the keys of a later release byte for byte."""
     raw = segment.raw()
-    with suppress(*REFUSALS):
+    try:
         names = rawjson.names(raw)  # first, as in `decoded`: it checks the depth
         meta = _META.decode(raw)
         if (
@@ -95,6 +94,8 @@ def meta_of(segment: Segment) -> tuple[Meta, Mapping[str, msgspec.Raw]]:
             and (not meta.media or _ends_well(meta.media))
         ):
             return meta, {} if names <= _META_KEYS else _extras(raw)
+    except REFUSALS:
+        pass  # raised outside of the handler, so that the error has no context that quotes content
     raise later.refused_meta(raw)
 
 
