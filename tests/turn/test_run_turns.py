@@ -302,7 +302,9 @@ def test_what_the_user_says_is_given_once(face: Any) -> None:
         (iter(()), ValueError, "at least one text"),
     ],
 )
-def test_what_is_no_list_of_texts_is_refused(face: Any, texts: Any, kind: type[Exception], words: str) -> None:
+def test_what_is_no_list_of_texts_is_refused(
+    face: Any, texts: Any, kind: type[Exception], words: str
+) -> None:
     """Another type is a TypeError, an empty list a ValueError. No model is asked."""
     desk = Desk(face, "openai")
 
