@@ -36,9 +36,9 @@ class _GivenMeta(StructMeta):
     if not TYPE_CHECKING:  # a type checker knows the fields
 
         @property
-        def __signature__(cls) -> Any:
-            """What `help` and `inspect.signature` show. msgspec's own signature evaluates the annotations, and
-            raises NameError for a name that only type checkers import."""
+        def __signature__(cls) -> Any:  # noqa: N805 - a metaclass
+            """What `help` and `inspect.signature` show. msgspec's own evaluates the annotations, and raises
+            NameError for a name that only type checkers import."""
             return _signature(cls)
 
         def __call__(cls, *args: Any, **fields: Any) -> Any:  # noqa: N805 - a metaclass

@@ -151,7 +151,7 @@ def test_an_async_generator_is_no_tool() -> None:
         lambda: Tool("w", "", {"type": "object"}, Service()),
     ]
     for make in makers:
-        with pytest.raises(TypeError, match="async generator.*collect what it yields in a list"):
+        with pytest.raises(TypeError, match=r"async generator.*collect what it yields in a list"):
             make()
 
 
