@@ -130,8 +130,8 @@ def test_every_public_name_is_documented(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["", "output", "states", "prices", "tokens", *SUBPACKAGES])
 def test_every_public_name_has_help_and_a_signature(name: str) -> None:
-    """`help(name)` and `inspect.signature(name)` work for each, also where an annotation needs a name that only
-    type checkers import."""
+    """`help(name)` and `inspect.signature(name)` work for each, also where an annotation needs a name that
+    only type checkers import."""
     module = importlib.import_module(f"goaitools_py.{name}".rstrip("."))
 
     shown = [value for value in public(module).values() if is_ours(value)]
