@@ -88,7 +88,13 @@ def _from_bytes(kind: str, data: bytes, media_type: str) -> dict[str, Any]:
         )
     if not isinstance(media_type, str) or not _MEDIA_TYPE.fullmatch(media_type):
         raise ValueError(f"{kind}.from_bytes takes a media type such as 'image/png', got {media_type!r}")
-    return {"data": bytes(data), "media_type": media_type}
+    return {"data": _some_bytes(kind, bytes(data), "bytes"), "media_type": media_type}
+
+
+def _some_bytes(kind: str, data: bytes, source: str) -> bytes:
+    if not data:
+        raise ValueError(f"{kind}.from_{source} got no data, and no provider takes an empty part")
+    return data
 
 
 def _from_url(kind: str, url: str, fallback: str) -> dict[str, Any]:
@@ -108,11 +114,12 @@ def media_type_of(name: str, fallback: str) -> str:
     return mimetypes.guess_type(name)[0] or fallback
 
 
-def _from_path(path: str | Path, fallback: str) -> dict[str, Any]:
+def _from_path(kind: str, path: str | Path, fallback: str) -> dict[str, Any]:
     from pathlib import Path
 
     path = Path(path)
-    return {"data": path.read_bytes(), "media_type": media_type_of(path.name, fallback), "name": path.name}
+    data = _some_bytes(kind, path.read_bytes(), "path")
+    return {"data": data, "media_type": media_type_of(path.name, fallback), "name": path.name}
 
 
 class Image(_Media, frozen=True, kw_only=True):
@@ -125,7 +132,7 @@ class Image(_Media, frozen=True, kw_only=True):
     @classmethod
     def from_path(cls, path: str | Path, *, detail: str | None = None) -> Image:
         """Read a picture from a file; the media type follows from the name."""
-        return cls(**_from_path(path, "image/png"), detail=detail)
+        return cls(**_from_path("Image", path, "image/png"), detail=detail)
 
     @classmethod
     def from_bytes(cls, data: bytes, media_type: str = "image/png", *, detail: str | None = None) -> Image:
@@ -146,7 +153,7 @@ class Document(_Media, frozen=True, kw_only=True):
     @classmethod
     def from_path(cls, path: str | Path) -> Document:
         """Read a document from a file; the media type follows from the name."""
-        return cls(**_from_path(path, "application/pdf"))
+        return cls(**_from_path("Document", path, "application/pdf"))
 
     @classmethod
     def from_bytes(
@@ -169,7 +176,7 @@ class Audio(_Media, frozen=True, kw_only=True):
     @classmethod
     def from_path(cls, path: str | Path) -> Audio:
         """Read a sound clip from a file; the media type follows from the name."""
-        return cls(**_from_path(path, "audio/wav"))
+        return cls(**_from_path("Audio", path, "audio/wav"))
 
     @classmethod
     def from_bytes(cls, data: bytes, media_type: str = "audio/wav") -> Audio:
