@@ -369,8 +369,8 @@ def _checked(path: object) -> str:
         raise ValueError(f"a SQLite store takes the path of a file, not a URL: write {file!r}")
     if not str(path):
         raise ValueError(
-            "a SQLite store takes the path of a file, and this one is empty: SQLite would delete such a database "
-            "when it is closed; write a path, or ':memory:'"
+            "a SQLite store takes the path of a file, and this one is empty: SQLite would delete such a "
+            "database when it is closed; write a path, or ':memory:'"
         )
     return str(path)
 
