@@ -596,7 +596,8 @@ class AsyncChat(Facade[AsyncBackend]):
         await warm_up_async(self._backend)
 
     async def aclose(self) -> None:
-        """Close the connections that this chat opened."""
+        """Close the connections of its backends, but not those of a `client` or `http_client` of yours. A later
+        call opens new ones."""
         for backend in self._backends:
             await backend.aclose()
 

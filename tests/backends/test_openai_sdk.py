@@ -654,6 +654,19 @@ def test_one_backend_serves_several_event_loops(base_url: str) -> None:
     assert received == [b"{}"] * 4
 
 
+def test_backend_works_again_after_close(base_url: str) -> None:
+    """As an async one: another chat may use the same backend. Closing twice does nothing more."""
+    backend = OpenAIChatBackend("m", base_url=base_url, api_key="k")
+
+    received = []
+    for _ in range(3):
+        received.append(backend.send(REQUEST).read())
+        backend.close()
+        backend.close()
+
+    assert received == [b"{}"] * 3
+
+
 def test_backend_works_again_after_aclose(base_url: str) -> None:
     """`aclose` ends the running loop's connections only; the next `asyncio.run` opens new ones."""
     backend = AsyncOpenAIChatBackend("m", base_url=base_url, api_key="k")

@@ -142,7 +142,11 @@ async def test_an_older_state_is_noticed() -> None:
     assert (await world.ask("POST", "/turns", second))[0] == 200
     status, problem = await world.ask("POST", "/turns", {**second, "turn_id": "m3"})
     assert (status, problem["type"]) == (403, "urn:goaitools:StateAuthError")
-    for state in (None, first["state"][:-4], "gas1.AAAA"):  # no way around it: neither no state nor half of one
+    for state in (
+        None,
+        first["state"][:-4],
+        "gas1.AAAA",
+    ):  # no way around it: neither no state nor half of one
         around = await world.ask("POST", "/turns", said("Third", "m5", state=state, conversation="hall"))
         assert around[0] in (400, 403)
     assert newest["ada/hall"] == 2

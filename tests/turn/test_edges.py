@@ -250,3 +250,23 @@ def test_an_exit_in_a_worker_reaches_the_turns_thread(error: type[BaseException]
 
     assert threads != [threading.current_thread()]
     assert list(turn) == []
+
+
+# ----------------------------------------------------------------------------------------- a closed chat
+
+
+def test_a_chat_that_is_closed_takes_nobodys_connection_away(face: Any, sim: Any) -> None:
+    """Two chats may share a backend, and a chat may be used again: the next request connects anew."""
+    backend = sim.backend(is_async=face.is_async, max_retries=0)
+    chats = [face.chat(backend), face.chat(backend)]
+    state = None
+
+    for chat in (*chats, *chats):
+        state = chat.chat_with_state(state, user="Hello.").state
+        if face.is_async:
+            face.run(chat.inner.aclose())
+        else:
+            chat.inner.close()
+
+    assert len(sim.requests) == 4
+    assert sim.problems == []

@@ -30,17 +30,20 @@ def _refused() -> BackendError:
 
 
 class _Held(Generic[C]):
-    __slots__ = ("client", "was_used")
+    """A client, or None between `pop` and the next use."""
+
+    __slots__ = ("client", "lock", "was_used")
 
     def __init__(self, client: C) -> None:
-        self.client = client
+        self.client: C | None = client
+        self.lock = threading.Lock()
         self.was_used = False
 
 
 def _held(first: C, make: Callable[[], C] | None, before: _Held[C] | None) -> _Held[C]:
     if before is None:
         return _Held(first)
-    if not before.was_used:
+    if not before.was_used and before.client is not None:
         return before
     if make is None:
         raise _refused()
@@ -56,6 +59,7 @@ class ClientOfProcess(Generic[C]):
     """
 
     def __init__(self, first: C, make: Callable[[], C] | None) -> None:
+        self._make = make
         self._held = PerProcess[_Held[C]](partial(_held, first, make))
         self._held.get()
 
@@ -67,12 +71,25 @@ class ClientOfProcess(Generic[C]):
         """
         held = self._held.get()
         held.was_used = True
-        return held.client
+        client = held.client
+        return self._anew(held) if client is None else client
 
-    def peek(self) -> C | None:
-        """The client that this process has used; None if it has used none."""
+    def pop(self) -> C | None:
+        """Forget this process's client, so that the next use makes another one. None if there is none to
+        forget, or if no other can be made."""
         held = self._held.peek()
-        return None if held is None else held.client
+        if held is None or self._make is None:
+            return None
+        with held.lock:
+            client, held.client = held.client, None
+        return client
+
+    def _anew(self, held: _Held[C]) -> C:
+        with held.lock:
+            if held.client is None:
+                assert self._make is not None  # `pop` makes sure of it
+                held.client = self._make()
+            return held.client
 
 
 class _Loops(Generic[C]):

@@ -85,10 +85,10 @@ class SdkEdge(Generic[_Client]):
 
     def __init__(self, sdk: Sdk[_Client], options: ClientOptions) -> None:
         self._sdk = sdk
-        self._owned = options.client is None and options.http_client is None
+        owned = options.client is None and options.http_client is None
         line = (sync_line if options.client is None else callers_line)(sdk, options)
         first, http_client = line.client, line.http_client
-        self._line = ClientOfProcess(line, partial(sync_line, sdk, options) if self._owned else None)
+        self._line = ClientOfProcess(line, partial(sync_line, sdk, options) if owned else None)
         # A caller's client, and code that fetches a token, may wait for anything, and keep no deadline.
         self._keeps_time = (
             isinstance(http_client, DeadlineClient)
@@ -131,9 +131,9 @@ class SdkEdge(Generic[_Client]):
         raise AssertionError("unreachable")
 
     def close(self) -> None:
-        """Close the connections, unless they are the caller's own."""
-        line = self._line.peek()
-        if self._owned and line is not None:
+        """Close the connections, unless they are the caller's own. The next request opens new ones."""
+        line = self._line.pop()
+        if line is not None:
             line.client.close()
 
 
@@ -195,7 +195,8 @@ class AsyncSdkEdge(Generic[_Client]):
             await line.client.close()
 
     async def aclose(self) -> None:
-        """Close the running loop's connections, unless they are the caller's own."""
+        """Close the running loop's connections, unless they are the caller's own. The next request opens new
+        ones."""
         line = None if self._own is None else self._own.pop()
         if line is not None:
             await line.client.close()
