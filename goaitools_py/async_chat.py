@@ -596,8 +596,8 @@ class AsyncChat(Facade[AsyncBackend]):
         await warm_up_async(self._backend)
 
     async def aclose(self) -> None:
-        """Close the connections of its backends, but not those of a `client` or `http_client` of yours. A later
-        call opens new ones."""
+        """Close the connections of its backends, but not those of a `client` or `http_client` of yours. A
+        later call opens new ones."""
         for backend in self._backends:
             await backend.aclose()
 

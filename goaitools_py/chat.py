@@ -567,8 +567,8 @@ class Chat(Facade[Backend]):
         warm_up(self._backend)
 
     def close(self) -> None:
-        """Close the connections of its backends, but not those of a `client` or `http_client` of yours. A later
-        call opens new ones."""
+        """Close the connections of its backends, but not those of a `client` or `http_client` of yours. A
+        later call opens new ones."""
         for backend in self._backends:
             backend.close()
 

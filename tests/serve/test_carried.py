@@ -146,7 +146,7 @@ async def test_an_older_state_is_noticed() -> None:
         None,
         first["state"][:-4],
         "gas1.AAAA",
-    ):  # no way around it: neither no state nor half of one
+    ):  # no way around
         around = await world.ask("POST", "/turns", said("Third", "m5", state=state, conversation="hall"))
         assert around[0] in (400, 403)
     assert newest["ada/hall"] == 2
