@@ -104,6 +104,9 @@ def genai_price(charge: Charge, /) -> Decimal | None:
 
 _NANO: Final = Decimal(10) ** 9
 
+_TOO_MUCH: Final = Decimal(10) ** 9
+"""US dollars that no model call costs. Much larger numbers have no billionths in Decimal's 28 digits."""
+
 
 def nano_dollars(dollars: Decimal) -> int:
     """The amount in billionths of a dollar, rounded, because a price list may return any Decimal."""
@@ -126,8 +129,8 @@ def _dollars(found: Any) -> Decimal | None:
         found = Decimal(str(found))  # 0.1 is a tenth, and not the float beside it
     if found is not None and not isinstance(found, Decimal):
         raise TypeError(f"prices must give a Decimal in US dollars or None, not {type(found).__name__}")
-    if found is not None and not found.is_finite():
-        raise ValueError("prices must give a finite number of US dollars")
+    if found is not None and not (found.is_finite() and abs(found) < _TOO_MUCH):
+        raise ValueError("prices must give a finite number of US dollars, less than a billion")
     return found
 
 

@@ -132,7 +132,11 @@ def test_a_number_is_a_price(given: Any, dollars: str) -> None:
     assert read_history(result.state).turns[0].cost(prices=lambda charge: given) == Decimal(dollars)
 
 
-@pytest.mark.parametrize("given", ["0.1", True, float("nan"), float("inf"), Decimal("Infinity"), -1.0])
+NO_PRICES: list[Any] = ["0.1", True, float("nan"), float("inf"), Decimal("Infinity"), -1.0, [], object()]
+TOO_MUCH: list[Any] = [10**9, Decimal("1E+20"), Decimal("1E+400"), 1e300, 10**400, 10**5000]
+
+
+@pytest.mark.parametrize("given", [*NO_PRICES, *TOO_MUCH], ids=range(len(NO_PRICES) + len(TOO_MUCH)))
 def test_what_is_no_price_does_not_end_the_turn(given: Any) -> None:
     """The cost is unknown, and a warning says so."""
     result = Chat(ScriptedBackend("Hi."), prices=lambda charge: given).chat(user="Hello.")
