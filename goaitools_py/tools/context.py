@@ -102,7 +102,10 @@ class ToolContext(Value, Generic[DepsT], frozen=True, kw_only=True):
         """Add model calls that this tool made to the turn's usage and cost: ``ctx.add_bill(result.bill)``.
 
         They are part of `ChatResult.usage`, `aside_usage` and `cost_usd`, and count for the turn's limits.
+        TypeError for what is no bill, such as the result itself.
         """
+        if not isinstance(bill, Bill):
+            raise TypeError(f"add_bill takes result.bill, not {type(bill).__name__}")
         self._bills.append(bill)
 
     @property

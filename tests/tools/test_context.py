@@ -1,9 +1,11 @@
 """Facts about `goaitools_py.tools.context`: what a call is told, and what it logs."""
 
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
+from goaitools_py.testing import Calls, ScriptedBackend
 from goaitools_py.tools import Action, ToolContext, ToolReturn, run_call, tool
 
 
@@ -59,3 +61,22 @@ def test_actions_of_one_context_may_come_from_many_threads() -> None:
     outcome = run_call(fan_out, ToolContext(deps=None), {})
 
     assert sorted(action.data["n"] for action in outcome.actions) == list(range(100))
+
+
+def test_what_is_no_bill_is_refused_in_the_tool(face: Any) -> None:
+    """A result in place of its bill would end the turn after the tool, with each `resume` again."""
+    chat = face.chat(ScriptedBackend("One."))
+    inner = chat.chat(user="Count.")
+
+    @tool
+    def count(ctx: ToolContext) -> str:
+        """Count with another model."""
+        ctx.add_bill(inner)  # type: ignore[arg-type]
+        return "one"
+
+    backend = ScriptedBackend(Calls([("count", {})]), "Done.")
+    result = face.chat(backend, tools=[count]).chat(user="Count.")
+
+    (record,) = result.tool_log
+    assert (result.text, record.flag) == ("Done.", "error")
+    assert str(record.error) == "add_bill takes result.bill, not ChatResult"
