@@ -92,7 +92,9 @@ class Tool(Generic[P, R]):
                 f"a tool's name must be 1 to 64 letters, digits, '_' or '-', not {self.name!r}; "
                 f"give it one with @tool(name=…)"
             )
-        if not isinstance(self.parameters, (Mapping, Signature)) and not callable(self.parameters):
+        if isinstance(self.parameters, Mapping):
+            _object_schema(self.name, self.parameters)
+        elif not isinstance(self.parameters, Signature) and not callable(self.parameters):
             raise TypeError(
                 f"parameters of tool {self.name!r} must be a JSON Schema as a mapping, or a function from "
                 f"deps to one, not {type(self.parameters).__name__}"
@@ -184,7 +186,7 @@ class Tool(Generic[P, R]):
             TypeError: A parameter's type has no JSON Schema, or its annotation cannot be evaluated.
         """
         if callable(self.parameters):
-            return self._spec(self.parameters(deps))
+            return self._spec(_object_schema(self.name, self.parameters(deps)))
         return self._static_spec
 
     @cached_property
@@ -233,7 +235,7 @@ class Tool(Generic[P, R]):
     @cached_property
     def _static_spec(self) -> ToolSpec:
         if isinstance(self.parameters, Mapping):
-            return self._spec(self.parameters)
+            return self._spec(_object_schema(self.name, self.parameters))
         assert isinstance(self.parameters, Signature)
         arguments = self.parameters.arguments
         return self._spec(arguments.schema, arguments.description)
@@ -341,6 +343,28 @@ def as_tools(
 def external_tool(name: str) -> Tool[..., Any]:
     """Make an external tool of which only the name is known. Its calls may have any arguments."""
     return _Unknown(name if _NAME.fullmatch(name) else "unnamed", None, {"type": "object"}, external=True)
+
+
+def _object_schema(name: str, schema: Any) -> Mapping[str, Any]:
+    """The schema of a tool's arguments. All provider APIs refuse one that is not of the type "object"; a schema
+    that names no type is one.
+
+    Raises TypeError or ValueError for a schema of another type.
+    """
+    if not isinstance(schema, Mapping):
+        raise TypeError(
+            f"the function for the parameters of tool {name!r} must give a JSON Schema as a dict, "
+            f"not {type(schema).__name__}"
+        )
+    kind = schema.get("type")
+    if kind is None:
+        return {"type": "object", **{key: value for key, value in schema.items() if key != "type"}}
+    if kind != "object":
+        raise ValueError(
+            f"the arguments of tool {name!r} are a JSON object, so its schema must have the type 'object', "
+            f"not {kind!r}"
+        )
+    return schema
 
 
 class _Unknown(Tool[..., Any]):

@@ -71,7 +71,7 @@ def test_what_is_no_bill_is_refused_in_the_tool(face: Any) -> None:
     @tool
     def count(ctx: ToolContext) -> str:
         """Count with another model."""
-        ctx.add_bill(inner)  # type: ignore[arg-type]
+        ctx.add_bill(inner)
         return "one"
 
     backend = ScriptedBackend(Calls([("count", {})]), "Done.")

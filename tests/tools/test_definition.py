@@ -155,6 +155,32 @@ def test_an_async_generator_is_no_tool() -> None:
             make()
 
 
+@pytest.mark.parametrize("schema", [{}, {"properties": {"word": {"type": "string"}}}, {"type": None}])
+def test_a_schema_without_a_type_is_an_objects(schema: dict[str, Any]) -> None:
+    """All provider APIs want the type to be said, and it can be no other."""
+    for parameters in (schema, lambda deps: schema):
+        spec = Tool("find", "", parameters, print).spec(None)
+        assert spec.parameters == {**schema, "type": "object"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "kind", "words"),
+    [
+        ({"type": "array"}, ValueError, "must have the type 'object', not 'array'"),
+        ({"type": ["object", "null"]}, ValueError, "must have the type 'object'"),
+        ([], TypeError, "not list"),
+        ("{}", TypeError, "not str"),
+        (None, TypeError, "not NoneType"),
+    ],
+)
+def test_a_schema_that_no_provider_takes_is_refused(schema: Any, kind: type[Exception], words: str) -> None:
+    """Where it is given, or where the function gives it, and before anything is sent."""
+    with pytest.raises(kind, match=words):
+        Tool("find", "", schema, print)
+    with pytest.raises(kind, match=words):
+        Tool("find", "", lambda deps: schema, print).spec(None)
+
+
 def test_a_spec_is_made_once() -> None:
     """Every turn asks for the spec; a static one is the same object."""
     assert get_score.spec(None) is get_score.spec(Game())
