@@ -346,8 +346,8 @@ def external_tool(name: str) -> Tool[..., Any]:
 
 
 def _object_schema(name: str, schema: Any) -> Mapping[str, Any]:
-    """The schema of a tool's arguments. All provider APIs refuse one that is not of the type "object"; a schema
-    that names no type is one.
+    """The schema of a tool's arguments. All provider APIs refuse one that is not of the type "object"; a
+    schema that names no type is one.
 
     Raises TypeError or ValueError for a schema of another type.
     """
