@@ -40,6 +40,7 @@ from goaitools_py.errors import ProviderUnavailableError, StoreUnavailableError
 from goaitools_py.frontends import AskError
 from goaitools_py.frontends.bodies import part_of
 from goaitools_py.history.translate.door import convert_state
+from goaitools_py.mcp import MCPTools
 from goaitools_py.output import Output
 from goaitools_py.states import state_from_messages
 from goaitools_py.stores import (
@@ -575,6 +576,37 @@ def test_a_flag_of_a_conversation_is_a_bool(option: str) -> None:
     keep = Chat("sim").conversation
     assert refused(lambda: keep(MemoryStore(), "ada", **{option: other("no")})) == (
         f"{option} must be True or False, not str"
+    )
+
+
+FLAGS: dict[str, Callable[[Any], object]] = {
+    "strict": lambda value: Output(int, strict=value),
+    "keep_attempts": lambda value: Output(int, keep_attempts=value),
+    "trust_hints": lambda value: MCPTools("http://127.0.0.1/mcp", trust_hints=value),
+    "ask": lambda value: MCPTools("http://127.0.0.1/mcp", ask=value),
+}
+
+
+@pytest.mark.parametrize("option", FLAGS)
+def test_a_flag_is_a_bool(option: str) -> None:
+    """A text counts as True whatever it says, and would trust a server that nobody trusts."""
+    assert refused(lambda: FLAGS[option]("no")) == f"{option} must be True or False, not str"
+
+
+def test_mcp_tools_are_named_in_text() -> None:
+    """Found when the tools are made, not when the server is asked."""
+    assert refused(lambda: MCPTools("http://127.0.0.1/mcp", prefix=other(5))) == "prefix must be str, not int"
+    assert refused(lambda: MCPTools("http://127.0.0.1/mcp", only=other(5))) == (
+        "only is a list of names, not int"
+    )
+
+
+@pytest.mark.parametrize("target", ["target_tokens", "target_messages"])
+@pytest.mark.parametrize("value", [0, -5, "5", 1.5, True])
+def test_the_target_of_a_cut_is_a_count(target: str, value: Any) -> None:
+    """Else each cut would fail, with a warning at each turn, and the history would grow."""
+    assert refused(lambda: DropOldest(**{target: value}), ValueError) == (
+        f"{target} takes a whole number from 1 on, got {value!r}"
     )
 
 

@@ -74,6 +74,9 @@ class DropOldest(OwnStrategy, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if (self.target_tokens is None) == (self.target_messages is None):
             raise ValueError("DropOldest takes exactly one of target_tokens and target_messages")
+        for name in ("target_tokens", "target_messages"):
+            if (target := getattr(self, name)) is not None:
+                check_count(name, target, 1)
         check_count("min_recent_turns", self.min_recent_turns, 1)
 
     def __call__(self, request: CompactionRequest) -> Turns:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from types import TracebackType
@@ -80,6 +80,13 @@ class MCPTools:
             raise ValueError(f"approve must be 'destructive', 'all', 'none' or a function; got {approve!r}")
         if isinstance(only, str):
             raise TypeError("only is a list of names, not a text")
+        if only is not None and not isinstance(only, Collection):
+            raise TypeError(f"only is a list of names, not {type(only).__name__}")
+        if not isinstance(prefix, str):
+            raise TypeError(f"prefix must be str, not {type(prefix).__name__}")
+        for name, flag in (("trust_hints", trust_hints), ("ask", ask)):
+            if not isinstance(flag, bool):
+                raise TypeError(f"{name} must be True or False, not {type(flag).__name__}")
         if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
             raise TypeError(f"timeout must be a positive number of seconds, not {type(timeout).__name__}")
         if not timeout > 0:

@@ -60,6 +60,9 @@ class Output(Given, Generic[T], frozen=True):
             raise TypeError("Output takes a type, not another Output")
         if self.mode not in MODES:
             raise ValueError(f"mode must be one of {', '.join(map(repr, MODES))}")
+        for option in ("strict", "keep_attempts"):
+            if not isinstance(value := getattr(self, option), bool):
+                raise TypeError(f"{option} must be True or False, not {type(value).__name__}")
         if not isinstance(self.retries, int) or isinstance(self.retries, bool):
             raise TypeError(f"retries must be an int, not {type(self.retries).__name__}")
         if self.retries < 0:
