@@ -494,7 +494,7 @@ _OPTIONS: Final[Mapping[str, _Option]] = {
     "tool_errors": _Option("to_model", checks.one_of("to_model", "raise")),
     "turn_id": _Option(None, checks.or_none(checks.telling_text), per_turn=True),
     "on_pending": _Option("raise", checks.one_of("raise", "deny", "queue")),
-    "conversation_id": _Option(None, checks.or_none(checks.naming_text), per_turn=True),
+    "conversation_id": _Option(None, checks.or_none(checks.kept_text), per_turn=True),
     "on_event": _Option(None, checks.or_none(checks.callback)),
     "on_checkpoint": _Option(None, checks.or_none(checks.callback)),
     "on_bad_state": _Option(None, checks.one_of("fresh", "raise", None)),

@@ -366,13 +366,6 @@ def test_each_chat_wants_a_backend_of_its_colour(sim: Any) -> None:
     asyncio.run(awaited.aclose())
 
 
-def test_run_turns_wants_a_list_of_texts(face: Any) -> None:
-    """One text is not a list of its letters."""
-    for texts in ("Hello.", []):
-        with pytest.raises(ValueError, match="list"):
-            face.chat(ScriptedBackend()).run_turns(None, texts)
-
-
 @pytest.mark.parametrize(
     ("texts", "fields", "error", "words"),
     [

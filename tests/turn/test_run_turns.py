@@ -305,7 +305,8 @@ def test_what_the_user_says_is_given_once(face: Any) -> None:
 def test_what_is_no_list_of_texts_is_refused(
     face: Any, texts: Any, kind: type[Exception], words: str
 ) -> None:
-    """Another type is a TypeError, an empty list a ValueError. No model is asked."""
+    """One text is not a list of its letters. Another type is a TypeError, an empty list a ValueError. No model
+    is asked."""
     desk = Desk(face, "openai")
 
     with pytest.raises(kind, match=words):
