@@ -305,7 +305,7 @@ def test_what_the_user_says_is_given_once(face: Any) -> None:
 def test_what_is_no_list_of_texts_is_refused(
     face: Any, texts: Any, kind: type[Exception], words: str
 ) -> None:
-    """One text is not a list of its letters. Another type is a TypeError, an empty list a ValueError. No model
+    """One text is not a list of its letters. Another type is a TypeError, an empty list a ValueError. Nothing
     is asked."""
     desk = Desk(face, "openai")
 
