@@ -1,0 +1,233 @@
+"""What api.anthropic.com takes of a Messages history.
+
+Owns: the forms of messages and their blocks there. Must never know: the order of calls and results.
+
+Quotations are Anthropic's answers with status 400. Members and blocks: anthropic 2.14, types/*_param.py and
+types/beta/*_param.py.
+
+===================================  ====================================================================
+other members of a message           "messages.1.usage: Extra inputs are not permitted": a response that was
+                                     passed back whole (``Message.model_dump()``)
+ids of calls                         "messages.1.content.0.tool_use.id: String should match pattern
+                                     '^[a-zA-Z0-9_-]+$'"
+names of tools                       "tool_use.name: String should have at most 200 characters"; tools have
+                                     ``[a-zA-Z0-9_-]{1,128}``, and a reply's names are stored so
+cache marks                          "A maximum of 4 blocks with cache_control may be provided. Found 5."
+                                     Up to three are the request's own
+``cache_control`` of thinking        no thinking block has it
+``caller: null``                     the type takes an object only
+``file_id`` of a citation            no type of a citation has it
+thinking in a user's message         "Input tag 'thinking' found using 'type' does not match any of the
+                                     expected tags"
+thinking without signature (fully)   "thinking.signature: Field required" (earendil-works/pi#1523)
+redacted thinking without data       the same
+(fully)
+hosted calls of other servers        "server_tool_use.id: String should match pattern
+(fully)                              '^srvtoolu_[a-zA-Z0-9_]+$'"; they go with their results
+other members of a block (fully)     "Extra inputs are not permitted"
+other blocks (fully)                 "Input tag '…' found using 'type' does not match any of the expected
+                                     tags"; from version 2026-10-21 on a document of an assistant's, too
+``citations`` of a user's text       "Extra inputs are not permitted", from version 2026-10-21 on
+(fully)
+===================================  ====================================================================
+
+Signed thinking stays as it is. What it is bound to was what Anthropic had taken, so the signature can still
+be good after members and marks are gone. If it is not, the server says so, and it is taken out then.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from ... import rawjson
+from .common import Change, Edit, Narrow, clean_name, digest_id, each, note, object_in, word
+
+__all__ = ["call_id", "history"]
+
+_ID: Final = re.compile(r"[a-zA-Z0-9_-]+")
+_HOSTED_ID: Final = re.compile(r"srvtoolu_[a-zA-Z0-9_]+")
+_MAX_NAME: Final = 128
+
+_MARK: Final = "cache_control"
+_SPARE_MARKS: Final = 1
+"""So many marks are left beside those of a request: one at its end, one on the preamble, one on the tools."""
+
+_MESSAGE: Final = frozenset({"role", "content"})
+_SYSTEM: Final = frozenset({"role", "content", "clear_at", "output_config"})
+
+_THINKING: Final = frozenset({"thinking", "redacted_thinking"})
+
+_BLOCKS: Final[Mapping[str, frozenset[str]]] = {
+    "text": frozenset({"text", _MARK, "citations"}),
+    "image": frozenset({"source", _MARK, "transformations"}),
+    "document": frozenset({"source", _MARK, "citations", "context", "title"}),
+    "search_result": frozenset({"content", "source", "title", _MARK, "citations"}),
+    "thinking": frozenset({"thinking", "signature"}),
+    "redacted_thinking": frozenset({"data"}),
+    "tool_use": frozenset({"id", "name", "input", _MARK, "caller", "toolset_name"}),
+    "server_tool_use": frozenset({"id", "name", "input", _MARK, "caller"}),
+    "tool_result": frozenset({"tool_use_id", _MARK, "content", "is_error", "toolset_name"}),
+}
+"""The members of blocks. Blocks of other types stay as they are."""
+
+_OTHER_ROLES: Final[Mapping[str, frozenset[str]]] = {
+    "user": frozenset({"thinking", "redacted_thinking", "tool_use", "server_tool_use"}),
+    "assistant": frozenset({"image", "document", "search_result", "tool_result"}),
+    "system": frozenset(_BLOCKS) - {"text"},
+}
+"""Blocks that a message of a role does not hold, of those with known members."""
+
+_RESULT: Final = "result"
+"""Stands for a role where blocks are inside of a tool's result."""
+_NOT_IN_RESULTS: Final = frozenset(
+    {"thinking", "redacted_thinking", "tool_use", "server_tool_use", "tool_result"}
+)
+
+_FOREIGN: Final = frozenset(
+    {"audio", "file", "image_url", "input_audio", "input_file", "input_image", "video", "video_url"}
+)
+"""Parts of other provider APIs, which some servers of this one take, too."""
+
+_TEXTS: Final = frozenset({"input_text", "output_text"})
+
+_IDS: Final[Mapping[str, str]] = {
+    "tool_use": "id",
+    "mcp_tool_use": "id",
+    "tool_result": "tool_use_id",
+    "mcp_tool_result": "tool_use_id",
+}
+"""The member of a block that has the id of a call."""
+
+
+class _Frame(NamedTuple):
+    """What holds for all blocks of a history."""
+
+    fully: bool
+    drops_marks: bool
+    hosted: Collection[str]
+
+
+def call_id(id: str) -> str:
+    """The id of a call as Anthropic takes it."""
+    return id if not id or _ID.fullmatch(id) else digest_id(id)
+
+
+def history(entries: Sequence[bytes], fully: bool) -> Iterator[Narrow]:
+    """Each message as Anthropic takes it."""
+    views = [object_in(entry) for entry in entries]
+    blocks = [block for view in views if view is not None for block in _listed(view.get("content"))]
+    marks = sum(map(_marks, blocks))
+    hosted = {
+        id
+        for block in blocks
+        if block.get("type") == "server_tool_use"
+        and isinstance(id := block.get("id"), str)
+        and not _HOSTED_ID.fullmatch(id)
+    }
+    frame = _Frame(fully, marks > (0 if fully else _SPARE_MARKS), hosted if fully else ())
+    for entry, view in zip(entries, views, strict=True):
+        if view is None:
+            yield Narrow(entry)
+            continue
+        log: list[Change] = []
+        yield Narrow(_message(entry, view, log, frame), log)
+
+
+def _listed(content: object) -> list[dict[str, Any]]:
+    return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+
+
+def _marks(block: Mapping[str, Any]) -> int:
+    return (block.get(_MARK) is not None) + sum(map(_marks, _inner(block)))
+
+
+def _inner(block: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return _listed(block.get("content")) if block.get("type") == "tool_result" else []
+
+
+def _message(entry: bytes, view: Mapping[str, Any], log: list[Change], frame: _Frame) -> bytes:
+    edit = Edit(entry, log)
+    role = word(view, "role")
+    if role in _OTHER_ROLES:
+        edit.keep_only(_SYSTEM if role == "system" else _MESSAGE)
+    if isinstance(view.get("content"), list) and view["content"]:
+        content = each(edit.members["content"], partial(_block, role=role, log=log, frame=frame))
+        if not rawjson.items(content):
+            return b""
+        edit.put("content", content, None)
+    return edit.done()
+
+
+def _block(raw: bytes, *, role: str, log: list[Change], frame: _Frame) -> bytes:
+    view = object_in(raw)
+    if view is None:
+        return raw
+    kind = word(view, "type")
+    if kind in _THINKING:
+        if role == "user" or (frame.fully and role == "assistant" and not _is_sealed(view)):
+            log.append("thinking")
+            return b""
+    elif frame.hosted and _is_hosted(view, kind, frame.hosted):
+        log.append("left_out")
+        return b""
+    edit = Edit(raw, log)
+    if kind in _TEXTS and isinstance(view.get("text"), str):
+        kind = "text"
+        edit.put("type", b'"text"', "rewritten")
+    _named(edit, view, kind)
+    if edit.members.get("caller") == b"null":
+        edit.drop("caller", "members")
+    if frame.drops_marks or kind in _THINKING:
+        edit.drop(_MARK, "marks")
+    if isinstance(view.get("citations"), list):
+        edit.put("citations", each(edit.members["citations"], partial(_citation, log=log)), None)
+    if _inner(view):
+        change = partial(_block, role=_RESULT, log=log, frame=frame)
+        edit.put("content", each(edit.members["content"], change), None)
+    if frame.fully:
+        if kind in _OTHER_ROLES.get(role, _NOT_IN_RESULTS) or kind in _FOREIGN:
+            return _noted(kind, log)
+        if kind in _BLOCKS:
+            edit.keep_only(_BLOCKS[kind] | {"type"})
+        if kind == "text" and role == "user":
+            edit.drop("citations", "members")
+    return edit.done()
+
+
+def _is_hosted(view: Mapping[str, Any], kind: str, ids: Collection[str]) -> bool:
+    """True for a hosted call with one of these ids, and for its result."""
+    id = view.get("id") if kind == "server_tool_use" else view.get("tool_use_id")
+    return kind != "tool_result" and isinstance(id, str) and id in ids
+
+
+def _is_sealed(block: Mapping[str, Any]) -> bool:
+    """True for thinking with a signature, whose text may be empty, and for redacted thinking with data."""
+    sealed = block.get("data" if block.get("type") == "redacted_thinking" else "signature")
+    is_text = block.get("type") == "redacted_thinking" or isinstance(block.get("thinking"), str)
+    return is_text and isinstance(sealed, str) and sealed != ""
+
+
+def _named(edit: Edit, view: Mapping[str, Any], kind: str) -> None:
+    key = _IDS.get(kind, "")
+    id = view.get(key)
+    if isinstance(id, str) and call_id(id) != id:
+        edit.put(key, rawjson.dumps(call_id(id)), "call_renamed")
+    name = view.get("name")
+    if kind == "tool_use" and isinstance(name, str) and name and clean_name(name, limit=_MAX_NAME) != name:
+        edit.put("name", rawjson.dumps(clean_name(name, limit=_MAX_NAME)), "tool_renamed")
+
+
+def _citation(raw: bytes, *, log: list[Change]) -> bytes:
+    if object_in(raw) is None:
+        return raw
+    edit = Edit(raw, log)
+    edit.drop("file_id", "members")
+    return edit.done()
+
+
+def _noted(kind: str, log: list[Change]) -> bytes:
+    log.append("left_out")
+    return rawjson.dumps({"type": "text", "text": note(kind)})

@@ -1,0 +1,132 @@
+"""The tools of narrowing: one JSON object that is changed member by member, and ids and names that are valid.
+
+Owns: splicing, so that bytes which stay are the given ones. Must never know: a particular provider API.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Final, Literal, NamedTuple
+
+from ... import rawjson
+
+__all__ = ["Change", "Edit", "Narrow", "clean_name", "each", "digest_id", "note", "object_in", "word"]
+
+Change = Literal[
+    "members",
+    "marks",
+    "item_id",
+    "call_renamed",
+    "tool_renamed",
+    "speaker_renamed",
+    "rewritten",
+    "reference",
+    "thinking",
+    "left_out",
+]
+
+
+class Narrow(NamedTuple):
+    """One entry after its rules: its bytes, b"" if nothing is left, and the kinds of its changes."""
+
+    entry: bytes
+    changes: Sequence[Change] = ()
+
+
+class Edit:
+    """One JSON object whose members are taken out or replaced. Every other byte stays.
+
+    Args:
+        raw: The object.
+        log: Gets the kind of each change.
+    """
+
+    __slots__ = ("_gone", "_put", "log", "members", "raw")
+
+    def __init__(self, raw: bytes, log: list[Change]) -> None:
+        self.raw = raw
+        self.log = log
+        self.members: Mapping[str, bytes] = rawjson.members(raw)
+        self._gone: set[str] = set()
+        self._put: dict[str, bytes] = {}
+
+    def drop(self, key: str, kind: Change) -> None:
+        """Take a member out, if it is there."""
+        if key in self.members and key not in self._gone:
+            self._gone.add(key)
+            self.log.append(kind)
+
+    def keep_only(self, keys: Collection[str], kind: Change = "members") -> None:
+        """Take out every member with another key."""
+        for key in self.members:
+            if key not in keys:
+                self.drop(key, kind)
+
+    def put(self, key: str, value: bytes, kind: Change | None) -> None:
+        """Give a member another value. None as `kind`: what changed inside of it has logged itself."""
+        if value is self.members.get(key) and key not in self._put:
+            return
+        self._put[key] = value
+        if kind is not None:
+            self.log.append(kind)
+
+    def done(self) -> bytes:
+        """The object now; the very bytes if nothing changed."""
+        raw = rawjson.without(self.raw, self._gone) if self._gone else self.raw
+        put = {key: value for key, value in self._put.items() if key not in self._gone}
+        return rawjson.replaced(raw, put) if put else raw
+
+
+def object_in(raw: bytes) -> dict[str, Any] | None:
+    """The value of a JSON object; None for anything else."""
+    try:
+        value = rawjson.view(raw)
+    except rawjson.RawJSONError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def word(view: Mapping[str, Any], key: str) -> str:
+    """A member that is text; "" for any other."""
+    value = view.get(key)
+    return value if isinstance(value, str) else ""
+
+
+def each(raw: bytes, change: Callable[[bytes], bytes]) -> bytes:
+    """A JSON list with each element changed; b"" for an element takes it out.
+
+    It is the very list if each element comes back as it was.
+    """
+    given = rawjson.items(raw)
+    made = [change(one) for one in given]
+    if all(new is old for new, old in zip(made, given, strict=True)):
+        return raw
+    return b"[" + b",".join(one for one in made if one) + b"]"
+
+
+_UNCLEAN: Final = re.compile(r"[^a-zA-Z0-9_-]")
+
+_NAMESPACE: Final = "functions."
+"""Models that were trained with OpenAI's format put this before a tool's name. The tool's own name stands
+behind it."""
+
+
+def clean_name(name: str, *, limit: int) -> str:
+    """A name of letters, digits, underscores and dashes, of at most `limit` characters."""
+    if not _UNCLEAN.search(name) and 0 < len(name) <= limit:
+        return name
+    own = name.removeprefix(_NAMESPACE) or name
+    return _UNCLEAN.sub("_", own)[:limit] or "unnamed"
+
+
+def digest_id(id: str, prefix: str = "call_") -> str:
+    """An id that every host takes, made of one that some do not. Equal ids give equal ids."""
+    return prefix + hashlib.sha256(id.encode("utf-8", "surrogatepass")).hexdigest()[:24]
+
+
+def note(kind: str) -> str:
+    """The line of text in the place of a part. `kind`: the part's type, as it came."""
+    name = "content" if not kind or _UNCLEAN.search(kind) or len(kind) > 40 else kind
+    return f"[{name}: left out, because the provider does not take it here]"

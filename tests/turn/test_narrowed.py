@@ -1,0 +1,324 @@
+"""A history that one server of a provider API wrote, at another that takes less: no conversation is wedged."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import pytest
+
+from goaitools_py import Compactor, KeepRecentTurns, MessageLimit, ProviderRejectedError, event
+from goaitools_py.history.archive.reading import archive_of
+from goaitools_py.sim import Fault, Reply
+from goaitools_py.state.closed_turns import Iteration
+from goaitools_py.state.codec import PLAIN
+from goaitools_py.state.records import JournalCall, OpenTurn
+from goaitools_py.state.state import closed_entries, dump_state, load_state
+from goaitools_py.states import (
+    inspect_state,
+    read_history,
+    state_from_messages,
+    state_messages,
+    verify_state,
+)
+from goaitools_py.testing import check_history
+from goaitools_py.values import replace
+
+from ..history._damage import Words
+from ..history._lenient import HABITS, base_history, is_form, lenient
+from ._reading import call_ids, result_ids, results, users
+
+LONG = "t.1:" + "0" * 70
+"""An id of a call that no own host takes."""
+
+
+def habitual(wire: str, *habits: str) -> list[dict[str, Any]]:
+    """Two turns, with some habits of lenient servers."""
+    history = base_history(Words(wire))
+    for habit in habits:
+        HABITS[wire][habit](history)
+    return history
+
+
+def codes(result: Any) -> list[str]:
+    """The codes of a result's or an error's warnings."""
+    return [warning.code for warning in result.warnings]
+
+
+def habits_of(wire: str) -> list[str]:
+    """The names of the habits, in order."""
+    return sorted(HABITS[wire])
+
+
+# ------------------------------------------------------------------------------------- any history
+
+
+def test_a_refused_history_is_narrowed_and_the_turn_goes_on(face: Any, sim: Any, wire: str) -> None:
+    """Each habit: two requests, the message is answered, and from then on the history is taken at once."""
+    chat = face.on(sim)
+    for habit in habits_of(wire):
+        state = state_from_messages(wire, habitual(wire, habit))
+        first = len(sim.requests)
+
+        result = chat.chat_with_state(state, user="What is my name?")
+        sent = len(sim.requests)
+        after = chat.chat_with_state(result.state, user="And my name?")
+
+        assert sent - first == 2, habit
+        assert codes(result) == ["history_repaired"], habit
+        assert "What is my name?" in users(result.state), habit
+        assert (codes(after), len(sim.requests) - sent) == ([], 1), habit
+        assert state_messages(after.state)[: len(state_messages(result.state))] == state_messages(
+            result.state
+        ), habit
+        assert verify_state(after.state) == ()
+
+
+def test_an_import_with_repair_is_taken_at_once(face: Any, sim: Any, wire: str) -> None:
+    """What every server takes in the narrow form is in it at the import. The rest waits for a refusal."""
+    chat = face.on(sim)
+    for habit in habits_of(wire):
+        state = state_from_messages(wire, habitual(wire, habit), repair=True)
+        first = len(sim.requests)
+
+        result = chat.chat_with_state(state, user="What is my name?")
+
+        assert len(sim.requests) - first == (1 if is_form(habit) else 2), habit
+        assert ("history_repaired" in codes(result)) != is_form(habit), habit
+        kinds = [turn.facts.get("repaired") for turn in read_history(result.state).turns]
+        assert any(kinds), habit
+        assert [row[1] for row in inspect_state(result.state).cuts] == ["repaired"], habit
+
+
+@pytest.mark.parametrize("repair", [False, True])
+def test_random_histories_wedge_nothing(face: Any, sim: Any, wire: str, repair: bool) -> None:
+    """40 histories: the first turn is answered, the second needs one request, and no message is lost."""
+    chat = face.on(sim)
+    for seed in range(40):
+        history, names = lenient(wire, random.Random(seed), times=random.Random(seed).randint(1, 4))
+        state = state_from_messages(wire, history, repair=repair)
+        first = len(sim.requests)
+
+        result = chat.chat_with_state(state, user="What is two and two?")
+        sent = len(sim.requests)
+        after = chat.chat_with_state(result.state, user="And three?")
+
+        told = (seed, names)
+        assert sent - first <= (3 if repair else 4), told
+        assert users(after.state)[-2:] == ["What is two and two?", "And three?"], told
+        assert (codes(after), len(sim.requests) - sent) == ([], 1), told
+        assert check_history(wire, state_messages(after.state), unique_ids=False) == [], told
+
+
+# ----------------------------------------------------------------------------------- what is undone
+
+
+def test_a_history_that_was_not_to_blame_stays_as_it_was(face: Any, sim: Any, run: Any, wire: str) -> None:
+    """The message is poison: the narrowed request is refused, too, and then nothing was narrowed."""
+    history = habitual(wire, habits_of(wire)[0])
+    state = state_from_messages(wire, history)
+    chat = face.on(sim)
+    sim.push(Fault.bad_request(), Fault.bad_request())
+
+    with pytest.raises(ProviderRejectedError) as caught:
+        run(chat, state, user="poison")
+    err = caught.value
+    after = run(chat, err.state, user="What is my name?")
+
+    assert [message.text for message in err.pending_input] == ["poison"]
+    assert err.state == state
+    assert codes(err) == []
+    assert codes(after) == ["history_repaired"]
+    assert "poison" not in users(after.state)
+
+
+def test_a_lenient_server_gets_its_own_bytes_back(face: Any, sim: Any, wire: str) -> None:
+    """Where nothing is refused nothing is narrowed: a refusal of another kind does not touch the history."""
+    state = state_from_messages(wire, [json.loads(e) for e in _plain(wire)])
+    chat = face.on(sim)
+    sim.push(Fault.error(503, "overloaded"), Fault.bad_request())
+
+    with pytest.raises(ProviderRejectedError) as caught:
+        chat.chat_with_state(state, user="poison")
+
+    assert caught.value.state == state
+    assert len(sim.requests) == 2
+
+
+def _plain(wire: str) -> list[bytes]:
+    words = Words(wire)
+    return [*words.user("My name is Ada."), *words.says("Hello.")]
+
+
+def test_others_messages_wait_and_the_history_is_narrowed_all_the_same(face: Any, sim: Any, wire: str) -> None:
+    """What had been put there before the turn is not blamed for the history, and is delivered later."""
+    state = state_from_messages(wire, habitual(wire, habits_of(wire)[0]))
+    chat = face.on(sim)
+    grown = chat.append_to_state(state, event("It rains.", id="rain-1"))
+
+    result = chat.chat_with_state(grown, user="What is my name?")
+    after = chat.chat_with_state(result.state, user="And the weather?")
+
+    assert codes(after) == []
+    assert sum("It rains." in json.dumps(message) for message in state_messages(after.state)) == 1
+
+
+# --------------------------------------------------------------------------- the open turn, the archive
+
+
+@pytest.mark.parametrize("state_of", ["done", "new"])
+def test_an_open_turn_is_narrowed_with_its_journal(
+    face: Any, sim: Any, wire: str, scores: Any, state_of: str
+) -> None:
+    """A turn that a lenient server began goes on at the own host. Its tool runs once, under the old id, and
+    the call, its result and its flag have the new one."""
+    words = Words(wire)
+    arguments = '{"team":"Red"}'
+    entries = words.user("The score of Red?") + words.calls(LONG, arguments=arguments)
+    entries = [entry.replace(b'"look"', b'"get_score"') for entry in entries]
+    call = JournalCall(id=LONG, name="get_score", arguments=arguments)
+    if state_of == "done":
+        call = replace(call, state="done", flag="cancelled")
+    opened = OpenTurn(
+        at=0, entries=tuple(entries), iterations=(Iteration(roles="ua"),), messages=2, calls=(call,)
+    )
+    before = load_state(state_from_messages(wire, habitual(wire, habits_of(wire)[0])))
+    seen: list[str] = []
+
+    def get_score(team: str, ctx: Any) -> str:
+        """Current score of one team."""
+        seen.append(ctx.call_id)
+        return scores.get_score(team)
+
+    get_score.__annotations__["ctx"] = _context_type()
+    chat = face.on(sim, tools=[get_score])
+    sim.push(Reply.text("7."))
+
+    result = chat.resume(dump_state(replace(before, open=opened)))
+    after = chat.chat_with_state(result.state, user="Sure?")
+
+    (id,) = set(call_ids(result.state)[-1:])
+    assert id != LONG
+    assert result_ids(result.state)[-1] == id
+    assert seen == ([] if state_of == "done" else [LONG])
+    flags = read_history(result.state).turns[-1].facts.get("flags")
+    assert flags == ({id: "cancelled"} if state_of == "done" else None)
+    assert codes(after) == []
+
+
+def _context_type() -> Any:
+    from goaitools_py import ToolContext
+
+    return ToolContext
+
+
+def test_flags_of_closed_turns_are_renamed(face: Any, sim: Any, wire: str) -> None:
+    """A result that was put in is still told from one of a tool's after its call has another id."""
+    words = Words(wire)
+    entries = [*words.user("q"), *words.calls(LONG), *words.says("done")]
+    state = _imported(wire, entries)
+    assert read_history(state).turns[0].facts["flags"] == {LONG: "unknown"}
+
+    result = face.on(sim).chat_with_state(state, user="And?")
+
+    (id,) = call_ids(result.state)
+    assert read_history(result.state).turns[0].facts["flags"] == {id: "unknown"}
+    assert len(results(result.state)) == 1
+
+
+def _imported(wire: str, entries: list[bytes]) -> bytes:
+    """As `state_from_messages(…, repair=True)` of a release without narrowing."""
+    from goaitools_py.history.rewrite.repair import repaired
+
+    from ..history._damage import forged
+
+    words = Words(wire)
+    state, _ = repaired(load_state(forged(words, entries, rules=0)), words.dialect)
+    return dump_state(replace(state, meta=replace(state.meta, rules=99)))
+
+
+def test_a_compactor_that_retains_keeps_what_was_narrowed(face: Any, sim: Any, wire: str) -> None:
+    """The archive has the entries as they were, as before any other change of closed turns."""
+    state = state_from_messages(wire, habitual(wire, habits_of(wire)[0]))
+    chat = face.on(sim, compactor=Compactor(MessageLimit(99), KeepRecentTurns(9), retain=True))
+
+    result = chat.chat_with_state(state, user="What is my name?")
+
+    (record,) = archive_of(load_state(result.state), PLAIN)
+    kept = {entry for turn in record.turns for entry in turn.entries}
+    assert kept
+    assert kept <= set(closed_entries(load_state(state)))
+    assert verify_state(result.state) == ()
+
+
+# ---------------------------------------------------------------------------------- signed thinking
+
+
+@pytest.mark.parametrize("wire", ["anthropic"])
+@pytest.mark.parametrize("repair", [False, True])
+def test_thinking_stays_verbatim_if_whole_responses_come_back(
+    face: Any, sim: Any, own: Any, wire: str, repair: bool
+) -> None:
+    """``Message.model_dump()`` of signed replies: the members go, and each thinking block is sent as it came."""
+    chat = own()
+    sim.push(Reply.text("Hello Ada.", thinking="A name."), Reply.text("Yes.", thinking="Hm."))
+    before = chat.chat_with_state(user="My name is Ada.").state
+    before = chat.chat_with_state(before, user="Well?").state
+    history = state_messages(before)
+    HABITS[wire]["responses passed back whole"](history)
+
+    result = chat.chat_with_state(state_from_messages(wire, history, repair=repair), user="What is my name?")
+
+    blocks = [_thoughts(messages) for messages in (state_messages(before), state_messages(result.state))]
+    assert len(blocks[0]) == 2
+    assert blocks[1][:2] == blocks[0]
+    assert "thinking_removed" not in codes(result)
+
+
+def _thoughts(history: list[Any]) -> list[Any]:
+    return [
+        block
+        for message in history
+        if isinstance(message["content"], list)
+        for block in message["content"]
+        if block["type"] == "thinking"
+    ]
+
+
+@pytest.mark.parametrize("wire", ["anthropic"])
+def test_signed_thinking_stays_beside_thinking_without_a_signature(
+    face: Any, sim: Any, own: Any, wire: str
+) -> None:
+    """Only what cannot be accepted leaves: the signed block was bound to a history without the other."""
+    chat = own()
+    sim.push(Reply.text("Hello Ada.", thinking="A name."))
+    before = chat.chat_with_state(user="My name is Ada.").state
+    (signed,) = _thoughts(state_messages(before))
+    history = state_messages(before)
+    history[1]["content"].insert(0, {"type": "thinking", "thinking": "Without."})
+
+    result = chat.chat_with_state(state_from_messages(wire, history), user="What is my name?")
+
+    assert _thoughts(state_messages(result.state))[:1] == [signed]
+    assert codes(result) == ["history_repaired"]
+
+
+# ----------------------------------------------------------------- a fallback between servers of one API
+
+
+def test_a_turn_that_a_lenient_server_answered_goes_on_at_the_own_host(
+    face: Any, sim: Any, wire: str, scores: Any
+) -> None:
+    """The server's calls and parts are stored as they came; the own host refuses them, once."""
+    lenient_one, own_host = face.on(sim, tools=[scores.get_score]), face.on(sim, tools=[scores.get_score])
+    sim.push(Reply.calls(("get_score", '{"team":"Red"}'), ids=("ok",)), Reply.text("7."))
+    state = lenient_one.chat_with_state(user="The score of Red?").state
+    text = json.dumps(state_messages(state)).replace("ok", LONG) if wire != "openai" else ""
+    renamed = state if not text else state_from_messages(wire, json.loads(text))
+
+    result = own_host.chat_with_state(renamed, user="And of Blue?")
+
+    assert users(result.state) == ["The score of Red?", "And of Blue?"]
+    assert scores.runs == ["Red"]
+    assert len(set(call_ids(result.state))) == len(set(result_ids(result.state)))
