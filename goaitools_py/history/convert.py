@@ -177,7 +177,7 @@ def state_of_entries(
 
 
 def _mended(entries: Sequence[bytes], dialect: Dialect) -> tuple[Mended, bool]:
-    """The history as its provider takes it, in forms that every server of the API takes; True if a model reads
+    """The history as its provider takes it, in forms that every server of the API takes. True: a model reads
     something else then."""
     formed = narrow.narrowed(dialect.wire, entries, fully=False)
     left = [entry for entry in formed.entries if entry]

@@ -1,4 +1,4 @@
-"""Histories as lenient servers and their clients write them: valid by the wide rules, refused by the own host.
+"""Histories as lenient servers and their clients write them: valid by wide rules, refused by the own host.
 
 Owns: one function for each habit, by provider API, and random histories with some of them.
 Must never know: how anything is narrowed.
@@ -174,7 +174,13 @@ def _items_picture_of_model(entries: list[Entry]) -> None:
 
 
 def _whole_responses(entries: list[Entry]) -> None:
-    more = {"id": "msg_1", "type": "message", "model": "claude", "stop_reason": "end_turn", "usage": {"input_tokens": 1}}
+    more = {
+        "id": "msg_1",
+        "type": "message",
+        "model": "claude",
+        "stop_reason": "end_turn",
+        "usage": {"input_tokens": 1},
+    }
     for entry in entries:
         if entry["role"] == "assistant":
             entry |= {**more, "stop_sequence": None, "container": None}
@@ -196,7 +202,9 @@ def _users_thinking(entries: list[Entry]) -> None:
 
 
 def _only_users_thinking(entries: list[Entry]) -> None:
-    entries.insert(1, {"role": "user", "content": [{"type": "thinking", "thinking": "Hm.", "signature": "s"}]})
+    entries.insert(
+        1, {"role": "user", "content": [{"type": "thinking", "thinking": "Hm.", "signature": "s"}]}
+    )
 
 
 def _many_marks(entries: list[Entry]) -> None:

@@ -1,4 +1,4 @@
-"""A history that one server of a provider API wrote, at another that takes less: no conversation is wedged."""
+"""A history that one server of an API wrote, at another that takes less: no conversation is wedged."""
 
 from __future__ import annotations
 
@@ -8,7 +8,16 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import Compactor, KeepRecentTurns, MessageLimit, ProviderRejectedError, event
+from goaitools_py import (
+    Compactor,
+    KeepRecentTurns,
+    MessageLimit,
+    ProviderRejectedError,
+    ToolContext,
+    event,
+)
+from goaitools_py.backends.base import BackendError
+from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.history.archive.reading import archive_of
 from goaitools_py.sim import Fault, Reply
 from goaitools_py.state.closed_turns import Iteration
@@ -22,7 +31,7 @@ from goaitools_py.states import (
     state_messages,
     verify_state,
 )
-from goaitools_py.testing import check_history
+from goaitools_py.testing import Raw, ScriptedBackend, check_history
 from goaitools_py.values import replace
 
 from ..history._damage import Words
@@ -54,9 +63,9 @@ def habits_of(wire: str) -> list[str]:
 # ------------------------------------------------------------------------------------- any history
 
 
-def test_a_refused_history_is_narrowed_and_the_turn_goes_on(face: Any, sim: Any, wire: str) -> None:
+def test_a_refused_history_is_narrowed_and_the_turn_goes_on(own: Any, sim: Any, wire: str) -> None:
     """Each habit: two requests, the message is answered, and from then on the history is taken at once."""
-    chat = face.on(sim)
+    chat = own()
     for habit in habits_of(wire):
         state = state_from_messages(wire, habitual(wire, habit))
         first = len(sim.requests)
@@ -66,7 +75,7 @@ def test_a_refused_history_is_narrowed_and_the_turn_goes_on(face: Any, sim: Any,
         after = chat.chat_with_state(result.state, user="And my name?")
 
         assert sent - first == 2, habit
-        assert codes(result) == ["history_repaired"], habit
+        assert codes(result) in (["history_repaired"], ["thinking_removed"]), habit
         assert "What is my name?" in users(result.state), habit
         assert (codes(after), len(sim.requests) - sent) == ([], 1), habit
         assert state_messages(after.state)[: len(state_messages(result.state))] == state_messages(
@@ -75,9 +84,9 @@ def test_a_refused_history_is_narrowed_and_the_turn_goes_on(face: Any, sim: Any,
         assert verify_state(after.state) == ()
 
 
-def test_an_import_with_repair_is_taken_at_once(face: Any, sim: Any, wire: str) -> None:
+def test_an_import_with_repair_is_taken_at_once(own: Any, sim: Any, wire: str) -> None:
     """What every server takes in the narrow form is in it at the import. The rest waits for a refusal."""
-    chat = face.on(sim)
+    chat = own()
     for habit in habits_of(wire):
         state = state_from_messages(wire, habitual(wire, habit), repair=True)
         first = len(sim.requests)
@@ -85,16 +94,17 @@ def test_an_import_with_repair_is_taken_at_once(face: Any, sim: Any, wire: str) 
         result = chat.chat_with_state(state, user="What is my name?")
 
         assert len(sim.requests) - first == (1 if is_form(habit) else 2), habit
-        assert ("history_repaired" in codes(result)) != is_form(habit), habit
-        kinds = [turn.facts.get("repaired") for turn in read_history(result.state).turns]
-        assert any(kinds), habit
-        assert [row[1] for row in inspect_state(result.state).cuts] == ["repaired"], habit
+        assert bool(codes(result)) != is_form(habit), habit
+        (row,) = inspect_state(result.state).cuts
+        assert row[1] in ("repaired", "unsigned"), habit
+        if row[1] == "repaired":
+            assert any(turn.facts.get("repaired") for turn in read_history(result.state).turns), habit
 
 
 @pytest.mark.parametrize("repair", [False, True])
-def test_random_histories_wedge_nothing(face: Any, sim: Any, wire: str, repair: bool) -> None:
+def test_random_histories_wedge_nothing(own: Any, sim: Any, wire: str, repair: bool) -> None:
     """40 histories: the first turn is answered, the second needs one request, and no message is lost."""
-    chat = face.on(sim)
+    chat = own()
     for seed in range(40):
         history, names = lenient(wire, random.Random(seed), times=random.Random(seed).randint(1, 4))
         state = state_from_messages(wire, history, repair=repair)
@@ -107,19 +117,20 @@ def test_random_histories_wedge_nothing(face: Any, sim: Any, wire: str, repair: 
         told = (seed, names)
         assert sent - first <= (3 if repair else 4), told
         assert users(after.state)[-2:] == ["What is two and two?", "And three?"], told
-        assert (codes(after), len(sim.requests) - sent) == ([], 1), told
+        assert len(sim.requests) - sent == 1, told
+        assert "history_repaired" not in codes(after), told
         assert check_history(wire, state_messages(after.state), unique_ids=False) == [], told
 
 
 # ----------------------------------------------------------------------------------- what is undone
 
 
-def test_a_history_that_was_not_to_blame_stays_as_it_was(face: Any, sim: Any, run: Any, wire: str) -> None:
+def test_a_history_that_was_not_to_blame_stays_as_it_was(own: Any, sim: Any, run: Any, wire: str) -> None:
     """The message is poison: the narrowed request is refused, too, and then nothing was narrowed."""
     history = habitual(wire, habits_of(wire)[0])
     state = state_from_messages(wire, history)
-    chat = face.on(sim)
-    sim.push(Fault.bad_request(), Fault.bad_request())
+    chat = own()
+    sim.push(Fault.bad_request())  # the history is refused without it
 
     with pytest.raises(ProviderRejectedError) as caught:
         run(chat, state, user="poison")
@@ -133,28 +144,40 @@ def test_a_history_that_was_not_to_blame_stays_as_it_was(face: Any, sim: Any, ru
     assert "poison" not in users(after.state)
 
 
-def test_a_lenient_server_gets_its_own_bytes_back(face: Any, sim: Any, wire: str) -> None:
-    """Where nothing is refused nothing is narrowed: a refusal of another kind does not touch the history."""
-    state = state_from_messages(wire, [json.loads(e) for e in _plain(wire)])
-    chat = face.on(sim)
-    sim.push(Fault.error(503, "overloaded"), Fault.bad_request())
+@pytest.mark.parametrize("times", [1, 2])
+def test_what_another_server_needs_is_kept_unless_it_was_to_blame(
+    own: Any, sim: Any, run: Any, wire: str, times: int
+) -> None:
+    """Refused once, the request without it is taken, and it is gone. Refused twice, it is all there."""
+    history = base_history(Words(wire))
+    for entry in history:
+        if wire == "openai" and entry["role"] == "assistant":
+            entry["reasoning_content"] = "Hm."  # DeepSeek refuses a history without it
+        if wire == "openai-responses" and entry.get("type") == "function_call":
+            entry["extra_content"] = {"google": {"thought_signature": "c2ln"}}
+        if wire == "anthropic":
+            entry["content"][-1]["cache_control"] = {"type": "ephemeral"}
+            break
+    state = state_from_messages(wire, history)
+    assert state_messages(state_from_messages(wire, history, repair=True)) == history
+    sim.push(*[Fault.bad_request()] * times)
 
+    if times == 1:
+        result = run(own(), state, user="poison")
+        assert codes(result) == ["history_repaired"]
+        assert state_messages(result.state)[: len(history)] == base_history(Words(wire))
+        return
     with pytest.raises(ProviderRejectedError) as caught:
-        chat.chat_with_state(state, user="poison")
+        run(own(), state, user="poison")
 
-    assert caught.value.state == state
+    assert (caught.value.state, codes(caught.value)) == (state, [])
     assert len(sim.requests) == 2
 
 
-def _plain(wire: str) -> list[bytes]:
-    words = Words(wire)
-    return [*words.user("My name is Ada."), *words.says("Hello.")]
-
-
-def test_others_messages_wait_and_the_history_is_narrowed_all_the_same(face: Any, sim: Any, wire: str) -> None:
+def test_others_messages_are_not_blamed_for_the_history(own: Any, sim: Any, wire: str) -> None:
     """What had been put there before the turn is not blamed for the history, and is delivered later."""
     state = state_from_messages(wire, habitual(wire, habits_of(wire)[0]))
-    chat = face.on(sim)
+    chat = own()
     grown = chat.append_to_state(state, event("It rains.", id="rain-1"))
 
     result = chat.chat_with_state(grown, user="What is my name?")
@@ -169,7 +192,7 @@ def test_others_messages_wait_and_the_history_is_narrowed_all_the_same(face: Any
 
 @pytest.mark.parametrize("state_of", ["done", "new"])
 def test_an_open_turn_is_narrowed_with_its_journal(
-    face: Any, sim: Any, wire: str, scores: Any, state_of: str
+    own: Any, sim: Any, wire: str, scores: Any, state_of: str
 ) -> None:
     """A turn that a lenient server began goes on at the own host. Its tool runs once, under the old id, and
     the call, its result and its flag have the new one."""
@@ -186,13 +209,12 @@ def test_an_open_turn_is_narrowed_with_its_journal(
     before = load_state(state_from_messages(wire, habitual(wire, habits_of(wire)[0])))
     seen: list[str] = []
 
-    def get_score(team: str, ctx: Any) -> str:
+    def get_score(ctx: ToolContext[None], team: str) -> str:
         """Current score of one team."""
         seen.append(ctx.call_id)
-        return scores.get_score(team)
+        return str(scores.get_score(team))
 
-    get_score.__annotations__["ctx"] = _context_type()
-    chat = face.on(sim, tools=[get_score])
+    chat = own(tools=[get_score])
     sim.push(Reply.text("7."))
 
     result = chat.resume(dump_state(replace(before, open=opened)))
@@ -207,20 +229,14 @@ def test_an_open_turn_is_narrowed_with_its_journal(
     assert codes(after) == []
 
 
-def _context_type() -> Any:
-    from goaitools_py import ToolContext
-
-    return ToolContext
-
-
-def test_flags_of_closed_turns_are_renamed(face: Any, sim: Any, wire: str) -> None:
+def test_flags_of_closed_turns_are_renamed(own: Any, sim: Any, wire: str) -> None:
     """A result that was put in is still told from one of a tool's after its call has another id."""
     words = Words(wire)
     entries = [*words.user("q"), *words.calls(LONG), *words.says("done")]
     state = _imported(wire, entries)
     assert read_history(state).turns[0].facts["flags"] == {LONG: "unknown"}
 
-    result = face.on(sim).chat_with_state(state, user="And?")
+    result = own().chat_with_state(state, user="And?")
 
     (id,) = call_ids(result.state)
     assert read_history(result.state).turns[0].facts["flags"] == {id: "unknown"}
@@ -238,10 +254,10 @@ def _imported(wire: str, entries: list[bytes]) -> bytes:
     return dump_state(replace(state, meta=replace(state.meta, rules=99)))
 
 
-def test_a_compactor_that_retains_keeps_what_was_narrowed(face: Any, sim: Any, wire: str) -> None:
+def test_a_compactor_that_retains_keeps_what_was_narrowed(own: Any, sim: Any, wire: str) -> None:
     """The archive has the entries as they were, as before any other change of closed turns."""
     state = state_from_messages(wire, habitual(wire, habits_of(wire)[0]))
-    chat = face.on(sim, compactor=Compactor(MessageLimit(99), KeepRecentTurns(9), retain=True))
+    chat = own(compactor=Compactor(MessageLimit(99), KeepRecentTurns(9), retain=True))
 
     result = chat.chat_with_state(state, user="What is my name?")
 
@@ -258,12 +274,12 @@ def test_a_compactor_that_retains_keeps_what_was_narrowed(face: Any, sim: Any, w
 @pytest.mark.parametrize("wire", ["anthropic"])
 @pytest.mark.parametrize("repair", [False, True])
 def test_thinking_stays_verbatim_if_whole_responses_come_back(
-    face: Any, sim: Any, own: Any, wire: str, repair: bool
+    sim: Any, own: Any, wire: str, repair: bool
 ) -> None:
-    """``Message.model_dump()`` of signed replies: the members go, and each thinking block is sent as it came."""
+    """``Message.model_dump()`` of signed replies: members go, and each thinking block is sent as it came."""
     chat = own()
     sim.push(Reply.text("Hello Ada.", thinking="A name."), Reply.text("Yes.", thinking="Hm."))
-    before = chat.chat_with_state(user="My name is Ada.").state
+    before = chat.chat_with_state(None, user="My name is Ada.").state
     before = chat.chat_with_state(before, user="Well?").state
     history = state_messages(before)
     HABITS[wire]["responses passed back whole"](history)
@@ -287,13 +303,11 @@ def _thoughts(history: list[Any]) -> list[Any]:
 
 
 @pytest.mark.parametrize("wire", ["anthropic"])
-def test_signed_thinking_stays_beside_thinking_without_a_signature(
-    face: Any, sim: Any, own: Any, wire: str
-) -> None:
+def test_signed_thinking_stays_beside_thinking_without_a_signature(sim: Any, own: Any, wire: str) -> None:
     """Only what cannot be accepted leaves: the signed block was bound to a history without the other."""
     chat = own()
     sim.push(Reply.text("Hello Ada.", thinking="A name."))
-    before = chat.chat_with_state(user="My name is Ada.").state
+    before = chat.chat_with_state(None, user="My name is Ada.").state
     (signed,) = _thoughts(state_messages(before))
     history = state_messages(before)
     history[1]["content"].insert(0, {"type": "thinking", "thinking": "Without."})
@@ -307,18 +321,69 @@ def test_signed_thinking_stays_beside_thinking_without_a_signature(
 # ----------------------------------------------------------------- a fallback between servers of one API
 
 
-def test_a_turn_that_a_lenient_server_answered_goes_on_at_the_own_host(
+REPLIES = {
+    "openai": {
+        "choices": [
+            {
+                "message": {
+                    "role": "assistant",
+                    "content": [{"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}],
+                    "reasoning_content": "Hm.",
+                    "tool_calls": [
+                        {"id": LONG, "function": {"name": "get_score", "arguments": '{"team":"Red"}'}}
+                    ],
+                },
+                "finish_reason": "tool_calls",
+            }
+        ]
+    },
+    "openai-responses": {
+        "status": "completed",
+        "output": [
+            {
+                "type": "reasoning",
+                "id": "think-1",
+                "summary": [],
+                "content": [{"type": "reasoning_text", "text": "Hm."}],
+            },
+            {
+                "type": "function_call",
+                "id": "chatcmpl-1",
+                "call_id": LONG,
+                "name": "get_score",
+                "arguments": '{"team":"Red"}',
+            },
+        ],
+    },
+    "anthropic": {
+        "type": "message",
+        "role": "assistant",
+        "content": [
+            {"type": "thinking", "thinking": "Hm.", "signature": ""},
+            {"type": "tool_use", "id": LONG, "name": "get_score", "input": {"team": "Red"}},
+        ],
+        "stop_reason": "tool_use",
+    },
+}
+"""Replies of lenient servers that call a tool."""
+
+
+def test_the_own_host_takes_up_a_turn_of_a_lenient_server(
     face: Any, sim: Any, wire: str, scores: Any
 ) -> None:
-    """The server's calls and parts are stored as they came; the own host refuses them, once."""
-    lenient_one, own_host = face.on(sim, tools=[scores.get_score]), face.on(sim, tools=[scores.get_score])
-    sim.push(Reply.calls(("get_score", '{"team":"Red"}'), ids=("ok",)), Reply.text("7."))
-    state = lenient_one.chat_with_state(user="The score of Red?").state
-    text = json.dumps(state_messages(state)).replace("ok", LONG) if wire != "openai" else ""
-    renamed = state if not text else state_from_messages(wire, json.loads(text))
+    """The first provider is down after its reply: its call has run, and the fallback reads the result."""
+    body = json.dumps({"id": "r", "model": "m", "usage": {}, **REPLIES[wire]}).encode()
+    first = ScriptedBackend(Raw.body(body), BackendError("down", status=503), wire=wire, model="lenient")
+    host = sim.backend(is_async=face.is_async)
+    host.dialect = dialect_of(wire)
+    chat = face.chat(first, tools=[scores.get_score], fallbacks=[host])
 
-    result = own_host.chat_with_state(renamed, user="And of Blue?")
+    result = chat.chat_with_state(None, user="The score of Red?")
+    (again,) = [face.chat(host, tools=[scores.get_score])]
+    after = again.chat_with_state(result.state, user="Sure?")
 
-    assert users(result.state) == ["The score of Red?", "And of Blue?"]
     assert scores.runs == ["Red"]
-    assert len(set(call_ids(result.state))) == len(set(result_ids(result.state)))
+    assert results(result.state) == ["Red has 7 points"]
+    assert call_ids(result.state) == result_ids(result.state) != [LONG]
+    assert users(after.state) == ["The score of Red?", "Sure?"]
+    assert [len(request.problems) > 0 for request in sim.requests] == [True, False, False]

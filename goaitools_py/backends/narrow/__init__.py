@@ -17,7 +17,8 @@ tool's result. That is done after a server has refused the history, and only the
 members            Members that the request type does not have. A model does not read them.
 marks              Marks for a prompt cache. The request has marks of its own.
 item_id            The id of an item, where it is too long, of another type of item, or there twice.
-call_renamed       The id of a call is too long, or has other characters. A digest replaces it.
+call_renamed       The id of a call is too long, has other characters, or is there twice. A digest
+                   replaces it.
 tool_renamed       The name of a tool in a call has other characters, or is too long.
 speaker_renamed    The name of a message's author has other characters, or is too long.
 rewritten          A member or part has another shape, with the same meaning.
@@ -30,13 +31,12 @@ left_out           A part or block that cannot stand there. A line of text says 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 from ...values import Value
 from . import anthropic, openai_chat, openai_responses
 from .common import Change, Narrow
 
-__all__ = ["Change", "Narrowed", "is_read", "narrowed", "narrowed_id"]
+__all__ = ["Change", "Narrowed", "is_read", "narrowed"]
 
 
 class Narrowed(Value, frozen=True):
@@ -45,12 +45,14 @@ class Narrowed(Value, frozen=True):
     Attributes:
         entries: One result for each given entry, the very object if nothing changed; b"" if nothing is left.
         log: For each change its kind, and the place of the given entry.
+        ids: For each entry the new ids of its calls and results, by the given ids.
     """
 
     _unshown = frozenset({"entries"})
 
     entries: tuple[bytes, ...]
     log: tuple[tuple[Change, int], ...]
+    ids: tuple[Mapping[str, str], ...]
 
 
 def narrowed(wire: str, entries: Sequence[bytes], *, fully: bool) -> Narrowed:
@@ -63,19 +65,10 @@ def narrowed(wire: str, entries: Sequence[bytes], *, fully: bool) -> Narrowed:
     """
     own = _OWN.get(wire)
     if own is None:
-        return Narrowed(tuple(entries), ())
-    found: list[bytes] = []
-    log: list[tuple[Change, int]] = []
-    for at, one in enumerate(own.history(entries, fully)):
-        found.append(one.entry)
-        log += [(kind, at) for kind in one.changes]
-    return Narrowed(tuple(found), tuple(log))
-
-
-def narrowed_id(wire: str, id: str) -> str:
-    """The id that a call has after `narrowed`. It depends on the given id alone."""
-    own = _OWN.get(wire)
-    return id if own is None else own.call_id(id)
+        return Narrowed(tuple(entries), (), ({},) * len(entries))
+    found = list(own(entries, fully))
+    log = [(kind, at) for at, one in enumerate(found) for kind in one.changes]
+    return Narrowed(tuple([one.entry for one in found]), tuple(log), tuple([one.ids for one in found]))
 
 
 _UNREAD: frozenset[Change] = frozenset({"members", "marks", "item_id", "reference", "thinking"})
@@ -89,13 +82,8 @@ def is_read(change: Change) -> bool:
     return change not in _UNREAD
 
 
-class _Own(NamedTuple):
-    history: Callable[[Sequence[bytes], bool], Iterator[Narrow]]
-    call_id: Callable[[str], str]
-
-
-_OWN: Mapping[str, _Own] = {
-    "openai": _Own(openai_chat.history, openai_chat.call_id),
-    "openai-responses": _Own(openai_responses.history, openai_responses.call_id),
-    "anthropic": _Own(anthropic.history, anthropic.call_id),
+_OWN: Mapping[str, Callable[[Sequence[bytes], bool], Iterator[Narrow]]] = {
+    "openai": openai_chat.history,
+    "openai-responses": openai_responses.history,
+    "anthropic": anthropic.history,
 }

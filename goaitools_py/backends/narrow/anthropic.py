@@ -10,6 +10,8 @@ other members of a message           "messages.1.usage: Extra inputs are not per
                                      passed back whole (``Message.model_dump()``)
 ids of calls                         "messages.1.content.0.tool_use.id: String should match pattern
                                      '^[a-zA-Z0-9_-]+$'"
+a call's id that an earlier call     "`tool_use` ids must be unique" (anthropics/claude-code#8612); a
+has (fully)                          recorded request with one passed
 names of tools                       "tool_use.name: String should have at most 200 characters"; tools have
                                      ``[a-zA-Z0-9_-]{1,128}``, and a reply's names are stored so
 cache marks                          "A maximum of 4 blocks with cache_control may be provided. Found 5."
@@ -43,9 +45,9 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from ... import rawjson
-from .common import Change, Edit, Narrow, clean_name, digest_id, each, note, object_in, word
+from .common import Change, Edit, Ids, Narrow, clean_name, digest_id, each, note, object_in, word
 
-__all__ = ["call_id", "history"]
+__all__ = ["history"]
 
 _ID: Final = re.compile(r"[a-zA-Z0-9_-]+")
 _HOSTED_ID: Final = re.compile(r"srvtoolu_[a-zA-Z0-9_]+")
@@ -93,24 +95,20 @@ _FOREIGN: Final = frozenset(
 
 _TEXTS: Final = frozenset({"input_text", "output_text"})
 
-_IDS: Final[Mapping[str, str]] = {
-    "tool_use": "id",
-    "mcp_tool_use": "id",
-    "tool_result": "tool_use_id",
-    "mcp_tool_result": "tool_use_id",
-}
-"""The member of a block that has the id of a call."""
+_CALLS: Final = frozenset({"tool_use", "mcp_tool_use"})
+_RESULTS: Final = frozenset({"tool_result", "mcp_tool_result"})
 
 
 class _Frame(NamedTuple):
     """What holds for all blocks of a history."""
 
     fully: bool
+    ids: Ids
     drops_marks: bool
     hosted: Collection[str]
 
 
-def call_id(id: str) -> str:
+def _call_id(id: str) -> str:
     """The id of a call as Anthropic takes it."""
     return id if not id or _ID.fullmatch(id) else digest_id(id)
 
@@ -127,13 +125,15 @@ def history(entries: Sequence[bytes], fully: bool) -> Iterator[Narrow]:
         and isinstance(id := block.get("id"), str)
         and not _HOSTED_ID.fullmatch(id)
     }
-    frame = _Frame(fully, marks > (0 if fully else _SPARE_MARKS), hosted if fully else ())
+    ids = Ids(_call_id, unique=fully)
+    frame = _Frame(fully, ids, marks > (0 if fully else _SPARE_MARKS), hosted if fully else ())
     for entry, view in zip(entries, views, strict=True):
         if view is None:
             yield Narrow(entry)
             continue
         log: list[Change] = []
-        yield Narrow(_message(entry, view, log, frame), log)
+        ids.begin()
+        yield Narrow(_message(entry, view, log, frame), log, ids.changed)
 
 
 def _listed(content: object) -> list[dict[str, Any]]:
@@ -177,7 +177,7 @@ def _block(raw: bytes, *, role: str, log: list[Change], frame: _Frame) -> bytes:
     if kind in _TEXTS and isinstance(view.get("text"), str):
         kind = "text"
         edit.put("type", b'"text"', "rewritten")
-    _named(edit, view, kind)
+    _named(edit, view, kind, frame.ids)
     if edit.members.get("caller") == b"null":
         edit.drop("caller", "members")
     if frame.drops_marks or kind in _THINKING:
@@ -210,11 +210,11 @@ def _is_sealed(block: Mapping[str, Any]) -> bool:
     return is_text and isinstance(sealed, str) and sealed != ""
 
 
-def _named(edit: Edit, view: Mapping[str, Any], kind: str) -> None:
-    key = _IDS.get(kind, "")
-    id = view.get(key)
-    if isinstance(id, str) and call_id(id) != id:
-        edit.put(key, rawjson.dumps(call_id(id)), "call_renamed")
+def _named(edit: Edit, view: Mapping[str, Any], kind: str, ids: Ids) -> None:
+    if kind in _CALLS:
+        ids.call(edit, "id")
+    elif kind in _RESULTS:
+        ids.result(edit, "tool_use_id")
     name = view.get("name")
     if kind == "tool_use" and isinstance(name, str) and name and clean_name(name, limit=_MAX_NAME) != name:
         edit.put("name", rawjson.dumps(clean_name(name, limit=_MAX_NAME)), "tool_renamed")

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from ... import rawjson
 
-__all__ = ["Change", "Edit", "Narrow", "clean_name", "each", "digest_id", "note", "object_in", "word"]
+__all__ = ["Change", "Edit", "Ids", "Narrow", "clean_name", "digest_id", "each", "note", "object_in", "word"]
 
 Change = Literal[
     "members",
@@ -29,10 +29,17 @@ Change = Literal[
 
 
 class Narrow(NamedTuple):
-    """One entry after its rules: its bytes, b"" if nothing is left, and the kinds of its changes."""
+    """One entry after its rules.
+
+    Attributes:
+        entry: Its bytes; b"" if nothing is left.
+        changes: The kinds of its changes.
+        ids: The new ids of its calls and results, by the given ids.
+    """
 
     entry: bytes
     changes: Sequence[Change] = ()
+    ids: Mapping[str, str] = {}
 
 
 class Edit:
@@ -77,6 +84,54 @@ class Edit:
         raw = rawjson.without(self.raw, self._gone) if self._gone else self.raw
         put = {key: value for key, value in self._put.items() if key not in self._gone}
         return rawjson.replaced(raw, put) if put else raw
+
+
+class Ids:
+    """The ids of calls, in the order of a history.
+
+    Args:
+        valid: Gives an id that the host takes. It depends on the given id alone.
+        unique: True: a call gets another id if an earlier call of the history has its own.
+    """
+
+    __slots__ = ("_now", "_used", "_valid", "changed", "unique")
+
+    def __init__(self, valid: Callable[[str], str], *, unique: bool) -> None:
+        self._valid = valid
+        self.unique = unique
+        self._now: dict[str, str] = {}
+        self._used: set[str] = set()
+        self.changed: dict[str, str] = {}
+        """The new ids since `begin`, by the given ids."""
+
+    def begin(self) -> None:
+        """The next entry begins."""
+        self.changed = {}
+
+    def call(self, edit: Edit, key: str) -> None:
+        """A member has the id of a call that is made here."""
+        id = rawjson.string(edit.members.get(key, b""))
+        if not id:
+            return
+        new = self._valid(id)
+        again = 1
+        while self.unique and new in self._used:
+            again += 1
+            new = digest_id(f"{id}/{again}")
+        self._used.add(new)
+        self._now[id] = new
+        self._put(edit, key, id, new)
+
+    def result(self, edit: Edit, key: str) -> None:
+        """A member has the id of the call that is answered here: the newest one with this id."""
+        id = rawjson.string(edit.members.get(key, b""))
+        if id:
+            self._put(edit, key, id, self._now.get(id) or self._valid(id))
+
+    def _put(self, edit: Edit, key: str, id: str, new: str) -> None:
+        if new != id:
+            self.changed[id] = new
+            edit.put(key, rawjson.dumps(new), "call_renamed")
 
 
 def object_in(raw: bytes) -> dict[str, Any] | None:

@@ -32,9 +32,9 @@ from functools import partial
 from typing import Any, Final
 
 from ... import rawjson
-from .common import Change, Edit, Narrow, clean_name, digest_id, each, note, object_in, word
+from .common import Change, Edit, Ids, Narrow, clean_name, digest_id, each, note, object_in, word
 
-__all__ = ["call_id", "history"]
+__all__ = ["history"]
 
 _MAX_ID: Final = 40
 _MAX_NAME: Final = 64
@@ -62,33 +62,34 @@ _THOUGHTS: Final = frozenset({"thinking", "reasoning", "reasoning_content", "red
 _OTHER_NAMES: Final = frozenset({"input_text", "output_text"})
 
 
-def call_id(id: str) -> str:
+def _call_id(id: str) -> str:
     """The id of a call as OpenAI takes it."""
     return id if len(id) <= _MAX_ID else digest_id(id)
 
 
 def history(entries: Sequence[bytes], fully: bool) -> Iterator[Narrow]:
     """Each message as OpenAI takes it."""
+    ids = Ids(_call_id, unique=False)  # in another turn an id may come again
     for entry in entries:
         view = object_in(entry)
         if view is None:
             yield Narrow(entry)
             continue
         log: list[Change] = []
-        yield Narrow(_message(entry, view, log, fully), log)
+        ids.begin()
+        yield Narrow(_message(entry, view, log, ids, fully), log, ids.changed)
 
 
-def _message(entry: bytes, view: Mapping[str, Any], log: list[Change], fully: bool) -> bytes:
+def _message(entry: bytes, view: Mapping[str, Any], log: list[Change], ids: Ids, fully: bool) -> bytes:
     edit = Edit(entry, log)
     role = word(view, "role")
     calls = view.get("tool_calls")
     if calls == []:
         edit.drop("tool_calls", "members")
     elif isinstance(calls, list):
-        edit.put("tool_calls", each(edit.members["tool_calls"], partial(_call, log=log, fully=fully)), None)
-    id = view.get("tool_call_id")
-    if isinstance(id, str) and call_id(id) != id:
-        edit.put("tool_call_id", rawjson.dumps(call_id(id)), "call_renamed")
+        change = partial(_call, log=log, ids=ids, fully=fully)
+        edit.put("tool_calls", each(edit.members["tool_calls"], change), None)
+    ids.result(edit, "tool_call_id")
     if isinstance(view.get("function_call"), dict):
         called = _function(edit.members["function_call"], "arguments", log, fully)
         edit.put("function_call", called, None)
@@ -121,14 +122,12 @@ def _author(edit: Edit, view: Mapping[str, Any], role: str) -> None:
 # -------------------------------------------------------------------------------------------- calls
 
 
-def _call(raw: bytes, *, log: list[Change], fully: bool) -> bytes:
+def _call(raw: bytes, *, log: list[Change], ids: Ids, fully: bool) -> bytes:
     view = object_in(raw)
     if view is None:
         return raw
     edit = Edit(raw, log)
-    id = view.get("id")
-    if isinstance(id, str) and call_id(id) != id:
-        edit.put("id", rawjson.dumps(call_id(id)), "call_renamed")
+    ids.call(edit, "id")
     kind = "custom" if isinstance(view.get("custom"), dict) and not view.get("function") else "function"
     if view.get("type") is None:
         edit.put("type", rawjson.dumps(kind), "rewritten")

@@ -1,6 +1,7 @@
 """What api.openai.com takes of a Responses history.
 
-Owns: the forms of items there, and which items lose their id. Must never know: the order of calls and results.
+Owns: the forms of items there, and which items lose their id. Must never know: the order of calls and
+results.
 
 Quotations are OpenAI's answers with status 400. Members and parts: openai 3.57, types/responses, *_param.py.
 
@@ -13,6 +14,8 @@ parts of an assistant's message      "Invalid value: 'input_text'. Supported val
 ``call_id``                          "Invalid 'input[2].call_id': string too long. Expected a string with
                                      maximum length 64" (dyad#4304)
 names of functions                   "Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'"
+a call's id that an earlier call     "Duplicate 'function_call' item found with call_id"; recorded hosts took
+has (fully)                          it
 ``id`` of an item                    "Duplicate item found with id" (OpenRouterTeam/ai-sdk-provider#254);
                                      64 characters at most; "Expected an ID that begins with 'msg'". It
                                      names nothing, because nothing is stored, so the item goes without
@@ -34,9 +37,9 @@ from functools import partial
 from typing import Any, Final
 
 from ... import rawjson
-from .common import Change, Edit, Narrow, clean_name, digest_id, each, note, object_in, word
+from .common import Change, Edit, Ids, Narrow, clean_name, digest_id, each, note, object_in, word
 
-__all__ = ["call_id", "history"]
+__all__ = ["history"]
 
 _MAX_ID: Final = 64
 _MAX_NAME: Final = 128
@@ -85,7 +88,7 @@ _PART_MEMBERS: Final[Mapping[str, frozenset[str]]] = {
 }
 
 
-def call_id(id: str) -> str:
+def _call_id(id: str) -> str:
     """The id of a call as OpenAI takes it."""
     return id if len(id) <= _MAX_ID else digest_id(id)
 
@@ -93,6 +96,7 @@ def call_id(id: str) -> str:
 def history(entries: Sequence[bytes], fully: bool) -> Iterator[Narrow]:
     """Each item as OpenAI takes it."""
     seen: set[str] = set()
+    ids = Ids(_call_id, unique=fully)
     follows_gone = False
     for entry in entries:
         view = object_in(entry)
@@ -120,8 +124,9 @@ def history(entries: Sequence[bytes], fully: bool) -> Iterator[Narrow]:
             _free(edit, kind)
         if isinstance(id, str) and "id" in edit.members:
             seen.add(id)
-        _item(edit, view, kind, fully)
-        yield Narrow(edit.done(), log)
+        ids.begin()
+        _item(edit, view, kind, ids, fully)
+        yield Narrow(edit.done(), log, ids.changed)
 
 
 def _kind(item: Mapping[str, Any]) -> str:
@@ -155,12 +160,11 @@ def _free(edit: Edit, kind: str) -> None:
             edit.put("type", b'"message"', None)  # without both it would be a message of the caller's
 
 
-def _item(edit: Edit, view: Mapping[str, Any], kind: str, fully: bool) -> None:
-    if kind in _RENAMED:
-        id = view.get("call_id")
-        if isinstance(id, str) and call_id(id) != id:
-            edit.put("call_id", rawjson.dumps(call_id(id)), "call_renamed")
-    if kind in _CALLS:
+def _item(edit: Edit, view: Mapping[str, Any], kind: str, ids: Ids, fully: bool) -> None:
+    if kind in _OUTPUTS:
+        ids.result(edit, "call_id")
+    elif kind in _CALLS:
+        ids.call(edit, "call_id")
         name = view.get("name")
         if isinstance(name, str) and name and clean_name(name, limit=_MAX_NAME) != name:
             edit.put("name", rawjson.dumps(clean_name(name, limit=_MAX_NAME)), "tool_renamed")

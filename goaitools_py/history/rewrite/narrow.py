@@ -1,4 +1,4 @@
-"""A state whose history a server refused although its API's rules allow it: narrowed to what the own host takes.
+"""A state whose history a server refused although the rules of its API allow it: narrowed to what fits all.
 
 Owns: the closed turns, the open turn and its journal after `backends.narrow`, and what is noted of it.
 Must never know: what an entry says, which server was asked, or how a turn runs.
@@ -19,7 +19,7 @@ from ...backends import narrow
 from ...backends.base import Dialect
 from ...errors import StateInvalidError
 from ...state.closed_turns import ClosedTurn, with_numbers
-from ...state.records import JournalCall, OpenTurn
+from ...state.records import OpenTurn
 from ...state.state import ConversationState, closed_turns
 from ...values import replace
 from ..archive.keeping import Retention
@@ -50,7 +50,7 @@ def narrowed(
     )
     if not found.log:
         return state, {}
-    made = state if opened is None else replace(state, open=_opened(opened, found, len(entries), dialect.wire))
+    made = state if opened is None else replace(state, open=_opened(opened, found, len(entries)))
     if any(at < len(entries) for _, at in found.log):
         made = _closed(made, with_numbers(turns), found, dialect, retention=retention)
     if made.open is not None and is_signed(made.open.entries, dialect) and _is_read(found, at_most=None):
@@ -74,14 +74,14 @@ def _closed(
     *,
     retention: Retention | None,
 ) -> ConversationState:
-    left = list(_turns(turns, found, dialect.wire))
+    left = list(_turns(turns, found))
     is_read = _is_read(found, at_most=sum(len(turn.entries) for turn in turns))
     kept = [turn for turn in (unsigned_turns(left, dialect) if is_read else left) if turn.entries]
     gone = [old for old, new in zip(turns, left, strict=True) if old.entries and not new.entries]
     return rewritten(state, turns, kept, gone, dialect, is_unsigned=is_read, retention=retention)
 
 
-def _turns(turns: Sequence[ClosedTurn], found: narrow.Narrowed, wire: str) -> Iterator[ClosedTurn]:
+def _turns(turns: Sequence[ClosedTurn], found: narrow.Narrowed) -> Iterator[ClosedTurn]:
     """The closed turns with their new entries. The facts of each say what was changed in it."""
     kinds: dict[int, list[str]] = {}
     for kind, at in found.log:
@@ -90,16 +90,16 @@ def _turns(turns: Sequence[ClosedTurn], found: narrow.Narrowed, wire: str) -> It
     for turn in turns:
         start, end = end, end + len(turn.entries)
         made = turn.with_entries(found.entries[start:end])
-        facts = _with_ids(made.record.facts, wire)
+        facts = _with_ids(made.record.facts, _ids(found, start, end))
         record = made.record if facts is made.record.facts else replace(made.record, facts=facts)
         if own := [(kind, at) for at in range(start, end) for kind in kinds.get(at, ())]:
             record = with_repairs(record, {}, own)
         yield made if record is made.record else replace(made, record=record)
 
 
-def _opened(turn: OpenTurn, found: narrow.Narrowed, start: int, wire: str) -> OpenTurn:
-    """The open turn with its new entries, from place `start` on, and its journal and facts with the new ids."""
-    entries = found.entries[start:]
+def _opened(turn: OpenTurn, found: narrow.Narrowed, start: int) -> OpenTurn:
+    """The open turn with its new entries, journal and facts. `start`: the place of its first entry."""
+    entries, ids = found.entries[start:], _ids(found, start, start + len(turn.entries))
     # Behind the last reply stand entries that no model wrote, and closing would give them an iteration.
     end = len(turn.entries) - len(turn.letters)
     answered = replace(turn, entries=turn.entries[:end], letters="").closed()
@@ -110,20 +110,19 @@ def _opened(turn: OpenTurn, found: narrow.Narrowed, start: int, wire: str) -> Op
         entries=(*left.entries, *asked),
         iterations=left.record.iterations,
         messages=left.record.messages,
-        calls=tuple([_call(call, wire) for call in turn.calls]),
-        facts=_with_ids(turn.facts, wire),
+        calls=tuple([replace(call, id=ids[call.id]) if call.id in ids else call for call in turn.calls]),
+        facts=_with_ids(turn.facts, ids),
     )
 
 
-def _call(call: JournalCall, wire: str) -> JournalCall:
-    id = narrow.narrowed_id(wire, call.id)
-    return call if id == call.id else replace(call, id=id)
+def _ids(found: narrow.Narrowed, start: int, end: int) -> Mapping[str, str]:
+    """The new ids of calls in these entries, by the given ids. The newest call with an id counts."""
+    return {old: new for ids in found.ids[start:end] for old, new in ids.items()}
 
 
-def _with_ids(facts: Mapping[str, Any], wire: str) -> Mapping[str, Any]:
+def _with_ids(facts: Mapping[str, Any], ids: Mapping[str, str]) -> Mapping[str, Any]:
     """The facts of a turn, with the new ids of calls. The very object if none changes."""
     flags = facts.get("flags")
-    if not isinstance(flags, Mapping):
+    if not ids or not isinstance(flags, Mapping):
         return facts
-    made = {narrow.narrowed_id(wire, id): flag for id, flag in flags.items()}
-    return facts if made == flags else {**facts, "flags": made}
+    return {**facts, "flags": {ids.get(id, id): flag for id, flag in flags.items()}}
