@@ -101,6 +101,25 @@ def test_any_mixture_of_habits_is_narrowed(wire: str) -> None:
         assert all(any(new is old for old in entries) for new in untouched), (seed, names)
 
 
+_GREETING = 'messages: first message must use the "user" role'
+"""The dialect sends a message of the user before a history that begins with the assistant's."""
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_damaged_history_is_taken_after_repair_and_narrowing(wire: str) -> None:
+    """Members that are missing or of any type, entries dropped, doubled or moved: 400 histories."""
+    for seed in range(400):
+        dice = random.Random(seed)
+        history, names = lenient(wire, dice, times=dice.randrange(3))
+        entries = damaged(dumped(history), dice, times=dice.randint(1, 5))
+        sound = [one.entry for one in mended(entries, dialect_of(wire)).entries]
+
+        found = settled(wire, narrowed(wire, sound, fully=True))
+
+        refused = [words for words in said(wire, found) if words != _GREETING]
+        assert refused == [], (seed, names)
+
+
 @pytest.mark.parametrize("wire", WIRES)
 def test_nothing_that_is_no_history_raises(wire: str) -> None:
     """500 damaged histories, with members that are missing or of any other type."""

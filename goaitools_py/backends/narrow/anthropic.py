@@ -50,7 +50,8 @@ from .common import Change, Edit, Ids, Narrow, clean_name, digest_id, each, note
 __all__ = ["history"]
 
 _ID: Final = re.compile(r"[a-zA-Z0-9_-]+")
-_HOSTED_ID: Final = re.compile(r"srvtoolu_[a-zA-Z0-9_]+")
+_HOSTED: Final = {"server_tool_use": re.compile(r"srvtoolu_[a-zA-Z0-9_]+"), "mcp_tool_use": _ID}
+"""Calls that a host runs itself, and their ids there."""
 _MAX_NAME: Final = 128
 
 _MARK: Final = "cache_control"
@@ -75,23 +76,21 @@ _BLOCKS: Final[Mapping[str, frozenset[str]]] = {
 }
 """The members of blocks. Blocks of other types stay as they are."""
 
-_OTHER_ROLES: Final[Mapping[str, frozenset[str]]] = {
-    "user": frozenset({"thinking", "redacted_thinking", "tool_use", "server_tool_use"}),
-    "assistant": frozenset({"image", "document", "search_result", "tool_result"}),
-    "system": frozenset(_BLOCKS) - {"text"},
-}
-"""Blocks that a message of a role does not hold, of those with known members."""
-
 _RESULT: Final = "result"
 """Stands for a role where blocks are inside of a tool's result."""
-_NOT_IN_RESULTS: Final = frozenset(
-    {"thinking", "redacted_thinking", "tool_use", "server_tool_use", "tool_result"}
-)
 
-_FOREIGN: Final = frozenset(
-    {"audio", "file", "image_url", "input_audio", "input_file", "input_image", "video", "video_url"}
-)
-"""Parts of other provider APIs, which some servers of this one take, too."""
+_TAKEN: Final[Mapping[str, frozenset[str]]] = {
+    "user": frozenset({"text", "image", "document", "search_result", "tool_result", "container_upload"}),
+    "assistant": frozenset(
+        {
+            *("text", "thinking", "redacted_thinking", "tool_use", "server_tool_use", "mcp_tool_use"),
+            *("container_upload", "compaction", "fallback", "mcp_tool_listing"),
+        }
+    ),
+    "system": frozenset({"text", "tool_addition", "tool_removal"}),
+    _RESULT: frozenset({"text", "image", "document", "search_result", "tool_reference", "browser_state"}),
+}
+"""The blocks that a message of a role holds. An assistant's also holds results of hosted calls."""
 
 _TEXTS: Final = frozenset({"input_text", "output_text"})
 
@@ -106,6 +105,7 @@ class _Frame(NamedTuple):
     ids: Ids
     drops_marks: bool
     hosted: Collection[str]
+    """The ids of hosted calls that the host can have made."""
 
 
 def _call_id(id: str) -> str:
@@ -121,12 +121,10 @@ def history(entries: Sequence[bytes], fully: bool) -> Iterator[Narrow]:
     hosted = {
         id
         for block in blocks
-        if block.get("type") == "server_tool_use"
-        and isinstance(id := block.get("id"), str)
-        and not _HOSTED_ID.fullmatch(id)
+        if (pattern := _HOSTED.get(word(block, "type"))) and pattern.fullmatch(id := word(block, "id"))
     }
-    ids = Ids(_call_id, unique=fully)
-    frame = _Frame(fully, ids, marks > (0 if fully else _SPARE_MARKS), hosted if fully else ())
+    ids, spare = Ids(_call_id, unique=fully), 0 if fully else _SPARE_MARKS
+    frame = _Frame(fully, ids, drops_marks=marks > spare, hosted=hosted)
     for entry, view in zip(entries, views, strict=True):
         if view is None:
             yield Narrow(entry)
@@ -151,7 +149,7 @@ def _inner(block: Mapping[str, Any]) -> list[dict[str, Any]]:
 def _message(entry: bytes, view: Mapping[str, Any], log: list[Change], frame: _Frame) -> bytes:
     edit = Edit(entry, log)
     role = word(view, "role")
-    if role in _OTHER_ROLES:
+    if role in _TAKEN:
         edit.keep_only(_SYSTEM if role == "system" else _MESSAGE)
     if isinstance(view.get("content"), list) and view["content"]:
         content = each(edit.members["content"], partial(_block, role=role, log=log, frame=frame))
@@ -163,6 +161,10 @@ def _message(entry: bytes, view: Mapping[str, Any], log: list[Change], frame: _F
 
 def _block(raw: bytes, *, role: str, log: list[Change], frame: _Frame) -> bytes:
     view = object_in(raw)
+    if view is None and frame.fully:
+        log.append("rewritten")
+        words = raw if raw.startswith(b'"') else rawjson.dumps(raw.decode("utf-8", "replace"))
+        return b'{"type":"text","text":%s}' % words
     if view is None:
         return raw
     kind = word(view, "type")
@@ -170,7 +172,7 @@ def _block(raw: bytes, *, role: str, log: list[Change], frame: _Frame) -> bytes:
         if role == "user" or (frame.fully and role == "assistant" and not _is_sealed(view)):
             log.append("thinking")
             return b""
-    elif frame.hosted and _is_hosted(view, kind, frame.hosted):
+    elif frame.fully and role == "assistant" and _is_others(view, kind, frame.hosted):
         log.append("left_out")
         return b""
     edit = Edit(raw, log)
@@ -184,11 +186,11 @@ def _block(raw: bytes, *, role: str, log: list[Change], frame: _Frame) -> bytes:
         edit.drop(_MARK, "marks")
     if isinstance(view.get("citations"), list):
         edit.put("citations", each(edit.members["citations"], partial(_citation, log=log)), None)
-    if _inner(view):
+    if kind == "tool_result" and isinstance(view.get("content"), list):
         change = partial(_block, role=_RESULT, log=log, frame=frame)
         edit.put("content", each(edit.members["content"], change), None)
     if frame.fully:
-        if kind in _OTHER_ROLES.get(role, _NOT_IN_RESULTS) or kind in _FOREIGN:
+        if role in _TAKEN and kind not in _TAKEN[role] and not _is_hosted_result(kind, role):
             return _noted(kind, log)
         if kind in _BLOCKS:
             edit.keep_only(_BLOCKS[kind] | {"type"})
@@ -197,10 +199,15 @@ def _block(raw: bytes, *, role: str, log: list[Change], frame: _Frame) -> bytes:
     return edit.done()
 
 
-def _is_hosted(view: Mapping[str, Any], kind: str, ids: Collection[str]) -> bool:
-    """True for a hosted call with one of these ids, and for its result."""
-    id = view.get("id") if kind == "server_tool_use" else view.get("tool_use_id")
-    return kind != "tool_result" and isinstance(id, str) and id in ids
+def _is_hosted_result(kind: str, role: str) -> bool:
+    return role == "assistant" and kind.endswith("_tool_result")
+
+
+def _is_others(view: Mapping[str, Any], kind: str, hosted: Collection[str]) -> bool:
+    """True for a hosted call of another server, and for a result without a call of this one."""
+    if kind == "server_tool_use":
+        return word(view, "id") not in hosted
+    return _is_hosted_result(kind, "assistant") and word(view, "tool_use_id") not in hosted
 
 
 def _is_sealed(block: Mapping[str, Any]) -> bool:

@@ -12,7 +12,19 @@ from typing import Any, Final, Literal, NamedTuple
 
 from ... import rawjson
 
-__all__ = ["Change", "Edit", "Ids", "Narrow", "clean_name", "digest_id", "each", "note", "object_in", "word"]
+__all__ = [
+    "Change",
+    "Edit",
+    "Ids",
+    "Narrow",
+    "clean_name",
+    "digest_id",
+    "each",
+    "note",
+    "object_in",
+    "text_in",
+    "word",
+]
 
 Change = Literal[
     "members",
@@ -147,6 +159,13 @@ def word(view: Mapping[str, Any], key: str) -> str:
     """A member that is text; "" for any other."""
     value = view.get(key)
     return value if isinstance(value, str) else ""
+
+
+def text_in(raw: bytes | None) -> bytes:
+    """A member that has to be text, as JSON. Anything else becomes the text of its JSON; null is empty."""
+    if raw is None or rawjson.is_null(raw):
+        return b'""'
+    return raw if raw.startswith(b'"') else rawjson.dumps(raw.decode("utf-8", "replace"))
 
 
 def each(raw: bytes, change: Callable[[bytes], bytes]) -> bytes:

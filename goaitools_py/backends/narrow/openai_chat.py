@@ -17,6 +17,7 @@ a call without ``type``              "Missing required parameter: 'messages[1].t
 ``input_text``, ``output_text``      parts of the Responses API; here they are ``text``
 other members (fully)                "Unknown parameter: 'messages[1]…'" and "Additional properties are not
                                      allowed", by model: some members pass on some models
+a part without its text (fully)      "Missing required parameter: 'messages[1].content[0].text'"
 other parts (fully)                  an assistant's are text and refusal, a tool's and a system message's
                                      text: "Image URLs are only allowed for messages with role 'user'"
 ===================================  ====================================================================
@@ -32,7 +33,7 @@ from functools import partial
 from typing import Any, Final
 
 from ... import rawjson
-from .common import Change, Edit, Ids, Narrow, clean_name, digest_id, each, note, object_in, word
+from .common import Change, Edit, Ids, Narrow, clean_name, digest_id, each, note, object_in, text_in, word
 
 __all__ = ["history"]
 
@@ -56,6 +57,9 @@ _PARTS: Final[Mapping[str, frozenset[str]]] = {
     "assistant": frozenset({"text", "refusal"}),
 }
 _TEXT: Final = frozenset({"text"})
+
+_WORDS: Final = frozenset({"text", "refusal"})
+"""Parts of text; the member with the text has the same name."""
 
 _THOUGHTS: Final = frozenset({"thinking", "reasoning", "reasoning_content", "redacted_thinking"})
 
@@ -177,13 +181,16 @@ def _part(raw: bytes, *, role: str, log: list[Change], fully: bool) -> bytes:
         edit.put("type", b'"text"', "rewritten")
     if kind == "image_url" and isinstance(view.get("image_url"), str):
         edit.put("image_url", b'{"url":%s}' % edit.members["image_url"], "rewritten")
+        view = {**view, "image_url": {"url": view["image_url"]}}
     if not fully or role not in _MEMBERS:
         return edit.done()
     if role != "user" and kind in _THOUGHTS:
         log.append("thinking")
         return b""
-    if kind not in _PARTS.get(role, _TEXT):
+    if kind not in _PARTS.get(role, _TEXT) or (kind not in _WORDS and not isinstance(view.get(kind), dict)):
         log.append("left_out")
         return rawjson.dumps({"type": "text", "text": note(kind)})
+    if kind in _WORDS:
+        edit.put(kind, text_in(edit.members.get(kind)), "rewritten")
     edit.keep_only({"type", kind, "prompt_cache_breakpoint"})
     return edit.done()

@@ -22,6 +22,8 @@ has (fully)                          it
 reasoning that is there twice        the same; the second one goes
 reasoning without its encrypted      "Item with id 'rs_…' not found. Items are not persisted when `store` is
 form (fully)                         set to false" (vercel/ai#7543)
+items of other types (fully)         "Invalid value: '…'. Supported values are: 'message', 'reasoning', …"
+a part without its text (fully)      "Missing required parameter: 'input[1].content[0].text'"
 other members (fully)                "Unknown parameter: 'input[2].status'"
 other parts (fully)                  "Invalid value: 'input_image'. Supported values are: …"
 ===================================  ====================================================================
@@ -37,7 +39,7 @@ from functools import partial
 from typing import Any, Final
 
 from ... import rawjson
-from .common import Change, Edit, Ids, Narrow, clean_name, digest_id, each, note, object_in, word
+from .common import Change, Edit, Ids, Narrow, clean_name, digest_id, each, note, object_in, text_in, word
 
 __all__ = ["history"]
 
@@ -46,6 +48,20 @@ _MAX_NAME: Final = 128
 
 _CALLS: Final = frozenset({"function_call", "custom_tool_call"})
 _OUTPUTS: Final = frozenset({"function_call_output", "custom_tool_call_output"})
+_KNOWN: Final = frozenset(
+    {
+        *("assistant", "user", "system", "developer", "reasoning", "compaction", "compaction_trigger"),
+        *("additional_tools", "configuration_update", "program", "program_output", "mcp_list_tools"),
+        *("function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output"),
+        *("web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call"),
+        *("computer_call", "computer_call_output", "local_shell_call", "local_shell_call_output"),
+        *("shell_call", "shell_call_output", "apply_patch_call", "apply_patch_call_output"),
+        *("tool_search_call", "tool_search_output", "mcp_call"),
+        *("mcp_approval_request", "mcp_approval_response"),
+    }
+)
+"""The roles of messages, and the types of other items."""
+
 _RENAMED: Final = _CALLS | _OUTPUTS
 """Items whose `call_id` may change. Calls of provider tools are stored whole beside their answers."""
 
@@ -81,6 +97,13 @@ _TEXTS: Final = frozenset({"input_text", "output_text", "text"})
 _OUT: Final = frozenset({"output_text", "refusal"})
 _IN: Final = frozenset({"input_text", "input_image", "input_file", "input_audio"})
 
+_NEEDED: Final[Mapping[str, Sequence[str]]] = {
+    "refusal": ("refusal",),
+    "input_image": ("image_url", "file_id"),
+    "input_file": ("file_data", "file_id", "file_url"),
+    "input_audio": ("input_audio",),
+}
+
 _PART_MEMBERS: Final[Mapping[str, frozenset[str]]] = {
     "input_text": frozenset({"type", "text", "prompt_cache_breakpoint"}),
     "output_text": frozenset({"type", "text", "annotations", "logprobs"}),
@@ -106,6 +129,9 @@ def history(entries: Sequence[bytes], fully: bool) -> Iterator[Narrow]:
             continue
         if kind == "item_reference":
             yield Narrow(b"", ("reference",))
+            continue
+        if fully and kind not in _KNOWN:
+            yield Narrow(b"", ("left_out",))
             continue
         id = view.get("id")
         is_known = isinstance(id, str) and id in seen
@@ -148,7 +174,7 @@ def _goes(item: Mapping[str, Any], *, is_known: bool, fully: bool) -> bool:
 
 def _is_odd_id(id: object, kind: str) -> bool:
     if not isinstance(id, str):
-        return False
+        return id is not None
     return len(id) > _MAX_ID or not id.startswith(_PREFIXES.get(kind, ""))
 
 
@@ -185,6 +211,12 @@ def _strip(edit: Edit, view: Mapping[str, Any], kind: str) -> None:
         edit.drop("content", "members")
 
 
+def _is_whole(part: Mapping[str, Any], kind: str) -> bool:
+    """True if a part has what it is made of. Texts may lack it; see `text_in`."""
+    needed = _NEEDED.get(kind)
+    return needed is None or any(isinstance(part.get(key), (str, dict)) for key in needed)
+
+
 def _part(raw: bytes, *, is_out: bool, log: list[Change], fully: bool) -> bytes:
     view = object_in(raw)
     if view is None:
@@ -199,10 +231,12 @@ def _part(raw: bytes, *, is_out: bool, log: list[Change], fully: bool) -> bytes:
     elif kind == "refusal" and not is_out and isinstance(view.get("refusal"), str):
         log.append("rewritten")
         return rawjson.dumps({"type": text, "text": view["refusal"]})
-    elif fully and kind not in own:
+    elif fully and (kind not in own or not _is_whole(view, kind)):
         log.append("left_out")
         return rawjson.dumps({"type": text, "text": note(kind)})
     if fully and kind in _PART_MEMBERS:
+        if kind in _TEXTS:
+            edit.put("text", text_in(edit.members.get("text")), "rewritten")
         edit.keep_only(_PART_MEMBERS[kind])
         if view.get("logprobs", 0) is None:
             edit.drop("logprobs", "members")
