@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 from typing import Any
@@ -13,6 +14,7 @@ from goaitools_py import (
     KeepRecentTurns,
     MessageLimit,
     ProviderRejectedError,
+    ProviderUnavailableError,
     ToolContext,
     event,
 )
@@ -34,8 +36,8 @@ from goaitools_py.states import (
 from goaitools_py.testing import Raw, ScriptedBackend, check_history
 from goaitools_py.values import replace
 
-from ..history._damage import Words
-from ..history._lenient import HABITS, base_history, is_form, lenient
+from ..history._damage import Words, damaged
+from ..history._lenient import HABITS, base_history, dumped, is_form, lenient
 from ._reading import call_ids, result_ids, results, users
 
 LONG = "t.1:" + "0" * 70
@@ -120,6 +122,32 @@ def test_random_histories_wedge_nothing(own: Any, sim: Any, wire: str, repair: b
         assert len(sim.requests) - sent == 1, told
         assert "history_repaired" not in codes(after), told
         assert check_history(wire, state_messages(after.state), unique_ids=False) == [], told
+
+
+def test_damaged_imports_wedge_nothing(own: Any, sim: Any, wire: str) -> None:
+    """60 histories with members of any type, entries dropped, doubled or moved: repaired, and taken."""
+    chat = own()
+    for seed in range(60):
+        dice = random.Random(seed)
+        entries, names = lenient(wire, dice, times=dice.randrange(3))
+        history = [_parsed(e) for e in damaged(dumped(entries), dice, times=dice.randint(1, 5))]
+        state = state_from_messages(wire, history, repair=True)
+        first = len(sim.requests)
+
+        result = chat.chat_with_state(state, user="What is two and two?")
+        sent = len(sim.requests)
+        after = chat.chat_with_state(result.state, user="And three?")
+
+        told = (seed, names)
+        assert sent - first <= 3, told
+        assert users(after.state)[-2:] == ["What is two and two?", "And three?"], told
+        assert len(sim.requests) - sent == 1, told
+
+
+def _parsed(entry: bytes) -> Any:
+    with contextlib.suppress(ValueError):
+        return json.loads(entry)
+    return entry.decode()
 
 
 # ----------------------------------------------------------------------------------- what is undone
@@ -316,6 +344,63 @@ def test_signed_thinking_stays_beside_thinking_without_a_signature(sim: Any, own
 
     assert _thoughts(state_messages(result.state))[:1] == [signed]
     assert codes(result) == ["history_repaired"]
+
+
+@pytest.mark.parametrize("wire", ["anthropic"])
+def test_signed_thinking_leaves_with_a_change_that_a_model_reads(sim: Any, own: Any, wire: str) -> None:
+    """Behind another id of a call no signature is good. So it leaves before the server has to say so."""
+    chat = own()
+    sim.push(Reply.text("Hello Ada.", thinking="A name."))
+    before = chat.chat_with_state(None, user="My name is Ada.").state
+    history = habitual(wire, "ids with other characters") + state_messages(before)
+
+    result = chat.chat_with_state(state_from_messages(wire, history), user="What is my name?")
+
+    assert _thoughts(state_messages(result.state)[: len(history)]) == []
+    assert codes(result) == ["history_repaired", "thinking_removed"]
+    assert len(sim.requests) == 3
+
+
+@pytest.mark.parametrize("wire", ["anthropic"])
+def test_the_thinking_of_an_open_turn_may_be_dropped_behind_a_narrowed_history(
+    sim: Any, own: Any, wire: str, scores: Any
+) -> None:
+    """It stays in the state, and the request says that the server may drop it: one refusal, not two."""
+    chat = own(tools=[scores.get_score])
+    sim.push(Reply.calls(("get_score", '{"team":"Red"}'), thinking="Hm."), Fault.error(503, "overloaded"))
+    with pytest.raises(ProviderUnavailableError) as caught:
+        chat.chat_with_state(None, user="The score of Red?")
+    other = load_state(state_from_messages(wire, habitual(wire, "ids with other characters")))
+    opened = load_state(caught.value.state)
+    meta = replace(other.meta, signed=True, model=opened.meta.model, family=opened.meta.family)
+    meta = replace(meta, tools=opened.meta.tools, preamble=opened.meta.preamble)
+    first = len(sim.requests)
+    sim.push(Reply.text("7."))
+
+    result = chat.resume(dump_state(replace(other, open=opened.open, meta=meta)))
+
+    assert len(sim.requests) - first == 2
+    assert "drop_block" in sim.requests[-1].body.decode()
+    assert opened.open is not None
+    assert opened.open.entries[-1] in closed_entries(load_state(result.state))
+    assert scores.runs == ["Red"]
+
+
+@pytest.mark.parametrize("wire", ["openai-responses"])
+def test_what_loses_its_counterpart_is_repaired(sim: Any, own: Any, wire: str) -> None:
+    """A record of hosted work that is there twice goes; the reasoning before it would stand alone."""
+    found = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search"}}
+    thought = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "c2VjcmV0"}
+    words = Words(wire)
+    asked, said = (json.loads(entry) for entry in words.user("q") + words.says("a"))
+    history = [asked, thought, found, said, asked, {**thought, "id": "rs_2"}, found, asked]
+
+    result = own().chat_with_state(state_from_messages(wire, history), user="Well?")
+
+    kinds = [turn.facts.get("repaired") for turn in read_history(result.state).turns]
+    assert {kind for row in kinds if row for kind in row} == {"item_id", "orphan"}
+    assert codes(result)[0] == "history_repaired"
+    assert users(result.state) == ["q", "q", "q", "Well?"]
 
 
 # ----------------------------------------------------------------- a fallback between servers of one API
