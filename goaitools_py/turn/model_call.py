@@ -271,8 +271,8 @@ def _with_fresh_ids(ledger: Ledger, reply: Reply) -> Reply:
 class _Remedies:
     """Changes that may make a provider accept the request that it has just refused.
 
-    Each change has an end: a cut must make the history smaller, narrowing must find something, and the others
-    run once in a turn.
+    Each change has an end: a cut must make the history smaller, and the others run once in a turn or, as
+    narrowing, once in a call.
     """
 
     __slots__ = ("_ledger", "_shrink", "_uncut", "_wide")
@@ -305,11 +305,12 @@ class _Remedies:
             return False
         if _leave_waiting(ledger):
             return True
-        if fault.kind == "rejected" and self._wide is not None:
+        if self._wide is None:
+            return fault.kind in _BLAMES_HISTORY and self._narrow()
+        if fault.kind == "rejected":
             # The history was narrowed, and the request is refused again: what was taken out is not to blame.
             ledger.go_back(self._wide)
-            return False
-        return fault.kind in _BLAMES_HISTORY and self._narrow()
+        return False
 
     def _narrow(self) -> bool:
         """The provider refuses a history that the rules of its API allow, which are those of all its servers:

@@ -386,6 +386,22 @@ def test_the_thinking_of_an_open_turn_may_be_dropped_behind_a_narrowed_history(
     assert scores.runs == ["Red"]
 
 
+@pytest.mark.parametrize("words", ["no", "messages.1.content.0: Invalid `signature` in `thinking` block"])
+def test_a_server_that_refuses_everything_is_asked_a_few_times(face: Any, words: str) -> None:
+    """Also if a change is found again and again: here a message that is never taken out of an open turn."""
+    thought = b'{"role":"user","content":[{"type":"thinking","thinking":"x","signature":"s"}]}'
+    before = load_state(state_from_messages("anthropic", base_history(Words("anthropic"))))
+    opened = OpenTurn(at=0, entries=(thought,), letters="u", messages=1)
+    body = json.dumps({"type": "error", "error": {"type": "invalid_request_error", "message": words}})
+    refused = BackendError("no", status=400, body=body.encode())
+    backend = ScriptedBackend(*[refused] * 20, wire="anthropic")
+
+    with pytest.raises(ProviderRejectedError):
+        face.chat(backend).resume(dump_state(replace(before, open=opened)))
+
+    assert len(backend.requests) == 2
+
+
 @pytest.mark.parametrize("wire", ["openai-responses"])
 def test_what_loses_its_counterpart_is_repaired(sim: Any, own: Any, wire: str) -> None:
     """A record of hosted work that is there twice goes; the reasoning before it would stand alone."""
