@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -168,6 +169,25 @@ def test_an_id_of_two_turns_is_renamed_where_a_host_refuses_it(wire: str) -> Non
     assert said(wire, found.entries) == []
     assert [at for _, at in found.log] == [5, 6, 9, 10]
     assert found.entries[:4] == tuple(turn)
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_hostile_history_takes_no_longer_than_its_length(wire: str) -> None:
+    """20,000 calls with one id, in one entry and in as many: seconds, not hours."""
+    calls = Words(wire).calls(*["t.1"] * 20_000)
+    began = time.process_time()
+
+    found = narrowed(wire, calls, fully=True)
+    apart = narrowed(wire, Words(wire).calls("t.1") * 20_000, fully=True)
+
+    assert time.process_time() - began < 20
+    assert len(apart.entries) == 20_000
+    if wire == "anthropic":
+        assert len(set(_ids_in(found.entries))) == len(set(_ids_in(apart.entries))) == 20_000
+
+
+def _ids_in(entries: Sequence[bytes]) -> list[str]:
+    return [block["id"] for entry in entries for block in json.loads(entry)["content"]]
 
 
 def test_a_provider_api_of_somebody_elses_has_no_rules() -> None:

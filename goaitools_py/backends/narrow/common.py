@@ -106,13 +106,14 @@ class Ids:
         unique: True: a call gets another id if an earlier call of the history has its own.
     """
 
-    __slots__ = ("_now", "_used", "_valid", "changed", "unique")
+    __slots__ = ("_now", "_times", "_used", "_valid", "changed", "unique")
 
     def __init__(self, valid: Callable[[str], str], *, unique: bool) -> None:
         self._valid = valid
         self.unique = unique
         self._now: dict[str, str] = {}
         self._used: set[str] = set()
+        self._times: dict[str, int] = {}
         self.changed: dict[str, str] = {}
         """The new ids since `begin`, by the given ids."""
 
@@ -126,10 +127,10 @@ class Ids:
         if not id:
             return
         new = self._valid(id)
-        again = 1
         while self.unique and new in self._used:
-            again += 1
-            new = digest_id(f"{id}/{again}")
+            # The count goes on: a hostile history may have 100,000 calls with one id.
+            times = self._times[id] = self._times.get(id, 1) + 1
+            new = digest_id(f"{id}/{times}")
         self._used.add(new)
         self._now[id] = new
         self._put(edit, key, id, new)
