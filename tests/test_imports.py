@@ -124,6 +124,7 @@ ALLOWED = {
     "backends.gating": "backends.base backends.gate process values",
     "backends.base": "citations context_edits messages values",
     "backends.rules": "rawjson",
+    "backends.narrow": "rawjson values",
     "backends.atoms": "rawjson",
     "backends.capabilities": "values",
     "compaction": "backends.capabilities context_edits messages result state.letters values",
@@ -191,12 +192,21 @@ ALLOWED = {
         "backends.base history.archive state.closed_turns state.records state.state values"
     ),
     "history.rewrite.mend": (
-        "backends.atoms backends.base backends.rules errors history.open.journal messages rawjson "
-        "state.letters values"
+        "backends.atoms backends.base backends.narrow backends.rules errors history.open.journal messages "
+        "rawjson state.letters values"
+    ),
+    "history.rewrite.rewritten": (
+        "backends.base history.archive history.open.turn_ids history.rewrite.unsign state.closed_turns "
+        "state.records state.state values"
     ),
     "history.rewrite.repair": (
-        "backends.base backends.rules history.archive history.open.turn_ids history.rewrite.mend "
+        "backends.base backends.rules history.archive history.rewrite.mend history.rewrite.rewritten "
         "history.rewrite.unsign state.closed_turns state.letters state.records state.state values"
+    ),
+    "history.rewrite.narrow": (
+        "backends.base backends.narrow errors history.archive history.rewrite.mend history.rewrite.repair "
+        "history.rewrite.rewritten history.rewrite.unsign state.closed_turns state.records state.state "
+        "values"
     ),
     "history.rewrite.contexts": (
         "backends.base messages reading render state.closed_turns state.letters state.state values"
@@ -279,8 +289,9 @@ ALLOWED = {
         "state.row_ends state.state values"
     ),
     "history.convert": (
-        "backends backends.base backends.rules errors history.open.steps history.rewrite.mend "
-        "history.rewrite.repair history.rewrite.unsign history.wires messages options rawjson reading "
+        "backends backends.base backends.narrow backends.rules errors history.open.steps "
+        "history.rewrite.mend history.rewrite.repair history.rewrite.unsign history.wires messages options "
+        "rawjson reading "
         "state.closed_turns state.codec state.letters state.records state.state values"
     ),
     # the turn: what yields effects
@@ -314,9 +325,9 @@ ALLOWED = {
     ),
     "turn.model_failures": "backends.base errors turn.ledger turn.retry",
     "turn.model_call": (
-        "backends.base errors events history.open.admission history.open.steps history.rewrite.repair "
-        "rawjson turn.body turn.deadlines turn.flow turn.ledger turn.model_failures turn.receive "
-        "turn.request turn.retry values"
+        "backends.base errors events history.open.admission history.open.steps history.rewrite.narrow "
+        "history.rewrite.repair rawjson turn.body turn.deadlines turn.flow turn.ledger turn.model_failures "
+        "turn.receive turn.request turn.retry values"
     ),
     "turn.tool_failures": "errors state.records turn.ledger",
     "turn.fitting": (

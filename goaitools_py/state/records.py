@@ -53,7 +53,7 @@ __all__ = [
 ]
 
 
-RULES_VERSION: Final = 1
+RULES_VERSION: Final = 2
 """Raise it when the rules for histories become stricter, or when a mistake of a writer is found. A state with
 an earlier version is then checked, and repaired, once."""
 
