@@ -331,9 +331,10 @@ ALLOWED = {
         "compaction errors history.recall.page history.recall.passages tools turn.flow turn.ledger "
         "turn.plan turn.telling"
     ),
+    "turn.handed": "backends.base tools",
     "turn.request": (
-        "backends.base context_edits history.open.journal state.letters state.records tools turn.ledger "
-        "turn.plan turn.recall turn.tool_texts values"
+        "backends.base context_edits history.open.journal state.letters state.records tools turn.handed "
+        "turn.ledger turn.plan turn.recall turn.tool_texts values"
     ),
     "turn.strategy_asks": (
         "backends.base compaction messages turn.flow turn.ledger turn.request turn.retry values"

@@ -55,12 +55,14 @@ from ..base import ProtocolFault, Reply
 from ..wire.answer import clean_name, error_fault, paid, shape_of
 from ..wire.envelope import Envelope
 from ..wire.tolerance import as_dict, count, members_of, object_of
+from .remnants import marks_of
 from .toolsets import member_call
 
 __all__ = [
     "ANTHROPIC_FAMILIES",
     "RawReply",
     "is_object",
+    "marks",
     "read_body",
     "reply_of",
     "settled",
@@ -246,7 +248,7 @@ def reply_of(answer: RawReply) -> Reply:
         model=answer.model,
         id=answer.id,
         signed=any(block.is_signed for _, block in sendable),
-        carried=_carried(answer.container, compacted=any(block.type == "compaction" for _, block in pairs)),
+        carried=_container(answer.container) | marks_of((block.type, block.name) for _, block in pairs),
         dropped=_dropped(answer.transformations),
         aside=None if aside is None else replace(aside, requests=0),
         citations=_citations(pairs),
@@ -449,6 +451,12 @@ def settled(entries: Sequence[bytes]) -> list[bytes]:
     ]
 
 
+def marks(entries: Sequence[bytes]) -> dict[str, tuple[str, int]]:
+    """What a history with these entries asks of later requests, in the form of `Reply.carried`."""
+    blocks = (block for entry in entries if _is_assistants(entry) for _, block in _read(entry))
+    return marks_of((block.type, block.name) for block in blocks)
+
+
 def _is_assistants(entry: bytes) -> bool:
     return entry.startswith(_START) or rawjson.members(entry).get("role") == b'"assistant"'
 
@@ -501,14 +509,6 @@ def compaction_usage(raw: bytes) -> Usage | None:
 
 
 _MAX_CARRIED: Final = 256
-
-COMPACTED: Final = "compacted"
-"""Carried without expiry after a compaction inside a reply: every later request has to name its beta."""
-
-
-def _carried(container: bytes, *, compacted: bool) -> dict[str, tuple[str, int]]:
-    carried = _container(container)
-    return {**carried, COMPACTED: ("in a reply", 0)} if compacted else carried
 
 
 def _container(container: bytes) -> dict[str, tuple[str, int]]:

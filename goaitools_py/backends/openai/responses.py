@@ -22,6 +22,7 @@ from ...render import BlockText, event_block, plain, user_text
 from ...values import Value, replace
 from ..base import (
     Fault,
+    Fitted,
     ModelRequest,
     ProtocolFault,
     ProviderTool,
@@ -30,16 +31,19 @@ from ..base import (
     StreamDecoder,
     ToolSpec,
 )
+from ..capabilities import capabilities
 from ..http.faults import http_fault
 from ..wire import request as writing
 from ..wire.answer import OPENAI_FAMILIES
 from ..wire.context_edits import check_host, responses_edits, usable_on_responses
 from ..wire.extra_body import WRITTEN_HERE, Refused, encoded, with_extra
+from ..wire.fitting import Fitting
 from ..wire.nesting import read_again
 from ..wire.other_endpoint import count_of, cut_down
 from . import responses_client as client
 from . import responses_reply as reading
 from . import responses_units as units
+from .fit import LEAST_ON_RESPONSES, fit
 from .responses_item import CALLS, read_entries
 from .responses_stream import ResponsesDecoder
 
@@ -234,6 +238,15 @@ class OpenAIResponsesDialect(Value, frozen=True):
         if parts.forbid_tools and parts.tools:
             values["tool_choice"] = "none"
         return values
+
+    def fitted(
+        self, given: Mapping[str, Any], kept: Mapping[str, Any], *, model: str, has_tools: bool
+    ) -> Fitted:
+        """Settings that were not written for this model, fitted to it; see `FitsSettings`."""
+        known = capabilities(model)
+        fitting = Fitting(given, kept, model=model, known=known, has_tools=has_tools)
+        fit(fitting, least=LEAST_ON_RESPONSES if self.family in OPENAI_FAMILIES else 1)
+        return fitting.fitted
 
     def usable_edits(
         self, edits: Sequence[ContextEdit], settings: Mapping[str, Any]
