@@ -11,6 +11,8 @@ block                                       every request that holds it needs
 ``advisor_tool_result``, and the            the beta ``advisor-tool-2026-03-01``, and the advisor among the
 ``server_tool_use`` of the advisor          tools. Without the tool, the sent copy has text in their place
 ``fallback``                                the beta ``server-side-fallback-2026-07-01``
+``tool_addition``, ``tool_removal``         the beta ``mid-conversation-tool-changes-2026-07-01``. No reply
+                                            has them, but messages that are imported may
 ``compaction`` inside a reply               the beta ``compact-2026-01-12``
 ``tool_search_tool_result``                 each tool that it names. Without one, the sent copy has text
 =========================================== ===========================================================
@@ -37,7 +39,7 @@ __all__ = ["betas_of", "marks_of", "sent_without_tools"]
 
 _COMPACTED: Final = "compacted"
 _MCP, _LISTING, _ADVISOR, _FALLBACK = "mcp", "mcp listing", "advisor", "fallback"
-_SEARCH: Final = "tool search"
+_SEARCH, _CHANGES = "tool search", "tool changes"
 
 _BETAS: Final[Mapping[str, str]] = {
     _COMPACTED: "compact-2026-01-12",
@@ -45,6 +47,7 @@ _BETAS: Final[Mapping[str, str]] = {
     _LISTING: "mcp-client-2026-09-15",
     _ADVISOR: "advisor-tool-2026-03-01",
     _FALLBACK: "server-side-fallback-2026-07-01",
+    _CHANGES: "mid-conversation-tool-changes-2026-07-01",
 }
 
 _MARK_OF: Final[Mapping[str, str]] = {
@@ -54,6 +57,8 @@ _MARK_OF: Final[Mapping[str, str]] = {
     "mcp_tool_listing": _LISTING,
     "advisor_tool_result": _ADVISOR,
     "fallback": _FALLBACK,
+    "tool_addition": _CHANGES,
+    "tool_removal": _CHANGES,
     "tool_search_tool_result": _SEARCH,
 }
 

@@ -20,6 +20,9 @@ thinking blocks         at the end                       "the final block in an 
 ``file_id``             of a citation                    no request type has it
 a ``tool_use``          with its ``tool_result``         the server has run it: a compatible server with
                                                          tools of its own (Z.ai's search)
+a ``tool_use``          before a ``fallback``            a model that declined has made it: it is not run,
+                                                         and "must be left out" (anthropic 2.14,
+                                                         types/beta/beta_fallback_block_param)
 ``id`` of a call        missing, empty, repeated, or     results could not be paired; a digest replaces it
                         with a lone surrogate
 ``name`` of a call      not ``[a-zA-Z0-9_-]{1,128}``     every later request would be refused
@@ -279,7 +282,10 @@ def _stored(pairs: Sequence[_Pair], seed: bytes) -> tuple[list[_Pair], tuple[Too
     members: list[tuple[int, int]] = []
     seen: set[str] = set()
     answered = _answered(pairs)
+    taken_over = max((at for at, (_, block) in enumerate(pairs) if block.type == "fallback"), default=-1)
     for position, (raw, block) in enumerate(pairs):
+        if block.type == "tool_use" and position < taken_over:
+            continue
         asked = block.id if block.type in _MADE else block.tool_use_id
         if asked in answered and block.type in _ENDED:
             continue
@@ -453,7 +459,7 @@ def settled(entries: Sequence[bytes]) -> list[bytes]:
 
 def marks(entries: Sequence[bytes]) -> dict[str, tuple[str, int]]:
     """What a history with these entries asks of later requests, in the form of `Reply.carried`."""
-    blocks = (block for entry in entries if _is_assistants(entry) for _, block in _read(entry))
+    blocks = (block for entry in entries for _, block in _read(entry))
     return marks_of((block.type, block.name) for block in blocks)
 
 
