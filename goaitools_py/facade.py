@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar, Unpack
 
 from .backends.base import AsyncBackend, Backend, Dialect
+from .calling import advised
 from .errors import OutputError
 from .events import Appended
 from .handles import checked_message
@@ -67,6 +68,10 @@ class Facade(ABC, Generic[_B]):
 
     _is_async: bool
 
+    @advised(
+        "{0} takes a backend, and then ChatOptions, without a name, and each other value by name: "
+        "{0}('openai:MODEL', system='Be kind.'); {0}('sim') needs no provider"
+    )
     def __init__(
         self,
         backend: _B | str,

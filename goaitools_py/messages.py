@@ -11,6 +11,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias
 
+from .calling import own_names
 from .escaping import as_written
 from .usage import Usage
 from .values import Given, Value
@@ -115,6 +116,7 @@ def _from_path(path: str | Path, fallback: str) -> dict[str, Any]:
     return {"data": path.read_bytes(), "media_type": media_type_of(path.name, fallback), "name": path.name}
 
 
+@own_names
 class Image(_Media, frozen=True, kw_only=True):
     """A picture, as bytes or by URL. `detail` is "auto", "low", "high" or None (the provider's default)."""
 
@@ -138,6 +140,7 @@ class Image(_Media, frozen=True, kw_only=True):
         return cls(**_from_url("Image", url, "image/png"), detail=detail)
 
 
+@own_names
 class Document(_Media, frozen=True, kw_only=True):
     """A document such as a PDF, as bytes or by URL."""
 
@@ -161,6 +164,7 @@ class Document(_Media, frozen=True, kw_only=True):
         return cls(**_from_url("Document", url, "application/pdf"), name=name)
 
 
+@own_names
 class Audio(_Media, frozen=True, kw_only=True):
     """A sound clip. Chat Completions takes WAV and MP3; other provider APIs take no sound."""
 

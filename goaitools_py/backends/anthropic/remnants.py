@@ -35,7 +35,7 @@ from typing import Any, Final
 
 from ... import rawjson
 
-__all__ = ["betas_of", "marks_of", "sent_without_tools"]
+__all__ = ["betas_beside", "betas_of", "marks_of", "sent_without_tools"]
 
 _COMPACTED: Final = "compacted"
 _MCP, _LISTING, _ADVISOR, _FALLBACK = "mcp", "mcp listing", "advisor", "fallback"
@@ -49,6 +49,8 @@ _BETAS: Final[Mapping[str, str]] = {
     _FALLBACK: "server-side-fallback-2026-07-01",
     _CHANGES: "mid-conversation-tool-changes-2026-07-01",
 }
+
+_OURS: Final = frozenset(_BETAS.values())
 
 _MARK_OF: Final[Mapping[str, str]] = {
     "compaction": _COMPACTED,
@@ -89,6 +91,12 @@ def betas_of(carried: Mapping[str, str], named: Iterable[str]) -> list[str]:
         if beta is not None and (feature := _feature(beta)) not in known:
             newest[feature] = max(beta, newest.get(feature, ""))
     return list(newest.values())
+
+
+def betas_beside(standing: Iterable[str], of_request: Iterable[str]) -> list[str]:
+    """The betas of a request, without those of this table that a client's own betas name in a version."""
+    known = {_feature(beta) for beta in standing}
+    return [beta for beta in of_request if beta not in _OURS or _feature(beta) not in known]
 
 
 def _feature(beta: str) -> str:
