@@ -82,8 +82,12 @@ class OpenAIChatDialect(Value, frozen=True):
 
         Raises:
             ValueError: A part that this provider API does not take: a document or sound by URL, media in a
-                message that is not the user's.
+                message that is not the user's, a picture that is none.
         """
+        for message in messages:
+            for part in message.parts:
+                if type(part) is Image and message.role == "user":
+                    writing.check_image(part, self.wire, is_strict=self.family in OPENAI_FAMILIES)
         return [rawjson.dumps(_message(message)) for message in messages]
 
     def results(self, results: Sequence[ToolResult]) -> list[bytes]:
