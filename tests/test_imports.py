@@ -51,8 +51,8 @@ ALLOWED = {
     "output.words": "",
     "output.by_tool": "errors output.misfit output.shape output.spec output.words tools",
     "output.wanted": (
-        "backends.base output.by_tool output.misfit output.shape output.spec output.words state.records "
-        "tools values"
+        "backends.base output.by_tool output.misfit output.refused output.shape output.spec output.words "
+        "state.records tools values"
     ),
     "history.open.attempts": (
         "backends.base history.meter history.open.inbox history.open.turn_ids messages reading "
