@@ -11,6 +11,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias
 
+from .calling import own_names
 from .escaping import as_written
 from .usage import Usage
 from .values import Given, Value
@@ -80,6 +81,17 @@ class _Media(Given, frozen=True, kw_only=True):
 _MEDIA_TYPE: Final = re.compile(r"[\w.+-]+/[\w.+-]+( *;.*)?", re.ASCII)
 
 
+def _check_kind(call: str, media_type: str) -> None:
+    """Refuse a picture or a sound of another media type: no provider API takes it."""
+    kind = call.partition(".")[0]
+    wanted = {"Image": "image/", "Audio": "audio/"}.get(kind)
+    if wanted is not None and not media_type.lower().startswith(wanted):
+        raise ValueError(
+            f"{call} takes a media type that begins with {wanted!r}, got {media_type!r}; for a document use "
+            "Document, for text a str"
+        )
+
+
 def _from_bytes(kind: str, data: bytes, media_type: str) -> dict[str, Any]:
     """Data that a program gives. What a provider wrote is not checked: a history can always be read."""
     if not isinstance(data, (bytes, bytearray, memoryview)):
@@ -88,6 +100,7 @@ def _from_bytes(kind: str, data: bytes, media_type: str) -> dict[str, Any]:
         )
     if not isinstance(media_type, str) or not _MEDIA_TYPE.fullmatch(media_type):
         raise ValueError(f"{kind}.from_bytes takes a media type such as 'image/png', got {media_type!r}")
+    _check_kind(f"{kind}.from_bytes", media_type)
     return {"data": bytes(data), "media_type": media_type}
 
 
@@ -108,13 +121,16 @@ def media_type_of(name: str, fallback: str) -> str:
     return mimetypes.guess_type(name)[0] or fallback
 
 
-def _from_path(path: str | Path, fallback: str) -> dict[str, Any]:
+def _from_path(kind: str, path: str | Path, fallback: str) -> dict[str, Any]:
     from pathlib import Path
 
     path = Path(path)
-    return {"data": path.read_bytes(), "media_type": media_type_of(path.name, fallback), "name": path.name}
+    media_type = media_type_of(path.name, fallback)
+    _check_kind(f"{kind}.from_path", media_type)
+    return {"data": path.read_bytes(), "media_type": media_type, "name": path.name}
 
 
+@own_names
 class Image(_Media, frozen=True, kw_only=True):
     """A picture, as bytes or by URL. `detail` is "auto", "low", "high" or None (the provider's default)."""
 
@@ -125,7 +141,7 @@ class Image(_Media, frozen=True, kw_only=True):
     @classmethod
     def from_path(cls, path: str | Path, *, detail: str | None = None) -> Image:
         """Read a picture from a file; the media type follows from the name."""
-        return cls(**_from_path(path, "image/png"), detail=detail)
+        return cls(**_from_path("Image", path, "image/png"), detail=detail)
 
     @classmethod
     def from_bytes(cls, data: bytes, media_type: str = "image/png", *, detail: str | None = None) -> Image:
@@ -138,6 +154,7 @@ class Image(_Media, frozen=True, kw_only=True):
         return cls(**_from_url("Image", url, "image/png"), detail=detail)
 
 
+@own_names
 class Document(_Media, frozen=True, kw_only=True):
     """A document such as a PDF, as bytes or by URL."""
 
@@ -146,7 +163,7 @@ class Document(_Media, frozen=True, kw_only=True):
     @classmethod
     def from_path(cls, path: str | Path) -> Document:
         """Read a document from a file; the media type follows from the name."""
-        return cls(**_from_path(path, "application/pdf"))
+        return cls(**_from_path("Document", path, "application/pdf"))
 
     @classmethod
     def from_bytes(
@@ -161,6 +178,7 @@ class Document(_Media, frozen=True, kw_only=True):
         return cls(**_from_url("Document", url, "application/pdf"), name=name)
 
 
+@own_names
 class Audio(_Media, frozen=True, kw_only=True):
     """A sound clip. Chat Completions takes WAV and MP3; other provider APIs take no sound."""
 
@@ -169,7 +187,7 @@ class Audio(_Media, frozen=True, kw_only=True):
     @classmethod
     def from_path(cls, path: str | Path) -> Audio:
         """Read a sound clip from a file; the media type follows from the name."""
-        return cls(**_from_path(path, "audio/wav"))
+        return cls(**_from_path("Audio", path, "audio/wav"))
 
     @classmethod
     def from_bytes(cls, data: bytes, media_type: str = "audio/wav") -> Audio:

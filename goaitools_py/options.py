@@ -538,6 +538,19 @@ def check_defaults(given: Mapping[str, Any]) -> None:
     check_options(given)
 
 
+def handed_settings(
+    defaults: Mapping[str, Any], given: Mapping[str, Any], model: str | None
+) -> frozenset[str]:
+    """The chat's default settings that a call takes over for another model than they were written for.
+
+    `model`: the model of the chat's backend.
+    """
+    base, own = defaults.get("settings"), given.get("settings")
+    if base is None or own is None or own.model in (UNSET, None, base.model or model):
+        return frozenset()
+    return frozenset(base.given()) - frozenset(own.given())
+
+
 def resolve(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> Resolved:
     """Merge a call's options over a chat's defaults; `settings` field by field."""
     check_options(given)

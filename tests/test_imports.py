@@ -25,6 +25,7 @@ MODULES = {
 ALLOWED = {
     # words and bytes
     "values": "",
+    "calling": "",
     "process": "",
     "extras": "",
     "again": "",
@@ -33,7 +34,7 @@ ALLOWED = {
     "errors": "usage",
     "json_scan": "",
     "rawjson": "json_scan",
-    "messages": "escaping usage values",
+    "messages": "calling escaping usage values",
     "render": "escaping messages values",
     "turn_warnings": "values",
     "citations": "render values",
@@ -50,8 +51,8 @@ ALLOWED = {
     "output.words": "",
     "output.by_tool": "errors output.misfit output.shape output.spec output.words tools",
     "output.wanted": (
-        "backends.base output.by_tool output.misfit output.shape output.spec output.words state.records "
-        "tools values"
+        "backends.base output.by_tool output.misfit output.refused output.shape output.spec output.words "
+        "state.records tools values"
     ),
     "history.open.attempts": (
         "backends.base history.meter history.open.inbox history.open.turn_ids messages reading "
@@ -344,9 +345,10 @@ ALLOWED = {
         "compaction errors history.recall.page history.recall.passages tools turn.flow turn.ledger "
         "turn.plan turn.telling"
     ),
+    "turn.handed": "backends.base tools",
     "turn.request": (
-        "backends.base context_edits history.open.journal state.letters state.records tools turn.ledger "
-        "turn.plan turn.recall turn.tool_texts values"
+        "backends.base context_edits history.open.journal state.letters state.records tools turn.handed "
+        "turn.ledger turn.plan turn.recall turn.tool_texts values"
     ),
     "turn.strategy_asks": (
         "backends.base compaction messages turn.flow turn.ledger turn.request turn.retry values"
@@ -424,7 +426,7 @@ ALLOWED = {
     "edges.async_edge": "again backends.base edges.wait tools turn.flow values",
     "kept.lease": "edges.watch",
     "backends": (
-        "backends.base backends.capabilities backends.gating backends.rules citations context_edits "
+        "backends.base backends.capabilities backends.gating backends.rules calling citations context_edits "
         "messages output.refused output.strict process rawjson render values"
     ),
     "stores.layout": "",
@@ -437,40 +439,40 @@ ALLOWED = {
     "sim": "",
     # what a user meets
     "kept.facade": (
-        "backends.base errors history.info history.open.answers history.redact.matching history.turns "
-        "history.update kept.changes kept.compaction kept.facts kept.lease kept.parts kept.privacy "
-        "kept.row kept.stops kept.turn messages options result state.codec state.state stores.layout tools "
-        "turn.flow turn.plan values"
+        "backends.base calling errors history.info history.open.answers history.redact.matching "
+        "history.turns history.update kept.changes kept.compaction kept.facts kept.lease kept.parts "
+        "kept.privacy kept.row kept.stops kept.turn messages options result state.codec state.state "
+        "stores.layout tools turn.flow turn.plan values"
     ),
     "conversation": (
-        "errors history.open.answers history.redact.matching history.redact.redaction history.turns "
+        "calling errors history.open.answers history.redact.matching history.redact.redaction history.turns "
         "kept.changes kept.ending kept.facade kept.privacy kept.summaries kept.turn messages misplaced "
         "observers options result turn.flow turn.plan"
     ),
     "async_conversation": (
-        "errors history.open.answers history.redact.matching history.redact.redaction history.turns "
+        "calling errors history.open.answers history.redact.matching history.redact.redaction history.turns "
         "kept.changes kept.ending kept.facade kept.privacy kept.summaries kept.turn messages misplaced "
         "observers options result turn.flow turn.plan"
     ),
-    "handles": "edges.sync_edge errors events logs messages observers result turn.flow",
+    "handles": "calling edges.sync_edge errors events logs messages observers result turn.flow",
     "hand_off": "errors history.open.answers result tools",
     "series": "errors result turn_warnings",
     "stepping": "errors result values",
     "places": "",
     "misplaced": "options places",
     "facade": (
-        "backends.base errors events handles history.append history.info history.open.answers "
+        "backends.base calling errors events handles history.append history.info history.open.answers "
         "history.open.inbox history.translate history.wires kept.facade logs messages misplaced observers "
         "options output.wanted result series state.blob state.codec state.formats state.records tools "
         "turn.compact_now turn.flow turn.outages turn.plan values"
     ),
     "chat": (
-        "backends backends.base conversation edges.sync_edge errors facade hand_off handles "
-        "history.open.answers misplaced observers options result stepping tools turn.count_tokens "
-        "turn.flow turn.plan turn.relay"
+        "backends backends.base calling conversation edges.sync_edge errors facade hand_off handles "
+        "history.open.answers misplaced observers options result stepping tools turn.count_tokens turn.flow "
+        "turn.plan turn.relay"
     ),
     "async_chat": (
-        "async_conversation backends backends.base edges.async_edge errors facade hand_off handles "
+        "async_conversation backends backends.base calling edges.async_edge errors facade hand_off handles "
         "history.append history.open.answers messages misplaced observers options result state.blob "
         "state.codec stepping tools turn.count_tokens turn.flow turn.plan turn.relay"
     ),

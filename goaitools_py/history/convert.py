@@ -16,7 +16,7 @@ import msgspec
 
 from .. import rawjson
 from ..backends import narrow, rules
-from ..backends.base import Dialect
+from ..backends.base import Dialect, MarksHistory
 from ..backends.dialects import dialect_of
 from ..errors import StateInvalidError
 from ..messages import Message
@@ -172,6 +172,7 @@ def state_of_entries(
         processed=len(turns),
         systems=any(view[0].role == "system" for view in views if view),
         signed=is_signed(entries, dialect),
+        carry=dict(dialect.marks(entries)) if isinstance(dialect, MarksHistory) else {},
     )
     return replace(state, meta=meta)
 

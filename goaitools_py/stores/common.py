@@ -24,9 +24,12 @@ __all__ = [
     "check_ttl",
     "conflict",
     "held",
+    "in_other_loop",
     "is_listed",
     "new_version",
+    "not_open",
     "older_layout",
+    "other_loop",
     "unavailable",
 ]
 
@@ -155,9 +158,39 @@ def held() -> LeaseHeldError:
     return LeaseHeldError("another holder has the lease of this key; try again when it has ended")
 
 
-def unavailable(engine: str, error: BaseException) -> StoreUnavailableError:
+_OTHER_LOOP = ("attached to a different loop", "bound to a different event loop", "Event loop is closed")
+
+
+def other_loop(engine: str, error: BaseException) -> StoreError | None:
+    """The error for connections that belong to another event loop; None if that is not the matter. It is no
+    `StoreUnavailableError`: waiting does not help."""
+    if not isinstance(error, RuntimeError) or not any(words in str(error) for words in _OTHER_LOOP):
+        return None
+    return in_other_loop(engine, error)
+
+
+def in_other_loop(engine: str, error: BaseException) -> StoreError:
+    """The error for connections that belong to another event loop."""
+    return StoreError(
+        f"the connections to {engine} belong to another event loop, or to one that has ended: make the pool, "
+        "engine or client, and the store, in the event loop that uses them"
+    ).because_of(error)
+
+
+def not_open(what: str, advice: str, error: BaseException) -> StoreError:
+    """The error of a store whose pool is not open. It is no `StoreUnavailableError`: waiting does not
+    help."""
+    return StoreError(f"{what}: {advice}").because_of(error)
+
+
+def unavailable(engine: str, error: BaseException) -> StoreError:
     """The error of a store whose engine failed. The engine's own error is at `sdk_error`, and is not printed:
-    its text may quote a key, or the parameters of a statement, and so the blob."""
+    its text may quote a key, or the parameters of a statement, and so the blob.
+
+    A `StoreUnavailableError`, except for connections of another event loop (`other_loop`).
+    """
+    if (misplaced := other_loop(engine, error)) is not None:
+        return misplaced
     return StoreUnavailableError(
         f"{engine} did not do what the store asked: {type(error).__name__}; the engine's own error is at "
         "err.sdk_error; try again later"
