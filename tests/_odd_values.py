@@ -12,15 +12,15 @@ from typing import Any
 __all__ = ["ODD", "changed"]
 
 ODD: tuple[Any, ...] = (
-    None, True, False, 0, -1, 2**53 + 1, 2**70, 1.5, 1e300, "", "x", "\0", "\u2028", "-1", "{}", "[" * 300, "é" * 300,
-    [], {}, [[]], ["a"], [None], [{}], {"a": []}, {"": ""}, {"type": []}, {"type": {}}, {"role": []}, {"id": {}},
-    [{"type": "text", "text": []}], [{"type": "text"}],
+    None, True, False, 0, -1, 2**53 + 1, 2**70, 1.5, 1e300, "", "x", "\0", "\u2028", "-1", "{}",
+    "[" * 300, "é" * 300, [], {}, [[]], ["a"], [None], [{}], {"a": []}, {"": ""}, {"type": []},
+    {"type": {}}, {"role": []}, {"id": {}}, [{"type": "text", "text": []}], [{"type": "text"}],
 )  # fmt: skip
 """Values of each kind, some that cannot be hashed, and some at the bounds of their kind."""
 
 
 def changed(r: random.Random, value: Any, *, most: int = 2, odd: tuple[Any, ...] = ODD) -> Any:
-    """A copy of a JSON value with one to `most` changes: an odd value, a missing member, one twice, a swap."""
+    """A copy of a JSON value with up to `most` changes: an odd value, a missing member, one twice, a swap."""
     made = copy.deepcopy(value)
     for _ in range(r.randint(1, most)):
         places = _places(made)

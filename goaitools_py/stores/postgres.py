@@ -17,6 +17,7 @@ from inspect import iscoroutinefunction
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, cast
 
+from ..addresses import is_clear
 from ..edges.watch import Watch
 from ..errors import StoreError, StoreUnavailableError
 from ..extras import lacking
@@ -79,6 +80,11 @@ def _check_url(url: object, kind: str) -> None:
         raise ValueError(
             f"{kind}.open takes a URL that begins with 'postgresql://', got '{scheme}://'; the name of a "
             "driver, as in 'postgresql+psycopg://', is for SQLAlchemy"
+        )
+    if found and not is_clear(url):
+        raise ValueError(
+            f"{kind}.open cannot tell where its URL leads: write 'postgresql://user:password@host/database', "
+            "with / ? # @ : % in the password percent-encoded"
         )
 
 
@@ -157,7 +163,7 @@ class PostgresStore:
             from psycopg_pool import ConnectionPool
         except ModuleNotFoundError as error:
             raise lacking(error, "PostgresStore", "psycopg") from None
-        options: dict[str, Any] = {"autocommit": True}
+        options: dict[str, Any] = {"autocommit": True, "client_encoding": "UTF8"}
         if "connect_timeout" not in _named_in(url):
             options["connect_timeout"] = max(2, math.ceil(timeout))
         pool = ConnectionPool(

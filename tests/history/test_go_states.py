@@ -215,4 +215,5 @@ def test_any_value_at_any_place_raises_typed_errors_only(seed: int) -> None:
         except StateError:
             continue
         except ValueError as error:  # the only other one that is documented
-            assert "the metadata of the Go state" in str(error)
+            if "the metadata of the Go state" not in str(error):
+                raise

@@ -1,7 +1,7 @@
 """Nothing that was said, and no key, stands in what a server logs, or in what it tells of an error.
 
-Whatever fails: the provider, a tool, the store at any of its steps, the function that says whose a conversation
-is, the relay, or the client.
+Whatever fails: the provider, a tool, the store at any of its steps, the function that says whose a
+conversation is, the relay, or the client.
 """
 
 from __future__ import annotations
@@ -118,24 +118,35 @@ async def driven(world: Any, routes: dict[str, str], state: str | None = None) -
     """Ask a server for all that a client asks for. Gives the answers that tell of an error."""
     more: dict[str, Any] = {} if state is None else {"state": state}
     said = {"text": "canary-said", "turn_id": "canary-id", **more}
+    form = "multipart/form-data; boundary="
+    file = {"type": "file", "url": "canary-said", "media_type": "x"}
+    events = [{"text": "canary-event"}]
+    message = {
+        "id": "m3",
+        "role": "user",
+        "parts": [{"type": "text", "text": "canary-said"}],
+        "metadata": more,
+    }
+    agui = {"threadId": "hall", "runId": "r", "messages": []}
     asked: list[tuple[str, str, Any, dict[str, str]]] = [
         ("POST", routes["turns"], said, {}),
         ("POST", routes["turns"], {**said, "turn_id": "m2"}, {"accept": "text/event-stream"}),
-        ("POST", routes["turns"], {**said, "parts": [{"type": "file", "url": "canary-said", "media_type": "x"}]}, {}),
+        ("POST", routes["turns"], {**said, "parts": [file]}, {}),
         ("POST", routes["turns"], {"canary-said": 1, **more}, {}),
         ("POST", routes["turns"], b'{"canary-said', {}),
-        ("POST", routes["turns"], b"canary-said", {"content-type": "multipart/form-data; boundary=canary-said"}),
-        ("POST", routes["turns"], b"canary-said", {"content-type": "multipart/form-data; boundary=b", "idempotency-key": "canary-id"}),
+        ("POST", routes["turns"], b"canary-said", {"content-type": f"{form}canary-said"}),
+        ("POST", routes["turns"], b"canary-said", {"content-type": f"{form}b", "idempotency-key": "x"}),
         ("POST", routes["answers"], {"answers": {"canary-id": {"deny": "canary-said"}}, **more}, {}),
-        ("POST", routes["events"], ([{"text": "canary-event"}] if state is None else {"events": [{"text": "canary-event"}], **more}), {}),
-        ("POST", "/aisdk", {"id": "hall", "messages": [{"id": "m3", "role": "user", "parts": [{"type": "text", "text": "canary-said"}], "metadata": more}]}, {}),
+        ("POST", routes["events"], events if state is None else {"events": events, **more}, {}),
+        ("POST", "/aisdk", {"id": "hall", "messages": [message]}, {}),
     ]  # fmt: skip
     if state is None:
         asked += [
-            ("GET", HALL, None, {}), ("GET", f"{HALL}/messages", None, {}), ("GET", f"{HALL}/turns/current", None, {}),
-            ("DELETE", f"{HALL}/turns/current", None, {}), ("GET", "/conversations?cursor=canary-key", None, {}),
+            ("GET", HALL, None, {}), ("GET", f"{HALL}/messages", None, {}),
+            ("GET", f"{HALL}/turns/current", None, {}), ("DELETE", f"{HALL}/turns/current", None, {}),
+            ("GET", "/conversations?cursor=canary-key", None, {}),
             ("POST", "/events", {"hall": [{"text": "canary-event", "topic": ["canary-event"]}]}, {}),
-            ("POST", "/agui", {"threadId": "hall", "runId": "r", "messages": []}, {}), ("DELETE", HALL, None, {}),
+            ("POST", "/agui", agui, {}), ("DELETE", HALL, None, {}),
         ]  # fmt: skip
     told = []
     for method, path, body, headers in asked:

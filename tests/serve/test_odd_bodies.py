@@ -35,7 +35,10 @@ AISDK_SAID = {
     "id": "hall", "trigger": "submit-message", "messageId": "a1",
     "messages": [
         {"id": "u0", "role": "user", "parts": [{"type": "text", "text": "Before."}]},
-        {"id": "a1", "role": "assistant", "metadata": {"state": "gas1.AAAA"}, "parts": [{"type": "text", "text": "x"}]},
+        {
+            "id": "a1", "role": "assistant", "metadata": {"state": "gas1.AAAA"},
+            "parts": [{"type": "text", "text": "x"}],
+        },
         {
             "id": "m2", "role": "user",
             "parts": [
@@ -68,7 +71,10 @@ AGUI_SAID = {
             "id": "m2", "role": "user",
             "content": [
                 {"type": "text", "text": "Look."},
-                {"type": "image", "source": {"type": "data", "value": "iVBORw0KGgo=", "mimeType": "image/png"}},
+                {
+                    "type": "image",
+                    "source": {"type": "data", "value": "iVBORw0KGgo=", "mimeType": "image/png"},
+                },
                 {"type": "document", "source": {"type": "url", "value": "data:,x", "mimeType": "text/plain"}},
             ],
         },
@@ -96,7 +102,7 @@ AGUI_ANSWERED = {
 }
 HALL = "/conversations/hall"
 BODIES: list[tuple[str, Any]] = [
-    (f"{HALL}/turns", {"text": "Look.", "turn_id": "m2", "again": "", "context": None, "metadata": {"a": "b"}}),
+    (f"{HALL}/turns", {"text": "Hi.", "turn_id": "m2", "again": "", "context": None, "metadata": {"a": "b"}}),
     (f"{HALL}/turns", {"parts": [{"type": "text", "text": "Look."}, PICTURE], "turn_id": "m2"}),
     (f"{HALL}/answers", {"answers": ANSWERS}),
     (f"{HALL}/events", EVENTS),
