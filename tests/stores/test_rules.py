@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import traceback
 from pathlib import Path
 
 import pytest
@@ -163,3 +164,32 @@ def test_a_name_that_is_no_store_is_no_attribute() -> None:
     """Asking for something else is an AttributeError."""
     with pytest.raises(AttributeError, match="MongoStore"):
         stores.MongoStore  # noqa: B018
+
+
+def _undecodable() -> Exception:
+    try:
+        b"canary \xff".decode()
+    except UnicodeDecodeError as error:
+        return error
+    raise AssertionError
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        KeyError("canary"), ValueError("canary"), LookupError("canary"), _undecodable(),
+        UnicodeEncodeError("latin-1", "canary \u65e5", 7, 8, "no such sign"),
+    ],
+    ids=lambda error: type(error).__name__,
+)  # fmt: skip
+def test_an_error_of_pythons_own_in_a_driver_is_not_quoted(error: Exception) -> None:
+    """A driver that reads a URL, or writes a text, raises errors whose texts or arguments have a part of it."""
+    made = rules.unavailable("the engine", error)
+
+    assert made.sdk_error is error
+    assert "canary" not in "".join(traceback.format_exception(made))
+    link: BaseException | None = made
+    while link is not None:
+        assert "canary" not in f"{link} {link!r} {link.args!r}"
+        link = link.__cause__
+    assert type(error).__name__ in str(made.__cause__)
