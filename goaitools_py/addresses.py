@@ -17,7 +17,7 @@ __all__ = ["HIDDEN", "is_clear", "shown_address", "shown_host"]
 HIDDEN: Final = "…"
 """Stands for what may be a part of a password."""
 
-_HOST: Final = r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.%-]+)?(?::[0-9]{0,5})?"
+_HOST: Final = r"(?:\[[0-9A-Za-z:.%]+\]|[A-Za-z0-9_.%-]+)?(?::[0-9]{0,5})?"
 _PLACE: Final = re.compile(rf"(?P<hosts>{_HOST}(?:,{_HOST})*)(?P<path>(?:/[^@?#]*)?)")
 
 

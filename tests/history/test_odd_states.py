@@ -65,7 +65,9 @@ FUNCTIONS: dict[str, Callable[[bytes, str], Any]] = {
     "undo": lambda blob, wire: undo_cut(blob),
     "redact": lambda blob, wire: redact_state(blob, "Hello"),
     "convert": lambda blob, wire: [convert_state(blob, other) for other in WIRES if other != wire],
-    "diff": lambda blob, wire: (diff_states(blob, rich(wire)).to_dict(), diff_states(rich(wire), blob).to_dict()),
+    "diff": lambda blob, wire: (
+        diff_states(blob, rich(wire)).to_dict(), diff_states(rich(wire), blob).to_dict(),
+    ),
     "rebase": lambda blob, wire: (
         rebase_state(blob, base=None, theirs=rich(wire)), rebase_state(rich(wire), base=None, theirs=blob),
         rebase_state(blob, base=rich(wire), theirs=blob),
@@ -123,7 +125,7 @@ def mutated(r: random.Random, exported: dict[str, Any]) -> bytes:
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("wire", WIRES)
 def test_any_function_takes_any_values(wire: str, seed: int) -> None:
-    """Nothing but a `StateError`, an error of a turn, or the ValueError of the two functions that document it."""
+    """Nothing but a `StateError`, an error of a turn, or the ValueError that two functions document."""
     print("seed", seed)
     r = random.Random(f"odd states {wire} {seed}")
     exported = export_state(rich(wire))

@@ -183,7 +183,7 @@ def _undecodable() -> Exception:
     ids=lambda error: type(error).__name__,
 )  # fmt: skip
 def test_an_error_of_pythons_own_in_a_driver_is_not_quoted(error: Exception) -> None:
-    """A driver that reads a URL, or writes a text, raises errors whose texts or arguments have a part of it."""
+    """A driver that reads a URL, or writes a text, raises errors that have a part of it."""
     made = rules.unavailable("the engine", error)
 
     assert made.sdk_error is error
