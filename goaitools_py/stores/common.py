@@ -76,7 +76,7 @@ def check_page(prefix: str, limit: int, cursor: str | None = None) -> None:
         raise ValueError(f"limit is {limit}; a page holds at least 1 key")
     if cursor is not None:
         try:
-            check_key(cursor)
+            _checked(cursor)
         except ValueError:
             raise bad_cursor() from None
 
