@@ -28,6 +28,7 @@ ALLOWED = {
     "calling": "",
     "process": "",
     "extras": "",
+    "addresses": "",
     "again": "",
     "escaping": "",
     "usage": "values",
@@ -183,8 +184,8 @@ ALLOWED = {
         "state.blob state.codec state.parts state.placing state.segments state.state values"
     ),
     "history.go_states": (
-        "backends errors history.convert history.update options rawjson render state.codec state.letters "
-        "state.records state.state values"
+        "backends errors history.convert history.update options rawjson render state.bounds state.codec "
+        "state.letters state.records state.state values"
     ),
     "history.upgrade": "state.blob state.codec state.formats state.reseal state.state",
     "history.verify": "errors history.archive state.codec state.placing state.state",
@@ -302,7 +303,7 @@ ALLOWED = {
     "turn.flow": "again backends.base events process values",
     "logs": "errors events turn.flow usage",
     "telemetry": "backends.base errors events extras messages result turn.flow turn.plan usage values",
-    "mcp": "errors extras history.open.answers messages tools",
+    "mcp": "addresses errors extras history.open.answers messages tools",
     "turn.plan": (
         "backends.base history.open.answers messages options state.codec turn.flow turn.outages values"
     ),
@@ -431,7 +432,7 @@ ALLOWED = {
     ),
     "stores.layout": "",
     "stores.base": "stores.layout",
-    "stores": "edges.watch errors extras process stores.base stores.layout",
+    "stores": "addresses edges.watch errors extras process stores.base stores.layout",
     "integrations": (
         "errors extras history.info history.open.answers history.turns messages state.blob state.codec "
         "stores stores.layout"
@@ -502,8 +503,8 @@ ALLOWED = {
         "history.verify messages rawjson reading render sim stores stores.base stores.layout values"
     ),
     "cli": (
-        "backends compaction errors events goaitools_py history.branch history.convert history.diff "
-        "history.export history.files history.go_states history.info history.markdown "
+        "addresses backends compaction errors events goaitools_py history.branch history.convert "
+        "history.diff history.export history.files history.go_states history.info history.markdown "
         "history.redact.matching history.redact.redaction history.translate history.turns history.undo "
         "history.upgrade kept.changes kept.row kept.whole mcp messages page prices seal sim state.blob "
         "state.codec state.formats state.reseal state.text states stores testing values"

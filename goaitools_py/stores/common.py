@@ -9,7 +9,13 @@ import re
 import secrets
 from datetime import UTC, datetime
 
-from ..errors import LeaseHeldError, StateConflictError, StoreError, StoreUnavailableError
+from ..errors import (
+    LeaseHeldError,
+    StateConflictError,
+    StoreError,
+    StoreUnavailableError,
+    UnderlyingError,
+)
 from .layout import MAX_KEY_BYTES
 
 __all__ = [
@@ -40,6 +46,13 @@ _LONGEST = 86_400 * 36_525
 
 def check_key(key: str) -> str:
     """Give the key, if every engine can keep it unchanged. Else ValueError, without the key in its text."""
+    if not _checked(key):
+        raise ValueError("the key is empty; use one of at least 1 character, such as the id of a user")
+    return key
+
+
+def _checked(key: str) -> str:
+    """Give a key, or the beginning of keys, which may be empty."""
     if not isinstance(key, str):
         raise TypeError(f"a key is a str, not {type(key).__name__}")
     try:
@@ -61,12 +74,12 @@ def check_page(prefix: str, limit: int, cursor: str | None = None) -> None:
 
     A cursor may come from a stranger, over a web page. `cursor`: of a store whose cursors are keys.
     """
-    check_key(prefix)
+    _checked(prefix)
     if limit < 1:
         raise ValueError(f"limit is {limit}; a page holds at least 1 key")
     if cursor is not None:
         try:
-            check_key(cursor)
+            _checked(cursor)
         except ValueError:
             raise bad_cursor() from None
 
@@ -185,16 +198,20 @@ def not_open(what: str, advice: str, error: BaseException) -> StoreError:
 
 def unavailable(engine: str, error: BaseException) -> StoreError:
     """The error of a store whose engine failed. The engine's own error is at `sdk_error`, and is not printed:
-    its text may quote a key, or the parameters of a statement, and so the blob.
+    its text may quote a key, or the parameters of a statement, and so the blob, or a password in a URL.
 
     A `StoreUnavailableError`, except for connections of another event loop (`other_loop`).
     """
     if (misplaced := other_loop(engine, error)) is not None:
         return misplaced
-    return StoreUnavailableError(
+    made = StoreUnavailableError(
         f"{engine} did not do what the store asked: {type(error).__name__}; the engine's own error is at "
         "err.sdk_error; try again later"
-    ).because_of(error)
+    )
+    if not isinstance(error, (ValueError, LookupError)):
+        return made.because_of(error)
+    made.sdk_error, made.__cause__ = error, UnderlyingError.of(error)  # of Python's own, these quote values
+    return made
 
 
 def older_layout(table: str) -> StoreError:

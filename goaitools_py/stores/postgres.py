@@ -103,7 +103,7 @@ class PostgresStore:
             from psycopg_pool import ConnectionPool
         except ModuleNotFoundError as error:
             raise lacking(error, "PostgresStore", "psycopg") from None
-        options: dict[str, Any] = {"autocommit": True}
+        options: dict[str, Any] = {"autocommit": True, "client_encoding": "UTF8"}
         if "connect_timeout" not in named_in(url):
             options["connect_timeout"] = max(2, math.ceil(timeout))
         pool = ConnectionPool(

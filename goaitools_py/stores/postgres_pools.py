@@ -5,11 +5,11 @@ Owns: these checks, and the texts of their errors. Must never know: a statement,
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection
 from inspect import iscoroutinefunction
 from typing import Any
 
+from ..addresses import is_clear
 from ..errors import StoreError, StoreUnavailableError
 from ..process import Process, this_process
 from . import common
@@ -69,6 +69,11 @@ def check_url(url: object, kind: str) -> None:
             f"{kind}.open takes a URL that begins with 'postgresql://', got '{scheme}://'; the name of a "
             "driver, as in 'postgresql+psycopg://', is for SQLAlchemy"
         )
+    if found and not is_clear(url):
+        raise ValueError(
+            f"{kind}.open cannot tell where its URL leads: write 'postgresql://user:password@host/database', "
+            "with / ? # @ : % in the password percent-encoded"
+        )
 
 
 def named_in(url: str) -> Collection[str]:
@@ -104,13 +109,10 @@ def asyncpg_misused(pool: Any, is_owned: bool, error: Exception) -> StoreError |
     if pool.is_closing():
         advice = "make another pool, and another store, for instance with AsyncPostgresStore.open(url)"
         return common.not_open("the pool of this AsyncPostgresStore was closed", advice, error)
-    if not is_owned and not getattr(pool, "_initialized", True):
+    if not is_owned and "not initialized" in str(error):  # asyncpg has one class for all of these
         return common.not_open(
             "the pool of this AsyncPostgresStore is not open",
             "write `pool = await asyncpg.create_pool(url)`, with await, or use AsyncPostgresStore.open(url)",
             error,
         )
-    loop = getattr(pool, "_loop", None)
-    if loop is not None and loop is not asyncio.get_running_loop():
-        return common.in_other_loop("PostgreSQL", error)
     return None
