@@ -235,7 +235,7 @@ class TurnError(GoAIToolsError):
             had put into a conversation in a store, before a new message, is not among them: it waits on.
         text: The last complete reply of the turn, if there was one.
         partial_text: Text of a reply that broke off; it is not part of the history.
-        usage: What this turn consumed so far.
+        usage: What this turn consumed so far; after a `resume`, since then.
         code: The provider's own code for what went wrong, or "". It is stored with the turn, as is the
             error's class; see `HistoryTurn.failure`.
         tool_log: Every tool call of this turn with its result.

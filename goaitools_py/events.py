@@ -7,14 +7,12 @@ only in the deltas of text, which are nothing else, and where a caller asks for 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
+from .errors import StateError
 from .messages import ToolCall, Usage
+from .result import ChatResult, CompactionReport
 from .values import Value
-
-if TYPE_CHECKING:
-    from .errors import StateError
-    from .result import ChatResult, CompactionReport
 
 __all__ = [
     "Appended",

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar, Unpack
 
 from .backends.base import AsyncBackend, Backend, Dialect
@@ -538,9 +538,11 @@ def _some_texts(
     """The texts, all of them checked first: the turns before a bad one would be paid for, and lost."""
     if "user" in fields:
         raise TypeError("run_turns takes what the user says as its list of texts, not as user=")
-    if isinstance(texts, str) or not texts:
-        raise ValueError("run_turns takes a list of at least one text")
+    if isinstance(texts, (str, bytes)) or not isinstance(texts, Iterable):
+        raise TypeError(f"run_turns takes a list of texts, not {type(texts).__name__}; for one write ['…']")
     texts = list(texts)
+    if not texts:
+        raise ValueError("run_turns takes a list of at least one text, and this one is empty")
     for text in texts:
         if not _new_messages(resolve({}, {"user": text})):
             raise TypeError("run_turns takes a list of texts, and one of them is None")

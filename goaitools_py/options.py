@@ -244,7 +244,7 @@ class ChatOptions(Given, frozen=True, kw_only=True):
             behind, and a warning says what else; see docs/convert.md.
         binding: For sealed codecs: the owner of the blob, such as ``{"user": "ada"}``, or `UNBOUND`.
         min_revision: Refuse a state that is older than this (`StateInfo.revision` of what was saved last),
-            and a missing one. A new conversation has revision 1 after its first turn.
+            and a missing or damaged one. A new conversation has revision 1 after its first turn.
         speaker: Who says `user`, where several people talk in one conversation, in 1 to 256 characters.
         metadata: Stored with the turn, even if its first request fails. A `resume` adds its own.
         output_type: The type of the answer, in `ChatResult.output`: a pydantic model, dataclass, TypedDict,
@@ -494,7 +494,7 @@ _OPTIONS: Final[Mapping[str, _Option]] = {
     "tool_errors": _Option("to_model", checks.one_of("to_model", "raise")),
     "turn_id": _Option(None, checks.or_none(checks.telling_text), per_turn=True),
     "on_pending": _Option("raise", checks.one_of("raise", "deny", "queue")),
-    "conversation_id": _Option(None, checks.or_none(checks.kept_text), per_turn=True),
+    "conversation_id": _Option(None, checks.or_none(checks.naming_text), per_turn=True),
     "on_event": _Option(None, checks.or_none(checks.callback)),
     "on_checkpoint": _Option(None, checks.or_none(checks.callback)),
     "on_bad_state": _Option(None, checks.one_of("fresh", "raise", None)),

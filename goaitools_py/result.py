@@ -108,14 +108,17 @@ class ChatResult(tuple[str, bytes], Generic[T]):
             "in_progress": a step of the chat's method `step` ended, and the turn did not.
         finish_reason: The provider's own word.
         pending: Calls that wait for an answer from outside; empty unless `status` is "awaiting_tools".
-        usage: The usage of this turn, with all its model calls.
+        usage: The usage of this turn, with all its model calls. After a `resume`, that of the calls since
+            then, and so are `cost_usd`, `bill`, `iterations`, `actions` and `request_ids`: the errors and
+            results of a turn add up.
         total_usage: The usage of the conversation in its whole life, across compactions.
         aside_usage: The part of `total_usage` that went into summaries and the like.
         total_cost_usd: The cost of the conversation in its whole life, in US dollars. It is recorded only
             with `prices=`, or with a limit on costs. None means unknown.
-        iterations: How many model calls this call of the chat made; those before a `resume` do not count.
+        iterations: How many model calls this turn made.
         actions: The actions that tools logged with ``ctx.log_action``.
-        tool_log: Every tool call with its result, in order.
+        tool_log: Every tool call with its result, in order. After a `resume`, also the earlier calls whose
+            results no model had read.
         compaction: Set if the history was compacted.
         context_used: The size of the next request before anything new is said, in tokens.
         context_fraction: The part of the model's context window in use (1.0: all of it); None if the window

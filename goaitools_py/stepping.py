@@ -5,14 +5,12 @@ Owns: what a step gives back. Must never know: how a turn runs.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from .errors import TurnError
+from .history.open.answers import PendingCall
 from .result import ChatResult
 from .values import Value
-
-if TYPE_CHECKING:
-    from .history.open.answers import PendingCall
 
 __all__ = ["Step", "StepStatus", "failed_step", "step_of"]
 

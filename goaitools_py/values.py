@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, dataclass_transform
 
-from msgspec import Struct, StructMeta, field
+from msgspec import NODEFAULT, Struct, StructMeta, field
 from msgspec.structs import replace
 
 __all__ = ["Given", "Value", "field", "replace"]
@@ -34,6 +34,12 @@ class _GivenMeta(StructMeta):
     """Says which value was called with a wrong argument, and what it takes. msgspec does not name either."""
 
     if not TYPE_CHECKING:  # a type checker knows the fields
+
+        @property
+        def __signature__(cls) -> Any:  # noqa: N805 - a metaclass
+            """What `help` and `inspect.signature` show. msgspec's own evaluates the annotations, and raises
+            NameError for a name that only type checkers import."""
+            return _signature(cls)
 
         def __call__(cls, *args: Any, **fields: Any) -> Any:  # noqa: N805 - a metaclass
             try:
@@ -73,10 +79,31 @@ def _misfit(cls: Any, args: tuple[Any, ...], fields: Mapping[str, Any]) -> str |
     return None
 
 
-def _required(cls: Any) -> list[str]:
-    import inspect
+def _signature(cls: Any) -> Any:
+    """The fields as parameters, with their annotations as text."""
+    import inspect  # imported only when somebody asks
 
-    return [name for name, each in inspect.signature(cls).parameters.items() if each.default is each.empty]
+    annotations: dict[str, Any] = {}
+    for each in reversed(cls.__mro__):
+        annotations |= inspect.get_annotations(each)
+    fields, defaults = cls.__struct_fields__, cls.__struct_defaults__
+    defaults = (NODEFAULT,) * (len(fields) - len(defaults)) + defaults
+    parameters = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.POSITIONAL_OR_KEYWORD
+            if name in cls.__match_args__
+            else inspect.Parameter.KEYWORD_ONLY,
+            default=inspect.Parameter.empty if default is NODEFAULT else default,
+            annotation=annotations.get(name, inspect.Parameter.empty),
+        )
+        for name, default in zip(fields, defaults, strict=True)
+    ]
+    return inspect.Signature(parameters)
+
+
+def _required(cls: Any) -> list[str]:
+    return [name for name, each in _signature(cls).parameters.items() if each.default is each.empty]
 
 
 def _call(cls: Any) -> str:

@@ -65,7 +65,7 @@ ALLOWED = {
     "prices": "messages values",
     "showing": "messages values",
     "result": "citations messages prices showing turn_warnings values",
-    "events": "messages values",
+    "events": "errors messages result values",
     "observers": "",
     # the state, and its bytes
     "state": "",
@@ -458,7 +458,7 @@ ALLOWED = {
     "handles": "calling edges.sync_edge errors events logs messages observers result turn.flow",
     "hand_off": "errors history.open.answers result tools",
     "series": "errors result turn_warnings",
-    "stepping": "errors result values",
+    "stepping": "errors history.open.answers result values",
     "places": "",
     "misplaced": "options places",
     "facade": (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import pydoc
 import re
 import subprocess
 import sys
@@ -18,14 +19,17 @@ import pytest
 import goaitools_py as package
 from goaitools_py import (
     Action,
+    Approve,
     Audio,
     Chat,
     ChatOptions,
     ChatResult,
     CheckpointReady,
+    Compactor,
     Document,
     Event,
     Image,
+    Limits,
     ModelSettings,
     RateLimitError,
     StateCorruptError,
@@ -122,6 +126,36 @@ def test_every_public_name_is_documented(name: str) -> None:
                     undocumented.append(f"{exported}.{attribute}")
 
     assert undocumented == []
+
+
+@pytest.mark.parametrize("name", ["", "output", "states", "prices", "tokens", *SUBPACKAGES])
+def test_every_public_name_has_help_and_a_signature(name: str) -> None:
+    """`help(name)` and `inspect.signature(name)` work for each, also where an annotation needs a name that
+    only type checkers import."""
+    module = importlib.import_module(f"goaitools_py.{name}".rstrip("."))
+
+    shown = [value for value in public(module).values() if is_ours(value)]
+    for value in shown:
+        assert value.__name__ in pydoc.render_doc(value)
+        if not (inspect.isclass(value) and issubclass(value, Exception)):  # Python has none for most of these
+            inspect.signature(value)
+
+    assert shown or name == "cli"
+
+
+@pytest.mark.parametrize("value", [ChatOptions, ModelSettings, Limits, Approve, Compactor])
+def test_a_signature_tells_the_fields_and_their_defaults(value: Any) -> None:
+    """The signature of a value that programs make is that of its call."""
+    parameters = inspect.signature(value).parameters
+
+    assert [*parameters] == [*value.__struct_fields__]
+    for name, parameter in parameters.items():
+        by_position = parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
+        assert by_position == (name in value.__match_args__), name
+        assert parameter.annotation is not inspect.Parameter.empty, name
+    if all(each.default is not inspect.Parameter.empty for each in parameters.values()):
+        made = value()
+        assert all(getattr(made, name) == each.default for name, each in parameters.items())
 
 
 # ------------------------------------------------------------------------------------------- content

@@ -104,6 +104,11 @@ class Tool(Generic[P, R]):
             )
         if not callable(self.run):
             raise TypeError(f"run of tool {self.name!r} must be callable, not {type(self.run).__name__}")
+        if self._is(inspect.isasyncgenfunction):
+            raise TypeError(
+                f"the function of tool {self.name!r} is an async generator: it has a yield; a tool gives one "
+                "result, so collect what it yields in a list, and return that"
+            )
         if self.timeout is not None and not isinstance(self.timeout, (int, float)):
             raise TypeError(
                 f"timeout of tool {self.name!r} must be a number of seconds, "
@@ -146,8 +151,12 @@ class Tool(Generic[P, R]):
     @cached_property
     def is_async(self) -> bool:
         """True if `run` is declared with ``async def``."""
+        return self._is(inspect.iscoroutinefunction)
+
+    def _is(self, kind: Callable[[object], bool]) -> bool:
+        """Whether `run`, or the method of a callable object, is a function of a kind."""
         called = getattr(self.run, "__call__", None)  # noqa: B004 - the method of a callable object
-        return inspect.iscoroutinefunction(self.run) or inspect.iscoroutinefunction(called)
+        return kind(self.run) or kind(called)
 
     @cached_property
     def takes_context(self) -> bool:

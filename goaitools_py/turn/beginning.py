@@ -120,8 +120,8 @@ class Beginning:
             return options.on_foreign_state == "fresh"
         if options.on_bad_state == "raise" or isinstance(exc, StateVersionError):
             return False  # a newer release's state is whole, and newer workers go on with it
-        if options.on_bad_state is None and not isinstance(exc, _DAMAGED):
-            return False
+        if options.on_bad_state is None and (options.min_revision or not isinstance(exc, _DAMAGED)):
+            return False  # with a least revision, bytes that nobody can read would do what no bytes may not
         _log_damage(exc)
         return True
 

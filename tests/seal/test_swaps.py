@@ -22,6 +22,7 @@ from goaitools_py import (
     Signed,
     StateAuthError,
     StateCorruptError,
+    StateError,
     TurnError,
     event,
     tool,
@@ -108,7 +109,8 @@ def test_a_retired_keys_blob_is_refused(face: Any, run: Any, make: Any, state: b
 
 
 def test_an_older_blob_is_refused(face: Any, run: Any, codec: Any, state: bytes) -> None:
-    """With `min_revision` of what was saved last, yesterday's blob does not come back, nor none at all."""
+    """With `min_revision` of what was saved last, yesterday's blob does not come back, nor none at all, nor a
+    damaged one: each of these would let a client begin anew, with limits that nothing was spent of."""
     backend = ScriptedBackend("Noted.", "Again.")
     chat = face.chat(backend, codec=codec, binding=ADA)
     newer = run(chat, state, user="I like foxes.").state
@@ -120,6 +122,10 @@ def test_an_older_blob_is_refused(face: Any, run: Any, codec: Any, state: bytes)
             run(chat, nothing, user="Hello.", min_revision=saved)
         with pytest.raises(StateAuthError):
             chat.append_to_state(nothing, event("It rains."), min_revision=saved)
+    for damaged in (b"gone", newer[:9], newer[:-1], newer + b"0"):
+        with pytest.raises(StateError) as caught:
+            run(chat, damaged, user="Hello.", min_revision=saved)
+        assert caught.value.blob == damaged
 
     assert run(chat, newer, user="And?", min_revision=saved).text == "Again."
     assert len(backend.requests) == 2

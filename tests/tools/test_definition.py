@@ -10,6 +10,7 @@ import subprocess
 import sys
 import textwrap
 import weakref
+from collections.abc import AsyncIterator, Callable
 from types import ModuleType
 from typing import Any
 
@@ -129,6 +130,29 @@ def test_async_tools_are_known_as_such() -> None:
     assert Tool("t", "", schema, Service()).is_async
     assert Tool("t", "", schema, functools.partial(slow, 1)).is_async
     assert not get_score.is_async
+
+
+def test_an_async_generator_is_no_tool() -> None:
+    """It would give the model an error whenever it is called, so it is refused where it is given. A generator
+    gives the list of what it yields."""
+
+    async def watch(x: int) -> AsyncIterator[int]:
+        yield x
+
+    class Service:
+        async def __call__(self, x: int) -> AsyncIterator[int]:
+            yield x
+
+    makers: list[Callable[[], object]] = [
+        lambda: tool(watch),
+        lambda: tool(name="w")(watch),
+        lambda: as_tools([watch]),
+        lambda: Tool("w", "", {"type": "object"}, watch),
+        lambda: Tool("w", "", {"type": "object"}, Service()),
+    ]
+    for make in makers:
+        with pytest.raises(TypeError, match=r"async generator.*collect what it yields in a list"):
+            make()
 
 
 def test_a_spec_is_made_once() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from goaitools_py import (
+    Approve,
     BudgetExceededError,
     Compactor,
     ContextWarning,
@@ -21,8 +22,10 @@ from goaitools_py import (
     ProviderProtocolError,
     ProviderRejectedError,
     ProviderUnavailableError,
+    ToolContext,
     Usage,
     event,
+    tool,
     user,
 )
 from goaitools_py.backends.base import BackendError
@@ -31,7 +34,7 @@ from goaitools_py.history.open import steps
 from goaitools_py.prices import Charge
 from goaitools_py.sim import Fault, Reply
 from goaitools_py.state.state import load_state
-from goaitools_py.states import estimate_tokens, inspect_state
+from goaitools_py.states import estimate_tokens, inspect_state, read_history
 from goaitools_py.testing import Raw, ScriptedBackend
 
 RED = ("get_score", '{"team":"Red"}')
@@ -46,7 +49,52 @@ def unknown(charge: Charge) -> None:
     """A price list that knows nothing."""
 
 
+@tool
+def get_score(ctx: ToolContext, team: str) -> int:
+    """Current score of one team."""
+    ctx.log_action("Read a score.")
+    return 30
+
+
+@tool(requires_approval=True)
+def pay(ctx: ToolContext, euros: int) -> str:
+    """Pay an amount."""
+    ctx.log_action("Paid.")
+    return "paid"
+
+
 # ------------------------------------------------------------------------------------------------ tokens
+
+
+def test_what_a_turn_consumed_adds_up_over_its_resumes(face: Any, sim: Any, run: Any) -> None:
+    """An error, a result that waits and the last result each count their own calls; the sum is the
+    conversation's life. The tool log also has calls from before, whose results no model had read."""
+    chat = face.on(sim, tools=[get_score, pay], prices=dollar)
+    sim.push(
+        Reply.calls(RED),
+        Fault.server_error(),
+        Reply.calls(("pay", '{"euros":5}')),
+        Reply.text("Paid."),
+    )
+
+    with pytest.raises(ProviderUnavailableError) as caught:
+        run(chat, user="Pay.")
+    waiting = chat.resume(caught.value.state)
+    paid = chat.resume(waiting.state, {waiting.pending[0].id: Approve()})
+
+    parts = (caught.value, waiting, paid)
+    assert [part.usage.requests for part in parts] == [1, 1, 1]
+    assert sum((part.usage for part in parts), Usage()) == paid.total_usage
+    assert [part.cost_usd for part in parts] == [1, 1, 1]
+    assert paid.total_cost_usd == 3
+    assert (waiting.iterations, paid.iterations) == (1, 1)
+    assert [len(result.request_ids) for result in (waiting, paid)] == [1, 1]
+    assert [[action.text for action in result.actions] for result in (waiting, paid)] == [[], ["Paid."]]
+    logs = [[record.call.name for record in part.tool_log] for part in parts]
+    assert logs == [["get_score"], ["get_score"], ["pay"]]
+    told = [call.name for call in read_history(paid.state).turns[-1].calls]
+    assert told == ["get_score", "pay"]
+    assert read_history(paid.state).turns[-1].usage == paid.total_usage
 
 
 def test_a_turn_says_what_the_next_request_holds(face: Any, sim: Any, run: Any) -> None:

@@ -289,6 +289,31 @@ def test_what_the_user_says_is_given_once(face: Any) -> None:
     assert desk.asked == 0
 
 
+@pytest.mark.parametrize(
+    ("texts", "kind", "words"),
+    [
+        ("Hello.", TypeError, "list of texts, not str; for one write"),
+        (b"Hello.", TypeError, "list of texts, not bytes"),
+        (None, TypeError, "list of texts, not NoneType"),
+        (5, TypeError, "list of texts, not int"),
+        ([None], TypeError, "one of them is None"),
+        ([5], TypeError, "user must be text"),
+        ([], ValueError, "at least one text"),
+        (iter(()), ValueError, "at least one text"),
+    ],
+)
+def test_what_is_no_list_of_texts_is_refused(
+    face: Any, texts: Any, kind: type[Exception], words: str
+) -> None:
+    """Another type is a TypeError, an empty list a ValueError. No model is asked."""
+    desk = Desk(face, "openai")
+
+    with pytest.raises(kind, match=words):
+        desk.chat().run_turns(None, texts)
+
+    assert desk.asked == 0
+
+
 def test_what_the_first_turn_discarded_is_in_the_last_result(face: Any, wire: str) -> None:
     """The bytes of a state that cannot be used are handed out, however many turns follow."""
     desk = Desk(face, wire)
