@@ -97,7 +97,9 @@ ALLOWED = {
         "errors messages state.bounds state.closed_turns state.later state.letters state.records "
         "state.row_ends state.row_json values"
     ),
-    "state.meta_segment": "rawjson state.blob state.bounds state.later state.records state.row_json",
+    "state.meta_segment": (
+        "json_scan rawjson state.blob state.bounds state.later state.records state.row_json"
+    ),
     "state.segments": (
         "errors rawjson state.blob state.bounds state.closed_turns state.later state.media state.row_json "
         "state.turn_rows values"

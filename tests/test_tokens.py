@@ -22,6 +22,7 @@ from goaitools_py.state.records import Meta, dollars_of, with_cost
 from goaitools_py.states import estimate_tokens, inspect_state, state_from_messages
 from goaitools_py.tokens import ExchangeEstimate, Gauge, TiktokenCounter, TokenEstimate, learned, text_tokens
 
+WIRES = ("openai", "openai-responses", "anthropic")
 PROSE = "The harbour was quiet that morning, and the boats lay still under a thin layer of fog. " * 20
 
 # ------------------------------------------------------------------------------------------- the estimate
@@ -198,6 +199,53 @@ def test_the_state_keeps_five_numbers() -> None:
     assert len(meta.gauge) == 5
     assert gauge_of(meta).expected(0) == real
     assert gauge_of(meta).estimated < 5_000
+
+
+class Counted:
+    """A dialect, and a token counter, that note that they were asked."""
+
+    def __init__(self, wire: str) -> None:
+        self.wire = wire
+        self.asked = 0
+        self._dialect = dialect_of(wire)
+
+    def view(self, entries: Any) -> Any:
+        self.asked += 1
+        return self._dialect.view(entries)
+
+    def count(self, message: Message, /) -> int:
+        self.asked += 1
+        return 10
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize(
+    ("reply", "first", "asks"),
+    [
+        (Reply(entries=(), usage=used(1_000, 10)), False, False),
+        (Reply(entries=(), usage=used(1_000, 10)), True, True),  # how much of it is preamble and tools
+        (Reply(entries=(), text="Hi.", usage=Usage(requests=1)), False, True),  # the server counts nothing
+        (Reply(entries=(), text="Hi.", usage=used(1_000, 90, 80)), False, True),  # what of it is visible
+    ],
+)
+def test_estimates_are_made_only_where_they_are_asked_for(
+    wire: str, reply: Reply, first: bool, asks: bool
+) -> None:
+    """Without a compactor the usage says how large the next request is, and no entry is read for it."""
+    counted: Any = Counted(wire)
+    sent = dialect_of(wire).entries([user(PROSE)])
+    before = Meta(wire=wire)
+    if not first:
+        before = booked(before, sent, Reply(entries=(), usage=used(900, 10)), dialect_of(wire))
+
+    without = booked(before, sent, reply, counted, counted, calibrates=False)
+
+    assert (counted.asked > 0) == asks
+    assert gauge_of(without).scale == gauge_of(before).scale
+    asked = counted.asked
+    calibrated = booked(before, sent, reply, counted, counted)
+    assert counted.asked >= asked + 2
+    assert gauge_of(without).tokens == gauge_of(calibrated).tokens
 
 
 @pytest.mark.parametrize("broken", [b"not JSON", b'{"role":7}'])

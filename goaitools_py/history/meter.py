@@ -70,9 +70,15 @@ def unanchored(meta: Meta) -> Meta:
 
 
 def booked(
-    meta: Meta, sent: Sequence[bytes], reply: Reply, dialect: Dialect, counter: TokenCounter | None = None
+    meta: Meta,
+    sent: Sequence[bytes],
+    reply: Reply,
+    dialect: Dialect,
+    counter: TokenCounter | None = None,
+    *,
+    calibrates: bool = True,
 ) -> Meta:
-    """The meta data after a reply. Its usage anchors the size of the next request and calibrates estimates.
+    """The meta data after a reply. Its usage anchors the size of the next request.
 
     Args:
         meta: The meta data from when the request was sent.
@@ -80,25 +86,31 @@ def booked(
         reply: The reply.
         dialect: Reads the entries.
         counter: The caller's token counter; None: `TokenEstimate`.
+        calibrates: True: the usage also calibrates later estimates. False, where there are none: the entries
+            are then neither read nor counted, unless the usage alone does not give the size.
     """
-    messages, unread = _read(sent, dialect)
-    has_media, has_reasoning = bool(unread), bool(reply.reasoning) or reply.signed
-    for message in messages:
-        for part in message.parts:
-            has_media = has_media or not isinstance(part, Text)
+    gauge, usage = gauge_of(meta), reply.usage
+    has_reasoning = bool(reply.reasoning) or reply.signed
     replied = 0
-    if needs_reply(reply.usage, has_reasoning=has_reasoning):
+    if needs_reply(usage, has_reasoning=has_reasoning):
         words = Message(role="assistant", parts=(Text(reply.text),), tool_calls=reply.calls)
         replied = _count((words,), dialect.wire, counter)
+    counted, has_media = 0, False
+    if calibrates or not gauge.is_anchored or not usage.input_tokens:
+        messages, unread = _read(sent, dialect)
+        counted = unread + _count(messages, dialect.wire, counter)
+        has_media = bool(unread) or not all(
+            isinstance(part, Text) for message in messages for part in message.parts
+        )
     said = ExchangeEstimate(
-        sent=unread + _count(messages, dialect.wire, counter),
+        sent=counted,
         has_media=has_media,
         replied=replied,
         has_reasoning=has_reasoning,
         goes_on=bool(reply.calls) and reply.run_calls,
         stays=_stays(reply, dialect.wire, meta.model),
     )
-    return _kept(meta, learned(gauge_of(meta), reply.usage, said))
+    return _kept(meta, learned(gauge, usage, said))
 
 
 def _stays(reply: Reply, wire: str, model: str) -> ReasoningStays:

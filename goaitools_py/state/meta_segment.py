@@ -15,7 +15,8 @@ from typing import Any
 
 import msgspec
 
-from .. import rawjson
+from ..json_scan import is_shallow
+from ..rawjson import RawJSONError
 from . import blob as blobs
 from . import later
 from .blob import Kind, Segment
@@ -85,17 +86,32 @@ def _bounded_cut(cut: CutRow) -> CutRow:
 def meta_of(segment: Segment) -> tuple[Meta, Mapping[str, msgspec.Raw]]:
     """Read the meta data, and the keys of a later release byte for byte."""
     raw = segment.raw()
-    with suppress(*REFUSALS):
-        names = rawjson.names(raw)  # first, as in `decoded`: it checks the depth
-        meta = _META.decode(raw)
-        if (
-            (not meta.cuts or _ends_well(meta.cuts))
-            and (not meta.turn or _ends_well(meta.turn))
-            and (not meta.ring or _ends_well(meta.ring))
-            and (not meta.media or _ends_well(meta.media))
-        ):
-            return meta, {} if names <= _META_KEYS else _extras(raw)
+    meta = _known(raw)
+    if meta is not None:
+        return meta, {}
+    with suppress(RawJSONError):
+        own, extras = later.split_object(raw, _META_KEYS)
+        if extras and (meta := _known(own)) is not None:
+            return meta, extras
     raise later.refused_meta(raw)
+
+
+def _known(raw: bytes) -> Meta | None:
+    """The meta data in an object that has only keys of this release; None if it breaks a rule."""
+    if not is_shallow(raw):
+        return None
+    try:
+        raw.decode()  # msgspec does not check the strings inside of raw values
+        meta = _META.decode(raw)
+    except REFUSALS:
+        return None
+    ends_well = (
+        (not meta.cuts or _ends_well(meta.cuts))
+        and (not meta.turn or _ends_well(meta.turn))
+        and (not meta.ring or _ends_well(meta.ring))
+        and (not meta.media or _ends_well(meta.media))
+    )
+    return meta if ends_well else None
 
 
 def _ends_well(rows: Sequence[tuple[Any, ...]]) -> bool:
@@ -103,8 +119,3 @@ def _ends_well(rows: Sequence[tuple[Any, ...]]) -> bool:
     if not any(map(_MORE, rows)):
         return True
     return all(not row[-1] or later.is_object(row[-1]) for row in rows)
-
-
-def _extras(raw: bytes) -> dict[str, msgspec.Raw]:
-    members = rawjson.members(raw).items()
-    return {name: msgspec.Raw(value) for name, value in members if name not in _META_KEYS}

@@ -135,8 +135,9 @@ MAX_MEDIA: Final = 256
 """How many different media a state stores once. Those beyond stay in their entries."""
 
 
-class Meta(Value, frozen=True, kw_only=True, omit_defaults=True):
-    """Facts of a conversation that can be read without its entries. Their size is bounded; unknown keys stay.
+class Meta(Value, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Facts of a conversation that can be read without its entries. Their size is bounded. Keys of a later
+    release stay beside them: see `meta_segment`.
 
     `created`: milliseconds since the epoch; `updated`: milliseconds after `created`.
     `messages`, `turns`: counts of the closed history; `processed`: every turn that was ever closed.

@@ -227,6 +227,7 @@ def _take(ledger: Ledger, call: Call, reply: Reply) -> Reply:
         asked=call.asked_ms,
         ms=round(ledger.telling.reply_seconds * 1000),
         counter=ledger.counter,
+        calibrates=ledger.options.compactor is not None,  # its trigger is what asks for estimates
         request_id=ledger.telling.request_id if ledger.options.record_ids else "",
     )
     ledger.oversized = reply_problem(ledger.room, with_reply, kept)

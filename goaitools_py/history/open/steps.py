@@ -195,6 +195,7 @@ def add_reply(
     asked: int,
     ms: int,
     counter: TokenCounter | None = None,
+    calibrates: bool = True,
     request_id: str = "",
 ) -> ConversationState:
     """The state with a complete reply at the end of its open turn. Calls that may run enter the journal.
@@ -206,6 +207,7 @@ def add_reply(
         asked: When the request was sent, in milliseconds after the conversation began.
         ms: How many milliseconds the reply took.
         counter: The caller's token counter, for what no usage has counted yet.
+        calibrates: True if the reply's usage calibrates estimates of tokens; see `meter.booked`.
         request_id: The provider's id of the request, to be kept with the iteration; "" for none.
     """
     turn = state.open
@@ -238,7 +240,7 @@ def add_reply(
         facts=_facts_with(turn, reply),
     )
     meta = msgspec.structs.replace(
-        booked(state.meta, sent, reply, dialect, counter),
+        booked(state.meta, sent, reply, dialect, counter, calibrates=calibrates),
         total=usage_row(usage_of(state.meta.total) + reply.usage),
         usage=usage_row(reply.usage),
         signed=state.meta.signed or reply.signed,
