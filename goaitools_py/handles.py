@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, Self
 
 from .calling import advised, own_names
 from .edges.sync_edge import refuse_async_callback
-from .errors import GoAIToolsError
+from .errors import GoAIToolsError, TurnError
 from .events import Event, TextDelta
 from .logs import log_failure
 from .messages import Message
@@ -52,8 +52,10 @@ class _Handle(Generic[T]):
 
     @property
     def state(self) -> bytes:
-        """A complete blob of this instant; the chat's `resume` goes on from it."""
-        return self._engine.snapshot()
+        """A complete blob of this instant; the chat's `resume` goes on from it. After the turn failed, it is
+        the state of its error."""
+        error = self._steps.error
+        return error.state if isinstance(error, TurnError) else self._engine.snapshot()
 
     def append(self, *messages: Message) -> None:
         """Add messages to the running turn, from any thread; its next model call sees them.

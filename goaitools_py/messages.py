@@ -101,7 +101,13 @@ def _from_bytes(kind: str, data: bytes, media_type: str) -> dict[str, Any]:
     if not isinstance(media_type, str) or not _MEDIA_TYPE.fullmatch(media_type):
         raise ValueError(f"{kind}.from_bytes takes a media type such as 'image/png', got {media_type!r}")
     _check_kind(f"{kind}.from_bytes", media_type)
-    return {"data": bytes(data), "media_type": media_type}
+    return {"data": _some_bytes(kind, bytes(data), "bytes"), "media_type": media_type}
+
+
+def _some_bytes(kind: str, data: bytes, source: str) -> bytes:
+    if not data:
+        raise ValueError(f"{kind}.from_{source} got no data, and no provider takes an empty part")
+    return data
 
 
 def _from_url(kind: str, url: str, fallback: str) -> dict[str, Any]:
@@ -127,7 +133,8 @@ def _from_path(kind: str, path: str | Path, fallback: str) -> dict[str, Any]:
     path = Path(path)
     media_type = media_type_of(path.name, fallback)
     _check_kind(f"{kind}.from_path", media_type)
-    return {"data": path.read_bytes(), "media_type": media_type, "name": path.name}
+    data = _some_bytes(kind, path.read_bytes(), "path")
+    return {"data": data, "media_type": media_type, "name": path.name}
 
 
 @own_names

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -166,6 +167,20 @@ def test_media_are_bytes_with_a_type() -> None:
     )
     assert refused(lambda: Image.from_url(other(3))) == "Image.from_url takes a str, not int"
     assert Image.from_bytes(bytearray(b"x"), "image/svg+xml; charset=utf-8").data == b"x"
+
+
+@pytest.mark.parametrize("kind", [Image, Document, Audio])
+def test_media_without_a_byte_are_refused(kind: Any, tmp_path: Path) -> None:
+    """A download that failed, or a file that is not written yet, is found before a provider refuses it."""
+    (tmp_path / "empty").write_bytes(b"")
+
+    for source, make in (
+        ("bytes", lambda: kind.from_bytes(b"")),
+        ("path", lambda: kind.from_path(tmp_path / "empty")),
+    ):
+        assert refused(make, ValueError) == (
+            f"{kind.__name__}.from_{source} got no data, and no provider takes an empty part"
+        )
 
 
 @pytest.mark.parametrize("media_type", ["pdf", "image/", "image/a b"])

@@ -37,6 +37,16 @@ def test_a_failed_turn_is_saved(kept: Threads, leasing: LeasingStore, save: str)
     assert said(conversation.resume().state) == ["Hi?", "Hi.", "Hello?", "Hello."]
 
 
+def test_the_handle_of_a_failed_turn_has_what_is_stored(kept: Threads, store: FaultyStore, save: str) -> None:
+    """`turn.state`, the error's state and the row are the same bytes."""
+    turn = kept(ScriptedBackend(BackendError("down")), store, save=save).start("Hello?")
+
+    with pytest.raises(ProviderUnavailableError) as caught:
+        turn.result()
+
+    assert turn.state == caught.value.state == blob_in(store)
+
+
 def test_a_failed_turn_has_what_others_said(kept: Threads, store: FaultyStore) -> None:
     """An event that came meanwhile is kept, and in the error's state."""
 

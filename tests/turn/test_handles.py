@@ -21,6 +21,7 @@ from goaitools_py import (
     TextDelta,
     ToolStarted,
     Turn,
+    TurnError,
     event,
     tool,
 )
@@ -507,6 +508,40 @@ def test_a_failed_turn_raises_its_error_again(face: Any) -> None:
 
     assert second.value is first.value
     assert list(turn) == []
+
+
+FAULTS: dict[str, Fault] = {
+    "server error": Fault.server_error(),
+    "rate limit": Fault.rate_limit(),
+    "unauthorized": Fault.unauthorized(),
+    "bad request": Fault.bad_request(),
+    "null": Fault.null(),
+    "reset": Fault.reset(after=0),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("calls", [0, 1])
+def test_a_failed_turn_has_the_state_of_its_error(face: Any, sim: Any, fault: str, calls: int) -> None:
+    """Whether a caller saves `turn.state` or the error's, it is the same bytes: the failure is in them, and
+    what no model accepted is not."""
+
+    def look() -> str:
+        """Look around."""
+        return "It is dark."
+
+    chat = face.on(sim, tools=[look])
+    state = chat.append_to_state(chat.chat(user="Hello.").state, event("It rains."))
+    sim.push(*[Reply.calls(("look", "{}"))] * calls, FAULTS[fault])
+    turn = chat.start(state, user="What is there?")
+
+    with pytest.raises(TurnError) as caught:
+        turn.result()
+
+    assert turn.state == caught.value.state
+    if not caught.value.pending_input:
+        assert inspect_state(turn.state).status == "failed"
+    assert chat.chat_with_state(turn.state, user="Go on.").status == "complete"
 
 
 def test_a_whole_turn_is_asked_again(face: Any) -> None:
