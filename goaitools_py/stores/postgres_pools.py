@@ -5,10 +5,9 @@ Owns: these checks, and the texts of their errors. Must never know: a statement,
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection
 from inspect import iscoroutinefunction
-from typing import Any
+from typing import Any, Final
 
 from ..errors import StoreError, StoreUnavailableError
 from ..process import Process, this_process
@@ -99,18 +98,19 @@ def psycopg_not_open(is_owned: bool, error: Exception) -> StoreError:
     )
 
 
+_NOT_READY: Final = "pool is not initialized"
+"""In the text of asyncpg's `InterfaceError`, which is its class for much else too."""
+
+
 def asyncpg_misused(pool: Any, is_owned: bool, error: Exception) -> StoreError | None:
     """The error of a pool of asyncpg that cannot lend here; None if its own error says what is the matter."""
     if pool.is_closing():
         advice = "make another pool, and another store, for instance with AsyncPostgresStore.open(url)"
         return common.not_open("the pool of this AsyncPostgresStore was closed", advice, error)
-    if not is_owned and not getattr(pool, "_initialized", True):
+    if not is_owned and _NOT_READY in str(error):
         return common.not_open(
             "the pool of this AsyncPostgresStore is not open",
             "write `pool = await asyncpg.create_pool(url)`, with await, or use AsyncPostgresStore.open(url)",
             error,
         )
-    loop = getattr(pool, "_loop", None)
-    if loop is not None and loop is not asyncio.get_running_loop():
-        return common.in_other_loop("PostgreSQL", error)
     return None
