@@ -30,7 +30,6 @@ __all__ = [
     "check_ttl",
     "conflict",
     "held",
-    "in_other_loop",
     "is_listed",
     "new_version",
     "not_open",
@@ -179,11 +178,6 @@ def other_loop(engine: str, error: BaseException) -> StoreError | None:
     `StoreUnavailableError`: waiting does not help."""
     if not isinstance(error, RuntimeError) or not any(words in str(error) for words in _OTHER_LOOP):
         return None
-    return in_other_loop(engine, error)
-
-
-def in_other_loop(engine: str, error: BaseException) -> StoreError:
-    """The error for connections that belong to another event loop."""
     return StoreError(
         f"the connections to {engine} belong to another event loop, or to one that has ended: make the pool, "
         "engine or client, and the store, in the event loop that uses them"

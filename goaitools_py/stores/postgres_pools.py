@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from inspect import iscoroutinefunction
-from typing import Any
+from typing import Any, Final
 
 from ..addresses import is_clear
 from ..errors import StoreError, StoreUnavailableError
@@ -104,12 +104,16 @@ def psycopg_not_open(is_owned: bool, error: Exception) -> StoreError:
     )
 
 
+_NOT_READY: Final = "pool is not initialized"
+"""In the text of asyncpg's `InterfaceError`, which is its class for much else too."""
+
+
 def asyncpg_misused(pool: Any, is_owned: bool, error: Exception) -> StoreError | None:
     """The error of a pool of asyncpg that cannot lend here; None if its own error says what is the matter."""
     if pool.is_closing():
         advice = "make another pool, and another store, for instance with AsyncPostgresStore.open(url)"
         return common.not_open("the pool of this AsyncPostgresStore was closed", advice, error)
-    if not is_owned and "not initialized" in str(error):  # asyncpg has one class for all of these
+    if not is_owned and _NOT_READY in str(error):
         return common.not_open(
             "the pool of this AsyncPostgresStore is not open",
             "write `pool = await asyncpg.create_pool(url)`, with await, or use AsyncPostgresStore.open(url)",
