@@ -7,6 +7,7 @@ what an option does. A text names the type of what it found, never the content.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from decimal import Decimal
@@ -25,6 +26,12 @@ MIN_RESULT_BYTES: Final = 256
 
 MAX_SECONDS: Final = 2_147_483
 """The longest timeout, almost 25 days, because a socket counts milliseconds in 31 bits."""
+
+
+_HEADER_NAME: Final = r"[\w!#$%&'*+.^`|~-]+"
+"""The name of an HTTP header (RFC 9110, section 5.6.2), as a pattern."""
+
+_FRAMING: Final = frozenset({"content-length", "transfer-encoding"})
 
 
 def wrong_type(name: str, value: Any, expected: str, advice: str = "") -> TypeError:
@@ -106,11 +113,22 @@ def headers(name: str, value: Any) -> None:
     text_map(name, value)
     if not all(text.isascii() and text.isprintable() for text in (*value.keys(), *value.values())):
         raise ValueError(f"{name} must hold printable ASCII, as HTTP headers do; encode what is not")
+    for header in value:
+        if not re.fullmatch(_HEADER_NAME, header, re.ASCII):
+            raise ValueError(
+                f"{name} has a name that is no HTTP header's; such a name has letters, digits and '-' only, "
+                "as 'X-Team'"
+            )
+        if header.lower() in _FRAMING:
+            raise ValueError(f"{name} cannot set {header!r}: it says where the body ends; leave it out")
 
 
-def mapping(name: str, value: Any) -> None:
+def members(name: str, value: Any) -> None:
     if not isinstance(value, Mapping):
         raise wrong_type(name, value, "a dict")
+    for key in value:
+        if not isinstance(key, str):
+            raise wrong_type(f"each key of {name}", key, "str")
 
 
 def flag(name: str, value: Any) -> None:

@@ -131,7 +131,7 @@ _SETTING_CHECKS: Final[Mapping[str, checks.Check]] = {
     "parallel_tool_calls": checks.flag,
     "tool_choice": checks.text,
     "prompt_cache_key": checks.text,
-    "extra_body": checks.mapping,
+    "extra_body": checks.members,
     "extra_headers": checks.headers,
     "context_management": check_edits,
 }

@@ -303,6 +303,15 @@ def test_only_what_was_given_is_checked() -> None:
         ({"tool_choice": {"type": "auto"}}, TypeError, "tool_choice.*str.*dict"),
         ({"prompt_cache_key": 5}, TypeError, "prompt_cache_key.*str.*int"),
         ({"extra_body": [("a", 1)]}, TypeError, "extra_body.*dict.*list"),
+        ({"extra_body": {5: 1}}, TypeError, "each key of extra_body.*str.*int"),
+        *(
+            ({"extra_headers": {name: SECRET}}, ValueError, "extra_headers.*no HTTP header's")
+            for name in ("", "X Team", "X-Team:", "X(1)", '"X"')
+        ),
+        *(
+            ({"extra_headers": {name: "1"}}, ValueError, f"extra_headers cannot set '{name}'")
+            for name in ("Content-Length", "transfer-encoding")
+        ),
         ({"extra_headers": {"X-A": 5}}, TypeError, "extra_headers.*str.*int"),
         ({"extra_headers": {"X-A": SECRET + "€"}}, ValueError, "extra_headers.*ASCII"),
         ({"extra_headers": {"X-A": SECRET + "\r\nX-B: 1"}}, ValueError, "extra_headers.*printable"),

@@ -28,6 +28,7 @@ from goaitools_py import (
     ModelSettings,
     Summarize,
     TokenLimit,
+    Tool,
     ToolPendingError,
     event,
     tool,
@@ -46,6 +47,7 @@ from goaitools_py.stores import (
     AsyncPostgresStore,
     AsyncRedisStore,
     AsyncSQLAlchemyStore,
+    AsyncSQLiteStore,
     CallableStore,
     DjangoStore,
     MemoryStore,
@@ -520,6 +522,60 @@ def test_the_path_of_a_store_is_no_url() -> None:
     """As SQLAlchemy and the command line write it."""
     assert refused(lambda: SQLiteStore("sqlite:///chat.db"), ValueError) == (
         "a SQLite store takes the path of a file, not a URL: write 'chat.db'"
+    )
+
+
+@pytest.mark.parametrize("store", [SQLiteStore, AsyncSQLiteStore])
+def test_the_path_of_a_store_is_not_empty(store: Any) -> None:
+    """SQLite deletes a database without a name when it is closed: with a setting that is missing, all
+    conversations would be lost."""
+    assert refused(lambda: store(""), ValueError) == (
+        "a SQLite store takes the path of a file, and this one is empty: SQLite would delete such a database "
+        "when it is closed; write a path, or ':memory:'"
+    )
+
+
+@pytest.mark.parametrize("option", ["thread", "strict", "idempotent", "external"])
+@pytest.mark.parametrize("value", ["no", 0, 1])
+def test_a_flag_of_a_tool_is_a_bool(option: str, value: Any) -> None:
+    """A text such as "no" would count as True: a payment would run twice, or never."""
+
+    def pay() -> str:
+        return "paid"
+
+    kind = type(value).__name__
+    for make in (
+        lambda: tool(**{option: value})(pay),
+        lambda: Tool("pay", "", {"type": "object"}, pay, **{option: value}),
+    ):
+        assert refused(make) == f"{option} of tool 'pay' must be True or False, not {kind}"
+
+
+def test_a_tool_is_described_in_text_and_timed_in_seconds() -> None:
+    """The description goes to the provider as it is."""
+    parameters = {"type": "object"}
+    assert refused(lambda: Tool("pay", other(5), parameters, int)) == (
+        "description of tool 'pay' must be str, not int"
+    )
+    assert refused(lambda: Tool("pay", "", parameters, int, timeout=True)) == (
+        "timeout of tool 'pay' must be a number of seconds, not bool"
+    )
+
+
+@pytest.mark.parametrize("value", ["no", 1, None])
+def test_a_second_run_is_approved_with_a_bool(value: Any) -> None:
+    """Another true value would run a call again whose outcome is unknown."""
+    assert refused(lambda: Approve(again=value)) == (
+        f"again must be True or False, not {type(value).__name__}"
+    )
+
+
+@pytest.mark.parametrize("option", ["concurrent_turns", "plain_title"])
+def test_a_flag_of_a_conversation_is_a_bool(option: str) -> None:
+    """A text counts as True whatever it says."""
+    keep = Chat("sim").conversation
+    assert refused(lambda: keep(MemoryStore(), "ada", **{option: other("no")})) == (
+        f"{option} must be True or False, not str"
     )
 
 

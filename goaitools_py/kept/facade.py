@@ -156,6 +156,9 @@ def settings_of(
     if inspect.iscoroutinefunction(store.load) is not is_async:
         chat, kind = ("AsyncChat", "an Async… store") if is_async else ("Chat", "a store that is not Async…")
         raise TypeError(f"a conversation of {chat} needs {kind}; got {type(store).__name__}")
+    for name, flag in (("concurrent_turns", concurrent_turns), ("plain_title", plain_title)):
+        if not isinstance(flag, bool) and not (flag is None and name == "plain_title"):
+            raise TypeError(f"{name} must be True or False, not {type(flag).__name__}")
     _check_seconds("lease_ttl", lease_ttl, "a positive number of seconds", above=0)
     _check_seconds("save_timeout", save_timeout, "a number of seconds from 0 on", least=0)
     if parts not in ("inline", "store"):

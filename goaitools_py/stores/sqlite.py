@@ -367,6 +367,11 @@ def _checked(path: object) -> str:
     if str(path).startswith("sqlite:"):
         file = str(path).removeprefix("sqlite:").removeprefix("///") or "chat.db"
         raise ValueError(f"a SQLite store takes the path of a file, not a URL: write {file!r}")
+    if not str(path):
+        raise ValueError(
+            "a SQLite store takes the path of a file, and this one is empty: SQLite would delete such a "
+            "database when it is closed; write a path, or ':memory:'"
+        )
     return str(path)
 
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from types import FrameType
+from types import FrameType, NoneType
 from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
 from ..backends.base import ProviderTool, ToolSpec
@@ -109,7 +109,19 @@ class Tool(Generic[P, R]):
                 f"the function of tool {self.name!r} is an async generator: it has a yield; a tool gives one "
                 "result, so collect what it yields in a list, and return that"
             )
-        if self.timeout is not None and not isinstance(self.timeout, (int, float)):
+        if not isinstance(self.description, (str, NoneType)):
+            raise TypeError(
+                f"description of tool {self.name!r} must be str, not {type(self.description).__name__}"
+            )
+        for option in ("thread", "strict", "idempotent", "external"):
+            value = getattr(self, option)
+            if not isinstance(value, bool) and not (value is None and option == "thread"):
+                raise TypeError(
+                    f"{option} of tool {self.name!r} must be True or False, not {type(value).__name__}"
+                )
+        if self.timeout is not None and (
+            isinstance(self.timeout, bool) or not isinstance(self.timeout, (int, float))
+        ):
             raise TypeError(
                 f"timeout of tool {self.name!r} must be a number of seconds, "
                 f"not {type(self.timeout).__name__}"

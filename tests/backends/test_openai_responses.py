@@ -456,6 +456,13 @@ def test_encrypted_reasoning_is_always_asked_for(wanted: Any, sent: list[str]) -
     assert body(settings={"extra_body": {"include": wanted}})["include"] == sent
 
 
+@pytest.mark.parametrize("wanted", ["web_search_call.results", 5, {"a": 1}])
+def test_what_a_request_includes_is_a_list(wanted: Any) -> None:
+    """A text would be taken apart into letters."""
+    with pytest.raises(TypeError, match="'include' in extra_body must be a list, not"):
+        body(settings={"extra_body": {"include": wanted}})
+
+
 @pytest.mark.parametrize(
     "settings", [{"stop": ["x"]}, {"seed": 1}, {"thinking_budget_tokens": 5}, {"never_heard_of": 1}]
 )

@@ -54,6 +54,7 @@ def with_extra(
 
     Raises:
         ValueError: `extra_body` sets a member that it may not set.
+        TypeError: What `extra_body` gives for one of `needed` is no list.
     """
     for key, refusal in refused.items():
         if key in extra and extra[key] not in refusal.but:
@@ -66,7 +67,11 @@ def with_extra(
         else:
             merged[key] = value
     for key, items in (needed or {}).items():
-        given = merged.get(key) or ()
+        given = merged.get(key)
+        if given is None:
+            given = ()
+        elif not isinstance(given, (list, tuple)):
+            raise TypeError(f"{key!r} in extra_body must be a list, not {type(given).__name__}")
         merged[key] = [*given, *(item for item in items if item not in given)]
     return merged
 

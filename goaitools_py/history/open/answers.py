@@ -48,6 +48,10 @@ class Approve(Given, frozen=True):
     arguments: Mapping[str, Any] | str | None = None
     again: bool = False
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.again, bool):
+            raise TypeError(f"again must be True or False, not {type(self.again).__name__}")
+
 
 class Deny(Given, frozen=True):
     """Do not let a call run. The model reads `reason`."""
