@@ -368,8 +368,8 @@ def test_each_chat_wants_a_backend_of_its_colour(sim: Any) -> None:
 
 def test_run_turns_wants_a_list_of_texts(face: Any) -> None:
     """One text is not a list of its letters."""
-    for texts in ("Hello.", []):
-        with pytest.raises(ValueError, match="list"):
+    for texts, error in (("Hello.", TypeError), (b"Hello.", TypeError), ([], ValueError)):
+        with pytest.raises(error, match="list"):
             face.chat(ScriptedBackend()).run_turns(None, texts)
 
 
