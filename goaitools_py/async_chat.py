@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
 from .backends.base import AsyncBackend, warm_up_async
 from .backends.by_name import backend_from_name
+from .calling import own_names
 from .errors import TurnError
 from .facade import Facade, State
 from .handles import AsyncTurn, RunningTurn
@@ -49,6 +50,7 @@ __all__ = ["AsyncChat"]
 T = TypeVar("T")
 
 
+@own_names
 class AsyncChat(Facade[AsyncBackend]):
     """A stateful chat on an event loop. It holds configuration only: one instance serves every task, and
     several loops.

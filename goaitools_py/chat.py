@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
 from .backends.base import Backend, warm_up
 from .backends.by_name import backend_from_name
+from .calling import own_names
 from .edges.sync_edge import BlockingEdge, refuse_async_callback
 from .errors import TurnError
 from .facade import Facade, State
@@ -47,6 +48,7 @@ __all__ = ["Chat", "State"]
 T = TypeVar("T")
 
 
+@own_names
 class Chat(Facade[Backend]):
     """A stateful chat in plain code. It holds configuration only, so one instance serves every thread.
 

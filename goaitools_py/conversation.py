@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
+from .calling import own_names
 from .errors import StateConflictError, TurnError
 from .history.open.answers import Answers, PendingCall
 from .history.redact.matching import Match
@@ -39,6 +40,7 @@ __all__ = ["Conversation"]
 T = TypeVar("T")
 
 
+@own_names
 class Conversation(KeptFacade):
     """A conversation under one key of a store; made by `Chat.conversation`.
 

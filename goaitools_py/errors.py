@@ -114,8 +114,8 @@ class GoAIToolsError(Exception):
             found = found.__cause__
         if _is_ours(found):
             self.sdk_error, self.__cause__ = getattr(error, "sdk_error", None), error
-        elif type(found).__module__ == "builtins":
-            self.sdk_error, self.__cause__ = found, error
+        elif type(found).__module__ == "builtins" and not isinstance(found, UnicodeError):
+            self.sdk_error, self.__cause__ = found, error  # a UnicodeError has the whole text in its `args`
         else:
             self.sdk_error, self.__cause__ = found, UnderlyingError.of(found)
         return self

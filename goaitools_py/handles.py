@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self
 
+from .calling import advised, own_names
 from .edges.sync_edge import refuse_async_callback
 from .errors import GoAIToolsError, TurnError
 from .events import Event, TextDelta
@@ -76,12 +77,14 @@ class _Handle(Generic[T]):
         return steps.result
 
 
+@own_names
 class Turn(_Handle[T]):
     """A turn that runs as it is iterated, by one reader at a time.
 
     ``with chat.start(state, user="…") as turn: for event in turn: …`` then ``turn.result()``.
     """
 
+    @advised("{0} is made by chat.start(state, user=…) or conversation.start(…)")
     def __init__(self, engine: RunningTurn, steps: Driver[ChatResult[T]], on_event: Any = None) -> None:
         if on_event is not None:
             refuse_async_callback("on_event", on_event)
@@ -146,6 +149,7 @@ class Turn(_Handle[T]):
         self._steps.close()
 
 
+@own_names
 class AsyncTurn(_Handle[T]):
     """A turn that runs as it is iterated, by one task at a time.
 
@@ -153,6 +157,7 @@ class AsyncTurn(_Handle[T]):
     ``await turn.result()``.
     """
 
+    @advised("{0} is made by chat.start(state, user=…) or conversation.start(…)")
     def __init__(self, engine: RunningTurn, steps: AsyncDriver[ChatResult[T]], on_event: Any = None) -> None:
         self._engine = engine
         self._steps: AsyncDriver[ChatResult[T]] = steps

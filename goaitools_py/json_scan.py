@@ -68,23 +68,31 @@ class Span(NamedTuple):
 # -------------------------------------------------------------------------------- depth and number of values
 
 
-def has_few_values(data: bytes, most: int) -> bool:
-    """True if JSON text has at most about so many values. It is not read as values for that, and the time is
-    linear. A value takes up to a hundred bytes of memory, and may be two bytes of text.
+def has_few_values(*texts: bytes, most: int) -> bool:
+    """True if JSON texts have at most about so many values together.
 
-    A short text costs nothing: `most` values have at least twice as many bytes. For text that is not JSON,
-    any result is possible; up to the first error in it, though, this sees the text as a parser does.
+    They are not read as values for that, and the time is linear. A value takes up to a hundred bytes of
+    memory, and may be two bytes of text.
+
+    Short texts cost nothing: `most` values have at least twice as many bytes. For text that is not JSON, any
+    result is possible; up to the first error in it, though, this sees the text as a parser does.
     """
-    if len(data) <= 2 * most or _few(b",[{", data):
+    if sum(map(len, texts)) <= 2 * most or (len(texts) == 1 and _few(b",[{", texts[0])):
         return True
-    pieces = (data[at : at + _PIECE_BYTES] for at in range(0, len(data), _PIECE_BYTES))
-    if sum(len(piece.translate(None, _all_but(b",[{"))) for piece in pieces) <= most:
+    if sum(map(_separators, texts)) <= most:
         return True
-    for found in outside_strings(data, b",[{"):
-        most -= len(found)
-        if most < 0:
-            return False
+    for text in texts:
+        for found in outside_strings(text, b",[{"):
+            most -= len(found)
+            if most < 0:
+                return False
     return True
+
+
+def _separators(data: bytes) -> int:
+    """How many commas and opening brackets a text has, also in strings."""
+    pieces = (data[at : at + _PIECE_BYTES] for at in range(0, len(data), _PIECE_BYTES))
+    return sum(len(piece.translate(None, _all_but(b",[{"))) for piece in pieces)
 
 
 def is_shallow(data: bytes) -> bool:

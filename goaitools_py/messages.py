@@ -11,6 +11,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias
 
+from .calling import own_names
 from .escaping import as_written
 from .usage import Usage
 from .values import Given, Value
@@ -80,6 +81,17 @@ class _Media(Given, frozen=True, kw_only=True):
 _MEDIA_TYPE: Final = re.compile(r"[\w.+-]+/[\w.+-]+( *;.*)?", re.ASCII)
 
 
+def _check_kind(call: str, media_type: str) -> None:
+    """Refuse a picture or a sound of another media type: no provider API takes it."""
+    kind = call.partition(".")[0]
+    wanted = {"Image": "image/", "Audio": "audio/"}.get(kind)
+    if wanted is not None and not media_type.lower().startswith(wanted):
+        raise ValueError(
+            f"{call} takes a media type that begins with {wanted!r}, got {media_type!r}; for a document use "
+            "Document, for text a str"
+        )
+
+
 def _from_bytes(kind: str, data: bytes, media_type: str) -> dict[str, Any]:
     """Data that a program gives. What a provider wrote is not checked: a history can always be read."""
     if not isinstance(data, (bytes, bytearray, memoryview)):
@@ -88,6 +100,7 @@ def _from_bytes(kind: str, data: bytes, media_type: str) -> dict[str, Any]:
         )
     if not isinstance(media_type, str) or not _MEDIA_TYPE.fullmatch(media_type):
         raise ValueError(f"{kind}.from_bytes takes a media type such as 'image/png', got {media_type!r}")
+    _check_kind(f"{kind}.from_bytes", media_type)
     return {"data": _some_bytes(kind, bytes(data), "bytes"), "media_type": media_type}
 
 
@@ -118,10 +131,13 @@ def _from_path(kind: str, path: str | Path, fallback: str) -> dict[str, Any]:
     from pathlib import Path
 
     path = Path(path)
+    media_type = media_type_of(path.name, fallback)
+    _check_kind(f"{kind}.from_path", media_type)
     data = _some_bytes(kind, path.read_bytes(), "path")
-    return {"data": data, "media_type": media_type_of(path.name, fallback), "name": path.name}
+    return {"data": data, "media_type": media_type, "name": path.name}
 
 
+@own_names
 class Image(_Media, frozen=True, kw_only=True):
     """A picture, as bytes or by URL. `detail` is "auto", "low", "high" or None (the provider's default)."""
 
@@ -145,6 +161,7 @@ class Image(_Media, frozen=True, kw_only=True):
         return cls(**_from_url("Image", url, "image/png"), detail=detail)
 
 
+@own_names
 class Document(_Media, frozen=True, kw_only=True):
     """A document such as a PDF, as bytes or by URL."""
 
@@ -168,6 +185,7 @@ class Document(_Media, frozen=True, kw_only=True):
         return cls(**_from_url("Document", url, "application/pdf"), name=name)
 
 
+@own_names
 class Audio(_Media, frozen=True, kw_only=True):
     """A sound clip. Chat Completions takes WAV and MP3; other provider APIs take no sound."""
 

@@ -81,6 +81,12 @@ def telling_text(name: str, value: Any) -> None:
         )
 
 
+def naming_text(name: str, value: Any) -> None:
+    kept_text(name, value)
+    if not value:
+        raise ValueError(f"{name} is empty, so it names nothing; pass None for a random one")
+
+
 def _encodable(name: str, text: str) -> None:
     if not _is_utf8(text):
         raise ValueError(f"{name} holds a lone surrogate, which UTF-8 cannot write; put U+FFFD in its place")

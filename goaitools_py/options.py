@@ -494,7 +494,7 @@ _OPTIONS: Final[Mapping[str, _Option]] = {
     "tool_errors": _Option("to_model", checks.one_of("to_model", "raise")),
     "turn_id": _Option(None, checks.or_none(checks.telling_text), per_turn=True),
     "on_pending": _Option("raise", checks.one_of("raise", "deny", "queue")),
-    "conversation_id": _Option(None, checks.or_none(checks.kept_text), per_turn=True),
+    "conversation_id": _Option(None, checks.or_none(checks.naming_text), per_turn=True),
     "on_event": _Option(None, checks.or_none(checks.callback)),
     "on_checkpoint": _Option(None, checks.or_none(checks.callback)),
     "on_bad_state": _Option(None, checks.one_of("fresh", "raise", None)),
@@ -536,6 +536,19 @@ def check_defaults(given: Mapping[str, Any]) -> None:
                 f"{name!r} belongs to one turn and cannot be a chat's default; pass it to the call"
             )
     check_options(given)
+
+
+def handed_settings(
+    defaults: Mapping[str, Any], given: Mapping[str, Any], model: str | None
+) -> frozenset[str]:
+    """The chat's default settings that a call takes over for another model than they were written for.
+
+    `model`: the model of the chat's backend.
+    """
+    base, own = defaults.get("settings"), given.get("settings")
+    if base is None or own is None or own.model in (UNSET, None, base.model or model):
+        return frozenset()
+    return frozenset(base.given()) - frozenset(own.given())
 
 
 def resolve(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> Resolved:

@@ -23,6 +23,7 @@ WarningCode = Literal[
     "tools_changed",  # the tool list differs from the last turn's: prompt caches start over
     "output_changed",  # the format of the answer differs from the last turn's: prompt caches start over
     "model_changed",
+    "settings_changed",  # settings of an earlier turn or another model were changed, or left out, and why
     "thinking_removed",  # what stands before signed thinking changed; it was taken out of closed turns
     "thinking_unbound",  # signed thinking of the running turn does not fit any more: the provider may drop it
     "input_dropped",  # the provider says that it left parts of the history out, and why

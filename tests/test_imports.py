@@ -25,15 +25,17 @@ MODULES = {
 ALLOWED = {
     # words and bytes
     "values": "",
+    "calling": "",
     "process": "",
     "extras": "",
+    "addresses": "",
     "again": "",
     "escaping": "",
     "usage": "values",
     "errors": "usage",
     "json_scan": "",
     "rawjson": "json_scan",
-    "messages": "escaping usage values",
+    "messages": "calling escaping usage values",
     "render": "escaping messages values",
     "turn_warnings": "values",
     "citations": "render values",
@@ -50,8 +52,8 @@ ALLOWED = {
     "output.words": "",
     "output.by_tool": "errors output.misfit output.shape output.spec output.words tools",
     "output.wanted": (
-        "backends.base output.by_tool output.misfit output.shape output.spec output.words state.records "
-        "tools values"
+        "backends.base output.by_tool output.misfit output.refused output.shape output.spec output.words "
+        "state.records tools values"
     ),
     "history.open.attempts": (
         "backends.base history.meter history.open.inbox history.open.turn_ids messages reading "
@@ -124,6 +126,7 @@ ALLOWED = {
     "backends.gating": "backends.base backends.gate process values",
     "backends.base": "citations context_edits messages values",
     "backends.rules": "rawjson",
+    "backends.narrow": "rawjson values",
     "backends.atoms": "rawjson",
     "backends.capabilities": "values",
     "compaction": "backends.capabilities context_edits messages result state.letters values",
@@ -181,8 +184,8 @@ ALLOWED = {
         "state.blob state.codec state.parts state.placing state.segments state.state values"
     ),
     "history.go_states": (
-        "backends errors history.convert history.update options rawjson render state.codec state.letters "
-        "state.records state.state values"
+        "backends errors history.convert history.update options rawjson render state.bounds state.codec "
+        "state.letters state.records state.state values"
     ),
     "history.upgrade": "state.blob state.codec state.formats state.reseal state.state",
     "history.verify": "errors history.archive state.codec state.placing state.state",
@@ -191,12 +194,21 @@ ALLOWED = {
         "backends.base history.archive state.closed_turns state.records state.state values"
     ),
     "history.rewrite.mend": (
-        "backends.atoms backends.base backends.rules errors history.open.journal messages rawjson "
-        "state.letters values"
+        "backends.atoms backends.base backends.narrow backends.rules errors history.open.journal messages "
+        "rawjson state.letters values"
+    ),
+    "history.rewrite.rewritten": (
+        "backends.base history.archive history.open.turn_ids history.rewrite.unsign state.closed_turns "
+        "state.records state.state values"
     ),
     "history.rewrite.repair": (
-        "backends.base backends.rules history.archive history.open.turn_ids history.rewrite.mend "
+        "backends.base backends.rules history.archive history.rewrite.mend history.rewrite.rewritten "
         "history.rewrite.unsign state.closed_turns state.letters state.records state.state values"
+    ),
+    "history.rewrite.narrow": (
+        "backends.base backends.narrow errors history.archive history.rewrite.mend history.rewrite.repair "
+        "history.rewrite.rewritten history.rewrite.unsign state.closed_turns state.records state.state "
+        "values"
     ),
     "history.rewrite.contexts": (
         "backends.base messages reading render state.closed_turns state.letters state.state values"
@@ -279,8 +291,9 @@ ALLOWED = {
         "state.row_ends state.state values"
     ),
     "history.convert": (
-        "backends backends.base backends.rules errors history.open.steps history.rewrite.mend "
-        "history.rewrite.repair history.rewrite.unsign history.wires messages options rawjson reading "
+        "backends backends.base backends.narrow backends.rules errors history.open.steps "
+        "history.rewrite.mend history.rewrite.repair history.rewrite.unsign history.wires messages options "
+        "rawjson reading "
         "state.closed_turns state.codec state.letters state.records state.state values"
     ),
     # the turn: what yields effects
@@ -290,7 +303,7 @@ ALLOWED = {
     "turn.flow": "again backends.base events process values",
     "logs": "errors events turn.flow usage",
     "telemetry": "backends.base errors events extras messages result turn.flow turn.plan usage values",
-    "mcp": "errors extras history.open.answers messages tools",
+    "mcp": "addresses errors extras history.open.answers messages tools",
     "turn.plan": (
         "backends.base history.open.answers messages options state.codec turn.flow turn.outages values"
     ),
@@ -314,9 +327,9 @@ ALLOWED = {
     ),
     "turn.model_failures": "backends.base errors turn.ledger turn.retry",
     "turn.model_call": (
-        "backends.base errors events history.open.admission history.open.steps history.rewrite.repair "
-        "rawjson turn.body turn.deadlines turn.flow turn.ledger turn.model_failures turn.receive "
-        "turn.request turn.retry values"
+        "backends.base errors events history.open.admission history.open.steps history.rewrite.narrow "
+        "history.rewrite.repair rawjson turn.body turn.deadlines turn.flow turn.ledger turn.model_failures "
+        "turn.receive turn.request turn.retry values"
     ),
     "turn.tool_failures": "errors state.records turn.ledger",
     "turn.fitting": (
@@ -333,9 +346,10 @@ ALLOWED = {
         "compaction errors history.recall.page history.recall.passages tools turn.flow turn.ledger "
         "turn.plan turn.telling"
     ),
+    "turn.handed": "backends.base tools",
     "turn.request": (
-        "backends.base context_edits history.open.journal state.letters state.records tools turn.ledger "
-        "turn.plan turn.recall turn.tool_texts values"
+        "backends.base context_edits history.open.journal state.letters state.records tools turn.handed "
+        "turn.ledger turn.plan turn.recall turn.tool_texts values"
     ),
     "turn.strategy_asks": (
         "backends.base compaction messages turn.flow turn.ledger turn.request turn.retry values"
@@ -413,12 +427,12 @@ ALLOWED = {
     "edges.async_edge": "again backends.base edges.wait tools turn.flow values",
     "kept.lease": "edges.watch",
     "backends": (
-        "backends.base backends.capabilities backends.gating backends.rules citations context_edits "
+        "backends.base backends.capabilities backends.gating backends.rules calling citations context_edits "
         "messages output.refused output.strict process rawjson render values"
     ),
     "stores.layout": "",
     "stores.base": "stores.layout",
-    "stores": "edges.watch errors extras process stores.base stores.layout",
+    "stores": "addresses edges.watch errors extras process stores.base stores.layout",
     "integrations": (
         "errors extras history.info history.open.answers history.turns messages state.blob state.codec "
         "stores stores.layout"
@@ -426,40 +440,40 @@ ALLOWED = {
     "sim": "",
     # what a user meets
     "kept.facade": (
-        "backends.base errors history.info history.open.answers history.redact.matching history.turns "
-        "history.update kept.changes kept.compaction kept.facts kept.lease kept.parts kept.privacy "
-        "kept.row kept.stops kept.turn messages options result state.codec state.state stores.layout tools "
-        "turn.flow turn.plan values"
+        "backends.base calling errors history.info history.open.answers history.redact.matching "
+        "history.turns history.update kept.changes kept.compaction kept.facts kept.lease kept.parts "
+        "kept.privacy kept.row kept.stops kept.turn messages options result state.codec state.state "
+        "stores.layout tools turn.flow turn.plan values"
     ),
     "conversation": (
-        "errors history.open.answers history.redact.matching history.redact.redaction history.turns "
+        "calling errors history.open.answers history.redact.matching history.redact.redaction history.turns "
         "kept.changes kept.ending kept.facade kept.privacy kept.summaries kept.turn messages misplaced "
         "observers options result turn.flow turn.plan"
     ),
     "async_conversation": (
-        "errors history.open.answers history.redact.matching history.redact.redaction history.turns "
+        "calling errors history.open.answers history.redact.matching history.redact.redaction history.turns "
         "kept.changes kept.ending kept.facade kept.privacy kept.summaries kept.turn messages misplaced "
         "observers options result turn.flow turn.plan"
     ),
-    "handles": "edges.sync_edge errors events logs messages observers result turn.flow",
+    "handles": "calling edges.sync_edge errors events logs messages observers result turn.flow",
     "hand_off": "errors history.open.answers result tools",
     "series": "errors result turn_warnings",
     "stepping": "errors history.open.answers result values",
     "places": "",
     "misplaced": "options places",
     "facade": (
-        "backends.base errors events handles history.append history.info history.open.answers "
+        "backends.base calling errors events handles history.append history.info history.open.answers "
         "history.open.inbox history.translate history.wires kept.facade logs messages misplaced observers "
         "options output.wanted result series state.blob state.codec state.formats state.records tools "
         "turn.compact_now turn.flow turn.outages turn.plan values"
     ),
     "chat": (
-        "backends backends.base conversation edges.sync_edge errors facade hand_off handles "
-        "history.open.answers misplaced observers options result stepping tools turn.count_tokens "
-        "turn.flow turn.plan turn.relay"
+        "backends backends.base calling conversation edges.sync_edge errors facade hand_off handles "
+        "history.open.answers misplaced observers options result stepping tools turn.count_tokens turn.flow "
+        "turn.plan turn.relay"
     ),
     "async_chat": (
-        "async_conversation backends backends.base edges.async_edge errors facade hand_off handles "
+        "async_conversation backends backends.base calling edges.async_edge errors facade hand_off handles "
         "history.append history.open.answers messages misplaced observers options result state.blob "
         "state.codec stepping tools turn.count_tokens turn.flow turn.plan turn.relay"
     ),
@@ -489,8 +503,8 @@ ALLOWED = {
         "history.verify messages rawjson reading render sim stores stores.base stores.layout values"
     ),
     "cli": (
-        "backends compaction errors events goaitools_py history.branch history.convert history.diff "
-        "history.export history.files history.go_states history.info history.markdown "
+        "addresses backends compaction errors events goaitools_py history.branch history.convert "
+        "history.diff history.export history.files history.go_states history.info history.markdown "
         "history.redact.matching history.redact.redaction history.translate history.turns history.undo "
         "history.upgrade kept.changes kept.row kept.whole mcp messages page prices seal sim state.blob "
         "state.codec state.formats state.reseal state.text states stores testing values"

@@ -68,6 +68,7 @@ OF_ANOTHER_TYPE: list[tuple[str, Any, str]] = [
 OUT_OF_BOUNDS: list[tuple[str, Any, str]] = [
     ("max_iterations", 0, "positive int.*0"),
     ("turn_id", "", "empty.*all turns would count as the same.*None for no turn_id"),
+    ("conversation_id", "", "empty.*names nothing.*None for a random one"),
     ("tool_concurrency", -1, "positive int.*-1"),
     ("max_tool_result_bytes", 255, "at least 256, got 255"),
     ("timeout", 0, "positive.*0.*None for no limit"),

@@ -870,12 +870,12 @@ def test_values_are_counted_outside_of_strings_only(piece: int, monkeypatch: pyt
         count = _separators(text)
         for most in range(max(0, count - 1), count + 2):
             if len(text) > 2 * most:
-                assert rawjson.has_few_values(text, most) == (count <= most)
+                assert rawjson.has_few_values(text, most=most) == (count <= most)
 
 
 def test_a_long_text_of_few_values_is_taken() -> None:
     """Commas and brackets in a string are no values."""
     text = json.dumps({"text": ',"[{\\' * 100_000, "values": [1] * 50}).encode()
 
-    assert rawjson.has_few_values(text, 100)
-    assert not rawjson.has_few_values(text, 49)
+    assert rawjson.has_few_values(text, most=100)
+    assert not rawjson.has_few_values(text, most=49)

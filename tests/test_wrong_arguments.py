@@ -425,7 +425,7 @@ STORES: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a URL for a pool": (
         lambda: PostgresStore(other("postgresql://127.0.0.1")),
-        "PostgresStore takes a pool, not str; PostgresStore.open(url) makes one",
+        "PostgresStore takes a psycopg_pool.ConnectionPool, not str; PostgresStore.open(url) makes one",
     ),
     "an async engine": (
         lambda: SQLAlchemyStore(other(create_async_engine("sqlite+aiosqlite://"))),
@@ -448,12 +448,13 @@ STORES: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "an async pool": (
         lambda: PostgresStore(other(AsyncConnectionPool("", open=False))),
-        "PostgresStore takes a pool, not AsyncConnectionPool, whose methods are awaited; "
-        "PostgresStore.open(url) makes one. AsyncPostgresStore takes a pool of asyncpg",
+        "PostgresStore takes a psycopg_pool.ConnectionPool, not AsyncConnectionPool of psycopg; "
+        "PostgresStore.open(url) makes one; in async code, AsyncPostgresStore takes a pool of asyncpg",
     ),
     "a connection for a pool": (
         lambda: PostgresStore(other(object.__new__(psycopg.Connection))),
-        "PostgresStore takes a pool, not Connection; PostgresStore.open(url) makes one",
+        "PostgresStore takes a psycopg_pool.ConnectionPool, not Connection; "
+        "PostgresStore.open(url) makes one",
     ),
     "a row for a model": (
         lambda: DjangoStore(other(3)),

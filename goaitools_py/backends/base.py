@@ -33,6 +33,9 @@ __all__ = [
     "Exchange",
     "Fault",
     "FaultKind",
+    "FitsSettings",
+    "Fitted",
+    "MarksHistory",
     "ModelRequest",
     "ProtocolFault",
     "ProviderTool",
@@ -484,6 +487,55 @@ class EditsContext(Protocol):
 
         An edit that the provider API or the host does not have is left out, so `Dialect.request` refuses
         none of the result. Equal settings give an equal result, so a conversation's requests do not differ.
+        """
+        ...
+
+
+@runtime_checkable
+class MarksHistory(Protocol):
+    """An additional method of a dialect whose `Reply.carried` follows from a reply's content.
+
+    Histories that are imported come without replies. This gives them what replies would have.
+    """
+
+    def marks(self, entries: Sequence[bytes]) -> Mapping[str, tuple[str, int]]:
+        """What later requests of a history with these entries have to contain; as `Reply.carried`."""
+        ...
+
+
+class Fitted(Value, frozen=True):
+    """Settings that fit a model, and what was changed for that, a sentence's part for each change.
+
+    `notes` name settings, numbers and the providers' words; never a text of the caller's.
+    """
+
+    _unshown = frozenset({"settings"})
+
+    settings: Mapping[str, Any]
+    notes: tuple[str, ...] = ()
+
+
+@runtime_checkable
+class FitsSettings(Protocol):
+    """An additional method of a dialect that knows what its models refuse.
+
+    Without it, settings that were not written for the model are left out where `Dialect.request` refuses them
+    one by one.
+    """
+
+    def fitted(
+        self, given: Mapping[str, Any], kept: Mapping[str, Any], *, model: str, has_tools: bool
+    ) -> Fitted:
+        """The settings of a request: `given`, and those of `kept` that the model is not known to refuse.
+
+        A kept setting that would be refused, alone or beside a given one, is translated or left out. A given
+        one stays as it is, even if the provider will refuse it.
+
+        Args:
+            given: What the caller wrote for this model, by the names of `ModelSettings`.
+            kept: What was written for another model, or stayed from an earlier turn. No name is in both.
+            model: The model's name.
+            has_tools: True if the request offers tools.
         """
         ...
 

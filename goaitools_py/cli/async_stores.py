@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
-from .stores import TABLE, is_redis, shown_url, sqlite_path
+from .stores import REDIS_URL, TABLE, is_redis, shown_url, sqlite_path
 
 __all__ = ["opened_async_store"]
 
@@ -53,8 +53,8 @@ async def _redis(url: str, prefix: str | None) -> AsyncIterator[Any]:
 
     try:
         client = Redis.from_url(url)
-    except ValueError as error:
-        raise StoreError(f"{shown_url(url)} is not a URL of Redis: {error}") from None
+    except ValueError:  # its text may hold a part of the password
+        raise StoreError(f"{shown_url(url)} is not a URL of Redis: expected {REDIS_URL}") from None
     try:
         yield AsyncRedisStore(client, prefix=prefix or "goaitools")
     finally:

@@ -217,10 +217,10 @@ def _token(args: argparse.Namespace) -> str | None:
     if args.auth_env is None:
         return None
     token = os.environ.get(args.auth_env, "")
-    if len(token) < _LEAST_TOKEN:
+    if len(token) < _LEAST_TOKEN or not token.isascii() or not token.isprintable() or token != token.strip():
         args.error(
-            f"--auth-env: {args.auth_env} must hold a token of at least {_LEAST_TOKEN} characters, such as "
-            "openssl rand -hex 24 prints"
+            f"--auth-env: {args.auth_env} must hold a token of at least {_LEAST_TOKEN} characters, all "
+            "ASCII, without a line break or a space at an end, such as openssl rand -hex 24 prints"
         )
     return token
 

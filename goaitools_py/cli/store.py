@@ -14,7 +14,7 @@ from contextlib import closing, contextmanager, nullcontext, redirect_stdout
 from typing import TYPE_CHECKING, Any, Final
 
 from .output import add_json, show_json
-from .stores import is_redis
+from .stores import REDIS_URL, is_redis, shown_url
 
 if TYPE_CHECKING:
     from ..stores.migration import Tables
@@ -147,7 +147,11 @@ def _redis(url: str) -> int:
         raise OSError("Redis needs an extra: pip install 'goaitools-py[redis]'") from None
     from ..errors import StoreUnavailableError
 
-    with redis.Redis.from_url(url) as client:
+    try:
+        made = redis.Redis.from_url(url)
+    except ValueError:  # its text may hold a part of the password
+        raise OSError(f"{shown_url(url)} is not a URL of Redis: expected {REDIS_URL}") from None
+    with made as client:
         try:
             client.ping()
         except redis.RedisError as exc:

@@ -11,9 +11,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-__all__ = ["TABLE", "add_store", "has_store", "is_redis", "opened_store", "shown_url", "sqlite_path"]
+from ..addresses import shown_address
+
+__all__ = [
+    "REDIS_URL",
+    "TABLE",
+    "add_store",
+    "has_store",
+    "is_redis",
+    "opened_store",
+    "shown_url",
+    "sqlite_path",
+]
 
 TABLE: Final = "goaitools_state"
+REDIS_URL: Final = "redis://NAME:PASSWORD@HOST:PORT/0, with / ? # @ : % in a password percent-encoded"
 _SQL: Final = ("postgresql", "mysql", "mariadb")
 _REDIS: Final = ("redis", "rediss", "unix")
 _EXPECTED: Final = "a SQLite file, sqlite:///FILE, postgresql+psycopg://…, mysql+pymysql://… or redis://…"
@@ -57,10 +69,8 @@ def sqlite_path(url: str) -> str | None:
 
 def shown_url(url: str) -> str:
     """The URL without name, password and parameters. The path of a file is shown as it is."""
-    scheme, found, rest = url.partition("://")
-    if not found or scheme == "sqlite":
-        return url
-    return f"{scheme}://{rest.partition('?')[0].rpartition('@')[2]}"
+    scheme, found, _ = url.partition("://")
+    return url if not found or scheme == "sqlite" else shown_address(url)
 
 
 @contextmanager
@@ -107,8 +117,8 @@ def _redis(url: str, prefix: str | None) -> Iterator[Any]:
 
     try:
         client = redis.Redis.from_url(url)
-    except ValueError as error:
-        raise StoreError(f"{shown_url(url)} is not a URL of Redis: {error}") from None
+    except ValueError:  # its text may hold a part of the password
+        raise StoreError(f"{shown_url(url)} is not a URL of Redis: expected {REDIS_URL}") from None
     with client:
         yield RedisStore(client, prefix=prefix or "goaitools")
 
@@ -128,7 +138,7 @@ def _sql(url: str, table: str) -> Iterator[Any]:
         raise OSError("this store needs an extra: pip install 'goaitools-py[sqlalchemy]'") from None
     try:
         engine = sqlalchemy.create_engine(url, poolclass=sqlalchemy.NullPool)
-    except (sqlalchemy.exc.ArgumentError, ModuleNotFoundError) as error:
+    except (sqlalchemy.exc.ArgumentError, ModuleNotFoundError, ValueError, KeyError) as error:
         raise StoreError(f"{shown_url(url)} cannot be opened: {_why(error)}") from None
     try:
         yield SQLAlchemyStore(engine, table=table)

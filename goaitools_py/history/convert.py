@@ -9,13 +9,14 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from itertools import accumulate
 from typing import Any
 
 import msgspec
 
 from .. import rawjson
-from ..backends import rules
-from ..backends.base import Dialect
+from ..backends import narrow, rules
+from ..backends.base import Dialect, MarksHistory
 from ..backends.dialects import dialect_of
 from ..errors import StateInvalidError
 from ..messages import Message
@@ -94,9 +95,10 @@ def state_from_messages(
         codec: How the blob is protected.
         binding: The owner, for a sealed blob.
         dialect: The dialect of a provider API that is not built in.
-        repair: Mend what the provider would refuse, such as calls without results. The facts of each turn
-            ("repaired", by kind) and the cuts of the state say what was done. Added results have the flag
-            "unknown".
+        repair: Mend what the provider would refuse, such as calls without results or ids that are too long.
+            The facts of each turn ("repaired", by kind) and the cuts of the state say what was done. Added
+            results have the flag "unknown". What only some servers refuse stays, because others need it, such
+            as thinking without a signature: a turn whose server refuses it takes it out.
 
     Raises:
         TypeError: `messages` is no list, or it holds other values than dicts and `repair` is False.
@@ -137,7 +139,7 @@ def state_of_entries(
     Raises ValueError as `state_from_messages`.
     """
     wire, given = dialect.wire, len(entries)
-    found = _mended(entries, dialect) if repair else None
+    found, is_reread = _mended(entries, dialect) if repair else (None, False)
     if found is not None:
         entries = [one.entry for one in found.entries]
     views = [dialect.view([entry]) for entry in entries]
@@ -154,7 +156,10 @@ def state_of_entries(
     )
     cuts = state.meta.cuts
     if found is not None and found.log:
-        turns = [turn for turn in unsigned_turns(noted(turns, found), dialect) if turn.entries]
+        turns = noted(turns, found)
+        if is_reread:  # signed blocks are bound to what stood before them
+            turns = unsigned_turns(turns, dialect)
+        turns = [turn for turn in turns if turn.entries]
         entries = [entry for turn in turns for entry in turn.entries]
         cuts = with_cut(state.meta, 0, "repaired", 0, max(0, given - len(entries)))
     state = rebuild(state, turns)
@@ -167,13 +172,24 @@ def state_of_entries(
         processed=len(turns),
         systems=any(view[0].role == "system" for view in views if view),
         signed=is_signed(entries, dialect),
+        carry=dict(dialect.marks(entries)) if isinstance(dialect, MarksHistory) else {},
     )
     return replace(state, meta=meta)
 
 
-def _mended(entries: Sequence[bytes], dialect: Dialect) -> Mended:
+def _mended(entries: Sequence[bytes], dialect: Dialect) -> tuple[Mended, bool]:
+    """The history as its provider takes it, in forms that every server of the API takes. True: a model reads
+    something else then."""
+    formed = narrow.narrowed(dialect.wire, entries, fully=False)
+    left = [entry for entry in formed.entries if entry]
+    # A change counts for the entry that stands now where the changed one stood.
+    places = list(accumulate(map(bool, formed.entries), initial=0))
+    changes = tuple((kind, min(places[at], max(len(left) - 1, 0))) for kind, at in formed.log)
     with suppress(StateInvalidError):
-        return mended(entries, dialect)
+        found = mended(left, dialect)
+        log = tuple(sorted((*changes, *found.log), key=lambda row: row[1]))
+        is_reread = bool(found.log) or any(narrow.is_read(kind) for kind, _ in changes)
+        return Mended(entries=found.entries, log=log), is_reread
     raise ValueError("the provider would refuse this history, and it cannot be repaired")
 
 

@@ -22,6 +22,7 @@ from ..errors import StateFormatError, StateInvalidError, StateProviderError, St
 from ..options import check_options
 from ..rawjson import RawJSONError
 from ..render import plain
+from ..state.bounds import MAX_ENTRY_VALUES
 from ..state.codec import PLAIN, Codec, check_limit
 from ..state.letters import SYSTEM, USER, InboxLetter
 from ..state.records import InboxItem
@@ -66,17 +67,22 @@ def import_goaitools_state(
         StateFormatError: It is no such JSON.
         StateVersionError: Its version is not 1.
         StateProviderError: Its provider is not "openai".
-        StateInvalidError: A message is not a JSON object, or the history cannot be mended.
+        StateInvalidError: A message is not a JSON object, the history cannot be mended, or the JSON has more
+            values than an entry of a state may have.
         StateTooLargeError: It is beyond the limits of the codec.
         ValueError: Its metadata take more than 4 KiB.
     """
     if not isinstance(data, (bytes, bytearray, memoryview)):
         raise TypeError(f"a Go state is bytes of JSON, not {type(data).__name__}")
     check_options({"conversation_id": conversation_id})
-    found = _members(_inflated(bytes(data), hard_limits(codec).max_decoded_bytes))
+    limits = hard_limits(codec)
+    inflated = _inflated(bytes(data), limits.max_decoded_bytes)
+    if not rawjson.has_few_values(inflated, most=MAX_ENTRY_VALUES):
+        raise StateInvalidError(f"the Go state has more than {MAX_ENTRY_VALUES} values; nothing was imported")
+    found = _members(inflated)
     _check_head(found)
-    entries = _entries(found["messages"])
-    roles = [rawjson.view(rawjson.members(entry).get("role", b"null")) for entry in entries]
+    entries = _entries(found["messages"], limits.max_entries)
+    roles = [rawjson.string(rawjson.members(entry).get("role", b"null")) or "" for entry in entries]
     seen = _seen(found, roles)
     dialect = dialect_of(_WIRE)
     try:
@@ -146,19 +152,21 @@ def _value(raw: bytes) -> Any:
     return None
 
 
-def _entries(raw: bytes) -> list[bytes]:
+def _entries(raw: bytes, most: int) -> list[bytes]:
     if raw.strip() == b"null":  # what Go writes for a list that was never made
         return []
     with suppress(RawJSONError):
+        items = rawjson.items(raw)
+        check_limit("max_entries", most, len(items))
         # A JSON string has no line break of its own, so those that are here stand between its values.
-        entries = [bytes(item).replace(b"\r", b" ").replace(b"\n", b" ") for item in rawjson.items(raw)]
+        entries = [bytes(item).replace(b"\r", b" ").replace(b"\n", b" ") for item in items]
         for entry in entries:
             rawjson.members(entry)
         return entries
     raise StateInvalidError("'messages' of the Go state is not a list of JSON objects; nothing was imported")
 
 
-def _seen(found: Mapping[str, bytes], roles: Sequence[Any]) -> int:
+def _seen(found: Mapping[str, bytes], roles: Sequence[str]) -> int:
     """How many of the messages a model has seen: what the state says, or up to the last reply. Only messages
     of users and of the system can wait."""
     said = _value(found["processed_length"]) if "processed_length" in found else None

@@ -16,6 +16,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from ..backends.base import Dialect
+from ..calling import advised
 from ..errors import StateConflictError, TurnError
 from ..history.info import StateInfo, inspect_state, pending_calls
 from ..history.open.answers import PendingCall
@@ -235,6 +236,7 @@ def _refuse_binding(given: Mapping[str, Any]) -> None:
 class KeptFacade:
     """What both conversations are: a key in a store, and a chat. Nothing is loaded or kept between calls."""
 
+    @advised("{0} is made by chat.conversation(store, key)")
     def __init__(self, ports: Ports, settings: RowSettings, save: Save) -> None:
         if save not in ("turn", "checkpoint"):
             raise ValueError(f"save must be 'turn' or 'checkpoint'; got {save!r}")

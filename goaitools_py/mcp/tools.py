@@ -14,8 +14,8 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar
-from urllib.parse import urlsplit
 
+from ..addresses import shown_host
 from ..extras import lacking
 from ..tools import Tool, ToolContext, ToolReturn
 from ..tools.call import UnknownOutcome
@@ -371,7 +371,7 @@ def _is_broken(error: Any) -> bool:
 def _label(server: Any) -> str:
     """The host of a URL, or the program; "" for others. More of a URL or of a command may hold a key."""
     if isinstance(server, str):
-        return urlsplit(server).netloc.rpartition("@")[2]
+        return shown_host(server)
     command = getattr(server, "command", None)
     return command if isinstance(command, str) else ""
 

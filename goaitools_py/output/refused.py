@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from .limits import too_large_for_openai
-from .strict import referred
+from .strict import openai_strict, referred
 
-__all__ = ["refuse_at_anthropic", "refuse_at_openai"]
+__all__ = ["doubtful", "refuse_at_anthropic", "refuse_at_openai"]
 
 _OPENAI_FORMATS: Final = frozenset(
     {"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"}
@@ -56,6 +56,24 @@ def refuse_at_anthropic(schema: Mapping[str, Any], name: str) -> None:
     """Raise ValueError if Anthropic cannot take a schema, or if its strict form would lose a part. `name`:
     that of the type."""
     _refuse("Anthropic's schemas", schema, name, _at_anthropic, refuses_recursion=True)
+
+
+def doubtful(schema: Mapping[str, Any], name: str) -> list[str]:
+    """The places of a schema that a compatible server may refuse, each with what stands there.
+
+    The rules of such a server are not known. OpenAI's are those that most servers have a part of.
+    """
+    written = openai_strict(schema)
+    found: dict[str, str] = {}
+    if (limit := too_large_for_openai(written, name)) is not None:
+        found[limit[0]] = limit[1]
+    for path, inner in _walk(written, written, name, (), True):
+        problem = _RECURSIVE if inner is None else _at_openai(inner)
+        if problem:
+            keyword = next((word for word in _OPENAI_HAS_NOT if inner is not None and word in inner), "")
+            told = f"{problem} (the keyword {keyword!r})" if keyword else problem
+            found.setdefault(path, told)
+    return [f"{path} is {problem}" for path, problem in found.items()]
 
 
 def _refuse(

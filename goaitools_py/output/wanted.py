@@ -7,7 +7,7 @@ how a turn runs.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from ..backends.base import Dialect, WritesOutput
 from ..state.records import Meta, digest8
@@ -20,6 +20,8 @@ from .spec import SHORT_TOKENS, Output
 from .words import schema_words
 
 __all__ = ["Wanted", "wanted"]
+
+_MOST_DOUBTS: Final = 3
 
 
 class Wanted(Value, frozen=True, kw_only=True):
@@ -48,6 +50,21 @@ class Wanted(Value, frozen=True, kw_only=True):
     def words(self) -> str:
         """The type as a request in words."""
         return schema_words(self.shape.schema)
+
+    @property
+    def doubts(self) -> str:
+        """Why a server may have refused a request with the format of this type; "" if nothing speaks for
+        it."""
+        from .refused import doubtful  # only a refused request asks
+
+        places = doubtful(self.shape.schema, self.asked.name or self.shape.name)
+        if not places:
+            return ""
+        more = f", and {len(places) - _MOST_DOUBTS} more" if len(places) > _MOST_DOUBTS else ""
+        return (
+            f"the type of the answer may be why, for many servers have no place in a format for this: "
+            f"{'; '.join(places[:_MOST_DOUBTS])}{more}. Output(…, mode='prompt') asks for it in words"
+        )
 
     def format(self, dialect: Dialect, meta: Meta) -> bytes:
         """The provider's format for the answer; b"" if the type is to be asked for in words.

@@ -37,7 +37,7 @@ from ..stores.base import AsyncListing, AsyncStore
 from ..values import Value
 from .facts import diff_of, facts_of, numbers_of_turns, raw_of, removed_of
 from .guard import COOKIE, Guard, cookie_of
-from .names import key_of, name_of
+from .names import key_of, key_of_copy, name_of
 
 if TYPE_CHECKING:
     from ..async_conversation import AsyncConversation
@@ -48,6 +48,7 @@ _LIMITS: Final = ServeLimits(body_bytes=20_000_000, turns_per_owner=64, keep_sec
 """`keep_seconds` is 0: the page reads the history after a turn, and a turn that is taken back must not come
 again."""
 
+_LOGIN: Final = ServeLimits(body_bytes=16_384)
 _OWNER: Final = "page"
 _ROWS: Final = 200
 _STYLE: Final = re.compile(r"<style>(.*?)</style>", re.S)
@@ -181,11 +182,12 @@ class _Page:
         return Response(_file("page.js"), media_type="text/javascript")
 
     async def _login(self, request: Request) -> Response:
-        given, token = (await self._body(request, "token"))["token"], self._settings.token
+        found = await self._body(request, "token", limits=_LOGIN)  # from somebody who is not known yet
+        given, token = found["token"], self._settings.token
         response = no_content()
         if token is None:
             return response
-        if not hmac.compare_digest(str(given).encode("utf-8", "replace"), token.encode()):
+        if not isinstance(given, str) or not hmac.compare_digest(given.encode(), token.encode()):
             raise HTTPException(401)
         is_secure = request.url.scheme == "https"
         response.set_cookie(COOKIE, cookie_of(token), httponly=True, samesite="strict", secure=is_secure)
@@ -266,7 +268,7 @@ class _Page:
         if after is not None and after not in numbers:
             raise HTTPException(404)
         newer = 0 if after is None else sum(one > after for one in numbers)
-        key = f"{original.key}-{secrets.token_hex(3)}"
+        key = key_of_copy(original.key, secrets.token_hex(3))
         copy = await original.fork(key, binding=self._binding(key))
         if newer:
             try:
@@ -314,9 +316,9 @@ class _Page:
         assert exported is not None
         return import_state(exported["state"])
 
-    async def _body(self, request: Request, *names: str) -> dict[str, Any]:
+    async def _body(self, request: Request, *names: str, limits: ServeLimits | None = None) -> dict[str, Any]:
         try:
-            found = orjson.loads(await read_body(request, self._limits))
+            found = orjson.loads(await read_body(request, limits or self._limits))
         except orjson.JSONDecodeError:
             raise AskError("the body is not JSON") from None
         if not isinstance(found, dict) or found.keys() != set(names):

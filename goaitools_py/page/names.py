@@ -12,7 +12,7 @@ from typing import Final
 
 from ..frontends import AskError
 
-__all__ = ["key_of", "name_of"]
+__all__ = ["key_of", "key_of_copy", "name_of"]
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9._@:+-]{1,128}")
 _SIGN: Final = "~"
@@ -32,13 +32,21 @@ def name_of(key: str) -> str | None:
 
 def key_of(name: str) -> str:
     """Give the key of a name. Raises `AskError` for a name that `name_of` does not write."""
-    if not name.startswith(_SIGN):
-        return name
-    coded = name[1:]
-    try:
-        key = base64.b64decode(coded + "=" * (-len(coded) % 4), altchars=b"-_", validate=True).decode()
-    except (binascii.Error, UnicodeDecodeError):
-        key = ""
+    key = _decoded(name[1:]) if name.startswith(_SIGN) else name
     if not key or "\0" in key or name_of(key) != name:
         raise AskError("this is not the name of a conversation")
     return key
+
+
+def _decoded(coded: str) -> str:
+    try:
+        return base64.b64decode(coded + "=" * (-len(coded) % 4), altchars=b"-_", validate=True).decode()
+    except (binascii.Error, ValueError):  # also for what is not ASCII
+        return ""
+
+
+def key_of_copy(key: str, mark: str) -> str:
+    """Give a key for a copy: the key, or as much of it as an address has room for, and a mark behind it."""
+    while name_of(copy := f"{key}-{mark}") is None:
+        key = key[:-1]
+    return copy

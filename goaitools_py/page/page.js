@@ -26,7 +26,7 @@
     view: null, // what the server has told of it
     live: null, // the reply that comes: {id, pieces, abort}
     sending: null, // what was said and is not in the history yet
-    decisions: {}, // answers to calls that wait, by call id
+    decisions: Object.create(null), // answers to calls that wait, by call id: any text, also "constructor"
     files: [],
     error: null,
     opened: 0, // counts opens: an answer to an older one is dropped
@@ -234,7 +234,10 @@
   function blockNode(block) {
     if (block.type === "text") return written(block.text);
     if (block.type === "reasoning") return h("details", { className: "think" }, h("summary", {}, "Thinking"), h("div", { className: "text" }, block.text));
-    return toolCard(block);
+    try { return toolCard(block); } catch { // a server of MCP has asked for a form that is none
+      return h("details", { className: "tool", open: true }, h("summary", {}, h("b", {}, block.name), h("span", { className: "chip bad" }, "cannot be shown")),
+        h("div", { className: "inside" }, h("pre", {}, block.arguments), block.waits && !page.about.read_only ? h("div", { className: "row" }, declineOf(block)) : null));
+    }
   }
 
   // ----------------------------------------------------------------------------------------- messages
@@ -508,7 +511,7 @@
   // Sends the decisions on all calls that wait.
   async function answerAll() {
     const answers = Object.fromEntries(waiting().map((one) => [one.id, page.decisions[one.id]]));
-    page.decisions = {};
+    page.decisions = Object.create(null);
     const name = page.name, reply = [...page.view.messages].reverse().find((one) => one.pieces);
     const pieces = reply.pieces.filter((one) => one.type !== "pending");
     page.view.pending = [];
@@ -536,7 +539,7 @@
     const number = ++page.opened;
     if (page.live) page.live.abort.abort();
     const isOther = page.name !== name;
-    Object.assign(page, { name, live: null, sending: null, decisions: {}, error: null });
+    Object.assign(page, { name, live: null, sending: null, decisions: Object.create(null), error: null });
     if (isOther) { nodes.clear(); page.files = []; log.replaceChildren(); isLow = true; }
     let view;
     try {

@@ -28,7 +28,7 @@ from ..values import replace
 from .carried import CarriedApp, Revisions
 from .happenings import event_rows, events_by_name, events_of
 from .hosts import checked_hosts, host_check
-from .http import Handler, json_response, no_content, problem_response, read_body, route, streamed
+from .http import Handler, answered, json_response, no_content, problem_response, read_body, route, streamed
 from .hub import Hub
 from .limits import MAX_DIGITS, ServeLimits
 from .listeners import Listeners, Seat
@@ -359,7 +359,7 @@ class ServeApp(Starlette):
                 await self._append(await self._who(request, name), rows)
                 answer[name] = {"status": 204}
             except Exception as error:
-                answer[name] = orjson.loads(problem_response(error).body)
+                answer[name] = orjson.loads(answered(error).body)
         return json_response(answer)
 
     async def _append(self, who: Who, rows: Sequence[Any]) -> None:

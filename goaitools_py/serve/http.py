@@ -29,6 +29,7 @@ from .whose import NotTrusted, NotWhoError, Refused
 
 __all__ = [
     "Handler",
+    "answered",
     "guarded",
     "json_response",
     "no_content",
@@ -107,12 +108,20 @@ def _problem(error: BaseException) -> Problem:
     return problem_of(error)
 
 
-def guarded(handler: Handler) -> Handler:
-    """Answer each error of a handler with a problem document.
+def answered(error: Exception) -> Response:
+    """Answer an error with a problem document.
 
-    Errors that are not of this package are logged by their class and the line that raised them: their text
-    may quote a request.
+    An error that is not of this package is logged by its class and the line that raised it: its text may
+    quote a request.
     """
+    if not isinstance(error, (GoAIToolsError, HTTPException)):
+        found = error if isinstance(error, NotWhoError) else UnderlyingError.of(error)
+        _log.error("a request of the server failed with %s", found)
+    return problem_response(error)
+
+
+def guarded(handler: Handler) -> Handler:
+    """Answer each error of a handler with a problem document; see `answered`."""
 
     async def answer(request: Request) -> Response:
         try:
@@ -120,10 +129,7 @@ def guarded(handler: Handler) -> Handler:
         except ClientDisconnect:
             return no_content()  # nobody reads it
         except Exception as error:
-            if not isinstance(error, (GoAIToolsError, HTTPException)):
-                found = error if isinstance(error, NotWhoError) else UnderlyingError.of(error)
-                _log.error("a request of the server failed with %s", found)
-            return problem_response(error)
+            return answered(error)
 
     return answer
 

@@ -30,6 +30,8 @@ _FILE: Final = "file"
 _FIELDS: Final = frozenset({"text", "again"})
 _CARRIED: Final = frozenset({"text", "conversation", "state"})
 _FOLDERS: Final = re.compile(r"[/\\]")
+_EMPTY_FILES: Final = 100
+"""How many parts of a form may be empty files. A part of a few bytes costs as much time as a file."""
 
 
 async def read_message(
@@ -98,6 +100,7 @@ class _Form:
         self.said: tuple[Part, ...] = ()
         self.is_over = False
         self._names, self._files = names, files
+        self._left = len(names) + files + _EMPTY_FILES
         self._header = [bytearray(), bytearray()]
         self._headers: dict[str, str] = {}
         self._data = bytearray()
@@ -118,6 +121,9 @@ class _Form:
         self.is_over = True
 
     def _part_begins(self) -> None:
+        self._left -= 1
+        if self._left < 0:
+            raise HTTPException(413)
         self._headers, self._data = {}, bytearray()
 
     def _header_ends(self) -> None:

@@ -38,7 +38,7 @@ ROW_VALUES_OF_AN_ENTRY: Final = 64
 """A history of more entries, which other limits allow, may have so many values of its rows for each."""
 MAX_ENTRY_VALUES: Final = 2**21
 """How many JSON values one entry may have. A reply of 16 MiB with probabilities for each of its tokens has
-1.8 million."""
+1.8 million. A whole history, and a whole archive, may have so many and one for each of its stored bytes."""
 # msgspec enforces these bounds when it reads a state. The writer cuts each value to them.
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)]
 Amount: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=MAX_COUNT)]

@@ -53,9 +53,10 @@ __all__ = [
 ]
 
 
-RULES_VERSION: Final = 1
+RULES_VERSION: Final = 2
 """Raise it when the rules for histories become stricter, or when a mistake of a writer is found. A state with
-an earlier version is then checked, and repaired, once."""
+an earlier version is then checked, and repaired, once. 2: a failed result of Anthropic's API holds text, and
+nothing else."""
 
 
 UNKNOWN_MARK: Final = "?"

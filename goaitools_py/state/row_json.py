@@ -17,9 +17,9 @@ import msgspec
 from .. import rawjson
 from ..errors import StateError, StateInvalidError
 from ..rawjson import RawJSONError
-from .bounds import MAX_ROW_VALUES, ROW_VALUES_OF_AN_ENTRY
+from .bounds import MAX_ENTRY_VALUES, MAX_ROW_VALUES, ROW_VALUES_OF_AN_ENTRY
 
-__all__ = ["REFUSALS", "as_json", "check_rows", "decoded", "decoder_of"]
+__all__ = ["REFUSALS", "as_json", "check_rows", "check_values", "decoded", "decoder_of", "have_few_values"]
 
 _T = TypeVar("_T")
 _encode = msgspec.json.Encoder().encode
@@ -74,7 +74,27 @@ def check_rows(lines: Sequence[bytes], entries: int) -> None:
     Raises `StateInvalidError`.
     """
     most = max(MAX_ROW_VALUES, ROW_VALUES_OF_AN_ENTRY * entries)
-    if sum(map(len, lines)) > 2 * most and not rawjson.has_few_values(b",".join(lines), most):
+    if not rawjson.has_few_values(*lines, most=most):
         raise StateInvalidError(
             f"the rows of {entries} entries have more than {most} values; the state cannot be used"
+        )
+
+
+def have_few_values(texts: Sequence[bytes], stored: int) -> bool:
+    """True if texts have no more JSON values than the bytes that they were inflated from may stand for.
+
+    Recorded conversations have one value for each 3 to 5 bytes of compressed text.
+    """
+    return rawjson.has_few_values(*texts, most=MAX_ENTRY_VALUES + stored)
+
+
+def check_values(texts: Sequence[bytes], stored: int, what: str) -> None:
+    """Refuse texts with far more JSON values than stored bytes.
+
+    A few kilobytes inflate to millions of values. `what`: what has these texts. Raises `StateInvalidError`.
+    """
+    if not have_few_values(texts, stored):
+        raise StateInvalidError(
+            f"{what} has more than {MAX_ENTRY_VALUES + stored} values in {stored} stored bytes; it cannot be "
+            "read"
         )

@@ -33,11 +33,12 @@ from .bounds import MAX_ENTRY_VALUES, MAX_ROW_VALUES
 from .closed_turns import TurnRecord
 from .later import unreadable
 from .media import MARK, Media, added_by, cut_out, put_back, references
-from .row_json import check_rows
+from .row_json import check_rows, check_values
 from .turn_rows import letters_in, records_in
 
 __all__ = [
     "JOIN",
+    "check_history",
     "check_history_rows",
     "columns_of",
     "count_letters",
@@ -163,6 +164,17 @@ def columns_of(segment: Segment) -> bytes:
     return columns
 
 
+def check_history(segments: Sequence[Segment]) -> None:
+    """Refuse a history whose entries and rows have too many values together. Call it before they are read.
+
+    Raises `StateInvalidError`. The time is that of adding sizes, unless they are far beyond the usual.
+    """
+    if sum([segment.raw_len for segment in segments]) > 2 * MAX_ENTRY_VALUES:
+        stored = sum([len(segment.stored) for segment in segments])
+        check_values([segment.raw() for segment in segments], stored, "the history of the state")
+    check_history_rows(segments)
+
+
 def check_history_rows(segments: Sequence[Segment]) -> None:
     """Refuse a history whose rows have too many values together. Call it before the rows are read.
 
@@ -185,12 +197,9 @@ def _separate(segment: Segment, entries: memoryview) -> list[bytes]:
         raise StateInvalidError(
             f"a segment declares {segment.entries} entries and holds {count}; the state cannot be used"
         )
-    found = text.split(JOIN) if text else []
-    if not all(rawjson.has_few_values(entry, MAX_ENTRY_VALUES) for entry in found):
-        raise StateInvalidError(
-            f"an entry of the state has more than {MAX_ENTRY_VALUES} values; the state cannot be used"
-        )
-    return found
+    if len(text) > 2 * MAX_ENTRY_VALUES:
+        check_values([text], len(segment.stored), "a segment of the state")
+    return text.split(JOIN) if text else []
 
 
 def turn_records(segment: Segment) -> list[TurnRecord]:

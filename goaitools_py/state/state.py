@@ -29,7 +29,7 @@ from .parts import MEDIA, SEALED_HISTORY, Part
 from .records import RULES_VERSION, InboxItem, Meta, OpenTurn
 from .segments import (
     JOIN,
-    check_history_rows,
+    check_history,
     entries_of,
     history_segment,
     spliceable,
@@ -125,7 +125,7 @@ def _with_sealed(sealed: tuple[Segment, ...], hot: Segment) -> tuple[Segment, ..
 def closed_turns(state: ConversationState) -> list[ClosedTurn]:
     """Give the closed turns, oldest first."""
     turns: list[ClosedTurn] = []
-    check_history_rows(state.segments)
+    check_history(state.segments)
     for segment in state.segments:
         entries = entries_of(segment)
         at = 0

@@ -29,12 +29,15 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 from ..errors import StoreError, StoreUnavailableError
 from . import common
 from .base import Stored
 
 __all__ = ["AsyncCallableStore", "CallableStore"]
+
+T = TypeVar("T")
 
 
 class CallableStore:
@@ -93,7 +96,7 @@ class AsyncCallableStore:
         """What the load function gives for `key`."""
         common.check_key(key)
         with _errors("load"):
-            found = await self._load(key)
+            found = await _awaitable("load", self._load(key))
         return _stored(found)
 
     async def save(self, key: str, blob: bytes, *, expected: int | None) -> int:
@@ -101,7 +104,7 @@ class AsyncCallableStore:
         common.check_key(key)
         try:
             with _errors("save"):
-                version = await self._save(key, blob, expected)
+                version = await _awaitable("save", self._save(key, blob, expected))
         except StoreUnavailableError as doubt:
             return _settled(doubt, await self.load(key), blob, expected)
         return _version(version, expected)
@@ -121,6 +124,21 @@ def _check(kind: str, load: object, save: object) -> None:
             signature.bind(*takes)
         except TypeError as error:
             raise TypeError(f"{kind} calls {call}, and the given function does not fit: {error}") from None
+        if kind == "CallableStore" and inspect.iscoroutinefunction(function):
+            raise TypeError(
+                f"{kind} calls {call}, and the given function is async; AsyncCallableStore takes async "
+                "functions"
+            )
+
+
+class _NotAwaitableError(Exception):
+    """A function of an `AsyncCallableStore` gave a value at once."""
+
+
+def _awaitable(name: str, given: Awaitable[T]) -> Awaitable[T]:
+    if not inspect.isawaitable(given):
+        raise _NotAwaitableError(name)
+    return given
 
 
 @contextmanager
@@ -130,6 +148,11 @@ def _errors(name: str) -> Iterator[None]:
         yield
     except StoreError:
         raise
+    except _NotAwaitableError:
+        raise TypeError(
+            f"the {name} function of an AsyncCallableStore must be async: it gave a value that cannot be "
+            "awaited; CallableStore takes functions that are not async"
+        ) from None
     except Exception as exc:
         failed = common.unavailable(f"the {name} function", exc)
         raise failed from failed.__cause__

@@ -9,7 +9,13 @@ import re
 import secrets
 from datetime import UTC, datetime
 
-from ..errors import LeaseHeldError, StateConflictError, StoreError, StoreUnavailableError
+from ..errors import (
+    LeaseHeldError,
+    StateConflictError,
+    StoreError,
+    StoreUnavailableError,
+    UnderlyingError,
+)
 from .layout import MAX_KEY_BYTES
 
 __all__ = [
@@ -26,7 +32,9 @@ __all__ = [
     "held",
     "is_listed",
     "new_version",
+    "not_open",
     "older_layout",
+    "other_loop",
     "unavailable",
 ]
 
@@ -37,6 +45,13 @@ _LONGEST = 86_400 * 36_525
 
 def check_key(key: str) -> str:
     """Give the key, if every engine can keep it unchanged. Else ValueError, without the key in its text."""
+    if not _checked(key):
+        raise ValueError("the key is empty; use one of at least 1 character, such as the id of a user")
+    return key
+
+
+def _checked(key: str) -> str:
+    """Give a key, or the beginning of keys, which may be empty."""
     if not isinstance(key, str):
         raise TypeError(f"a key is a str, not {type(key).__name__}")
     try:
@@ -58,12 +73,12 @@ def check_page(prefix: str, limit: int, cursor: str | None = None) -> None:
 
     A cursor may come from a stranger, over a web page. `cursor`: of a store whose cursors are keys.
     """
-    check_key(prefix)
+    _checked(prefix)
     if limit < 1:
         raise ValueError(f"limit is {limit}; a page holds at least 1 key")
     if cursor is not None:
         try:
-            check_key(cursor)
+            _checked(cursor)
         except ValueError:
             raise bad_cursor() from None
 
@@ -155,13 +170,42 @@ def held() -> LeaseHeldError:
     return LeaseHeldError("another holder has the lease of this key; try again when it has ended")
 
 
-def unavailable(engine: str, error: BaseException) -> StoreUnavailableError:
+_OTHER_LOOP = ("attached to a different loop", "bound to a different event loop", "Event loop is closed")
+
+
+def other_loop(engine: str, error: BaseException) -> StoreError | None:
+    """The error for connections that belong to another event loop; None if that is not the matter. It is no
+    `StoreUnavailableError`: waiting does not help."""
+    if not isinstance(error, RuntimeError) or not any(words in str(error) for words in _OTHER_LOOP):
+        return None
+    return StoreError(
+        f"the connections to {engine} belong to another event loop, or to one that has ended: make the pool, "
+        "engine or client, and the store, in the event loop that uses them"
+    ).because_of(error)
+
+
+def not_open(what: str, advice: str, error: BaseException) -> StoreError:
+    """The error of a store whose pool is not open. It is no `StoreUnavailableError`: waiting does not
+    help."""
+    return StoreError(f"{what}: {advice}").because_of(error)
+
+
+def unavailable(engine: str, error: BaseException) -> StoreError:
     """The error of a store whose engine failed. The engine's own error is at `sdk_error`, and is not printed:
-    its text may quote a key, or the parameters of a statement, and so the blob."""
-    return StoreUnavailableError(
+    its text may quote a key, or the parameters of a statement, and so the blob, or a password in a URL.
+
+    A `StoreUnavailableError`, except for connections of another event loop (`other_loop`).
+    """
+    if (misplaced := other_loop(engine, error)) is not None:
+        return misplaced
+    made = StoreUnavailableError(
         f"{engine} did not do what the store asked: {type(error).__name__}; the engine's own error is at "
         "err.sdk_error; try again later"
-    ).because_of(error)
+    )
+    if not isinstance(error, (ValueError, LookupError)):
+        return made.because_of(error)
+    made.sdk_error, made.__cause__ = error, UnderlyingError.of(error)  # of Python's own, these quote values
+    return made
 
 
 def older_layout(table: str) -> StoreError:

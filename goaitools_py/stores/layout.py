@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
@@ -33,6 +33,7 @@ __all__ = [
     "Column",
     "RowFacts",
     "StoredPart",
+    "ascii_facts",
     "combines",
     "facts_of",
     "lease_table_name",
@@ -245,6 +246,14 @@ def plain_values(facts: RowFacts | None) -> dict[str, PlainValue]:
         "total_tokens": _bounded(facts.total_tokens),
         "cost_nano_dollars": _bounded(facts.cost_nano_dollars),
     }
+
+
+def ascii_facts(facts: RowFacts) -> RowFacts:
+    """The facts with ``?`` for each sign of the title that is not ASCII.
+
+    They are for a table or a connection whose text is not Unicode. The whole title stands in the blob.
+    """
+    return replace(facts, title=facts.title.encode("ascii", "replace").decode())
 
 
 def facts_of(values: Iterable[PlainValue]) -> RowFacts | None:

@@ -80,7 +80,10 @@ class SQLTables:
 def _errors() -> Iterator[None]:
     try:
         yield
-    except ArgumentError:
+    except (
+        ArgumentError,
+        ValueError,
+    ):  # a ValueError's text may hold a part of the password, taken for a port
         raise ValueError("the URL is none that SQLAlchemy can read") from None
     except ModuleNotFoundError as exc:
         raise ValueError(f"the URL names the driver {exc.name!r}, which is not installed") from None

@@ -1,6 +1,6 @@
 """Blobs in PostgreSQL, straight over a driver: psycopg 3 for sync code, asyncpg for async code.
 
-Owns: the pools, and how a step's statements are sent. Must never know: SQL, or what is in a blob.
+Owns: how a pool lends, and how a step's statements are sent. Must never know: SQL, or what is in a blob.
 
 Needs an extra: ``pip install 'goaitools-py[psycopg]'`` or ``'goaitools-py[asyncpg]'``. The tables are those
 of `SQLAlchemyStore`, so both may share a database. A turn of a kept conversation is three statements: take
@@ -13,15 +13,21 @@ import math
 import socket
 from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from inspect import iscoroutinefunction
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, cast
 
 from ..edges.watch import Watch
 from ..errors import StoreError, StoreUnavailableError
 from ..extras import lacking
-from ..process import Process, this_process
 from .base import RowFacts, Stored, StoredHead, StoredPage, StoredPart
+from .postgres_pools import (
+    OneProcess,
+    asyncpg_misused,
+    check_pool,
+    check_url,
+    named_in,
+    psycopg_not_open,
+)
 from .postgres_steps import LeaseToken, PostgresSteps, Step, only_reads, problem
 
 if TYPE_CHECKING:
@@ -35,66 +41,6 @@ Rows: TypeAlias = Sequence[Sequence[Any]]
 Lent: TypeAlias = list[Any]
 """The connection that a step has, if it has one."""
 Watches: TypeAlias = list[Watch]
-
-
-class _OneProcess:
-    """A pool is used in the process that used it first."""
-
-    def __init__(self) -> None:
-        self._used_in: Process | None = None
-
-    def check(self) -> None:
-        if self._used_in is None:
-            self._used_in = this_process()
-        elif self._used_in is not this_process():
-            raise StoreUnavailableError(
-                "the connections to PostgreSQL were used before this process was forked, and two processes "
-                "on one connection read each other's answers: make the pool and the store in each process"
-            )
-
-
-def _check_pool(pool: object, lends: str, kind: str) -> None:
-    """Raise `TypeError` for what is no pool of the store's driver: it has no method of the name `lends`."""
-    found = f"the class {pool.__name__}" if isinstance(pool, type) else type(pool).__name__
-    if isinstance(pool, type) or not hasattr(pool, lends):
-        raise TypeError(f"{kind} takes a pool, not {found}; {kind}.open(url) makes one")
-    if lends == "getconn" and iscoroutinefunction(pool.getconn):  # type: ignore[attr-defined]
-        raise TypeError(
-            f"{kind} takes a pool, not {found}, whose methods are awaited; {kind}.open(url) makes one. "
-            "AsyncPostgresStore takes a pool of asyncpg"
-        )
-
-
-def _check_url(url: object, kind: str) -> None:
-    """Refuse what no PostgreSQL driver connects to. A pool would try it until its time is up.
-
-    A text without a scheme is the driver's own: psycopg takes ``"dbname=app user=ada"``.
-    """
-    if not isinstance(url, str):
-        raise TypeError(
-            f"{kind}.open takes a URL, such as 'postgresql://user@host/database', not {type(url).__name__}"
-        )
-    scheme, found, _ = url.partition("://")
-    if found and scheme not in ("postgresql", "postgres"):
-        raise ValueError(
-            f"{kind}.open takes a URL that begins with 'postgresql://', got '{scheme}://'; the name of a "
-            "driver, as in 'postgresql+psycopg://', is for SQLAlchemy"
-        )
-
-
-def _named_in(url: str) -> Collection[str]:
-    """What a URL tells psycopg, by name. Raises `ValueError`; the error of psycopg may quote a password."""
-    from psycopg import ProgrammingError
-    from psycopg.conninfo import conninfo_to_dict
-
-    try:
-        return conninfo_to_dict(url)
-    except ProgrammingError:
-        pass
-    raise ValueError(
-        "PostgresStore.open takes a URL such as 'postgresql://user@host/database', or words of "
-        "psycopg such as 'dbname=app'; psycopg cannot read this one"
-    )
 
 
 class PostgresStore:
@@ -123,13 +69,13 @@ class PostgresStore:
         schema: str | None = None,
         prepare: bool = True,
     ) -> None:
-        _check_pool(pool, "getconn", "PostgresStore")
+        check_pool(pool, "getconn", "PostgresStore")
         self._pool = pool
         self._owned = False
         self._steps = PostgresSteps(table, schema)
         self._prepare = None if prepare else False
         self._timeout: float | None = None
-        self._process = _OneProcess()
+        self._process = OneProcess()
 
     @classmethod
     def open(
@@ -152,13 +98,13 @@ class PostgresStore:
             schema: As for the class.
             prepare: As for the class.
         """
-        _check_url(url, "PostgresStore")
+        check_url(url, "PostgresStore")
         try:
             from psycopg_pool import ConnectionPool
         except ModuleNotFoundError as error:
             raise lacking(error, "PostgresStore", "psycopg") from None
-        options: dict[str, Any] = {"autocommit": True}
-        if "connect_timeout" not in _named_in(url):
+        options: dict[str, Any] = {"autocommit": True, "client_encoding": "UTF8"}
+        if "connect_timeout" not in named_in(url):
             options["connect_timeout"] = max(2, math.ceil(timeout))
         pool = ConnectionPool(
             url,
@@ -342,9 +288,14 @@ class PostgresStore:
 
     def _lend(self, lent: Lent) -> None:
         """Put a connection of the pool into `lent`. What stands there is given back, whatever happens."""
-        if self._owned and self._pool.closed:
-            self._pool.open()
-        lent.append(self._pool.getconn())
+        try:
+            if self._owned and self._pool.closed:
+                self._pool.open()
+            lent.append(self._pool.getconn())
+        except Exception as exc:
+            if not lent and getattr(self._pool, "closed", False):
+                raise psycopg_not_open(self._owned, exc) from None
+            raise
         if not lent[-1].autocommit:
             raise StoreError(
                 "the pool's connections are not in autocommit mode: make it with "
@@ -419,12 +370,12 @@ class AsyncPostgresStore:
     def __init__(
         self, pool: asyncpg.Pool[Any], *, table: str = "goaitools_state", schema: str | None = None
     ) -> None:
-        _check_pool(pool, "acquire", "AsyncPostgresStore")
+        check_pool(pool, "acquire", "AsyncPostgresStore")
         self._pool = pool
         self._owned = self._is_open = False
         self._timeout: float | None = None
         self._steps = PostgresSteps(table, schema)
-        self._process = _OneProcess()
+        self._process = OneProcess()
 
     @classmethod
     def open(
@@ -447,7 +398,7 @@ class AsyncPostgresStore:
             schema: As for the class.
             prepare: False turns prepared statements off.
         """
-        _check_url(url, "AsyncPostgresStore")
+        check_url(url, "AsyncPostgresStore")
         try:
             import asyncpg
         except ModuleNotFoundError as error:
@@ -622,6 +573,14 @@ class AsyncPostgresStore:
                 await self._give_back(connection, is_sound)
 
     async def _lent(self) -> Any:
+        try:
+            return await self._acquired()
+        except Exception as exc:
+            if (misused := asyncpg_misused(self._pool, self._owned, exc)) is not None:
+                raise misused from None
+            raise
+
+    async def _acquired(self) -> Any:
         pool = self._pool
         if self._owned:
             await pool  # opens it; does nothing later

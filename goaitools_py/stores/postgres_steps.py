@@ -17,7 +17,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 from ..errors import StoreError, StoreUnavailableError
 from . import common
 from .base import RowFacts, Stored, StoredHead, StoredKey, StoredPage, StoredPart
-from .layout import facts_of, plain_values
+from .layout import ascii_facts, facts_of, plain_values
 from .postgres_sql import Statements
 
 __all__ = ["LeaseToken", "PostgresSteps", "Step", "only_reads", "problem"]
@@ -29,6 +29,7 @@ _NO_TABLE: Final = "42P01"
 _NO_COLUMN: Final = "42703"
 _ONLY_READS: Final = "25006"
 _LOST_RACES: Final = ("40001", "40P01")
+_NO_SIGN: Final = ("22P05", "22021")
 _MADE_BY_ANOTHER: Final = ("23505", "42P07", "42710")
 """What two workers get that make a table at the same time; "if not exists" does not help."""
 
@@ -61,6 +62,12 @@ def problem(error: Exception) -> Exception:
     if code in _LOST_RACES or code in _MADE_BY_ANOTHER or code.startswith("23"):
         return _RefusedError(code)
     return common.unavailable("PostgreSQL", error)
+
+
+def _lacks_a_sign(error: StoreUnavailableError) -> bool:
+    """Whether a text cannot be written in the encoding of the database or of the connection."""
+    found = error.sdk_error
+    return isinstance(found, UnicodeEncodeError) or getattr(found, "sqlstate", None) in _NO_SIGN
 
 
 def only_reads(error: Exception) -> bool:
@@ -156,7 +163,13 @@ class PostgresSteps:
         now = common.as_ms(datetime.now(UTC))
         values = (key, blob, version, now, *plain_values(facts).values(), *compared, *more)
         try:
-            rows = yield from self._made(statement, values)
+            try:
+                rows = yield from self._made(statement, values)
+            except StoreUnavailableError as exc:
+                if facts is None or facts.title.isascii() or not _lacks_a_sign(exc):
+                    raise
+                plain = plain_values(ascii_facts(facts)).values()
+                rows = yield from self._made(statement, (key, blob, version, now, *plain, *compared, *more))
         except _RefusedError as exc:
             if exc.code not in _LOST_RACES and (yield from self.load(key)) is None:
                 raise StoreUnavailableError(
@@ -217,10 +230,10 @@ class PostgresSteps:
         rows = yield from self._if_there(self._sql.list, values)
         keys = tuple(
             StoredKey(key=key, version=version, updated_at=common.as_time(at), facts=facts_of(plain))
-            for key, version, at, *plain in rows[:limit]
+            for key, version, at, *plain in map(_texts, rows[:limit])
             if common.is_listed(key, prefix)
         )
-        return StoredPage(keys=keys, cursor=rows[limit - 1][0] if len(rows) > limit else None)
+        return StoredPage(keys=keys, cursor=_texts(rows[limit - 1])[0] if len(rows) > limit else None)
 
     # ------------------------------------------------------------------------------------ leases
 
@@ -295,6 +308,11 @@ def _stored(row: Sequence[Any]) -> Stored | None:
     if row[1] is None:
         return None
     return Stored(blob=bytes(row[0]), version=int(row[1]), updated_at=common.as_time(int(row[2])))
+
+
+def _texts(row: Sequence[Any]) -> list[Any]:
+    """A row without bytes. psycopg gives a text as bytes where the encoding is SQL_ASCII, which is none."""
+    return [value.decode("utf-8", "replace") if isinstance(value, bytes) else value for value in row]
 
 
 def _head(row: Stored, parts: tuple[StoredPart, ...]) -> StoredHead:

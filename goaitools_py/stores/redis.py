@@ -476,3 +476,7 @@ def _errors() -> Iterator[None]:
     except (RedisError, RedisClusterException, OSError) as exc:
         failed = common.unavailable("Redis", exc)
         raise failed from failed.__cause__
+    except RuntimeError as exc:
+        if (misplaced := common.other_loop("Redis", exc)) is None:
+            raise
+        raise misplaced from misplaced.__cause__

@@ -216,9 +216,11 @@ class SaveParts(RowSave):
         The statement sees the parts as they were when it began. That is what they are while it writes: every
         save that changed them since has changed the version too, and then this one changes nothing.
         """
+        self._compare_and_save(connection, self._change_at_once)
+
+    def _change_at_once(self, connection: Connection) -> int:
         head = self.statement().returning(self._rows.table.c.key).cte("head")
-        whole = select(head.c.key).add_cte(*self._more(head))
-        self._compare_and_save(connection, lambda connection: len(connection.execute(whole).all()))
+        return len(connection.execute(select(head.c.key).add_cte(*self._more(head))).all())
 
     def _more(self, head: CTE) -> list[CTE]:
         """The steps that follow in the statement if `head` has a row."""

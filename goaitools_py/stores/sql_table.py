@@ -91,6 +91,7 @@ __all__ = [
     "Rows",
     "StateRows",
     "lacks_a_column",
+    "lacks_a_sign",
     "lost_a_race",
     "made",
     "only_reads",
@@ -314,7 +315,13 @@ class RowSave:
         """Send what changes one row, or none. Raise what it means if none was changed."""
         self.was_sent = True
         try:
-            changed = change(connection)
+            try:
+                changed = change(connection)
+            except (DBAPIError, UnicodeEncodeError) as exc:
+                if self._facts is None or self._facts.title.isascii() or not lacks_a_sign(exc):
+                    raise
+                self._facts = layout.ascii_facts(self._facts)
+                changed = change(connection)
         except IntegrityError:
             changed = 0  # not chained to what is raised instead: its text quotes the row
         except DBAPIError as exc:
@@ -349,6 +356,15 @@ class RowSave:
                 "constraints and triggers"
             )
         return common.conflict(self._expected)
+
+
+def lacks_a_sign(error: DBAPIError | UnicodeEncodeError) -> bool:
+    """Whether a text cannot be written in the encoding of the connection, the table or the database."""
+    if isinstance(error, UnicodeEncodeError):
+        return True
+    code = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None)
+    number = error.orig.args[0] if error.orig is not None and error.orig.args else None
+    return code in ("22P05", "22021") or number in (1366, 3988) or isinstance(error.orig, UnicodeEncodeError)
 
 
 def lost_a_race(error: DBAPIError) -> bool:

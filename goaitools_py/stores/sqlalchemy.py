@@ -510,9 +510,10 @@ def _errors(dialect: str) -> Iterator[None]:
     """Catches everything: drivers have no common class for what goes wrong while they connect."""
     try:
         yield
-    except (StoreError, TypeError, ValueError):
-        raise
     except Exception as exc:
+        # A UnicodeError is a ValueError of the driver's: the connection cannot write a text, such as a key.
+        if isinstance(exc, (StoreError, TypeError, ValueError)) and not isinstance(exc, UnicodeError):
+            raise
         if isinstance(exc, StatementError):
             exc.params = None  # they are the key and the blob, and would be shown
         if isinstance(exc, DBAPIError) and lacks_a_column(exc):

@@ -258,6 +258,8 @@ class Beginning:
             admitted = asked_in_words(admitted, plan.output.words, dialect)
         ledger.context_window = plan.context_window or capabilities(voice.model).context_window
         ledger.begin(answered, admitted, has_grown=has_changed or answered is not state)
+        if voice.notes:
+            ledger.warn("settings_changed", _changed_settings(voice))
         state = self._marked(admitted, voice)
         ledger.identify(state.meta, state.meta.processed + 1)
         return voice
@@ -331,10 +333,14 @@ class Beginning:
         if ledger.options.settings:
             own = {k: v for k, v in ledger.options.settings.items() if k in STICKY}
             sticky = {k: v for k, v in {**sticky, **own}.items() if v is not None}
+        carry = meta.carry
+        if carry and "family" in changed:
+            # What expires is a thing on the server that gave it, and no other server knows it.
+            carry = {name: row for name, row in carry.items() if not row[1]}
         counted = meter.unanchored(meta) if changed else meta
         models = models_with(meta, marks["family"], marks["model"]) if changed else meta.models
         state = ledger.state = replace(
-            state, meta=msgspec.structs.replace(counted, **marks, sticky=sticky, models=models)
+            state, meta=msgspec.structs.replace(counted, **marks, sticky=sticky, models=models, carry=carry)
         )
         return state
 
@@ -344,6 +350,13 @@ def _is_told(meta: Meta, output: str) -> bool:
     if meta.output == UNKNOWN_MARK:
         return False  # the state was converted, which is told
     return bool(meta.output and output) or meta.tokens >= SHORT_TOKENS
+
+
+def _changed_settings(voice: Voice) -> str:
+    return (
+        f"settings that were not written for the model {voice.model!r}, which would refuse them: "
+        f"{'; '.join(voice.notes)}"
+    )
 
 
 def _log_damage(exc: StateError) -> None:

@@ -160,7 +160,7 @@ class Ledger(Standing):
             "history_repaired",
             f"the provider would have refused the stored history; it was repaired ({done})",
         )
-        if given.meta.signed:
+        if given.meta.signed and (now.meta.unbound or not now.meta.signed):
             self.tell_unsigned("earlier turns were repaired", now)
 
     def tell_unsigned(self, reason: str, state: ConversationState | None = None) -> None:

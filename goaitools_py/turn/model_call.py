@@ -18,6 +18,7 @@ from ..errors import StateInvalidError, TurnError
 from ..events import ModelRequested, TextDelta
 from ..history.open import steps
 from ..history.open.admission import reply_problem
+from ..history.rewrite.narrow import narrowed
 from ..history.rewrite.repair import repaired
 from ..rawjson import MAX_DEPTH
 from ..values import replace
@@ -271,16 +272,19 @@ def _with_fresh_ids(ledger: Ledger, reply: Reply) -> Reply:
 class _Remedies:
     """Changes that may make a provider accept the request that it has just refused.
 
-    Each change has an end: a cut must make the history smaller, and the others run once in a turn.
+    Each change has an end: a cut must make the history smaller, and the others run once in a turn or, as
+    narrowing, once in a call.
     """
 
-    __slots__ = ("_ledger", "_shrink", "_uncut")
+    __slots__ = ("_ledger", "_shrink", "_uncut", "_wide")
 
     def __init__(self, ledger: Ledger, shrink: Callable[[], Flow[bool]]) -> None:
         self._ledger = ledger
         self._shrink = shrink
         self._uncut: ReturnPoint | None = None
         """Where the turn stood before the history was cut."""
+        self._wide: ReturnPoint | None = None
+        """Where the turn stood before the history was narrowed."""
 
     def apply(self, failure: Failure) -> Flow[bool]:
         """True if the request is another one now, and may be sent again at once."""
@@ -298,7 +302,32 @@ class _Remedies:
             return True
         if fault.kind in _BLAMES_HISTORY and status in POISON and _repair(ledger):
             return True
-        return blames_content(failure) and _leave_waiting(ledger)
+        if not blames_content(failure):
+            return False
+        if _leave_waiting(ledger):
+            return True
+        if self._wide is None:
+            return fault.kind in _BLAMES_HISTORY and self._narrow()
+        if fault.kind == "rejected":
+            # The history was narrowed, and the request is refused again: what was taken out is not to blame.
+            ledger.go_back(self._wide)
+        return False
+
+    def _narrow(self) -> bool:
+        """The provider refuses a history that the rules of its API allow, which are those of all its servers:
+        change it to what the strictest one takes. False if that changes nothing.
+
+        It comes last, because another server may need what is left out then.
+        """
+        ledger = self._ledger
+        given, wide = ledger.state, ledger.return_point()
+        state, log = narrowed(given, ledger.dialect, retention=ledger.retention(ledger.retained_bytes))
+        if not log:
+            return False
+        self._wide = wide
+        ledger.set_base(state)
+        ledger.tell_repaired(given, state, log)
+        return True
 
 
 def _blames_input(ledger: Ledger, failure: Failure) -> bool:

@@ -166,6 +166,10 @@ def _words(ledger: Ledger, failure: Failure) -> tuple[str, str]:
             "try resume(err.state) later; if this stays, check base_url= and the network",
         )
     _, found, advice = _ERRORS[failure.fault.kind]
+    wanted = ledger.plan.output
+    blames_type = failure.fault.kind == "rejected" and failure.status in POISON and ledger.state.meta.output
+    if wanted is not None and blames_type and (doubts := wanted.doubts):
+        return found, f"{doubts}; {advice}"
     return found, advice
 
 

@@ -58,6 +58,8 @@ class Plan(Value, frozen=True, kw_only=True):
         blob: The given state; b"" starts a conversation.
         model: The model of the backend, unless the settings name another.
         max_retries: How often a model call is sent again after a passing fault.
+        handed: Names of settings among the options that were written for another model than the one that is
+            asked. What this model would refuse of them is translated or left out.
         context_window: Tokens that the backend was told its model takes; None if it was told nothing.
         stream: True if replies are streamed.
         listening: True if there are observers of events, or the flow is watched.
@@ -93,6 +95,7 @@ class Plan(Value, frozen=True, kw_only=True):
     blob: bytes = b""
     model: str | None = None
     max_retries: int = 2
+    handed: frozenset[str] = frozenset()
     context_window: int | None = None
     stream: bool = False
     listening: bool = False

@@ -17,10 +17,10 @@ ask it last.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from ..backends.base import ProviderTool, RequestParts
+from ..backends.base import ProviderTool
 from ..errors import (
     ProviderProtocolError,
     ProviderUnavailableError,
@@ -223,13 +223,14 @@ def _plan_at(plan: Plan, place: _Place) -> Plan:
     settings = {name: value for name, value in plan.options.settings.items() if name != "model"}
     tools = plan.tools
     if dialect.wire != plan.dialect.wire:
-        settings = {name: value for name, value in settings.items() if _takes(dialect, name, value)}
+        settings = {name: value for name, value in settings.items() if name not in _OWN}
         tools = tuple(tool for tool in tools if not isinstance(tool, ProviderTool))
     return replace(
         plan,
         dialect=dialect,
         options=replace(plan.options, settings=settings, on_foreign_state="convert"),
         model=place.model,
+        handed=frozenset(settings),
         max_retries=place.max_retries,
         context_window=place.context_window,
         tools=tools,
@@ -245,18 +246,6 @@ def _plan_after(plan: Plan, place: _Place, failed: TurnError) -> Plan:
 
 _OWN: Final = frozenset({"extra_body", "extra_headers", "context_management", "prompt_cache_key"})
 """Settings in a provider's own words."""
-
-
-def _takes(dialect: Any, name: str, value: Any) -> bool:
-    """Whether another provider API has a setting."""
-    if name in _OWN:
-        return False
-    given: Mapping[str, Any] = {name: value}
-    try:
-        dialect.request(RequestParts(model="any", history=(), settings=given))
-    except (TypeError, ValueError):
-        return False
-    return True
 
 
 def _through(

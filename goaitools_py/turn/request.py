@@ -16,12 +16,13 @@ from ..state.letters import SYSTEM
 from ..state.records import Meta, digest8
 from ..tools import Tool, external_tool
 from ..values import Value, field, replace
+from .handed import fitted
 from .ledger import Ledger
 from .plan import Plan
 from .recall import tools_of
 from .tool_texts import NO_TOOLS, ToolText, tool_text
 
-__all__ = ["STICKY", "Tools", "Voice", "request_parts", "voice_of"]
+__all__ = ["STICKY", "Tools", "Voice", "carried", "request_parts", "voice_of"]
 
 STICKY: Final = frozenset(
     {
@@ -49,6 +50,7 @@ class Voice(Value, frozen=True, kw_only=True):
         tools: The tools, likewise, with their digest.
         settings: Settings by their neutral names.
         output: The provider's format for the answer; b"" for text, also if a type is asked for in words.
+        notes: What was changed in settings that were not written for this model.
         has_compactors_edits: True if `context_management` among the settings comes from the compactor, and is
             no setting of the turn's own.
     """
@@ -61,6 +63,7 @@ class Voice(Value, frozen=True, kw_only=True):
     settings: dict[str, Any] = field(default_factory=dict)
     has_compactors_edits: bool = False
     output: bytes = b""
+    notes: tuple[str, ...] = ()
 
     @property
     def recorded(self) -> Mapping[str, Any]:
@@ -99,9 +102,9 @@ def voice_of(plan: Plan, meta: Meta) -> tuple[Voice, Tools]:
     """
     options = plan.options
     given: Mapping[str, Any] = options.settings
+    kept: Mapping[str, Any] = {}
     if meta.sticky and options.sticky_settings:
-        kept = {name: value for name, value in meta.sticky.items() if name in STICKY}
-        given = {**kept, **given}
+        kept = {name: value for name, value in meta.sticky.items() if name in STICKY and name not in given}
     settings = {name: value for name, value in given.items() if value is not None} if given else {}
     model = settings.pop("model", None) or plan.model
     if not model:
@@ -109,14 +112,20 @@ def voice_of(plan: Plan, meta: Meta) -> tuple[Voice, Tools]:
             "no model was named: use Chat('openai:MODEL'), a backend's model=, or ModelSettings(model=…)"
         )
     compactor = options.compactor if plan.usual_compactor is None else plan.usual_compactor
-    edits: tuple[ContextEdit, ...] = ()
-    tools = plan.tools
-    if compactor is not None:
-        if "context_management" not in given and (edits := _compactors_edits(compactor, plan, settings)):
-            settings["context_management"] = edits
-        tools = tools_of(plan)
+    tools = plan.tools if compactor is None else tools_of(plan)
     if plan.output is not None and plan.output.tool is not None:
         tools = (*tools, plan.output.tool)
+    notes: tuple[str, ...] = ()
+    if kept or plan.handed:
+        own = {name: value for name, value in settings.items() if name not in plan.handed}
+        handed = {name: value for name, value in settings.items() if name in plan.handed}
+        fit = fitted(plan.dialect, own, {**kept, **handed}, model=model, tools=tools)
+        settings, notes = dict(fit.settings), fit.notes
+    edits: tuple[ContextEdit, ...] = ()
+    if compactor is not None and "context_management" not in given:
+        edits = _compactors_edits(compactor, plan, settings)
+        if edits:
+            settings["context_management"] = edits
     encoded, runnable = _tools(plan, tools, settings.get("tool_choice")) if tools else (NO_TOOLS, {})
     voice = Voice(
         model=model,
@@ -125,6 +134,7 @@ def voice_of(plan: Plan, meta: Meta) -> tuple[Voice, Tools]:
         settings=settings,
         has_compactors_edits=bool(edits),
         output=b"" if plan.output is None else plan.output.format(plan.dialect, meta),
+        notes=notes,
     )
     return voice, runnable
 
@@ -171,7 +181,7 @@ def request_parts(ledger: Ledger, voice: Voice, *, forbid_tools: bool = False) -
         stream=ledger.plan.stream,
         cache_key=meta.id or None,
         forbid_tools=forbid_tools,
-        carried=_carried(meta, ledger.now.wall_ms) if meta.carry else {},
+        carried=carried(meta, ledger.now.wall_ms) if meta.carry else {},
         has_system=has_system,
         cache_marks=ledger.has_acted or not ledger.is_cold,
         drop_signed=meta.unbound,
@@ -179,7 +189,7 @@ def request_parts(ledger: Ledger, voice: Voice, *, forbid_tools: bool = False) -
     )
 
 
-def _carried(meta: Meta, now: int) -> dict[str, str]:
+def carried(meta: Meta, now: int) -> dict[str, str]:
     """What a reply asked to be sent with the next requests, as far as it holds at `now`, in milliseconds
     since the epoch."""
     return {name: value for name, (value, until) in meta.carry.items() if not until or until > now}

@@ -21,7 +21,7 @@ from ..messages import Message, Usage, user
 from ..values import Value, replace
 from .flow import Flow, OpenBackend
 from .ledger import Ledger
-from .request import Voice
+from .request import Voice, carried
 from .retry import Failure, fetch, with_retries
 
 __all__ = ["Spent", "consult"]
@@ -156,7 +156,9 @@ def _behind(ledger: Ledger, voice: Voice, question: AskModel, *, forbid_tools: b
     """
     parts = _parts(ledger, voice, question.turns)
     if question.max_output_tokens is not None:
-        parts = replace(parts, settings={**parts.settings, "max_output_tokens": question.max_output_tokens})
+        # Thinking counts towards the limit, and another budget would make the cached messages useless.
+        limit = question.max_output_tokens + parts.settings.get("thinking_budget_tokens", 0)
+        parts = replace(parts, settings={**parts.settings, "max_output_tokens": limit})
     asked = ledger.dialect.entries([user(question.instruction)])
     return ledger.dialect.request(replace(parts, history=[*parts.history, *asked], forbid_tools=forbid_tools))
 
@@ -171,7 +173,7 @@ def _parts(ledger: Ledger, voice: Voice, turns: Sequence[TurnView]) -> RequestPa
         tools=voice.tools.encoded,
         settings=voice.after_first().settings,
         cache_key=meta.id or None,
-        carried={name: value for name, (value, _) in meta.carry.items()},
+        carried=carried(meta, ledger.now.wall_ms) if meta.carry else {},
         has_system=meta.systems,
         # Thinking is signed together with the prefix before it. Within a turn the engine checks that the
         # prefix is the same; outside of one it is checked here.

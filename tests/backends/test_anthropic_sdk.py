@@ -178,6 +178,8 @@ def test_max_retries_is_the_engines(colour: Colour) -> None:
         ("c", (), None, "c"),
         ("c", ("a",), "r", "c,a,r"),
         ("c, a", ("a", "r"), "r,c,,x ", "c,a,r,x"),
+        (None, ("mcp-client-2025-04-04",), "mcp-client-2025-11-20,x", "mcp-client-2025-04-04,x"),
+        ("compact-2026-09-04", (), "compact-2026-01-12", "compact-2026-09-04,compact-2026-01-12"),
     ],
 )
 def test_betas_are_merged(

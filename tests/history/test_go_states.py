@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import random
+from time import process_time
 from typing import Any
 
 import pytest
@@ -22,6 +23,8 @@ from goaitools_py.seal import BlobLimits, Plain
 from goaitools_py.state.state import closed_entries, load_state
 from goaitools_py.states import import_goaitools_state, inspect_state, read_history, state_messages
 from goaitools_py.testing import ScriptedBackend, check_history
+
+from .._odd_values import changed
 
 CALL = {"id": "call_1", "type": "function", "function": {"name": "read_score", "arguments": '{"team":"Red"}'}}
 MESSAGES: list[dict[str, Any]] = [
@@ -167,6 +170,21 @@ def test_a_bomb_is_not_inflated() -> None:
         import_goaitools_state(bomb, codec=small)
 
 
+@pytest.mark.parametrize(
+    "piece", [b"{}", b'{"role":"user","content":"x"}', b'{"a":[[],[]]}', b"[]", b"1", b'{"\\ud800":1}']
+)
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_crowd_of_messages_is_refused_in_time(piece: bytes, packed: bool) -> None:
+    """A few kilobytes that become millions of messages take no minutes, and no gigabytes."""
+    data = b'{"version":1,"messages":[' + b",".join([piece] * (30 * 2**20 // (len(piece) + 1))) + b"]}"
+    data = gzip.compress(data, 1) if packed else data
+
+    start = process_time()
+    with pytest.raises((StateInvalidError, StateTooLargeError)):
+        import_goaitools_state(data)
+    assert process_time() - start < 2
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_mutations_raise_typed_errors_only(seed: int) -> None:
     """Whatever the bytes."""
@@ -182,3 +200,20 @@ def test_mutations_raise_typed_errors_only(seed: int) -> None:
             state_messages(import_goaitools_state(bytes(data)))
         except StateError:
             continue
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_any_value_at_any_place_raises_typed_errors_only(seed: int) -> None:
+    """Other values at some places of the JSON, or none."""
+    print("seed", seed)
+    r = random.Random(f"go values/{seed}")
+    whole = json.loads(go_state())
+    for _ in range(400):
+        data = json.dumps(changed(r, whole)).encode()
+        try:
+            state_messages(import_goaitools_state(data))
+        except StateError:
+            continue
+        except ValueError as error:  # the only other one that is documented
+            if "the metadata of the Go state" not in str(error):
+                raise

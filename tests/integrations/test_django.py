@@ -15,9 +15,11 @@ from typing import Any
 import pytest
 
 from goaitools_py import Chat, StateConflictError, StateFormatError, StoreUnavailableError, event
+from goaitools_py.stores.common import is_listed
 from goaitools_py.testing import store_contract
 
 from ..stores._places import mariadb_database, postgres_database
+from ..stores.test_keys import near_keys
 from ._django import Conversation, Player, server_settings  # sets Django up: before anything of Django's
 
 # isort: split
@@ -450,7 +452,7 @@ def test_deleting_compares_versions_too(alias: str, store: DjangoStore) -> None:
     assert store.save("ada", STATE, expected=None) != version
 
 
-KEYS = ["", "A", "a", "a ", "a%", "a_", "aa", "b", "ä", "\ud7ff", "\ue000", "😀", "😀x"]
+KEYS = ["A", "a", "a ", "a%", "a_", "aa", "b", "ä", "\ud7ff", "\ue000", "😀", "😀x"]
 
 
 @pytest.mark.parametrize("prefix", ["", "a", "a%", "\ud7ff", "😀", "nothing"])
@@ -489,3 +491,19 @@ def test_the_async_store_is_the_same_store(alias: str, store: DjangoStore) -> No
     assert abs(loaded.updated_at - datetime.now(UTC)) < timedelta(minutes=1)
     assert (same, deleted) == (True, True)
     assert store.load("ada") is None
+
+
+def test_no_two_keys_share_a_row(alias: str, store: DjangoStore) -> None:
+    """Keys that are near each other by case, accents, width, spaces, normal form and length."""
+    keys = near_keys()
+    versions = {key: store.save(key, b"blob of " + key.encode(), expected=None) for key in keys}
+
+    for key in keys:
+        found = store.load(key)
+        assert found is not None
+        assert (found.blob, found.version) == (b"blob of " + key.encode(), versions[key]), ascii(key)
+    page = store.list(limit=2 * len(keys))
+    assert [row.key for row in page.keys] == sorted(key for key in keys if is_listed(key, ""))
+    for key in keys[::3]:
+        assert store.delete(key), ascii(key)
+    assert [key for key in keys if store.load(key)] == [key for at, key in enumerate(keys) if at % 3]

@@ -21,10 +21,12 @@ from goaitools_py import (
     event,
     tool,
 )
-from goaitools_py.backends.base import BackendError
-from goaitools_py.states import inspect_state, read_history, state_messages
+from goaitools_py.backends.base import BackendError, ModelRequest
+from goaitools_py.states import inspect_state, read_history, state_from_messages, state_messages
 from goaitools_py.testing import Calls, Raw, ScriptedBackend, check_history
 
+from ..history._damage import Words
+from ..history._lenient import HABITS, base_history
 from .conftest import FaultyStore, Threads, blob_in, said
 
 WIRES = ("openai", "openai-responses", "anthropic")
@@ -77,6 +79,38 @@ def test_a_refused_message_goes_alone(
     assert said(result.state) == ["Ada won.", "Hello.", "Hi."]
     assert sent(backend) == [["Ada won.", "Poison."], ["Poison."], ["Ada won.", "Hello."]]
     check(wire, result.state)
+
+
+def test_a_poisoned_event_in_a_history_that_is_refused_too(
+    kept: Threads, store: FaultyStore, others: Any, save: str, wire: str
+) -> None:
+    """Either alone is refused. Both remedies together get the message answered, and the event is not lost."""
+    history = base_history(Words(wire))
+    HABITS[wire]["names with a dot" if wire != "anthropic" else "ids with other characters"](history)
+    store.inner.save("ada", state_from_messages(wire, history), expected=None)
+    odd = b"functions.look"
+
+    def strict(request: ModelRequest) -> Any:
+        return REFUSED if odd in request.body or b"Poison." in request.body else "Hi."
+
+    backend = ScriptedBackend(*[strict] * 6, wire=wire)
+    conversation = kept(backend, store, save=save)
+    others().append(event("Poison.", id="e-1"))
+
+    first = conversation.send("Hello.")
+    second = conversation.send("And now?")
+
+    assert sent(backend) == [
+        ["Poison.", "Hello."],
+        ["Hello."],
+        ["Hello."],
+        ["Poison.", "Hello.", "And now?"],
+        ["Hello.", "And now?"],
+    ]
+    assert (first.text, second.text) == ("Hi.", "Hi.")
+    assert "Poison." in said(blob_in(store))
+    assert [odd in request.body for request in backend.requests] == [True, True, False, False, False]
+    check(wire, second.state)
 
 
 def test_an_event_that_is_refused_waits_and_the_message_is_answered(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from time import process_time
 from typing import Any
 
 import pytest
@@ -171,3 +172,51 @@ def test_each_of_two_headers_of_one_name_counts(name: str) -> None:
         ]
         assert client.get("/about", headers={"origin": "evil://127.0.0.1:8765"}).status_code == 403
     assert found == [200, 200, 403, 403]
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "",
+        "a=b; ",
+        "a=b;c; ",
+        'odd="[1, {2}]"; ',
+        "é=ü; ",
+        "x=\\\\\\; ",
+        "goaitools_page=wrong; ",
+        "goaitools_pages=x; ",
+        ";;",
+    ],
+)
+def test_cookies_of_others_beside_ours_change_nothing(before: str) -> None:
+    """Programs on other ports of the same host share its cookies, and write them as they like."""
+    own = f"goaitools_page={cookie_of(TOKEN)}"
+    with paged(token=TOKEN) as client:
+        for cookies in ([before + own], [f"{own}; {before}"], [before, own], [own, before]):
+            headers = [("cookie", one.encode("latin-1")) for one in cookies if one]
+            assert client.get("/about", headers=headers).status_code == 200
+        for wrong in (before, f"{before}goaitools_page={TOKEN}", f"{before}{own}x", f"{before}x{own}"):
+            assert client.get("/about", headers=[("cookie", wrong.encode("latin-1"))]).status_code == 401
+
+
+@pytest.mark.parametrize(
+    "cookie",
+    ['a="' + "\\" * 60_000 + '"', "a=" + ";" * 60_000, "goaitools_page=" + "9" * 60_000, "," * 60_000],
+)
+def test_a_hostile_cookie_costs_little(cookie: str) -> None:
+    """A server reads it before it knows who asks. As long as headers may be, it takes milliseconds."""
+    with paged(token=TOKEN) as client:
+        start = process_time()
+        assert client.get("/about", headers={"cookie": cookie}).status_code == 401
+        assert process_time() - start < 0.25
+
+
+def test_a_login_is_short() -> None:
+    """Who logs in is not known yet: a body of many values is not read."""
+    with paged(token=TOKEN) as client:
+        crowd = b'{"token":[' + b"[]," * 1_000_000 + b"[]]}"
+        answer = client.post("/login", content=crowd, headers={"content-type": "application/json"})
+        assert answer.status_code == 413
+        for given in (7, None, True, [TOKEN], {"token": TOKEN}, TOKEN + "x", "é", "\0"):
+            assert client.post("/login", json={"token": given}).status_code == 401
+        assert client.post("/login", json={"token": TOKEN}).status_code == 204

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from starlette.testclient import TestClient
@@ -37,11 +38,35 @@ def test_any_key_has_an_address(key: str) -> None:
     assert (row["name"], row["key"], view["key"]) == (name, key, key)
 
 
-@pytest.mark.parametrize("name", ["~", "~!", "~aGFsbA", "~aGFsbA==", "~_w"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "~",
+        "~!",
+        "~aGFsbA",
+        "~aGFsbA==",
+        "~_w",
+        "~\xe9",
+        "",
+        "..",
+        "a b",
+        "a/b",
+        "\xc4",
+        "a\0",
+        "a" * 129,
+        "a" * 600,
+        "%2e",
+    ],
+)
 def test_a_name_has_one_spelling(name: str) -> None:
     """So two addresses never lead to one conversation, and nonsense leads to none."""
     with pytest.raises(AskError):
         key_of(name)
+    with paged() as client:
+        if name not in ("", "..", "a/b"):  # these are other addresses
+            path = f"/conversations/{quote(name)}"
+            for address in (path, f"{path}/facts", f"{path}/removed", f"/api{path}"):
+                assert client.get(address).status_code == 400
     assert name_of("k" * 400) is not None or name_of("/" * 400) is None
 
 
@@ -248,3 +273,15 @@ def test_an_address_that_names_nothing_is_no_fault_of_the_server() -> None:
             )
         ]  # fmt: skip
     assert found == [404, 404, 404, 400, 400, 400, 200, 200]
+
+
+@pytest.mark.parametrize("key", [*KEYS, "a" * 128, "Ä" * 46])
+def test_a_copy_has_an_address(key: str) -> None:
+    """Also one of a conversation whose name is as long as a name may be."""
+    with paged("Hello.") as client:
+        said(client, "Hi", name_of(key))  # type: ignore[arg-type]
+        copy = client.post(f"/conversations/{name_of(key)}/fork", json={"after": None}).json()
+        assert copy["key"] != key
+        view = client.get(f"/conversations/{copy['name']}").json()
+    assert view["key"] == copy["key"]
+    assert len(view["messages"]) == 2

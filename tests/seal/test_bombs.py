@@ -10,13 +10,19 @@ import random
 import struct
 import subprocess
 import sys
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from time import process_time
 
 import pytest
 import zstandard
 
+from goaitools_py.errors import StateInvalidError
+from goaitools_py.state.blob import Kind, encode, segment
+from goaitools_py.state.parts import ARCHIVE, new_part
 from goaitools_py.state.varints import read_varints
+from goaitools_py.states import export_state, read_history, redact_state, to_markdown
 
 from . import _second
 
@@ -213,6 +219,12 @@ def _crowds() -> dict[str, bytes]:
         "parts of a result": (4, b'{}\n{"at":0,' + _OF_REPLY + _many(b'{"text":""}') + b"]}]}", 1),
         "a waiting entry": (3, b'{"a":[' + _many(b"{}") + b']}\n["u","",""]', 1),
         "a closed entry": (2, b'{"a":[' + _many(b"{}") + b']}\n[0,1,[["u","",0,0,0,0,0,0,0]]]', 1),
+        "closed entries that are few, and together many": (
+            2,
+            b",\n".join([b'{"a":[' + _many(b"{}", 5 * 2**19) + b"]}"] * 8)
+            + b'\n[0,8,[["%s","",0,0,0,0,0,0,0]]]' % (b"u" * 8),
+            8,
+        ),
         "strings after brackets": (4, b'\n{"at":0,"x":[' + b"[]," * 70 + _many(b'""') + b"]}", 0),
         "more entries than it says": (2, b",\n" * 15 * 2**20, 0),
         "marks of media": (2, b"\xff" * (31 * 2**20) + b"\n", 0),
@@ -272,3 +284,52 @@ def test_the_bombs_are_sealed_well(suite: str) -> None:
     blob = _second.sealed(header, _segment(0, META, len(META), 0), secret)
 
     assert inspect_state(blob, codec=codec, binding=UNBOUND).conversation_id == "bomb"
+
+
+def _archive(entry: bytes, count: int, parts: int) -> bytes:
+    """A blob whose archive has so many parts, each with one record of so many entries."""
+    cut = b'{"n":1,"by":"x","wire":"openai","places":[0],"stays":[]}'
+    row = b'[0,%d,[["%s","",0,0,0,0,0,0,0]]]' % (count, b"u" * count)
+    part = new_part(ARCHIVE, b",\n".join([entry] * count) + b"\n" + cut + b"," + row, 1)
+    return encode([segment(Kind.META, META, 0)], [part] * parts)
+
+
+READERS: dict[str, Callable[[bytes], object]] = {
+    "history": lambda blob: read_history(blob, archived=True),
+    "export": export_state,
+    "redaction": lambda blob: redact_state(blob, "x"),
+    "markdown": lambda blob: to_markdown(blob, archived=True),
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize(
+    ("entry", "count", "parts"),
+    [(b"{}", 1_300_000, 1), (b"{}", 100_000, 16), (b'{"a":[' + _many(b"[]", 5_000) + b"]}", 1_000, 10)],
+    ids=["one part", "many parts", "arrays"],
+)
+def test_an_archive_of_many_values_is_refused_before_it_is_read(
+    reader: str, entry: bytes, count: int, parts: int
+) -> None:
+    """A few kilobytes that stand for millions of values cost a second of CPU at most, and no gigabytes."""
+    blob = _archive(entry, count, parts)
+    assert len(blob) < 200_000
+
+    start = process_time()
+    with pytest.raises(StateInvalidError, match="archive of the state has more than"):
+        READERS[reader](blob)
+    assert process_time() - start < 1
+
+
+def test_a_long_archive_of_usual_messages_is_read() -> None:
+    """Also where all messages are alike, so that they are stored in few bytes."""
+    blob = _archive(
+        b'{"role":"user","content":"Hello, is anybody there? I have 3 points, 4 keys, and a lamp."}',
+        80_000,
+        5,
+    )
+
+    history = read_history(blob, archived=True)
+
+    assert len(blob) < 20_000
+    assert sum(len(turn.messages) for turn in history.turns) == 80_000  # all parts have the same turn

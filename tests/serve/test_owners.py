@@ -135,6 +135,27 @@ async def test_turns_have_limits() -> None:
 
 
 @asynchronous
+async def test_an_error_for_one_of_many_conversations_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """The others get their events; the log has the class of the error, as for any other request."""
+
+    def whose(request: Request, name: str) -> Any:
+        if name == "odd":
+            raise RuntimeError("Harrogate-4711")
+        return World.whose(request, name)
+
+    world = World()
+    world.app._whose = whose
+    events = [{"text": "It rains."}]
+
+    answer = (await world.ask("POST", "/events", {"odd": events, "hall": events}, user="game"))[1]
+
+    assert [answer[name]["status"] for name in ("odd", "hall")] == [500, 204]
+    [record] = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert "RuntimeError" in record.getMessage()
+    assert "Harrogate" not in record.getMessage()
+
+
+@asynchronous
 async def test_errors_of_the_program_are_logged_without_content(caplog: Any) -> None:
     """A key function that fails, or answers nonsense, is an error of the server; the log has its class."""
 

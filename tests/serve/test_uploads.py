@@ -185,13 +185,20 @@ async def test_what_is_not_a_message_is_refused(name: str) -> None:
         ([part("file", b"x" * 5_000, "a.png", "image/png")], 413),
         ([PICTURE] * 3, 200),
         ([PICTURE] * 4, 413),
+        ([part("file", "", "", "image/png")] * 20 + [PICTURE], 200),
+        ([part("file", "", "", "image/png")] * 500 + [PICTURE], 413),
     ],
-    ids=["text within", "text beyond", "a file beyond", "files within", "files beyond"],
-)
+    ids=[
+        "text within", "text beyond", "a file beyond", "files within", "files beyond", "no files chosen",
+        "empty files beyond",
+    ],
+)  # fmt: skip
 @asynchronous
 async def test_limits_of_a_form(parts: list[bytes], status: int) -> None:
     """They are those of forms, not those of JSON."""
     world = World("I see.", limits=ServeLimits(body_bytes=100, upload_bytes=4_000, files=3))
+    if len(parts) > 20:  # the number of parts is looked at, and not only their bytes
+        world = World("I see.", limits=ServeLimits(body_bytes=100, files=3))
 
     assert (await post(world, form(*parts)))[0] == status
     assert len(world.backend.requests) == (status == 200)

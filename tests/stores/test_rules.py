@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import traceback
 from pathlib import Path
 
 import pytest
@@ -47,13 +48,13 @@ def test_the_end_of_a_prefix(prefix: str, after: str | None) -> None:
         assert prefix.encode() < inside.encode() < after.encode()
 
 
-@pytest.mark.parametrize("key", ["k" * 513, "é" * 257, "a\0b", "half \ud800"])
+@pytest.mark.parametrize("key", ["", "k" * 513, "é" * 257, "a\0b", "half \ud800"])
 def test_a_key_that_cannot_be_kept_is_refused(key: str) -> None:
-    """Too long, NUL, half a surrogate pair: ValueError, which does not repeat the key."""
+    """Empty, too long, NUL, half a surrogate pair: ValueError, which does not repeat the key."""
     with pytest.raises(ValueError, match="key") as caught:
         rules.check_key(key)
 
-    assert key not in str(caught.value)
+    assert not key or key not in str(caught.value)
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
 
 
@@ -163,3 +164,32 @@ def test_a_name_that_is_no_store_is_no_attribute() -> None:
     """Asking for something else is an AttributeError."""
     with pytest.raises(AttributeError, match="MongoStore"):
         stores.MongoStore  # noqa: B018
+
+
+def _undecodable() -> Exception:
+    try:
+        b"canary \xff".decode()
+    except UnicodeDecodeError as error:
+        return error
+    raise AssertionError
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        KeyError("canary"), ValueError("canary"), LookupError("canary"), _undecodable(),
+        UnicodeEncodeError("latin-1", "canary \u65e5", 7, 8, "no such sign"),
+    ],
+    ids=lambda error: type(error).__name__,
+)  # fmt: skip
+def test_an_error_of_pythons_own_in_a_driver_is_not_quoted(error: Exception) -> None:
+    """A driver that reads a URL, or writes a text, raises errors that have a part of it."""
+    made = rules.unavailable("the engine", error)
+
+    assert made.sdk_error is error
+    assert "canary" not in "".join(traceback.format_exception(made))
+    link: BaseException | None = made
+    while link is not None:
+        assert "canary" not in f"{link} {link!r} {link.args!r}"
+        link = link.__cause__
+    assert type(error).__name__ in str(made.__cause__)

@@ -366,6 +366,13 @@ def test_each_chat_wants_a_backend_of_its_colour(sim: Any) -> None:
     asyncio.run(awaited.aclose())
 
 
+def test_run_turns_wants_a_list_of_texts(face: Any) -> None:
+    """One text is not a list of its letters."""
+    for texts, error in (("Hello.", TypeError), (b"Hello.", TypeError), ([], ValueError)):
+        with pytest.raises(error, match="list"):
+            face.chat(ScriptedBackend()).run_turns(None, texts)
+
+
 @pytest.mark.parametrize(
     ("texts", "fields", "error", "words"),
     [

@@ -65,9 +65,6 @@ class Ways:
     def way_import_of_nothing(self) -> bytes:
         return state_from_messages(self.wire, [])
 
-    def way_import_with_an_empty_id(self) -> bytes:
-        return state_from_messages(self.wire, self.messages, conversation_id="")
-
     def way_repaired_import(self) -> bytes:
         return state_from_messages(self.wire, self.messages, repair=True)
 

@@ -14,6 +14,7 @@ from goaitools_py import (
     MessageLimit,
     ProviderRejectedError,
     event,
+    rawjson,
 )
 from goaitools_py.backends import rules
 from goaitools_py.history.archive.reading import archive_of
@@ -208,6 +209,28 @@ def test_a_resumed_turn_has_its_history_mended(face: Any, sim: Any, wire: str, s
     assert scores.runs == ["Red"]
     assert results(result.state) == [UNKNOWN, "Red has 7 points"]
     assert sim.problems == []
+
+
+@pytest.mark.parametrize("wire", ["anthropic"])
+def test_a_state_of_earlier_rules_is_looked_at_once(face: Any, sim: Any, run: Any, wire: str) -> None:
+    """A failed result with a picture was valid by the first rules. It is mended before it is sent."""
+    words = Words(wire)
+    source = {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}
+    parts = [{"type": "text", "text": "no"}, {"type": "image", "source": source}]
+    result = {"type": "tool_result", "tool_use_id": "c1", "is_error": True, "content": parts}
+    entries = [
+        *(words.user("My name is Ada.") + words.calls("c1")),
+        rawjson.dumps({"role": "user", "content": [result]}),
+        *words.says("Hello."),
+    ]
+    chat = face.on(sim)
+
+    first = run(chat, forged(words, entries, rules=1), user="What is my name?")
+    second = run(chat, first.state, user="And my name?")
+
+    assert (codes(first), codes(second)) == (["history_repaired"], [])
+    assert (len(sim.requests), sim.problems) == (2, [])
+    assert load_state(first.state).meta.rules == RULES_VERSION
 
 
 # ----------------------------------------------------------------------------- when the provider refuses

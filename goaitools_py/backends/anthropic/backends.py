@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ...calling import advised, own_names
 from ..base import AsyncExchange, Dialect, Exchange, ModelRequest
 from ..endpoints import checked_url
 from ..gating import gating
@@ -23,6 +24,7 @@ __all__ = ["AnthropicBackend", "AsyncAnthropicBackend"]
 class _AnthropicBackend:
     """The shared part of both backends."""
 
+    @advised("{0} takes a model without a name, and each other value by name: {0}(MODEL, base_url=…)")
     def __init__(
         self,
         model: str | None = None,
@@ -60,6 +62,7 @@ class _AnthropicBackend:
         raise NotImplementedError
 
 
+@own_names
 class AnthropicBackend(_AnthropicBackend):
     """Anthropic's Messages, or any server that speaks it, for `Chat`.
 
@@ -109,6 +112,7 @@ class AnthropicBackend(_AnthropicBackend):
         self._edge.close()
 
 
+@own_names
 class AsyncAnthropicBackend(_AnthropicBackend):
     """As `AnthropicBackend`, for `AsyncChat`: with `anthropic.AsyncAnthropic` and the async HTTP clients.
 

@@ -18,10 +18,7 @@ from ...values import replace
 from ..base import ProtocolFault, Reply
 from . import reply as reading
 
-__all__ = ["CARRIED", "COMPACTION_BETA", "begins_compacted", "compacted", "is_boundary"]
-
-CARRIED: Final = reading.COMPACTED
-"""The key in `Reply.carried` of a reply in which the provider compacted."""
+__all__ = ["COMPACTION_BETA", "begins_compacted", "compacted", "is_boundary"]
 
 COMPACTION_BETA: Final = "compact-2026-09-04"
 

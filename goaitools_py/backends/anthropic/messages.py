@@ -24,11 +24,12 @@ from ...output.refused import refuse_at_anthropic
 from ...output.strict import anthropic_strict
 from ...render import plain
 from ...values import Value, replace
-from ..base import Fault, ModelRequest, ProviderTool, Reply, RequestParts, StreamDecoder, ToolSpec
+from ..base import Fault, Fitted, ModelRequest, ProviderTool, Reply, RequestParts, StreamDecoder, ToolSpec
 from ..capabilities import Capabilities, capabilities
 from ..http.faults import http_fault
-from ..wire.context_edits import IN_REPLY_BETA, anthropic_edits, check_host, usable_at_anthropic
+from ..wire.context_edits import anthropic_edits, check_host, usable_at_anthropic
 from ..wire.extra_body import WRITTEN_HERE, encoded, with_extra
+from ..wire.fitting import Fitting
 from ..wire.nesting import read_again
 from ..wire.other_endpoint import count_of, cut_down
 from ..wire.request import body_of, tool_list
@@ -36,7 +37,9 @@ from . import compaction
 from . import reply as reading
 from . import written as writing
 from .compaction import COMPACTION_BETA
+from .fit import fit
 from .message import read_entry
+from .remnants import betas_of, sent_without_tools
 from .reply import ANTHROPIC_FAMILIES
 from .sent import began_unthinking, marked, marked_last, opened, placed
 from .stream import AnthropicDecoder
@@ -182,7 +185,7 @@ class AnthropicDialect(Value, frozen=True):
         known = capabilities(parts.model)
         is_own = self.family in ANTHROPIC_FAMILIES
         edits, betas = self._edits(settings.pop("context_management", None))
-        values = self._settings(settings, parts, samples=not is_own or _header(headers, _VERSION) == _OLD)
+        values = self._settings(settings, parts, samples=self._samples(headers))
         if parts.output:
             values["output_config"] = {
                 **values.get("output_config", {}),
@@ -209,8 +212,12 @@ class AnthropicDialect(Value, frozen=True):
         history = parts.history
         if parts.has_system:
             history = placed(history, natively=is_own and known.takes_system_messages)
-        for beta in betas if compaction.CARRIED not in parts.carried else {*betas, IN_REPLY_BETA}:
+        for beta in betas:
             _add_beta(headers, beta)
+        if parts.carried:
+            for beta in betas_of(parts.carried, _betas(headers)):
+                _add_beta(headers, beta)
+            history = sent_without_tools(history, parts.carried, members["tools"])
         if compaction.begins_compacted(history):
             _add_beta(headers, COMPACTION_BETA)
         else:
@@ -271,6 +278,19 @@ class AnthropicDialect(Value, frozen=True):
             thinking = _thinking(settings["thinking_budget_tokens"])
         thinks = isinstance(thinking, Mapping) and thinking.get("type") in ("adaptive", "enabled")
         return usable_at_anthropic(edits, thinks=thinks)
+
+    def fitted(
+        self, given: Mapping[str, Any], kept: Mapping[str, Any], *, model: str, has_tools: bool
+    ) -> Fitted:
+        """Settings that were not written for this model, fitted to it; see `FitsSettings`."""
+        known = capabilities(model)
+        fitting = Fitting(given, kept, model=model, known=known, has_tools=has_tools)
+        fit(fitting, samples=self._samples(fitting.settings.get("extra_headers", {})))
+        return fitting.fitted
+
+    def _samples(self, headers: Mapping[str, str]) -> bool:
+        """True if the host takes sampling settings: one of Anthropic's does so in an old version."""
+        return self.family not in ANTHROPIC_FAMILIES or _header(headers, _VERSION) == _OLD
 
     def _mark(self, members: dict[str, bytes], history: Sequence[bytes], mark: bytes) -> Sequence[bytes]:
         """Set the cache marks of a request; return the history to send. Marks on the caller's own tools count
@@ -354,6 +374,10 @@ class AnthropicDialect(Value, frozen=True):
         """
         return tuple(message for entry in entries for message in read_entry(entry))
 
+    def marks(self, entries: Sequence[bytes]) -> Mapping[str, tuple[str, int]]:
+        """What the blocks of a history need in each request; see `MarksHistory`."""
+        return reading.marks(entries)
+
     def fault(self, status: int, headers: Mapping[str, str], body: bytes) -> Fault:
         """Say what an error response means."""
         return http_fault(status, headers, body)
@@ -396,8 +420,9 @@ def _max_tokens(values: dict[str, Any], known: Capabilities) -> int:
     if not isinstance(budget, int):
         budget = 0
     if given is None:
-        default = known.default_output_tokens
-        return default if default > budget else budget + default
+        default, most = known.default_output_tokens, known.max_output_tokens
+        wanted = default if default > budget else budget + default
+        return wanted if most is None or most <= budget else min(wanted, most)
     if budget and given <= budget:
         raise ValueError(
             f"max_output_tokens={given} leaves nothing beside the thinking budget of {budget} tokens, "
@@ -425,8 +450,13 @@ def _header(headers: Mapping[str, str], name: str) -> str | None:
     return next((value for key, value in headers.items() if key.lower() == name), None)
 
 
+def _betas(headers: Mapping[str, str]) -> list[str]:
+    """The betas that the headers name."""
+    return [name.strip() for name in (_header(headers, _BETAS) or "").split(",") if name.strip()]
+
+
 def _add_beta(headers: dict[str, str], beta: str) -> None:
     """Add a beta to those that the caller's headers name."""
     key = next((key for key in headers if key.lower() == _BETAS), _BETAS)
-    known = [name.strip() for name in headers.get(key, "").split(",") if name.strip()]
+    known = _betas(headers)
     headers[key] = ",".join(known if beta in known else [*known, beta])

@@ -20,6 +20,9 @@ thinking blocks         at the end                       "the final block in an 
 ``file_id``             of a citation                    no request type has it
 a ``tool_use``          with its ``tool_result``         the server has run it: a compatible server with
                                                          tools of its own (Z.ai's search)
+a ``tool_use``          before a ``fallback``            a model that declined has made it: it is not run,
+                                                         and "must be left out" (anthropic 2.14,
+                                                         types/beta/beta_fallback_block_param)
 ``id`` of a call        missing, empty, repeated, or     results could not be paired; a digest replaces it
                         with a lone surrogate
 ``name`` of a call      not ``[a-zA-Z0-9_-]{1,128}``     every later request would be refused
@@ -55,12 +58,14 @@ from ..base import ProtocolFault, Reply
 from ..wire.answer import clean_name, error_fault, paid, shape_of
 from ..wire.envelope import Envelope
 from ..wire.tolerance import as_dict, count, members_of, object_of
+from .remnants import marks_of
 from .toolsets import member_call
 
 __all__ = [
     "ANTHROPIC_FAMILIES",
     "RawReply",
     "is_object",
+    "marks",
     "read_body",
     "reply_of",
     "settled",
@@ -246,7 +251,7 @@ def reply_of(answer: RawReply) -> Reply:
         model=answer.model,
         id=answer.id,
         signed=any(block.is_signed for _, block in sendable),
-        carried=_carried(answer.container, compacted=any(block.type == "compaction" for _, block in pairs)),
+        carried=_container(answer.container) | marks_of((block.type, block.name) for _, block in pairs),
         dropped=_dropped(answer.transformations),
         aside=None if aside is None else replace(aside, requests=0),
         citations=_citations(pairs),
@@ -277,7 +282,10 @@ def _stored(pairs: Sequence[_Pair], seed: bytes) -> tuple[list[_Pair], tuple[Too
     members: list[tuple[int, int]] = []
     seen: set[str] = set()
     answered = _answered(pairs)
+    taken_over = max((at for at, (_, block) in enumerate(pairs) if block.type == "fallback"), default=-1)
     for position, (raw, block) in enumerate(pairs):
+        if block.type == "tool_use" and position < taken_over:
+            continue
         asked = block.id if block.type in _MADE else block.tool_use_id
         if asked in answered and block.type in _ENDED:
             continue
@@ -449,6 +457,12 @@ def settled(entries: Sequence[bytes]) -> list[bytes]:
     ]
 
 
+def marks(entries: Sequence[bytes]) -> dict[str, tuple[str, int]]:
+    """What a history with these entries asks of later requests, in the form of `Reply.carried`."""
+    blocks = (block for entry in entries for _, block in _read(entry))
+    return marks_of((block.type, block.name) for block in blocks)
+
+
 def _is_assistants(entry: bytes) -> bool:
     return entry.startswith(_START) or rawjson.members(entry).get("role") == b'"assistant"'
 
@@ -501,14 +515,6 @@ def compaction_usage(raw: bytes) -> Usage | None:
 
 
 _MAX_CARRIED: Final = 256
-
-COMPACTED: Final = "compacted"
-"""Carried without expiry after a compaction inside a reply: every later request has to name its beta."""
-
-
-def _carried(container: bytes, *, compacted: bool) -> dict[str, tuple[str, int]]:
-    carried = _container(container)
-    return {**carried, COMPACTED: ("in a reply", 0)} if compacted else carried
 
 
 def _container(container: bytes) -> dict[str, tuple[str, int]]:

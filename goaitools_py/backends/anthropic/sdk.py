@@ -20,6 +20,7 @@ from ..http.deadlines import DeadlineClient
 from ..http.exchange import wire_errors
 from ..http.sdk import ClientOptions, SdkErrors, refuse_options
 from ..http.sdk_edge import AsyncSdkEdge, SdkEdge
+from .remnants import betas_beside
 
 __all__ = ["anthropic_edge", "async_anthropic_edge"]
 
@@ -116,7 +117,8 @@ class _Anthropic(Generic[_Client]):
     def headers(self, client: _Client, request: ModelRequest) -> Mapping[str, str]:
         standing = _standing_headers(client)
         headers = {name.lower(): value for name, value in request.headers.items()}
-        betas = _merged(standing.get(_BETAS), ",".join(self._betas), headers.get(_BETAS))
+        own = list(_names((standing.get(_BETAS), ",".join(self._betas))))
+        betas = _merged(",".join(own), ",".join(betas_beside(own, _names((headers.get(_BETAS),)))))
         if betas:
             headers[_BETAS] = betas
         key = getattr(client, "api_key", None)

@@ -12,11 +12,9 @@ from ... import rawjson
 from ...messages import Audio, Document, Image, Message, Part, Text, ToolCall
 from ...render import BlockText, event_block, plain, system_block, user_text
 from ..base import ToolSpec
-from ..wire.request import placeholder
+from ..wire.request import image_problem, placeholder
 
 __all__ = ["function", "message", "text", "tool_result"]
-
-_IMAGE_TYPES: Final = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 
 _ERROR: Final = "(The tool reported an error.)"
 _EMPTY_ERROR: Final = "(The tool reported an error without a text.)"
@@ -138,8 +136,8 @@ def _why_not(part: Part) -> str:
     match part:
         case Audio():
             return "the provider API 'anthropic' takes no sound"
-        case Image() if part.data is not None and part.media_type not in _IMAGE_TYPES:
-            return f"the provider API 'anthropic' takes JPEG, PNG, GIF and WebP images, not {part.media_type}"
+        case Image():
+            return image_problem(part, "anthropic", is_strict=True)
         case Document() if _is_text(part):
             return (
                 ""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ...calling import advised, own_names
 from ..base import AsyncExchange, Dialect, Exchange, ModelRequest
 from ..endpoints import checked_url
 from ..gating import gating
@@ -32,6 +33,7 @@ class _OpenAIBackend:
     server: tuple[str, int]
     """The host and the port that requests go to."""
 
+    @advised("{0} takes a model without a name, and each other value by name: {0}(MODEL, base_url=…)")
     def __init__(
         self,
         model: str | None = None,
@@ -129,6 +131,7 @@ class _Responses(_OpenAIBackend):
         return OpenAIResponsesDialect(family)
 
 
+@own_names
 class OpenAIChatBackend(_Chat, _Sync):
     """OpenAI's Chat Completions, or any server that speaks it, for `Chat`.
 
@@ -157,6 +160,7 @@ class OpenAIChatBackend(_Chat, _Sync):
     """
 
 
+@own_names
 class AsyncOpenAIChatBackend(_Chat, _Async):
     """As `OpenAIChatBackend`, for `AsyncChat`: with `openai.AsyncOpenAI` and the async HTTP clients.
 
@@ -165,6 +169,7 @@ class AsyncOpenAIChatBackend(_Chat, _Async):
     """
 
 
+@own_names
 class OpenAIResponsesBackend(_Responses, _Sync):
     """OpenAI's Responses, or any server that speaks it, for `Chat`; the server keeps nothing.
 
@@ -173,5 +178,6 @@ class OpenAIResponsesBackend(_Responses, _Sync):
     """
 
 
+@own_names
 class AsyncOpenAIResponsesBackend(_Responses, _Async):
     """As `OpenAIResponsesBackend`, for `AsyncChat`: see `AsyncOpenAIChatBackend` for event loops."""

@@ -17,15 +17,18 @@ from ...output.refused import refuse_at_openai
 from ...output.strict import openai_strict
 from ...render import BlockText, event_block, plain, user_text
 from ...values import Value
-from ..base import Fault, ModelRequest, ProviderTool, Reply, RequestParts, StreamDecoder, ToolSpec
+from ..base import Fault, Fitted, ModelRequest, ProviderTool, Reply, RequestParts, StreamDecoder, ToolSpec
+from ..capabilities import capabilities
 from ..http.faults import http_fault
 from ..wire import request as writing
 from ..wire.answer import OPENAI_FAMILIES
 from ..wire.extra_body import WRITTEN_HERE, encoded, with_extra
+from ..wire.fitting import Fitting
 from ..wire.nesting import read_again
 from . import chat_reply as reading
 from .chat_message import read_entry
 from .chat_stream import ChatDecoder
+from .fit import fit
 
 __all__ = ["OpenAIChatDialect"]
 
@@ -79,8 +82,12 @@ class OpenAIChatDialect(Value, frozen=True):
 
         Raises:
             ValueError: A part that this provider API does not take: a document or sound by URL, media in a
-                message that is not the user's.
+                message that is not the user's, a picture that is none.
         """
+        for message in messages:
+            for part in message.parts:
+                if type(part) is Image and message.role == "user":
+                    writing.check_image(part, self.wire, is_strict=self.family in OPENAI_FAMILIES)
         return [rawjson.dumps(_message(message)) for message in messages]
 
     def results(self, results: Sequence[ToolResult]) -> list[bytes]:
@@ -169,6 +176,15 @@ class OpenAIChatDialect(Value, frozen=True):
         if parts.forbid_tools and parts.tools:
             values["tool_choice"] = "none"
         return values
+
+    def fitted(
+        self, given: Mapping[str, Any], kept: Mapping[str, Any], *, model: str, has_tools: bool
+    ) -> Fitted:
+        """Settings that were not written for this model, fitted to it; see `FitsSettings`."""
+        known = capabilities(model)
+        fitting = Fitting(given, kept, model=model, known=known, has_tools=has_tools)
+        fit(fitting, tools_reason=False)
+        return fitting.fitted
 
     def _stream_options(self) -> dict[str, bool]:
         options = {"include_usage": True}

@@ -22,6 +22,7 @@ from ...render import BlockText, event_block, plain, user_text
 from ...values import Value, replace
 from ..base import (
     Fault,
+    Fitted,
     ModelRequest,
     ProtocolFault,
     ProviderTool,
@@ -30,16 +31,19 @@ from ..base import (
     StreamDecoder,
     ToolSpec,
 )
+from ..capabilities import capabilities
 from ..http.faults import http_fault
 from ..wire import request as writing
 from ..wire.answer import OPENAI_FAMILIES
 from ..wire.context_edits import check_host, responses_edits, usable_on_responses
 from ..wire.extra_body import WRITTEN_HERE, Refused, encoded, with_extra
+from ..wire.fitting import Fitting
 from ..wire.nesting import read_again
 from ..wire.other_endpoint import count_of, cut_down
 from . import responses_client as client
 from . import responses_reply as reading
 from . import responses_units as units
+from .fit import LEAST_ON_RESPONSES, fit
 from .responses_item import CALLS, read_entries
 from .responses_stream import ResponsesDecoder
 
@@ -114,9 +118,13 @@ class OpenAIResponsesDialect(Value, frozen=True):
         else a list of parts.
 
         Raises:
-            ValueError: A part that this provider API does not take: sound, or media in a message that is not
-                the user's.
+            ValueError: A part that this provider API does not take: sound, a picture that is none, or media
+                in a message that is not the user's.
         """
+        for message in messages:
+            for part in message.parts:
+                if type(part) is Image and message.role == "user":
+                    writing.check_image(part, self.wire, is_strict=self.family in OPENAI_FAMILIES)
         return [rawjson.dumps(item) for message in messages for item in self._items(message)]
 
     def _items(self, message: Message) -> list[dict[str, Any]]:
@@ -126,7 +134,14 @@ class OpenAIResponsesDialect(Value, frozen=True):
         if message.role == "user":
             return [{"role": "user", "content": _content(message.parts)}]
         if message.role == "tool":
-            return [_output("function_call_output", message.tool_call_id or "", message.parts)]
+            return [
+                _output(
+                    "function_call_output",
+                    message.tool_call_id or "",
+                    message.parts,
+                    self.family in OPENAI_FAMILIES,
+                )
+            ]
         if not all(isinstance(part, Text) for part in message.parts):
             raise ValueError(
                 f"a message of role {message.role!r} holds text only on the provider API 'openai-responses'"
@@ -141,8 +156,11 @@ class OpenAIResponsesDialect(Value, frozen=True):
         return "developer" if self.family in OPENAI_FAMILIES else "system"
 
     def results(self, results: Sequence[ToolResult]) -> list[bytes]:
-        """Encode tool results, one item each, in call order. Sound becomes a line of text that says so."""
-        return [rawjson.dumps(_result(result)) for result in results]
+        """Encode tool results, one item each, in call order.
+
+        Sound, and a picture that the provider does not take, becomes a line of text that says so.
+        """
+        return [rawjson.dumps(_result(result, self.family in OPENAI_FAMILIES)) for result in results]
 
     def waits_for(self, call: ToolCall) -> Literal["approval", "external"]:
         """What a provider tool's call waits for; see `RunsProviderTools`."""
@@ -234,6 +252,15 @@ class OpenAIResponsesDialect(Value, frozen=True):
         if parts.forbid_tools and parts.tools:
             values["tool_choice"] = "none"
         return values
+
+    def fitted(
+        self, given: Mapping[str, Any], kept: Mapping[str, Any], *, model: str, has_tools: bool
+    ) -> Fitted:
+        """Settings that were not written for this model, fitted to it; see `FitsSettings`."""
+        known = capabilities(model)
+        fitting = Fitting(given, kept, model=model, known=known, has_tools=has_tools)
+        fit(fitting, least=LEAST_ON_RESPONSES if self.family in OPENAI_FAMILIES else 1)
+        return fitting.fitted
 
     def usable_edits(
         self, edits: Sequence[ContextEdit], settings: Mapping[str, Any]
@@ -344,24 +371,27 @@ def _call(call: ToolCall) -> dict[str, Any]:
     return {"type": item, "call_id": call.id, "name": call.name, CALLS[item][1]: call.arguments}
 
 
-def _result(result: ToolResult) -> dict[str, Any]:
+def _result(result: ToolResult, is_own: bool) -> dict[str, Any]:
     if result.kind == "provider" and result.name in client.OUTPUTS:
         return client.result_item(result.name, result.call_id, result.parts)
-    return _output(_OUTPUTS.get(result.kind, "function_call_output"), result.call_id, result.parts)
+    kind = _OUTPUTS.get(result.kind, "function_call_output")
+    return _output(kind, result.call_id, result.parts, is_own)
 
 
-def _output(type: str, call_id: str, parts: Sequence[Part]) -> dict[str, Any]:
-    content = [_result_part(part) for part in parts]
+def _output(type: str, call_id: str, parts: Sequence[Part], is_own: bool) -> dict[str, Any]:
+    content = [_result_part(part, is_own) for part in parts]
     is_text = not content or (len(content) == 1 and content[0]["type"] == "input_text")
     output = "".join(part["text"] for part in content) if is_text else content
     return {"type": type, "call_id": call_id, "output": output}
 
 
-def _result_part(part: Part) -> dict[str, Any]:
+def _result_part(part: Part, is_own: bool) -> dict[str, Any]:
     if isinstance(part, Text):
         return {"type": "input_text", "text": user_text(part.text)}
     if isinstance(part, Audio):
         return {"type": "input_text", "text": writing.placeholder(part, "this provider takes no sound")}
+    if isinstance(part, Image) and (why := writing.image_problem(part, "openai-responses", is_strict=is_own)):
+        return {"type": "input_text", "text": writing.placeholder(part, why)}
     return _media(part)
 
 

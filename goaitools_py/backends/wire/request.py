@@ -18,11 +18,14 @@ from ..base import ProviderTool, RequestParts, ToolSpec
 from ..capabilities import capabilities
 
 __all__ = [
+    "IMAGE_TYPES",
     "TOOL_CHOICES",
     "body_of",
     "cache_key",
     "check_cache_key",
+    "check_image",
     "file_name",
+    "image_problem",
     "inline_url",
     "joined",
     "placeholder",
@@ -42,6 +45,28 @@ TOOL_CHOICES: Final = frozenset({"auto", "none", "required"})
 
 
 # --------------------------------------------------------------------------------------------- media
+
+
+IMAGE_TYPES: Final = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
+"""The pictures that Anthropic and OpenAI take (anthropic 2.14, types/base64_image_source_param; OpenAI's 400:
+"Please make sure your image has of one the following formats: ['png', 'jpeg', 'gif', 'webp']")."""
+
+
+def image_problem(part: Image, wire: str, *, is_strict: bool) -> str:
+    """Why a provider API does not take a picture's bytes; "" if it does, or if they are not there.
+
+    `is_strict`: True for the provider itself. A compatible server may take other pictures.
+    """
+    kind = part.media_type.partition(";")[0].strip().lower()
+    if part.data is None or kind in IMAGE_TYPES or (kind.startswith("image/") and not is_strict):
+        return ""
+    return f"the provider API {wire!r} takes JPEG, PNG, GIF and WebP images, not {part.media_type}"
+
+
+def check_image(part: Image, wire: str, *, is_strict: bool) -> None:
+    """Raise `ValueError` for a picture of which `image_problem` says why it is not taken."""
+    if why := image_problem(part, wire, is_strict=is_strict):
+        raise ValueError(why)
 
 
 def file_name(part: Document) -> str:

@@ -25,7 +25,7 @@ MESSAGE_ID: Final = "agui.message_id"
 """The name in a turn's metadata of the id that the client gave the user's message. A snapshot needs it: the
 client puts messages whose ids it does not know at the end."""
 
-_MEDIA: Final = frozenset({"image", "audio", "video", "document"})
+_MEDIA: Final = ("image", "audio", "video", "document")  # no set: a client may send what has no hash
 
 
 class AGUIAsk(Ask, frozen=True, kw_only=True):

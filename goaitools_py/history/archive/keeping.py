@@ -30,6 +30,7 @@ from ...state.parts import (
     new_part,
 )
 from ...state.records import MAX_MEDIA
+from ...state.row_json import have_few_values
 from ...state.segments import JOIN
 from ...state.state import ConversationState
 from ...state.turn_rows import turn_columns
@@ -157,7 +158,10 @@ def _with_entry(
     text, lines = JOIN.join(entries), b",".join(columns)
     if len(text) + len(lines) + 1 > MAX_PART_BYTES:
         return None
-    alone = new_part(ARCHIVE, text + b"\n" + lines, 1, compresses=codec.compresses)
+    raw = text + b"\n" + lines
+    alone = new_part(ARCHIVE, raw, 1, compresses=codec.compresses)
+    if not have_few_values([raw], alone.stored_len):
+        return None
     own = only_archived(state.segments, media)
     if alone.stored_len + own > min(retention.most_bytes, retention.limits.max_archive_bytes):
         return None

@@ -15,7 +15,7 @@ from ...state.media_rows import media_of
 from ...state.parts import ARCHIVE, Part
 from ...state.state import ConversationState, hard_limits
 from ...values import replace
-from .records import Record, newest_record, read_records
+from .records import Record, check_archive, newest_record, read_records
 
 __all__ = ["archive_of", "check_chain", "stored_records", "whole_record"]
 
@@ -43,14 +43,11 @@ def stored_records(parts: Sequence[Part], codec: Codec, binding: Any = None) -> 
     """All records in these parts, oldest first, with their entries as they are stored; see `media`.
 
     Raises:
-        StateError: A part is elsewhere, or damaged.
+        StateError: A part is elsewhere, or damaged, or they have too many values together.
     """
-    return [
-        record
-        for part in parts
-        if part.kind == ARCHIVE
-        for record in read_records(part.raw(codec, binding), part.entries)
-    ]
+    archive = [part for part in parts if part.kind == ARCHIVE]
+    check_archive(archive, codec, binding)
+    return [record for part in archive for record in read_records(part.raw(codec, binding), part.entries)]
 
 
 def _added(record: Record, media: Media, limits: BlobLimits) -> int:

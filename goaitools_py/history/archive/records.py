@@ -40,7 +40,7 @@ from ...state.closed_turns import ClosedTurn
 from ...state.codec import Codec
 from ...state.parts import ARCHIVE, Part, new_part
 from ...state.records import Meta, cut_facts, digest8
-from ...state.row_json import check_rows
+from ...state.row_json import check_rows, check_values
 from ...state.segments import JOIN
 from ...state.turn_rows import records_in
 from ...values import Value
@@ -48,6 +48,7 @@ from ...values import Value
 __all__ = [
     "Before",
     "Record",
+    "check_archive",
     "in_order",
     "invalid_part",
     "newest_record",
@@ -136,6 +137,7 @@ def records_of(part: Part, codec: Codec, binding: Any = None) -> list[tuple[Reco
     Raises:
         StateError: The part is elsewhere, or damaged.
     """
+    check_archive([part], codec, binding)
     raw = part.raw(codec, binding)
     records = read_records(raw, part.entries)
     return list(zip(records, _columns(raw.rpartition(b"\n")[2]), strict=True))
@@ -146,6 +148,16 @@ def part_of(records: Sequence[tuple[Sequence[bytes], Sequence[bytes]]], codec: C
     text = JOIN.join([entry for _, entries in records for entry in entries])
     lines = b",".join([column for columns, _ in records for column in columns])
     return new_part(ARCHIVE, text + b"\n" + lines, len(records), compresses=codec.compresses)
+
+
+def check_archive(parts: Sequence[Part], codec: Codec, binding: Any = None) -> None:
+    """Refuse an archive of far more JSON values than stored bytes, before its records are read.
+
+    Raises:
+        StateError: It has so many, or a part is elsewhere, or damaged.
+    """
+    raws = [part.raw(codec, binding) for part in parts]
+    check_values(raws, sum(part.stored_len for part in parts), "the archive of the state")
 
 
 def record_digest(columns: Sequence[bytes], entries: Sequence[bytes]) -> str:

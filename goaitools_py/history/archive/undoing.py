@@ -20,8 +20,8 @@ from ...state.records import CutRow, Meta, cut_facts
 from ...state.segments import JOIN
 from ...state.state import ConversationState, closed_turns, hard_limits, rebuild
 from ...values import replace
-from .reading import whole_record
-from .records import Record, in_order, invalid_part, read_records, voice_digest
+from .reading import stored_records, whole_record
+from .records import Record, in_order, invalid_part, voice_digest
 
 __all__ = ["REDACTED", "is_undoable", "newest_cut", "undoable", "undone"]
 
@@ -54,7 +54,7 @@ def undoable(state: ConversationState, codec: Codec, binding: Any = None) -> Rec
     archive = [part for part in state.parts if part.kind == ARCHIVE]
     if facts is None or not facts.record or not archive or not archive[-1].is_here:
         return None
-    record = read_records(archive[-1].raw(codec, binding), archive[-1].entries)[-1]
+    record = stored_records(archive[-1:], codec, binding)[-1]
     if record.digest != facts.record or record.wire != state.meta.wire:
         return None
     media = media_of(state.meta, state.parts, codec, binding)
@@ -103,7 +103,7 @@ def _without_newest(parts: Sequence[Part], codec: Codec, binding: Any) -> tuple[
     *archive, last = [part for part in parts if part.kind == ARCHIVE]
     if last.entries > 1:
         raw = last.raw(codec, binding)
-        gone = sum(len(turn.entries) for turn in read_records(raw, last.entries)[-1].turns)
+        gone = sum(len(turn.entries) for turn in stored_records([last], codec, binding)[-1].turns)
         text, _, lines = raw.rpartition(b"\n")
         entries = text.split(JOIN) if text else []
         columns = rawjson.items(b"[" + lines + b"]")

@@ -25,7 +25,7 @@ from ...state.parts import ARCHIVE, Part
 from ...state.state import ConversationState, closed_turns
 from ...values import Value, replace
 from ..archive.reading import stored_records
-from ..archive.records import Record
+from ..archive.records import Record, check_archive
 from ..info import when
 
 __all__ = ["Passage", "passages_of", "searched_parts"]
@@ -84,12 +84,19 @@ def passages_of(
         loaded: Parts that a store keeps: the bytes by name. A part that is neither here nor there is left
             out, and so is one that is damaged.
     """
-    records: list[Record] = []
+    found: list[Part] = []
     for part in searched_parts(state):
         here = part if part.is_here else replace(part, stored=(loaded or {}).get(part.digest, b""))
         if here.is_here:
             with suppress(StateError):
-                records += stored_records((here,), codec, binding)
+                here.raw(codec, binding)
+                found.append(here)
+    records: list[Record] = []
+    with suppress(StateError):
+        check_archive(found, codec, binding)
+        for part in found:
+            with suppress(StateError):
+                records += stored_records((part,), codec, binding)
     return _passages(state, records, dialect, dialect_of)
 
 

@@ -22,7 +22,7 @@ from ...state.stripped import known_record
 from ...state.turn_rows import turn_columns
 from ...values import Value, replace
 from ..archive.reading import whole_record
-from ..archive.records import Record, part_of, record_digest, records_of
+from ..archive.records import Record, check_archive, part_of, record_digest, records_of
 
 __all__ = ["ArchivedCut", "cuts_of", "with_cuts"]
 
@@ -98,8 +98,9 @@ class ArchivedCut(Value, frozen=True, kw_only=True):
 def cuts_of(state: ConversationState, codec: Codec, binding: Any) -> list[ArchivedCut]:
     """The records of the archive, oldest first, without the names of a later release.
 
-    Raises `StateError` if a part is damaged.
+    Raises `StateError` if a part is damaged, or if they have too many values together.
     """
+    check_archive([part for part in state.parts if part.kind == ARCHIVE], codec, binding)
     media = media_of(state.meta, state.parts, codec, binding)
     found: list[ArchivedCut] = []
     for place, part in enumerate(state.parts):

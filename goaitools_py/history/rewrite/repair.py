@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from itertools import accumulate
 from typing import Any, Final
 
@@ -16,20 +15,17 @@ import msgspec
 
 from ...backends import rules
 from ...backends.base import Dialect
-from ...state.closed_turns import ClosedTurn, TurnRecord, has_gap, with_numbers
+from ...state.closed_turns import ClosedTurn, TurnRecord, with_numbers
 from ...state.letters import ASSISTANT
-from ...state.records import RULES_VERSION, with_cut
-from ...state.state import ConversationState, closed_turns, rebuild
+from ...state.records import RULES_VERSION
+from ...state.state import ConversationState, closed_turns
 from ...values import replace
-from ..archive.keeping import Retention, marked, with_record
-from ..open.turn_ids import with_texts
-from .mend import Entry, Mend, Mended, mended, problems, require_valid, summary
-from .unsign import is_signed, unsigned_turns
+from ..archive.keeping import Retention
+from .mend import Entry, Mended, mended, problems, require_valid, summary
+from .rewritten import REPAIRED, rewritten
+from .unsign import unsigned_turns
 
-__all__ = ["REPAIRED", "checked", "noted", "repaired"]
-
-REPAIRED: Final = "repaired"
-"""What the row of a repair in the list of cuts says in the place of a strategy."""
+__all__ = ["REPAIRED", "checked", "noted", "repaired", "with_repairs"]
 
 _REPAIRED_FACT: Final = "repaired"
 """The name of a turn fact: what was mended in the turn, as the number of repairs of each kind."""
@@ -77,41 +73,9 @@ def repaired(
     turns = with_numbers(turns)
     kept, gone = _turns(turns, found, dialect)
     kept = [turn for turn in unsigned_turns(kept, dialect) if turn.entries]
-    if retention is not None:
-        kept = marked(turns, kept)
     require_valid(dialect.wire, [entry for turn in kept for entry in turn.entries])
-    still = state.open is not None and is_signed(state.open.entries, dialect)
-    messages = sum(turn.record.messages for turn in kept)
-    meta = msgspec.structs.replace(
-        with_texts(state.meta, [turn for turn in gone if _is_readable(turn.entries, dialect)], dialect),
-        messages=messages,
-        turns=len(kept),
-        context="",  # its message may be gone, so the context is sent again
-        signed=still,
-        unbound=still,
-        # A repair has no clock, so the row has the time of the last write.
-        cuts=with_cut(
-            state.meta,
-            state.meta.updated,
-            REPAIRED,
-            len(turns) - len(kept),
-            max(0, state.meta.messages - messages),
-            removed=gone,
-        ),
-        gap=has_gap(kept, state.meta.processed),
-    )
-    mended_state = replace(rebuild(state, kept), meta=meta)
-    if retention is not None:
-        at = state.meta.updated
-        mended_state = with_record(mended_state, state, turns, kept, retention, at=at)
-    return mended_state, summary(found.log)
-
-
-def _is_readable(entries: Sequence[bytes], dialect: Dialect) -> bool:
-    with suppress(ValueError):
-        dialect.view(entries)
-        return True
-    return False
+    made = rewritten(state, turns, kept, gone, dialect, is_unsigned=True, retention=retention)
+    return made, summary(found.log)
 
 
 def noted(turns: Sequence[ClosedTurn], found: Mended) -> list[ClosedTurn]:
@@ -128,20 +92,21 @@ def noted(turns: Sequence[ClosedTurn], found: Mended) -> list[ClosedTurn]:
         flags.append({id: flag for one in own for id, flag in one.flags.items()})
         ends.append(max((one.source for one in own if one.source is not None), default=-1))
     ends = list(accumulate(ends, max))
-    kinds: list[list[tuple[Mend, int]]] = [[] for _ in turns]
+    kinds: list[list[tuple[str, int]]] = [[] for _ in turns]
     for kind, at in found.log if turns else ():
         kinds[min(bisect_left(ends, at), len(turns) - 1)].append((kind, at))
     return [
-        replace(turn, record=_with_facts(turn.record, own_flags, own_kinds))
+        replace(turn, record=with_repairs(turn.record, own_flags, own_kinds))
         if own_flags or own_kinds
         else turn
         for turn, own_flags, own_kinds in zip(turns, flags, kinds, strict=True)
     ]
 
 
-def _with_facts(
-    record: TurnRecord, flags: Mapping[str, str], kinds: Sequence[tuple[Mend, int]]
+def with_repairs(
+    record: TurnRecord, flags: Mapping[str, str], kinds: Sequence[tuple[str, int]]
 ) -> TurnRecord:
+    """The record with these flags of results, by call id, and with these kinds of repairs in its facts."""
     facts: dict[str, Any] = dict(record.facts)
     if flags:
         facts["flags"] = {**facts.get("flags", {}), **flags}

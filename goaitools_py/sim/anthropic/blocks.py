@@ -60,6 +60,7 @@ _MEMBERS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 }
 _TEXTS = ("text", "thinking", "signature", "data", "id", "name", "tool_use_id")
 _ID = re.compile(r"[a-zA-Z0-9_-]+")
+_MAX_NAME = 200
 _TTL = ("5m", "1h")
 _STRICT_VERSION = "2026-10-21"
 
@@ -140,6 +141,8 @@ def _members(path: str, kind: str, block: Mapping[str, Any]) -> Iterator[Refusal
         yield Refusal("messages: text content blocks must be non-empty")
     if kind in ("tool_use", "server_tool_use"):
         yield from _call(inner, block)
+    if kind == "tool_result" and not _ID.fullmatch(str(block.get("tool_use_id"))):
+        yield Refusal(f"{inner}.tool_use_id: String should match pattern '^{_ID.pattern}$'")
     if kind == "tool_result" and not isinstance(block.get("content", ""), str | list | None):
         yield Refusal(f"{inner}.content: Input should be a valid string or array")
     if kind == "tool_result" and not isinstance(block.get("is_error", False), bool | None):
@@ -163,9 +166,11 @@ def _error_result(path: str, content: Any) -> Iterator[Refusal]:
 def _call(path: str, block: Mapping[str, Any]) -> Iterator[Refusal]:
     identifier, name = block.get("id"), block.get("name")
     if isinstance(identifier, str) and not _ID.fullmatch(identifier):
-        yield Refusal(f"{path}.id: String should match pattern '^[a-zA-Z0-9_-]+$'")
+        yield Refusal(f"{path}.id: String should match pattern '^{_ID.pattern}$'")
     if name == "":
         yield Refusal(f"{path}.name: String should have at least 1 character")
+    elif isinstance(name, str) and len(name) > _MAX_NAME:
+        yield Refusal(f"{path}.name: String should have at most {_MAX_NAME} characters")
     if "input" in block and not isinstance(block["input"], dict):
         yield Refusal(f"{path}.input: Input should be a valid dictionary")
 

@@ -298,7 +298,14 @@ def _offers(values: Mapping[str, Any]) -> tuple[tuple[Offer, ...], bool]:
     choice = values.get("tool_choice") or {"type": "auto"}
     kind = choice["type"]
     chosen = [tool for tool in tools if kind != "tool" or tool["name"] == choice["name"]]
-    offers = tuple(Offer(name=tool["name"], parameters=tool["input_schema"]) for tool in chosen)
+    offers = tuple(
+        Offer(
+            name=tool["name"],
+            parameters=tool["input_schema"],
+            description=tool.get("description") or "",
+        )
+        for tool in chosen
+    )
     return (() if kind == "none" else offers), kind in ("any", "tool")
 
 

@@ -39,6 +39,10 @@ _SENTENCE = re.compile(r"[^.!?\n]+[.!?]*")
 _ASKING = re.compile(r"\?|^\s*(?:what|which|who|where|when|how|tell|do you|say|repeat|remind)\b", re.I)
 _MINE = re.compile(r"\bmy\s+((?:\w+\s*){1,3})", re.I)
 _SUMMARISE = re.compile(r"\bsummari[sz]e\b|\bsummary\b(?! of\b)", re.I)
+_ANSWERS = re.compile(r"\bfinal answer\b", re.I)
+"""In the description of a tool that takes the answer itself."""
+_MAX_ANSWERS = 8
+"""How often one turn is answered by such a tool."""
 _TOPIC_END = re.compile(r"\s+(?:and|or|is|was|now|again|please|so|in|at|then)\b.*", re.I)
 
 
@@ -52,7 +56,7 @@ class GameMaster:
         """Answer a prompt: first with the tool calls that the player asks for, then with text."""
         turn = _open_turn(prompt.history)
         words = "\n".join(spoken(said.text) for said in turn if said.role == "user")
-        if calls := _calls(prompt, turn, words):
+        if calls := _calls(prompt, turn, words) or _answer(prompt, turn, words):
             return Reply(tool_calls=calls if prompt.parallel else calls[:1])
         if (schema := prompt.schema or _schema_in(turn)) is not None:
             return Reply(content=json.dumps(filled(schema, words), ensure_ascii=False))
@@ -104,14 +108,27 @@ def _calls(prompt: Prompt, turn: Sequence[Said], words: str) -> tuple[Call, ...]
     """The calls that the player asks for and that this turn has not made yet."""
     done = Counter(call.name for said in turn for call in said.calls)
     left: list[Call] = []
-    for call in wanted_calls(words, prompt.offers):
+    offers = [offer for offer in prompt.offers if not _ANSWERS.search(offer.description)]
+    for call in wanted_calls(words, offers):
         if done[call.name]:
             done[call.name] -= 1
         else:
             left.append(call)
-    if not left and prompt.must_call and prompt.offers:
-        left = [call_anyway(words, prompt.offers[0])]
+    if not left and prompt.must_call and len(offers) == len(prompt.offers) > 0:
+        left = [call_anyway(words, offers[0])]
     return tuple(left[:_MAX_CALLS])
+
+
+def _answer(prompt: Prompt, turn: Sequence[Said], words: str) -> tuple[Call, ...]:
+    """The call of a tool that takes the answer itself, once all others are made. It comes again after a
+    result, because that says what is wrong with the answer."""
+    for offer in prompt.offers:
+        if _ANSWERS.search(offer.description):
+            made = sum(call.name == offer.name for said in turn for call in said.calls)
+            if made < _MAX_ANSWERS:
+                arguments = json.dumps(filled(offer.parameters, words), ensure_ascii=False)
+                return (Call(name=offer.name, arguments=arguments),)
+    return ()
 
 
 def _reports(turn: Sequence[Said]) -> Iterator[str]:

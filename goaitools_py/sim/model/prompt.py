@@ -40,6 +40,7 @@ class Offer:
 
     name: str
     parameters: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    description: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

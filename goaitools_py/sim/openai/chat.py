@@ -17,7 +17,7 @@ from ..model.prompt import Call, Offer, Prompt, Said
 from ..model.tokens import Tokens
 from ..wire import Exchange
 from .chat_rules import openai_refusals
-from .common import CREATED, WORDS, error_object, pieces, sim_model
+from .common import CREATED, WORDS, error_object, offer_of, pieces, sim_model
 from .refusals import OPENAI_NOT_JSON, Refusal
 
 __all__ = ["OpenAIChat"]
@@ -160,7 +160,7 @@ def _call(call: Mapping[str, Any]) -> Call:
 def _offers(values: Mapping[str, Any]) -> tuple[tuple[Offer, ...], bool]:
     """The function tools that may be called now, and whether one has to be called."""
     tools = [tool["function"] for tool in values.get("tools") or () if tool.get("type") != "custom"]
-    offers = tuple(Offer(name=tool["name"], parameters=tool.get("parameters") or {}) for tool in tools)
+    offers = tuple(map(offer_of, tools))
     choice = values.get("tool_choice") or "auto"
     if isinstance(choice, str):
         return (() if choice == "none" else offers), choice in ("required", "any")

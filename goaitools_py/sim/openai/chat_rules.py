@@ -99,13 +99,20 @@ def _message(path: str, message: Mapping[str, Any], *, routed: bool) -> Iterator
         yield no_match(f"{path}.name", _MESSAGE_NAME)
     if role == "function" and name is None:
         yield missing(f"{path}.name")
-    if role == "tool" and not isinstance(message.get("tool_call_id"), str):
-        yield missing(f"{path}.tool_call_id")
+    if role == "tool":
+        yield from _answered(f"{path}.tool_call_id", message.get("tool_call_id"), routed=routed)
     if "tool_calls" in message and message["tool_calls"] is not None:
         if role == "assistant":
             yield from _calls(f"{path}.tool_calls", message, routed=routed)
         else:
             yield Refusal(f"Invalid value: '{path}.tool_calls' is only allowed with role 'assistant'.", path)
+
+
+def _answered(path: str, identifier: object, *, routed: bool) -> Iterator[Refusal]:
+    if not isinstance(identifier, str):
+        yield missing(path)
+    elif len(identifier) > _MAX_CALL_ID and not routed:
+        yield too_long(path, identifier, _MAX_CALL_ID)
 
 
 def _content(path: str, message: Mapping[str, Any]) -> Iterator[Refusal]:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from ..model.prompt import Offer
 from .refusals import Refusal, missing, no_match, wrong_type
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "error_object",
     "named",
     "needs_model",
+    "offer_of",
     "pieces",
     "repeated_names",
     "schema_faults",
@@ -43,6 +45,15 @@ _NAME = re.compile(r"[a-zA-Z0-9_-]+")
 def sim_model(model: str) -> str:
     """The model's name in a response. It shows that no real model answered."""
     return model if model.startswith("sim") else f"sim-{model}"
+
+
+def offer_of(function: Mapping[str, Any]) -> Offer:
+    """A function tool, for the model."""
+    return Offer(
+        name=function["name"],
+        parameters=function.get("parameters") or {},
+        description=function.get("description") or "",
+    )
 
 
 def pieces(arguments: str) -> Sequence[str]:

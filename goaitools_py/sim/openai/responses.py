@@ -17,7 +17,7 @@ from ..model.compacting import opened, sealed
 from ..model.prompt import Call, Offer, Prompt, Said
 from ..model.tokens import Tokens, estimate
 from ..wire import Exchange
-from .common import CREATED, error_object, sim_model
+from .common import CREATED, error_object, offer_of, sim_model
 from .refusals import OPENAI_NOT_JSON, Refusal
 from .responses_output import Item, Output, item_events
 from .responses_reasoning import Removed, as_items, encrypted, read_from, removed
@@ -264,7 +264,7 @@ def _spoken(content: Any) -> tuple[str, int]:
 def _offers(values: Mapping[str, Any]) -> tuple[tuple[Offer, ...], bool]:
     """The function tools that may be called now, and whether one has to be called."""
     tools = [tool for tool in _tools(values) if tool.get("type") == "function"]
-    offers = tuple(Offer(name=tool["name"], parameters=tool.get("parameters") or {}) for tool in tools)
+    offers = tuple(map(offer_of, tools))
     choice = values.get("tool_choice") or "auto"
     if isinstance(choice, str):
         return (() if choice == "none" else offers), choice == "required"

@@ -275,6 +275,51 @@ const scenarios = {
     await page.close();
   },
 
+  // Everything that the server tells of a conversation is hostile: ids, names, files, flags, forms, and the stream.
+  async a_hostile_conversation() {
+    const page = await context.newPage();
+    const evil = '<img src=x onerror="pwned=1"><a href="javascript:pwned=1">x</a>';
+    const ids = ["__proto__", "constructor", "toString", "a b"];
+    const none = { toString: 1, valueOf: 1 };
+    const forms = [
+      { message: evil, schema: { properties: { x: { title: none, default: none } } } },
+      { message: evil, schema: { properties: { x: { oneOf: [1, "a"] } } } },
+      { message: evil, schema: { properties: { x: { type: "array", items: { enum: 7, anyOf: [null] } }, __proto__: 1 } } },
+      { message: evil, schema: { properties: { x: { enum: [none], format: "constructor" } } } },
+      { message: evil, url: "javascript:pwned=1", tool: none },
+      { message: evil, url: "data:text/html,<script>pwned=1</script>" },
+      { message: evil, url: none, problem: evil },
+    ];
+    const calls = [...ids.map((id) => ({ id, name: evil, arguments: JSON.stringify({ [evil]: evil }), reason: "approval" })),
+      ...forms.map((asked, at) => ({ id: `f${at}`, name: "elicitation", arguments: JSON.stringify(asked), reason: "external" }))];
+    const pieces = calls.flatMap((call) => [{ type: "tool_call", ...call }, { type: "pending", id: call.id, reason: call.reason }]);
+    const files = [{ media_type: "image/svg+xml", name: evil, url: "javascript:pwned=1" }, { media_type: evil, url: "data:text/html,x" },
+      { media_type: "image/svg+xml", url: `data:image/svg+xml,<svg xmlns="http://www.w3.org/2000/svg" onload="pwned=1"/>` }];
+    const view = { key: evil, running: false, version: "1", title: evil, status: "awaiting_tools", model: evil, failure: evil, pending: calls,
+      messages: [{ id: "__proto__", role: evil, speaker: evil, text: evil, files }, { id: "r", role: "assistant", text: evil, pieces: [
+        { type: "text", text: `[x](javascript:pwned=1) \`${evil}\`\n\`\`\`${evil}\n${evil}\n\`\`\`` }, { type: "reasoning", text: evil },
+        { type: evil, text: evil }, { type: "tool_call", id: "d", name: evil, arguments: evil }, { type: "tool_result", id: "d", flag: "constructor", output: evil }, ...pieces] }] };
+    await page.route("**/conversations/odd-one", (route) => route.fulfill({ json: view }));
+    let sent = null;
+    await page.route("**/odd-one/answers", (route) => { sent = route.request().postDataJSON(); route.fulfill({ contentType: "text/event-stream", body:
+      `event: __proto__\ndata: {"turn":1}\n\nevent: started\ndata: {"turn":"<b>x"}\n\nevent: text\ndata: {"text":${JSON.stringify(evil)}}\n\nevent: error\ndata: {"title":${JSON.stringify(evil)}}\n\n` }); });
+    await page.goto(`${url}/#/odd-one`);
+    const approve = page.getByRole("button", { name: /^Approve/ });
+    await approve.first().waitFor();
+    expect(await approve.count() === ids.length, "a button for each call, whatever its id");
+    expect(await page.locator(".tool.waits, .tool[open]").count() === calls.length, "a card for each call");
+    expect(await page.locator("#log .said img").count() === 1, "a picture of a data URL, and no other");
+    for (const link of await page.locator("#log a").all()) expect(/^https?:/.test(await link.getAttribute("href")), "no link that runs a script");
+    while (await approve.count()) await approve.first().click();
+    while (await page.getByRole("button", { name: "Decline" }).count()) await page.getByRole("button", { name: "Decline" }).first().click();
+    await page.getByRole("alert").getByText(evil).waitFor();
+    expect(ids.every((id) => Object.hasOwn(sent.answers, id) && sent.answers[id].approve === true), `the answers to all ids: ${JSON.stringify(sent)}`);
+    expect(Object.keys(sent.answers).length === calls.length, "an answer to each call");
+    expect((await page.evaluate(() => globalThis.pwned)) === undefined, "no script of a text that ran");
+    expect((await page.evaluate(() => ({}).approve)) === undefined, "objects of the page as they were");
+    await page.close();
+  },
+
   async resend() {
     watched = false; // the browser reports the connection that fails
     const page = await opened("resend");

@@ -41,8 +41,8 @@ TOKEN = "a token of this test"
 SCENARIOS = (
     "type_and_stream", "code_is_code", "approve", "approve_after_a_reload", "deny_and_approve", "parallel",
     "approve_while_the_provider_fails", "reload_in_mid_reply", "stop", "regenerate", "a_provider_that_fails",
-    "two_tabs", "upload", "hostile_text_stays_text", "resend", "inspect_fork_and_rewind", "keyboard",
-    "a_question", "an_address", "progress", "sign_in", "pictures",
+    "two_tabs", "upload", "hostile_text_stays_text", "a_hostile_conversation", "resend",
+    "inspect_fork_and_rewind", "keyboard", "a_question", "an_address", "progress", "sign_in", "pictures",
 )  # fmt: skip
 
 

@@ -28,6 +28,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from ....backends import rules
+from ....backends.narrow import Change
 from ....errors import StateInvalidError
 from ....values import Value
 
@@ -73,16 +74,17 @@ class Mended(Value, frozen=True, kw_only=True):
 
     Attributes:
         entries: The entries.
-        log: For each repair its kind, and the place of the given entry.
+        log: For each repair its kind, and the place of the given entry. An import also notes the changes of
+            `backends.narrow`.
     """
 
     _unshown = frozenset({"entries"})
 
     entries: tuple[Entry, ...]
-    log: tuple[tuple[Mend, int], ...]
+    log: tuple[tuple[Mend | Change, int], ...]
 
 
-def summary(log: Iterable[tuple[Mend, int]]) -> dict[str, int]:
+def summary(log: Iterable[tuple[str, int]]) -> dict[str, int]:
     """How often each kind of mending was done, sorted by kind."""
     return dict(sorted(Counter[str](kind for kind, _ in log).items()))
 

@@ -1,0 +1,89 @@
+"""Narrowing: entries become what the provider's own host takes. Entries in, entries out.
+
+Owns: which form is changed, by provider API, and what each change is called. Must never know: where a history
+comes from, which server it goes to, or who stores it.
+
+The rules of `backends.rules` are wide: what one server of a provider API takes is valid, because a state
+belongs to an API and not to a server. So a valid history may still be refused by another server of its API,
+first of all by api.openai.com and api.anthropic.com. The rules here are those of these two hosts. Each names
+its source. An entry that conforms comes back as the very same object.
+
+There are two depths. Without `fully`, only forms change: every server of the API takes the result, and a
+model reads the same. That is done to an imported history. With `fully`, things are left out that another
+server may need, such as DeepSeek's ``reasoning_content``, thinking without a signature, or a picture in a
+tool's result. That is done after a server has refused the history, and only then.
+
+=================  ==================================================================================
+members            Members that the request type does not have. A model does not read them.
+marks              Marks for a prompt cache. The request has marks of its own.
+item_id            The id of an item, where it is too long, of another type of item, or there twice.
+call_renamed       The id of a call is too long, has other characters, or is there twice. A digest
+                   replaces it.
+tool_renamed       The name of a tool in a call has other characters, or is too long.
+speaker_renamed    The name of a message's author has other characters, or is too long.
+rewritten          A member or part has another shape, with the same meaning.
+reference          A reference to an item that the server should have stored. Nothing is stored there.
+thinking           Thinking where it cannot be, or without a signature.
+left_out           A part or block that cannot stand there. A line of text says so.
+=================  ==================================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from ...values import Value
+from . import anthropic, openai_chat, openai_responses
+from .common import Change, Narrow
+
+__all__ = ["Change", "Narrowed", "is_read", "narrowed"]
+
+
+class Narrowed(Value, frozen=True):
+    """A narrowed history.
+
+    Attributes:
+        entries: One result for each given entry, the very object if nothing changed; b"" if nothing is left.
+        log: For each change its kind, and the place of the given entry.
+        ids: For each entry the new ids of its calls and results, by the given ids.
+    """
+
+    _unshown = frozenset({"entries"})
+
+    entries: tuple[bytes, ...]
+    log: tuple[tuple[Change, int], ...]
+    ids: tuple[Mapping[str, str], ...]
+
+
+def narrowed(wire: str, entries: Sequence[bytes], *, fully: bool) -> Narrowed:
+    """The entries as the provider's own host takes them. An entry that is no JSON object stays as it is.
+
+    Args:
+        wire: The provider API. For one without rules here nothing changes.
+        entries: A whole history, in order: some rules count over all of it.
+        fully: True: leave out, too, what this host does not take but another may need.
+    """
+    own = _OWN.get(wire)
+    if own is None:
+        return Narrowed(tuple(entries), (), ({},) * len(entries))
+    found = list(own(entries, fully))
+    log = [(kind, at) for at, one in enumerate(found) for kind in one.changes]
+    return Narrowed(tuple([one.entry for one in found]), tuple(log), tuple([one.ids for one in found]))
+
+
+_UNREAD: frozenset[Change] = frozenset({"members", "marks", "item_id", "reference", "thinking"})
+
+
+def is_read(change: Change) -> bool:
+    """True if a model reads something else after such a change than before it.
+
+    What a host refuses has never been read there. So what it signed was bound to a history without that.
+    """
+    return change not in _UNREAD
+
+
+_OWN: Mapping[str, Callable[[Sequence[bytes], bool], Iterator[Narrow]]] = {
+    "openai": openai_chat.history,
+    "openai-responses": openai_responses.history,
+    "anthropic": anthropic.history,
+}

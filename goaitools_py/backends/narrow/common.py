@@ -1,0 +1,207 @@
+"""The tools of narrowing: one JSON object that is changed member by member, and ids and names that are valid.
+
+Owns: splicing, so that bytes which stay are the given ones. Must never know: a particular provider API.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Final, Literal, NamedTuple
+
+from ... import rawjson
+
+__all__ = [
+    "Change",
+    "Edit",
+    "Ids",
+    "Narrow",
+    "clean_name",
+    "digest_id",
+    "each",
+    "note",
+    "object_in",
+    "text_in",
+    "word",
+]
+
+Change = Literal[
+    "members",
+    "marks",
+    "item_id",
+    "call_renamed",
+    "tool_renamed",
+    "speaker_renamed",
+    "rewritten",
+    "reference",
+    "thinking",
+    "left_out",
+]
+
+
+class Narrow(NamedTuple):
+    """One entry after its rules.
+
+    Attributes:
+        entry: Its bytes; b"" if nothing is left.
+        changes: The kinds of its changes.
+        ids: The new ids of its calls and results, by the given ids.
+    """
+
+    entry: bytes
+    changes: Sequence[Change] = ()
+    ids: Mapping[str, str] = {}
+
+
+class Edit:
+    """One JSON object whose members are taken out or replaced. Every other byte stays.
+
+    Args:
+        raw: The object.
+        log: Gets the kind of each change.
+    """
+
+    __slots__ = ("_gone", "_put", "log", "members", "raw")
+
+    def __init__(self, raw: bytes, log: list[Change]) -> None:
+        self.raw = raw
+        self.log = log
+        self.members: Mapping[str, bytes] = rawjson.members(raw)
+        self._gone: set[str] = set()
+        self._put: dict[str, bytes] = {}
+
+    def drop(self, key: str, kind: Change) -> None:
+        """Take a member out, if it is there."""
+        if key in self.members and key not in self._gone:
+            self._gone.add(key)
+            self.log.append(kind)
+
+    def keep_only(self, keys: Collection[str], kind: Change = "members") -> None:
+        """Take out every member with another key."""
+        for key in self.members:
+            if key not in keys:
+                self.drop(key, kind)
+
+    def put(self, key: str, value: bytes, kind: Change | None) -> None:
+        """Give a member another value. None as `kind`: what changed inside of it has logged itself."""
+        if value is self.members.get(key) and key not in self._put:
+            return
+        self._put[key] = value
+        if kind is not None:
+            self.log.append(kind)
+
+    def done(self) -> bytes:
+        """The object now; the very bytes if nothing changed."""
+        raw = rawjson.without(self.raw, self._gone) if self._gone else self.raw
+        put = {key: value for key, value in self._put.items() if key not in self._gone}
+        return rawjson.replaced(raw, put) if put else raw
+
+
+class Ids:
+    """The ids of calls, in the order of a history.
+
+    Args:
+        valid: Gives an id that the host takes. It depends on the given id alone.
+        unique: True: a call gets another id if an earlier call of the history has its own.
+    """
+
+    __slots__ = ("_now", "_times", "_used", "_valid", "changed", "unique")
+
+    def __init__(self, valid: Callable[[str], str], *, unique: bool) -> None:
+        self._valid = valid
+        self.unique = unique
+        self._now: dict[str, str] = {}
+        self._used: set[str] = set()
+        self._times: dict[str, int] = {}
+        self.changed: dict[str, str] = {}
+        """The new ids since `begin`, by the given ids."""
+
+    def begin(self) -> None:
+        """The next entry begins."""
+        self.changed = {}
+
+    def call(self, edit: Edit, key: str) -> None:
+        """A member has the id of a call that is made here."""
+        id = rawjson.string(edit.members.get(key, b""))
+        if not id:
+            return
+        new = self._valid(id)
+        while self.unique and new in self._used:
+            # The count goes on: a hostile history may have 100,000 calls with one id.
+            times = self._times[id] = self._times.get(id, 1) + 1
+            new = digest_id(f"{id}/{times}")
+        self._used.add(new)
+        self._now[id] = new
+        self._put(edit, key, id, new)
+
+    def result(self, edit: Edit, key: str) -> None:
+        """A member has the id of the call that is answered here: the newest one with this id."""
+        id = rawjson.string(edit.members.get(key, b""))
+        if id:
+            self._put(edit, key, id, self._now.get(id) or self._valid(id))
+
+    def _put(self, edit: Edit, key: str, id: str, new: str) -> None:
+        if new != id:
+            self.changed[id] = new
+            edit.put(key, rawjson.dumps(new), "call_renamed")
+
+
+def object_in(raw: bytes) -> dict[str, Any] | None:
+    """The value of a JSON object; None for anything else."""
+    try:
+        value = rawjson.view(raw)
+    except rawjson.RawJSONError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def word(view: Mapping[str, Any], key: str) -> str:
+    """A member that is text; "" for any other."""
+    value = view.get(key)
+    return value if isinstance(value, str) else ""
+
+
+def text_in(raw: bytes | None) -> bytes:
+    """A member that has to be text, as JSON. Anything else becomes the text of its JSON; null is empty."""
+    if raw is None or rawjson.is_null(raw):
+        return b'""'
+    return raw if raw.startswith(b'"') else rawjson.dumps(raw.decode("utf-8", "replace"))
+
+
+def each(raw: bytes, change: Callable[[bytes], bytes]) -> bytes:
+    """A JSON list with each element changed; b"" for an element takes it out.
+
+    It is the very list if each element comes back as it was.
+    """
+    given = rawjson.items(raw)
+    made = [change(one) for one in given]
+    if all(new is old for new, old in zip(made, given, strict=True)):
+        return raw
+    return b"[" + b",".join(one for one in made if one) + b"]"
+
+
+_UNCLEAN: Final = re.compile(r"[^a-zA-Z0-9_-]")
+
+_NAMESPACE: Final = "functions."
+"""Models that were trained with OpenAI's format put this before a tool's name. The tool's own name stands
+behind it."""
+
+
+def clean_name(name: str, *, limit: int) -> str:
+    """A name of letters, digits, underscores and dashes, of at most `limit` characters."""
+    if not _UNCLEAN.search(name) and 0 < len(name) <= limit:
+        return name
+    own = name.removeprefix(_NAMESPACE) or name
+    return _UNCLEAN.sub("_", own)[:limit] or "unnamed"
+
+
+def digest_id(id: str, prefix: str = "call_") -> str:
+    """An id that every host takes, made of one that some do not. Equal ids give equal ids."""
+    return prefix + hashlib.sha256(id.encode("utf-8", "surrogatepass")).hexdigest()[:24]
+
+
+def note(kind: str) -> str:
+    """The line of text in the place of a part. `kind`: the part's type, as it came."""
+    name = "content" if not kind or _UNCLEAN.search(kind) or len(kind) > 40 else kind
+    return f"[{name}: left out, because the provider does not take it here]"

@@ -1,0 +1,73 @@
+"""Wrong calls of public classes, answered in the names that their users know.
+
+Owns: the names that Python's own errors show, and the advice where a class cannot be made like that.
+Must never know: what a class is for.
+
+Python names the class that defines a method: a wrong call of `Chat` would speak of a class of the inside.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from types import FunctionType
+from typing import Any, TypeVar, cast
+
+__all__ = ["advised", "own_names"]
+
+C = TypeVar("C")
+F = TypeVar("F", bound=Callable[..., None])
+
+_PACKAGE = __name__.partition(".")[0]
+
+
+def own_names(cls: type[C]) -> type[C]:
+    """Give a class copies of the public methods that it inherits within this package, under its own name."""
+    for base in cls.__mro__[1:]:
+        if base.__module__.partition(".")[0] != _PACKAGE:
+            continue
+        for name, method in vars(base).items():
+            if isinstance(method, FunctionType) and name[0] != "_" and getattr(cls, name) is method:
+                setattr(cls, name, _renamed(method, f"{cls.__name__}.{name}"))
+    return cls
+
+
+def _renamed(method: FunctionType, name: str) -> FunctionType:
+    copy = FunctionType(
+        method.__code__, method.__globals__, method.__name__, method.__defaults__, method.__closure__
+    )
+    copy.__kwdefaults__ = method.__kwdefaults__
+    functools.update_wrapper(copy, method)
+    del copy.__wrapped__  # type: ignore[attr-defined]  # it is no wrapper, and costs no second call
+    copy.__qualname__ = name
+    return copy
+
+
+def advised(advice: str) -> Callable[[F], F]:
+    """Answer arguments that do not fit an ``__init__`` with an advice.
+
+    `advice`: the text of the `TypeError`; ``{0}`` is the class.
+    """
+
+    def wrap(init: F) -> F:
+        @functools.wraps(init)
+        def made(self: object, *args: Any, **fields: Any) -> None:
+            try:
+                return init(self, *args, **fields)
+            except TypeError:
+                if _fits(init, (self, *args), fields):
+                    raise
+            raise TypeError(advice.format(type(self).__name__))
+
+        return cast("F", made)
+
+    return wrap
+
+
+def _fits(init: Callable[..., None], args: tuple[Any, ...], fields: Mapping[str, Any]) -> bool:
+    try:
+        inspect.signature(init).bind(*args, **fields)
+    except TypeError:
+        return False
+    return True

@@ -1,0 +1,82 @@
+"""A state whose closed turns were rewritten: its meta data, its list of cuts, and what the archive keeps.
+
+Owns: what every rewrite of entries has in common. Must never know: what was changed, or why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+
+from ...backends.base import Dialect
+from ...state.closed_turns import ClosedTurn, has_gap
+from ...state.records import with_cut
+from ...state.state import ConversationState, rebuild
+from ...values import replace
+from ..archive.keeping import Retention, marked, with_record
+from ..open.turn_ids import with_texts
+from .unsign import is_signed
+
+__all__ = ["REPAIRED", "rewritten"]
+
+REPAIRED: Final = "repaired"
+"""What the row of a repair in the list of cuts says in the place of a strategy."""
+
+
+def rewritten(
+    state: ConversationState,
+    turns: Sequence[ClosedTurn],
+    kept: Sequence[ClosedTurn],
+    gone: Sequence[ClosedTurn],
+    dialect: Dialect,
+    *,
+    is_unsigned: bool,
+    retention: Retention | None,
+) -> ConversationState:
+    """The state with other closed turns, and with a row in its list of cuts.
+
+    Args:
+        state: The conversation.
+        turns: Its closed turns, each with its number; see `with_numbers`.
+        kept: The turns that take their place.
+        gone: The turns of which nothing is left.
+        dialect: Reads the entries.
+        is_unsigned: True: `kept` have no signed blocks, because what stands before them has changed.
+        retention: How much of what changes is kept in the archive; None for nothing.
+    """
+    if retention is not None:
+        kept = marked(turns, kept)
+    messages = sum(turn.record.messages for turn in kept)
+    meta = msgspec.structs.replace(
+        with_texts(state.meta, [turn for turn in gone if _is_readable(turn.entries, dialect)], dialect),
+        messages=messages,
+        turns=len(kept),
+        context="",  # its message may be gone, so the context is sent again
+        # A repair has no clock, so the row has the time of the last write.
+        cuts=with_cut(
+            state.meta,
+            state.meta.updated,
+            REPAIRED,
+            len(turns) - len(kept),
+            max(0, state.meta.messages - messages),
+            removed=gone,
+        ),
+        gap=has_gap(kept, state.meta.processed),
+    )
+    if is_unsigned:
+        still = state.open is not None and is_signed(state.open.entries, dialect)
+        meta = msgspec.structs.replace(meta, signed=still, unbound=still)
+    made = replace(rebuild(state, kept), meta=meta)
+    if retention is not None:
+        made = with_record(made, state, turns, kept, retention, at=state.meta.updated)
+    return made
+
+
+def _is_readable(entries: Sequence[bytes], dialect: Dialect) -> bool:
+    with suppress(ValueError):
+        dialect.view(entries)
+        return True
+    return False

@@ -1,0 +1,70 @@
+"""Settings that were not written for the model that a turn asks, so that no provider refuses them.
+
+Owns: which settings of a turn are such, and that each of them fits its model or goes. Must never know: what a
+model refuses.
+
+Three ways lead there: the state keeps a setting (`sticky_settings`), a fallback gets the settings of the
+chat's own model, and a call names another model than the chat whose default settings it takes. What a caller
+writes for the model itself is sent as it is, and an error of the provider is the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from ..backends.base import Dialect, FitsSettings, Fitted, RequestParts
+from ..tools import Tool
+
+__all__ = ["fitted"]
+
+_HEADERS: Final = "extra_headers"
+_ANY_TOOL: Final = frozenset({"auto", "none", "required"})
+
+
+def fitted(
+    dialect: Dialect, given: Mapping[str, Any], kept: Mapping[str, Any], *, model: str, tools: Sequence[Any]
+) -> Fitted:
+    """The given settings, and those of the kept ones that the model is not known to refuse.
+
+    Args:
+        dialect: The provider API.
+        given: What the caller wrote for this model.
+        kept: What was written for another model, or for an earlier turn. No name is in both.
+        model: The model that is asked.
+        tools: The tools of the turn.
+    """
+    notes: list[str] = []
+    left: dict[str, Any] = {}
+    headers = {name: found[name] for found in (kept, given) for name in (_HEADERS,) if name in found}
+    for name, value in kept.items():
+        if not _is_sendable(dialect, model, {**headers, name: value}):
+            notes.append(f"{name} is left out: the provider API {dialect.wire!r} does not take it here")
+        elif name == "tool_choice" and not _is_there(value, tools):
+            notes.append("tool_choice is left out: it names a tool that is not there")
+        else:
+            left[name] = value
+    found = Fitted({**left, **given})
+    if isinstance(dialect, FitsSettings):
+        found = dialect.fitted(given, left, model=model, has_tools=bool(tools))
+        notes += found.notes
+    if left and not _is_sendable(dialect, model, found.settings) and _is_sendable(dialect, model, given):
+        found = Fitted(given)
+        notes = [*notes, f"{', '.join(left)} are left out: they do not go with the turn's own settings"]
+    return Fitted(found.settings, tuple(notes))
+
+
+def _is_sendable(dialect: Dialect, model: str, settings: Mapping[str, Any]) -> bool:
+    """Whether the provider API can write these settings into a request."""
+    try:
+        dialect.request(RequestParts(model=model, history=(), settings=settings))
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _is_there(choice: Any, tools: Sequence[Any]) -> bool:
+    """Whether a `tool_choice` can be followed. A provider's own tool may have any name."""
+    if choice in _ANY_TOOL or not tools:
+        return True
+    return any(not isinstance(tool, Tool) or tool.name == choice for tool in tools)

@@ -1,0 +1,490 @@
+"""A history that one server of an API wrote, at another that takes less: no conversation is wedged."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+from typing import Any
+
+import pytest
+
+from goaitools_py import (
+    Compactor,
+    KeepRecentTurns,
+    MessageLimit,
+    ProviderRejectedError,
+    ProviderUnavailableError,
+    ToolContext,
+    event,
+)
+from goaitools_py.backends.base import BackendError
+from goaitools_py.backends.dialects import dialect_of
+from goaitools_py.history.archive.reading import archive_of
+from goaitools_py.sim import Fault, Reply
+from goaitools_py.state.closed_turns import Iteration
+from goaitools_py.state.codec import PLAIN
+from goaitools_py.state.records import JournalCall, OpenTurn
+from goaitools_py.state.state import closed_entries, dump_state, load_state
+from goaitools_py.states import (
+    inspect_state,
+    read_history,
+    state_from_messages,
+    state_messages,
+    verify_state,
+)
+from goaitools_py.testing import Raw, ScriptedBackend, check_history
+from goaitools_py.values import replace
+
+from ..history._damage import Words, damaged
+from ..history._lenient import HABITS, base_history, dumped, is_form, lenient
+from ._reading import call_ids, result_ids, results, users
+
+LONG = "t.1:" + "0" * 70
+"""An id of a call that no own host takes."""
+
+
+def habitual(wire: str, *habits: str) -> list[dict[str, Any]]:
+    """Two turns, with some habits of lenient servers."""
+    history = base_history(Words(wire))
+    for habit in habits:
+        HABITS[wire][habit](history)
+    return history
+
+
+def codes(result: Any) -> list[str]:
+    """The codes of a result's or an error's warnings."""
+    return [warning.code for warning in result.warnings]
+
+
+def habits_of(wire: str) -> list[str]:
+    """The names of the habits, in order."""
+    return sorted(HABITS[wire])
+
+
+# ------------------------------------------------------------------------------------- any history
+
+
+def test_a_refused_history_is_narrowed_and_the_turn_goes_on(own: Any, sim: Any, wire: str) -> None:
+    """Each habit: two requests, the message is answered, and from then on the history is taken at once."""
+    chat = own()
+    for habit in habits_of(wire):
+        state = state_from_messages(wire, habitual(wire, habit))
+        first = len(sim.requests)
+
+        result = chat.chat_with_state(state, user="What is my name?")
+        sent = len(sim.requests)
+        after = chat.chat_with_state(result.state, user="And my name?")
+
+        assert sent - first == 2, habit
+        assert codes(result) in (["history_repaired"], ["thinking_removed"]), habit
+        assert "What is my name?" in users(result.state), habit
+        assert (codes(after), len(sim.requests) - sent) == ([], 1), habit
+        assert state_messages(after.state)[: len(state_messages(result.state))] == state_messages(
+            result.state
+        ), habit
+        assert verify_state(after.state) == ()
+
+
+def test_an_import_with_repair_is_taken_at_once(own: Any, sim: Any, wire: str) -> None:
+    """What every server takes in the narrow form is in it at the import. The rest waits for a refusal."""
+    chat = own()
+    for habit in habits_of(wire):
+        state = state_from_messages(wire, habitual(wire, habit), repair=True)
+        first = len(sim.requests)
+
+        result = chat.chat_with_state(state, user="What is my name?")
+
+        assert len(sim.requests) - first == (1 if is_form(habit) else 2), habit
+        assert bool(codes(result)) != is_form(habit), habit
+        (row,) = inspect_state(result.state).cuts
+        assert row[1] in ("repaired", "unsigned"), habit
+        if row[1] == "repaired":
+            assert any(turn.facts.get("repaired") for turn in read_history(result.state).turns), habit
+
+
+@pytest.mark.parametrize("repair", [False, True])
+def test_random_histories_wedge_nothing(own: Any, sim: Any, wire: str, repair: bool) -> None:
+    """40 histories: the first turn is answered, the second needs one request, and no message is lost."""
+    chat = own()
+    for seed in range(40):
+        history, names = lenient(wire, random.Random(seed), times=random.Random(seed).randint(1, 4))
+        state = state_from_messages(wire, history, repair=repair)
+        first = len(sim.requests)
+
+        result = chat.chat_with_state(state, user="What is two and two?")
+        sent = len(sim.requests)
+        after = chat.chat_with_state(result.state, user="And three?")
+
+        told = (seed, names)
+        assert sent - first <= (3 if repair else 4), told
+        assert users(after.state)[-2:] == ["What is two and two?", "And three?"], told
+        assert len(sim.requests) - sent == 1, told
+        assert "history_repaired" not in codes(after), told
+        assert check_history(wire, state_messages(after.state), unique_ids=False) == [], told
+
+
+def test_damaged_imports_wedge_nothing(own: Any, sim: Any, wire: str) -> None:
+    """60 histories with members of any type, entries dropped, doubled or moved: repaired, and taken."""
+    chat = own()
+    for seed in range(60):
+        dice = random.Random(seed)
+        entries, names = lenient(wire, dice, times=dice.randrange(3))
+        history = [_parsed(e) for e in damaged(dumped(entries), dice, times=dice.randint(1, 5))]
+        state = state_from_messages(wire, history, repair=True)
+        first = len(sim.requests)
+
+        result = chat.chat_with_state(state, user="What is two and two?")
+        sent = len(sim.requests)
+        after = chat.chat_with_state(result.state, user="And three?")
+
+        told = (seed, names)
+        assert sent - first <= 3, told
+        assert users(after.state)[-2:] == ["What is two and two?", "And three?"], told
+        assert len(sim.requests) - sent == 1, told
+
+
+def _parsed(entry: bytes) -> Any:
+    with contextlib.suppress(ValueError):
+        return json.loads(entry)
+    return entry.decode()
+
+
+# ----------------------------------------------------------------------------------- what is undone
+
+
+def test_a_history_that_was_not_to_blame_stays_as_it_was(own: Any, sim: Any, run: Any, wire: str) -> None:
+    """The message is poison: the narrowed request is refused, too, and then nothing was narrowed."""
+    history = habitual(wire, habits_of(wire)[0])
+    state = state_from_messages(wire, history)
+    chat = own()
+    sim.push(Fault.bad_request())  # the history is refused without it
+
+    with pytest.raises(ProviderRejectedError) as caught:
+        run(chat, state, user="poison")
+    err = caught.value
+    after = run(chat, err.state, user="What is my name?")
+
+    assert [message.text for message in err.pending_input] == ["poison"]
+    assert err.state == state
+    assert codes(err) == []
+    assert codes(after) == ["history_repaired"]
+    assert "poison" not in users(after.state)
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_what_another_server_needs_is_kept_unless_it_was_to_blame(
+    own: Any, sim: Any, run: Any, wire: str, times: int
+) -> None:
+    """Refused once, the request without it is taken, and it is gone. Refused twice, it is all there."""
+    history = base_history(Words(wire))
+    for entry in history:
+        if wire == "openai" and entry["role"] == "assistant":
+            entry["reasoning_content"] = "Hm."  # DeepSeek refuses a history without it
+        if wire == "openai-responses" and entry.get("type") == "function_call":
+            entry["extra_content"] = {"google": {"thought_signature": "c2ln"}}
+        if wire == "anthropic":
+            entry["content"][-1]["cache_control"] = {"type": "ephemeral"}
+            break
+    state = state_from_messages(wire, history)
+    assert state_messages(state_from_messages(wire, history, repair=True)) == history
+    sim.push(*[Fault.bad_request()] * times)
+
+    if times == 1:
+        result = run(own(), state, user="poison")
+        assert codes(result) == ["history_repaired"]
+        assert state_messages(result.state)[: len(history)] == base_history(Words(wire))
+        return
+    with pytest.raises(ProviderRejectedError) as caught:
+        run(own(), state, user="poison")
+
+    assert (caught.value.state, codes(caught.value)) == (state, [])
+    assert len(sim.requests) == 2
+
+
+def test_others_messages_are_not_blamed_for_the_history(own: Any, sim: Any, wire: str) -> None:
+    """What had been put there before the turn is not blamed for the history, and is delivered later."""
+    state = state_from_messages(wire, habitual(wire, habits_of(wire)[0]))
+    chat = own()
+    grown = chat.append_to_state(state, event("It rains.", id="rain-1"))
+
+    result = chat.chat_with_state(grown, user="What is my name?")
+    after = chat.chat_with_state(result.state, user="And the weather?")
+
+    assert codes(after) == []
+    assert sum("It rains." in json.dumps(message) for message in state_messages(after.state)) == 1
+
+
+# --------------------------------------------------------------------------- the open turn, the archive
+
+
+@pytest.mark.parametrize("state_of", ["done", "new"])
+def test_an_open_turn_is_narrowed_with_its_journal(
+    own: Any, sim: Any, wire: str, scores: Any, state_of: str
+) -> None:
+    """A turn that a lenient server began goes on at the own host. Its tool runs once, under the old id, and
+    the call, its result and its flag have the new one."""
+    words = Words(wire)
+    arguments = '{"team":"Red"}'
+    entries = words.user("The score of Red?") + words.calls(LONG, arguments=arguments)
+    entries = [entry.replace(b'"look"', b'"get_score"') for entry in entries]
+    call = JournalCall(id=LONG, name="get_score", arguments=arguments)
+    if state_of == "done":
+        call = replace(call, state="done", flag="cancelled")
+    opened = OpenTurn(
+        at=0, entries=tuple(entries), iterations=(Iteration(roles="ua"),), messages=2, calls=(call,)
+    )
+    before = load_state(state_from_messages(wire, habitual(wire, habits_of(wire)[0])))
+    seen: list[str] = []
+
+    def get_score(ctx: ToolContext[None], team: str) -> str:
+        """Current score of one team."""
+        seen.append(ctx.call_id)
+        return str(scores.get_score(team))
+
+    chat = own(tools=[get_score])
+    sim.push(Reply.text("7."))
+
+    result = chat.resume(dump_state(replace(before, open=opened)))
+    after = chat.chat_with_state(result.state, user="Sure?")
+
+    (id,) = set(call_ids(result.state)[-1:])
+    assert id != LONG
+    assert result_ids(result.state)[-1] == id
+    assert seen == ([] if state_of == "done" else [LONG])
+    flags = read_history(result.state).turns[-1].facts.get("flags")
+    assert flags == ({id: "cancelled"} if state_of == "done" else None)
+    assert codes(after) == []
+
+
+def test_flags_of_closed_turns_are_renamed(own: Any, sim: Any, wire: str) -> None:
+    """A result that was put in is still told from one of a tool's after its call has another id."""
+    words = Words(wire)
+    entries = [*words.user("q"), *words.calls(LONG), *words.says("done")]
+    state = _imported(wire, entries)
+    assert read_history(state).turns[0].facts["flags"] == {LONG: "unknown"}
+
+    result = own().chat_with_state(state, user="And?")
+
+    (id,) = call_ids(result.state)
+    assert read_history(result.state).turns[0].facts["flags"] == {id: "unknown"}
+    assert len(results(result.state)) == 1
+
+
+def _imported(wire: str, entries: list[bytes]) -> bytes:
+    """As `state_from_messages(…, repair=True)` of a release without narrowing."""
+    from goaitools_py.history.rewrite.repair import repaired
+
+    from ..history._damage import forged
+
+    words = Words(wire)
+    state, _ = repaired(load_state(forged(words, entries, rules=0)), words.dialect)
+    return dump_state(replace(state, meta=replace(state.meta, rules=99)))
+
+
+def test_a_compactor_that_retains_keeps_what_was_narrowed(own: Any, sim: Any, wire: str) -> None:
+    """The archive has the entries as they were, as before any other change of closed turns."""
+    state = state_from_messages(wire, habitual(wire, habits_of(wire)[0]))
+    chat = own(compactor=Compactor(MessageLimit(99), KeepRecentTurns(9), retain=True))
+
+    result = chat.chat_with_state(state, user="What is my name?")
+
+    (record,) = archive_of(load_state(result.state), PLAIN)
+    kept = {entry for turn in record.turns for entry in turn.entries}
+    assert kept
+    assert kept <= set(closed_entries(load_state(state)))
+    assert verify_state(result.state) == ()
+
+
+# ---------------------------------------------------------------------------------- signed thinking
+
+
+@pytest.mark.parametrize("wire", ["anthropic"])
+@pytest.mark.parametrize("repair", [False, True])
+def test_thinking_stays_verbatim_if_whole_responses_come_back(
+    sim: Any, own: Any, wire: str, repair: bool
+) -> None:
+    """``Message.model_dump()`` of signed replies: members go, and each thinking block is sent as it came."""
+    chat = own()
+    sim.push(Reply.text("Hello Ada.", thinking="A name."), Reply.text("Yes.", thinking="Hm."))
+    before = chat.chat_with_state(None, user="My name is Ada.").state
+    before = chat.chat_with_state(before, user="Well?").state
+    history = state_messages(before)
+    HABITS[wire]["responses passed back whole"](history)
+
+    result = chat.chat_with_state(state_from_messages(wire, history, repair=repair), user="What is my name?")
+
+    blocks = [_thoughts(messages) for messages in (state_messages(before), state_messages(result.state))]
+    assert len(blocks[0]) == 2
+    assert blocks[1][:2] == blocks[0]
+    assert "thinking_removed" not in codes(result)
+
+
+def _thoughts(history: list[Any]) -> list[Any]:
+    return [
+        block
+        for message in history
+        if isinstance(message["content"], list)
+        for block in message["content"]
+        if block["type"] == "thinking"
+    ]
+
+
+@pytest.mark.parametrize("wire", ["anthropic"])
+def test_signed_thinking_stays_beside_thinking_without_a_signature(sim: Any, own: Any, wire: str) -> None:
+    """Only what cannot be accepted leaves: the signed block was bound to a history without the other."""
+    chat = own()
+    sim.push(Reply.text("Hello Ada.", thinking="A name."))
+    before = chat.chat_with_state(None, user="My name is Ada.").state
+    (signed,) = _thoughts(state_messages(before))
+    history = state_messages(before)
+    history[1]["content"].insert(0, {"type": "thinking", "thinking": "Without."})
+
+    result = chat.chat_with_state(state_from_messages(wire, history), user="What is my name?")
+
+    assert _thoughts(state_messages(result.state))[:1] == [signed]
+    assert codes(result) == ["history_repaired"]
+
+
+@pytest.mark.parametrize("wire", ["anthropic"])
+def test_signed_thinking_leaves_with_a_change_that_a_model_reads(sim: Any, own: Any, wire: str) -> None:
+    """Behind another id of a call no signature is good. So it leaves before the server has to say so."""
+    chat = own()
+    sim.push(Reply.text("Hello Ada.", thinking="A name."))
+    before = chat.chat_with_state(None, user="My name is Ada.").state
+    history = habitual(wire, "ids with other characters") + state_messages(before)
+
+    result = chat.chat_with_state(state_from_messages(wire, history), user="What is my name?")
+
+    assert _thoughts(state_messages(result.state)[: len(history)]) == []
+    assert codes(result) == ["history_repaired", "thinking_removed"]
+    assert len(sim.requests) == 3
+
+
+@pytest.mark.parametrize("wire", ["anthropic"])
+def test_the_thinking_of_an_open_turn_may_be_dropped_behind_a_narrowed_history(
+    sim: Any, own: Any, wire: str, scores: Any
+) -> None:
+    """It stays in the state, and the request says that the server may drop it: one refusal, not two."""
+    chat = own(tools=[scores.get_score])
+    sim.push(Reply.calls(("get_score", '{"team":"Red"}'), thinking="Hm."), Fault.error(503, "overloaded"))
+    with pytest.raises(ProviderUnavailableError) as caught:
+        chat.chat_with_state(None, user="The score of Red?")
+    other = load_state(state_from_messages(wire, habitual(wire, "ids with other characters")))
+    opened = load_state(caught.value.state)
+    meta = replace(other.meta, signed=True, model=opened.meta.model, family=opened.meta.family)
+    meta = replace(meta, tools=opened.meta.tools, preamble=opened.meta.preamble)
+    first = len(sim.requests)
+    sim.push(Reply.text("7."))
+
+    result = chat.resume(dump_state(replace(other, open=opened.open, meta=meta)))
+
+    assert len(sim.requests) - first == 2
+    assert "drop_block" in sim.requests[-1].body.decode()
+    assert opened.open is not None
+    assert opened.open.entries[-1] in closed_entries(load_state(result.state))
+    assert scores.runs == ["Red"]
+
+
+@pytest.mark.parametrize("words", ["no", "messages.1.content.0: Invalid `signature` in `thinking` block"])
+def test_a_server_that_refuses_everything_is_asked_a_few_times(face: Any, words: str) -> None:
+    """Also if a change is found again and again: here a message that is never taken out of an open turn."""
+    thought = b'{"role":"user","content":[{"type":"thinking","thinking":"x","signature":"s"}]}'
+    before = load_state(state_from_messages("anthropic", base_history(Words("anthropic"))))
+    opened = OpenTurn(at=0, entries=(thought,), letters="u", messages=1)
+    body = json.dumps({"type": "error", "error": {"type": "invalid_request_error", "message": words}})
+    refused = BackendError("no", status=400, body=body.encode())
+    backend = ScriptedBackend(*[refused] * 20, wire="anthropic")
+
+    with pytest.raises(ProviderRejectedError):
+        face.chat(backend).resume(dump_state(replace(before, open=opened)))
+
+    assert len(backend.requests) == 2
+
+
+@pytest.mark.parametrize("wire", ["openai-responses"])
+def test_what_loses_its_counterpart_is_repaired(sim: Any, own: Any, wire: str) -> None:
+    """A record of hosted work that is there twice goes; the reasoning before it would stand alone."""
+    found = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search"}}
+    thought = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "c2VjcmV0"}
+    words = Words(wire)
+    asked, said = (json.loads(entry) for entry in words.user("q") + words.says("a"))
+    history = [asked, thought, found, said, asked, {**thought, "id": "rs_2"}, found, asked]
+
+    result = own().chat_with_state(state_from_messages(wire, history), user="Well?")
+
+    kinds = [turn.facts.get("repaired") for turn in read_history(result.state).turns]
+    assert {kind for row in kinds if row for kind in row} == {"item_id", "orphan"}
+    assert codes(result)[0] == "history_repaired"
+    assert users(result.state) == ["q", "q", "q", "Well?"]
+
+
+# ----------------------------------------------------------------- a fallback between servers of one API
+
+
+REPLIES = {
+    "openai": {
+        "choices": [
+            {
+                "message": {
+                    "role": "assistant",
+                    "content": [{"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}],
+                    "reasoning_content": "Hm.",
+                    "tool_calls": [
+                        {"id": LONG, "function": {"name": "get_score", "arguments": '{"team":"Red"}'}}
+                    ],
+                },
+                "finish_reason": "tool_calls",
+            }
+        ]
+    },
+    "openai-responses": {
+        "status": "completed",
+        "output": [
+            {
+                "type": "reasoning",
+                "id": "think-1",
+                "summary": [],
+                "content": [{"type": "reasoning_text", "text": "Hm."}],
+            },
+            {
+                "type": "function_call",
+                "id": "chatcmpl-1",
+                "call_id": LONG,
+                "name": "get_score",
+                "arguments": '{"team":"Red"}',
+            },
+        ],
+    },
+    "anthropic": {
+        "type": "message",
+        "role": "assistant",
+        "content": [
+            {"type": "thinking", "thinking": "Hm.", "signature": ""},
+            {"type": "tool_use", "id": LONG, "name": "get_score", "input": {"team": "Red"}},
+        ],
+        "stop_reason": "tool_use",
+    },
+}
+"""Replies of lenient servers that call a tool."""
+
+
+def test_the_own_host_takes_up_a_turn_of_a_lenient_server(
+    face: Any, sim: Any, wire: str, scores: Any
+) -> None:
+    """The first provider is down after its reply: its call has run, and the fallback reads the result."""
+    body = json.dumps({"id": "r", "model": "m", "usage": {}, **REPLIES[wire]}).encode()
+    first = ScriptedBackend(Raw.body(body), BackendError("down", status=503), wire=wire, model="lenient")
+    host = sim.backend(is_async=face.is_async)
+    host.dialect = dialect_of(wire)
+    chat = face.chat(first, tools=[scores.get_score], fallbacks=[host])
+
+    result = chat.chat_with_state(None, user="The score of Red?")
+    (again,) = [face.chat(host, tools=[scores.get_score])]
+    after = again.chat_with_state(result.state, user="Sure?")
+
+    assert scores.runs == ["Red"]
+    assert results(result.state) == ["Red has 7 points"]
+    assert call_ids(result.state) == result_ids(result.state) != [LONG]
+    assert users(after.state) == ["The score of Red?", "Sure?"]
+    assert [len(request.problems) > 0 for request in sim.requests] == [True, False, False]
