@@ -54,6 +54,18 @@ def _own_logging() -> Iterator[None]:
             root.removeHandler(handler)
 
 
+# ------------------------------------------------------------------------- an exception that is handled
+
+
+@pytest.fixture(autouse=True)
+def _nothing_handled() -> Iterator[None]:
+    """No test leaves behind an exception that Python takes for one being handled: each later error of the
+    thread would have it as its context. See `in_own_thread`."""
+    yield
+    left = sys.exc_info()[0]
+    assert left is None, f"the test has left {left.__name__} behind as an exception that is being handled"
+
+
 # ------------------------------------------------------------------------------------------ the network
 
 

@@ -20,6 +20,7 @@ import pytest
 
 import goaitools_py
 
+from .._threads import in_own_thread
 from ._fail import STEPS, WIRES, Broken, World, hooked, own
 
 FEW = 30
@@ -160,6 +161,7 @@ def raised(world: World, line: Line, name: str, error: BaseException, *, reach: 
 
 
 @pytest.mark.parametrize("wire", WIRES)
+@in_own_thread
 def test_an_exception_at_any_line_leaves_a_turn_that_can_be_finished(wire: str, face: Any) -> None:
     """It reaches the caller unchanged, nothing keeps running, and `turn.state` goes on to the end."""
     kinds: list[type[BaseException]] = [KeyboardInterrupt, MemoryError]

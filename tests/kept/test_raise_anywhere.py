@@ -19,6 +19,7 @@ from goaitools_py import Chat, event, tool
 from goaitools_py.states import inspect_state, state_messages
 from goaitools_py.testing import Calls, ScriptedBackend, check_history
 
+from .._threads import in_own_thread
 from .conftest import LeasingStore, Threads, blob_in, said
 
 HOME = Path(goaitools_py.__file__).parent
@@ -99,6 +100,7 @@ class World:
         return self.conversation.send("Pay.", turn_id="m-1")
 
 
+@in_own_thread
 def test_an_exit_at_any_line_loses_and_doubles_nothing(kept: Threads, save: str) -> None:
     """It comes out unchanged; the redelivered turn ends, paid once, with all that was said, once."""
     tracer = Tracer()
