@@ -69,8 +69,8 @@ def _missing(name: str, variable: str, error: Exception) -> None:
 
 
 @contextmanager
-def postgres_database() -> Iterator[str]:
-    """The URL of an empty PostgreSQL database."""
+def postgres_database(how: str = "") -> Iterator[str]:
+    """The URL of an empty PostgreSQL database. `how`: what the statement that makes it says besides."""
     import sqlalchemy
 
     url = sqlalchemy.make_url(POSTGRES)
@@ -78,12 +78,14 @@ def postgres_database() -> Iterator[str]:
     engine = sqlalchemy.create_engine(url, isolation_level="AUTOCOMMIT", poolclass=sqlalchemy.NullPool)
     try:
         with engine.connect() as connection:
-            connection.execute(sqlalchemy.text(f"CREATE DATABASE {name}"))
+            connection.execute(sqlalchemy.text(f"CREATE DATABASE {name} {how}"))
     except sqlalchemy.exc.OperationalError as error:
         _missing("PostgreSQL", "GOAITOOLS_TEST_POSTGRES", error)
-    yield url.set(database=name).render_as_string(hide_password=False)
-    with engine.connect() as connection:
-        connection.execute(sqlalchemy.text(f"DROP DATABASE {name} WITH (FORCE)"))
+    try:
+        yield url.set(database=name).render_as_string(hide_password=False)
+    finally:
+        with engine.connect() as connection:
+            connection.execute(sqlalchemy.text(f"DROP DATABASE {name} WITH (FORCE)"))
 
 
 @contextmanager
@@ -99,9 +101,11 @@ def mariadb_database() -> Iterator[str]:
             connection.execute(sqlalchemy.text(f"CREATE DATABASE {name}"))
     except sqlalchemy.exc.OperationalError as error:
         _missing("MariaDB", "GOAITOOLS_TEST_MARIADB", error)
-    yield url.set(database=name).render_as_string(hide_password=False)
-    with engine.connect() as connection:
-        connection.execute(sqlalchemy.text(f"DROP DATABASE {name}"))
+    try:
+        yield url.set(database=name).render_as_string(hide_password=False)
+    finally:
+        with engine.connect() as connection:
+            connection.execute(sqlalchemy.text(f"DROP DATABASE {name}"))
 
 
 @contextmanager

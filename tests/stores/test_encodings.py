@@ -8,9 +8,6 @@ never costs a turn.
 from __future__ import annotations
 
 import asyncio
-import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 import sqlalchemy
@@ -18,30 +15,13 @@ import sqlalchemy
 from goaitools_py.errors import StoreError
 from goaitools_py.stores import RowFacts
 
-from ._places import DRIVERS, POSTGRES, Place, mariadb_database
+from ._places import DRIVERS, Place, mariadb_database, postgres_database
 from .test_keys import done, used
 
 pytestmark = pytest.mark.service
 
 KEYS = ("ada", "Ada", "ä", "a\u0308", "é", "日本", "👋", "þ", "ÿ ")
 TITLES = ("", "plain", "ä", "日本", "👋 hello", "\u2028")
-
-
-@contextmanager
-def database(encoding: str) -> Iterator[str]:
-    """The URL of an empty PostgreSQL database of an encoding."""
-    url = sqlalchemy.make_url(POSTGRES)
-    name = f"goaitools_test_{secrets.token_hex(6)}"
-    engine = sqlalchemy.create_engine(url, isolation_level="AUTOCOMMIT", poolclass=sqlalchemy.NullPool)
-    how = f"ENCODING '{encoding}' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0"
-    try:
-        with engine.connect() as connection:
-            connection.execute(sqlalchemy.text(f"CREATE DATABASE {name} {how}"))
-    except sqlalchemy.exc.OperationalError as error:
-        pytest.skip(f"no PostgreSQL ({type(error).__name__})")
-    yield url.set(database=name).render_as_string(hide_password=False)
-    with engine.connect() as connection:
-        connection.execute(sqlalchemy.text(f"DROP DATABASE {name} WITH (FORCE)"))
 
 
 async def _saved(place: Place) -> tuple[set[str], set[str]]:
@@ -78,7 +58,7 @@ async def _saved(place: Place) -> tuple[set[str], set[str]]:
 )
 def test_a_database_of_any_encoding(kind: str, encoding: str) -> None:
     """A key that the encoding has no sign for is refused with a `StoreError`."""
-    with database(encoding) as url:
+    with postgres_database(f"ENCODING '{encoding}' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0") as url:
         driver = DRIVERS.get(kind, "postgresql")
         made = sqlalchemy.make_url(url).set(drivername=driver)
         if driver == "postgresql+psycopg" and encoding == "SQL_ASCII":
