@@ -53,7 +53,7 @@ ALLOWED = {
     "output.by_tool": "errors output.misfit output.shape output.spec output.words tools",
     "output.wanted": (
         "backends.base output.by_tool output.misfit output.refused output.shape output.spec output.words "
-        "state.records tools values"
+        "render state.records tools values"
     ),
     "history.open.attempts": (
         "backends.base history.meter history.open.inbox history.open.turn_ids messages reading "
