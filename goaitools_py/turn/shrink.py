@@ -314,7 +314,7 @@ def _compacted(
         if archives:  # last of all: what it is given does go
             yield from _before_cut(planned.before_cut, request, kept)
         if not force and planned.compactor is not None:
-            _look_at_limit(ledger, planned, planned.compactor, kept, is_paid=questions.asked)
+            _look_at_limit(ledger, planned, planned.compactor, kept, is_paid=questions.asked > 0)
         return replace(report, reason=reason)
     except InvalidPlan as exc:
         ledger.tried.compaction_cause = exc
@@ -352,9 +352,8 @@ def _look_at_limit(
     others_help = not compactor.is_above(of_turns(request, (), beside=frame))
     if not (planned.has_next or has_rested(state, compactor)):
         stays = f"the {len(kept)} turns that stay" if others_help else "tools and system="
-        then = (
-            "cuts again in each turn" if others_help and not is_paid else "rests until another cut may help"
-        )
+        cuts_again = others_help and not is_paid
+        then = "cuts again in each turn" if cuts_again else "rests until another cut may help"
         ledger.warn(
             "compaction_in_vain",
             f"{planned.by} cut the history, and it is still above the trigger's limit, because of {stays}; "

@@ -11,8 +11,8 @@ when that may help:
 - It is worth it: the next request has grown by a quarter since, and the history has doubled.
 - Other turns stay now: so many turns have come as had stayed, at least four. Each further cut in vain doubles
   this number. It does not count if what is above the limit is no part of the history.
-- A cut is free, because no model is asked, and the turns that stay are what is above the limit. Then each turn
-  is cut, as its user wants: `KeepRecentTurns(1)` leaves one turn, whatever the limit is.
+- A cut is free, because no model is asked, and the turns that stay are what is above the limit. Then each
+  turn is cut, as its user wants: `KeepRecentTurns(1)` leaves one turn, whatever the limit is.
 
 The state has a row for each compactor that rests, so it rests in every process: [a digest of the compactor;
 after its cut in vain the tokens of the next request, the bytes of the history, the tokens around it, and how
