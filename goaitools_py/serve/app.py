@@ -20,7 +20,7 @@ from ..async_chat import AsyncChat
 from ..frontends import AISDK, PLAIN_JSON, Ask, AskError, FrontEnd, SnapshotFrontEnd
 from ..frontends.bodies import MAX_ID_CHARACTERS
 from ..frontends.plain.showing import pending_of, result_of
-from ..kept.facade import PartsPlace, Save
+from ..kept.facade import ConversationSnapshot, PartsPlace, Save
 from ..kept.summaries import summaries_of
 from ..state.codec import SUITE_PLAIN, UNBOUND
 from ..stores.base import AsyncLeasing, AsyncListing, AsyncStopping, AsyncStore
@@ -40,6 +40,7 @@ from .http import (
     streamed,
 )
 from .hub import Hub
+from .left import TurnStatus
 from .limits import MAX_DIGITS, ServeLimits
 from .listeners import Listeners, Seat
 from .openapi import document_of
@@ -222,6 +223,11 @@ class ServeApp(Starlette):
         """True while this process runs a turn of the conversation under this key."""
         return self._hub.running(key) is not None
 
+    async def seen(self, who: Who) -> tuple[ConversationSnapshot | None, TurnStatus]:
+        """What is stored of a conversation, and how its newest turn stands: "running", "stopped" by its user,
+        "waiting" for somebody to go on with it or to answer messages, or "none" of these."""
+        return await self._talk(who).seen()
+
     # --------------------------------------------------------------------------------------- routes
 
     def _plain_routes(self) -> list[Route]:
@@ -318,8 +324,7 @@ class ServeApp(Starlette):
         return await streamed(request, run, front, self._limits, seat, goes_on=goes_on)
 
     async def _info(self, request: Request) -> Response:
-        talk = self._talk(await self._who(request))
-        snapshot = await talk.conversation.snapshot()
+        snapshot, status = await self.seen(await self._who(request))
         if snapshot is None:
             raise HTTPException(404)
         state = snapshot.info.state
@@ -327,7 +332,7 @@ class ServeApp(Starlette):
             {
                 "title": snapshot.info.title,
                 "status": state.status,
-                "turn_status": await talk.status(snapshot),
+                "turn_status": status,
                 "turns": state.turns_processed,
                 "updated_at": snapshot.info.saved_at.isoformat(),
                 "pending": pending_of(shown_pending(snapshot)),

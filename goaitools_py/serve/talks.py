@@ -24,6 +24,7 @@ import asyncio
 import re
 from collections.abc import Collection, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ..errors import NothingToResumeError, TurnConflictError, TurnInProgressError
@@ -220,32 +221,35 @@ class Talk:
         run = await self._hub.find_anywhere(self._key)
         if run is not None and not run.is_over:
             return run
-        snapshot = await self._conversation.snapshot()
+        snapshot, is_held = await self._found()
+        if (own := self._hub.running(self._key)) is not None:
+            return own
+        if is_held:  # another process runs the turn, and no relay shows it
+            go_on = self._go_on if goes_on else None
+            wait = partial(self._driving.wait, go_on=go_on)
+            return self._hub.watch(self._key, wait, goes_on=bool(goes_on))
         left = left_by(snapshot)
-        if snapshot is not None and left == "unfinished":
-            if await self._is_held():
-                return self._waiting(goes_on=bool(goes_on))
-            if goes_on:
-                return self._hub.running(self._key) or self._go_on(snapshot)
+        if snapshot is not None and left == "unfinished" and goes_on:
+            return self._go_on(snapshot)
         if left == "messages" and goes_on == "messages":
             turn = self._conversation.start(**self._options(Ask()))
             return self._start(lambda run: self._driving.drive(run, turn))
         return run if run is not None and run.is_good else _STATUS[left]
 
-    async def status(self, snapshot: ConversationSnapshot) -> TurnStatus:
-        """Tell how the newest turn stands."""
-        if await self._hub.is_running_anywhere(self._key):
-            return "running"
-        left = left_by(snapshot)
-        return "running" if left == "unfinished" and await self._is_held() else _STATUS[left]
+    async def seen(self) -> tuple[ConversationSnapshot | None, TurnStatus]:
+        """Read what is stored, and tell how the newest turn stands."""
+        is_known = await self._hub.is_running_anywhere(self._key)  # first: a turn may end meanwhile
+        snapshot, is_held = await self._found()
+        return snapshot, "running" if is_known or is_held else _STATUS[left_by(snapshot)]
 
-    async def _is_held(self) -> bool:
-        return self._has_leases and await self._conversation.is_running()
-
-    def _waiting(self, *, goes_on: bool) -> Run:
-        """The run that waits for a turn of another process."""
-        go_on = self._go_on if goes_on else None
-        return self._hub.watch(self._key, lambda run: self._driving.wait(run, go_on), goes_on=goes_on)
+    async def _found(self) -> tuple[ConversationSnapshot | None, bool]:
+        """What is stored, and whether a process runs the unfinished turn in it."""
+        snapshot = await self._conversation.snapshot()
+        if left_by(snapshot) != "unfinished" or not self._has_leases:
+            return snapshot, False
+        if await self._conversation.is_running():
+            return snapshot, True
+        return await self._conversation.snapshot(), False  # the turn may have ended since
 
     def _go_on(self, snapshot: ConversationSnapshot) -> Run:
         return self._resume(snapshot, {}, Ask(), unless_stopped=True)

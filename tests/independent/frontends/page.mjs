@@ -295,7 +295,7 @@ const scenarios = {
     const pieces = calls.flatMap((call) => [{ type: "tool_call", ...call }, { type: "pending", id: call.id, reason: call.reason }]);
     const files = [{ media_type: "image/svg+xml", name: evil, url: "javascript:pwned=1" }, { media_type: evil, url: "data:text/html,x" },
       { media_type: "image/svg+xml", url: `data:image/svg+xml,<svg xmlns="http://www.w3.org/2000/svg" onload="pwned=1"/>` }];
-    const view = { key: evil, running: false, version: "1", title: evil, status: "awaiting_tools", model: evil, failure: evil, pending: calls,
+    const view = { key: evil, turn_status: "none", version: "1", title: evil, status: "awaiting_tools", model: evil, failure: evil, pending: calls,
       messages: [{ id: "__proto__", role: evil, speaker: evil, text: evil, files }, { id: "r", role: "assistant", text: evil, pieces: [
         { type: "text", text: `[x](javascript:pwned=1) \`${evil}\`\n\`\`\`${evil}\n${evil}\n\`\`\`` }, { type: "reasoning", text: evil },
         { type: evil, text: evil }, { type: "tool_call", id: "d", name: evil, arguments: evil }, { type: "tool_result", id: "d", flag: "constructor", output: evil }, ...pieces] }] };
