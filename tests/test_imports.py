@@ -53,7 +53,7 @@ ALLOWED = {
     "output.by_tool": "errors output.misfit output.shape output.spec output.words tools",
     "output.wanted": (
         "backends.base output.by_tool output.misfit output.refused output.shape output.spec output.words "
-        "state.records tools values"
+        "render state.records tools values"
     ),
     "history.open.attempts": (
         "backends.base history.meter history.open.inbox history.open.turn_ids messages reading "
@@ -215,9 +215,11 @@ ALLOWED = {
     ),
     "history.rewrite.cut": (
         "backends.base compaction history.archive history.meter history.open.room history.open.turn_ids "
-        "history.rewrite.contexts history.rewrite.questions history.rewrite.unsign messages reading render "
-        "result state.closed_turns state.codec state.records state.state values"
+        "history.rewrite.contexts history.rewrite.questions history.rewrite.resting "
+        "history.rewrite.unsign messages reading render result state.closed_turns state.codec "
+        "state.records state.state values"
     ),
+    "history.rewrite.resting": "history.meter state.bounds state.records state.state values",
     "history.rewrite.questions": "compaction messages state.bounds state.state values",
     "history.size": "backends.base history.meter history.wires state.codec state.state tokens",
     "history.append": (
@@ -355,9 +357,9 @@ ALLOWED = {
         "backends.base compaction messages turn.flow turn.ledger turn.request turn.retry values"
     ),
     "turn.shrink": (
-        "backends.rules compaction errors events history.archive history.rewrite.cut "
-        "history.rewrite.questions history.rewrite.unsign messages result state.state turn.flow "
-        "turn.ledger turn.request turn.strategy_asks turn_warnings values"
+        "backends.rules compaction errors events history.archive history.meter history.rewrite.cut "
+        "history.rewrite.questions history.rewrite.resting history.rewrite.unsign messages result "
+        "state.state turn.flow turn.ledger turn.request turn.strategy_asks turn_warnings values"
     ),
     "turn.checks": (
         "errors history.open.journal history.open.room messages state.records state.state turn.flow "

@@ -377,6 +377,13 @@ class Row:
             return new
         settings = self.settings
         try:
+            if not (self.mine or settings.converts):  # two began at once: do not convert what was not to be
+                load_state(
+                    self.stored,
+                    wire=settings.dialect.wire,
+                    codec=settings.codec,
+                    binding=settings.binding,
+                )
             return rebase_state(
                 new,
                 base=self.mine,

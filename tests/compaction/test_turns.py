@@ -462,7 +462,8 @@ def test_between_cuts_the_prefix_only_grows(face: Any, wire: str, name: str) -> 
         first = len(backend.requests)
         result = chat.chat_with_state(state, user=f"Note {number}")
         state = result.state
-        has_cut = result.compaction is not None and result.compaction.outcome == "compacted"
+        report = result.compaction
+        has_cut = report is not None and report.outcome == "compacted"
         assert result.warnings == ()
         sent = [_history(request, wire)[:-1] for request in backend.requests[first:]]
         for history in sent:
@@ -471,7 +472,7 @@ def test_between_cuts_the_prefix_only_grows(face: Any, wire: str, name: str) -> 
             if not history.startswith(last):
                 breaks += 1
             last = history
-        cuts += has_cut
+        cuts += len(report.by.split(", ")) if has_cut else 0  # in one turn two of `first_of` may act
         assert check_history(wire, state_messages(state)) == []
     assert breaks <= cuts
     assert 1 <= cuts <= 20
