@@ -76,7 +76,8 @@ async def test_a_process_that_is_killed_loses_and_doubles_nothing(tmp_path: Path
     (tmp_path / "hold").unlink()
 
     async with server(tmp_path, "Done.") as (process, client):
-        whole = events_in((await client.get(f"{TURNS}/current")).text)
+        assert (await client.get(f"{TURNS}/current")).headers["turn-status"] in ("running", "waiting")
+        whole = events_in((await client.post(f"{TURNS}/current", json={})).text)
         messages = (await client.get("/conversations/hall/messages")).json()
         assert (await client.post(TURNS, json=said())).text.count("event: done") == 1  # the message again
 
