@@ -63,7 +63,7 @@ class KeptTurn:
     def __init__(self, settings: RowSettings, plan: Plan, *, checkpoints: bool) -> None:
         self._row = Row(settings)
         self._checkpoints = checkpoints
-        self._stops = StopWatch(settings) if settings.stop_every is not None else None
+        self._stops = StopWatch(self._row) if settings.stop_every is not None else None
         # With checkpoints each start of a tool is saved too. So a turn needs no claims of its calls.
         # A reply that is read piece by piece can be stopped between two pieces.
         stream = plan.stream or self._stops is not None
