@@ -307,7 +307,7 @@ ALLOWED = {
     "telemetry": "backends.base errors events extras messages result turn.flow turn.plan usage values",
     "mcp": "addresses errors extras history.open.answers messages tools",
     "turn.plan": (
-        "backends.base history.open.answers messages options state.codec turn.flow turn.outages values"
+        "backends.base errors history.open.answers messages options state.codec turn.flow turn.outages values"
     ),
     "turn.timing": "options turn.deadlines turn.flow",
     "turn.telling": "errors messages result tools turn_warnings values",
@@ -400,11 +400,12 @@ ALLOWED = {
         "stores.base stores.layout"
     ),
     "kept.parts": (
-        "errors history.archive state.codec state.parts state.placing state.state stores.base stores.layout"
+        "errors history.archive state.blob state.codec state.outline state.parts state.placing "
+        "state.state stores.base stores.layout"
     ),
     "kept.row": (
         "backends.base errors events history.info history.rebase kept.facts kept.parts state.codec "
-        "state.parts state.records state.state stores.layout turn.flow values"
+        "state.parts state.placing state.records state.state stores.layout turn.flow values"
     ),
     "kept.stops": "errors kept.row stores.layout turn.flow",
     "kept.privacy": (
