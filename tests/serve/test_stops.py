@@ -239,6 +239,46 @@ async def test_a_page_that_waits_at_another_worker_does_not_take_a_stopped_turn_
     assert await follows(other) == {(204, "stopped")}
 
 
+class LateStore(AsyncMemoryStore):
+    """A store where something is done before a turn gets its lease. The first lease is the question whether
+    another process has it: a class with a lease of its own is not asked by `is_held`."""
+
+    leases = 0
+    meanwhile: Any = None
+
+    @asynccontextmanager
+    async def lease(self, key: str, ttl: float) -> AsyncIterator[Any]:
+        self.leases += 1
+        if self.leases == 2:
+            await self.meanwhile()
+        async with super().lease(key, ttl) as lease:
+            yield lease
+
+
+@pytest.mark.parametrize("is_failure", [False, True], ids=["by a user", "by a program"])
+@asynchronous
+async def test_a_stop_that_comes_while_a_turn_is_taken_over_is_kept(is_failure: bool) -> None:
+    """Between the look at the store and the lease. The model is not asked, and the stop is remembered."""
+    stored = await (await abandoned()).store.load("ada/hall")
+    store = LateStore()
+    await store.save("ada/hall", stored.blob, expected=None)
+    world, other = World(store=store, limits=NOT_KEPT), World(LOOK, store=store, limits=NOT_KEPT)
+
+    async def stop() -> None:
+        if not is_failure:
+            assert (await other.ask("DELETE", CURRENT))[1] == {"stopped": True}
+            return
+        conversation = other.chat.conversation(store, "ada/hall", save="checkpoint", stop_every=1e-9)
+        with pytest.raises(TurnStoppedError):
+            await conversation.start_resume(on_event=lambda _: store.set_stop("ada/hall")).result()
+
+    store.meanwhile = stop
+    async with world.stream("POST", CURRENT) as page:
+        assert (await page.events())[-1][0] == "stopped"
+    assert world.backend.requests == []
+    assert await follows(world) == {(204, "stopped")}
+
+
 class SlowStore(AsyncMemoryStore):
     """A store whose first load, that of a turn with its lease, does not end before the test says so."""
 
