@@ -129,7 +129,7 @@ def warn_once(client: object, driver: str, setting: str) -> None:
 
 
 class Silence:
-    """Ends a connection that gives no answer for so long; `with Silence(connection, seconds): …`.
+    """Ends a connection that gives no answer for `SILENCE` seconds; ``with Silence(connection): …``.
 
     It is for drivers without such a setting. They must tell the number of their socket with `fileno()`, as
     psycopg does. Other connections are left alone.
@@ -137,11 +137,11 @@ class Silence:
 
     __slots__ = ("_watch",)
 
-    def __init__(self, connection: Any, seconds: float = SILENCE) -> None:
+    def __init__(self, connection: Any) -> None:
         self._watch: Watch | None = None
         if hasattr(connection, "fileno"):
             self._watch = Watch(lambda: hang_up(connection))
-            self._watch.set(seconds)
+            self._watch.set(SILENCE)
 
     def __enter__(self) -> None:
         pass

@@ -62,6 +62,12 @@ def _at_once(connection: Connection, step: Callable[[Connection], T]) -> T:
         return step(connection)
 
 
+def _watched(connection: Connection, way: _Way[T], step: Callable[[Connection], T]) -> T:
+    """Do a step, and end the connection if the server falls silent."""
+    with Silence(connection.connection.driver_connection):
+        return way(connection, step)
+
+
 class SQLAlchemyStore:
     """A store in a table of a database, for any number of threads, processes and machines.
 
@@ -236,8 +242,7 @@ class SQLAlchemyStore:
         with _errors(self._dialect), self._forks.step():
             connection = self._engine.connect()
             try:
-                with Silence(connection.connection.driver_connection):
-                    return way(connection, step)
+                return _watched(connection, way, step)
             except DBAPIError as exc:
                 if only_reads(exc):
                     connection.invalidate()
@@ -449,7 +454,7 @@ class AsyncSQLAlchemyStore:
         with _errors(self._dialect), self._forks.step():
             connection = await self._engine.connect()
             try:
-                return await connection.run_sync(way, step)
+                return await connection.run_sync(_watched, way, step)
             except DBAPIError as exc:
                 if only_reads(exc):
                     await connection.invalidate()
