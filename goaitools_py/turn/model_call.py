@@ -26,7 +26,7 @@ from .body import ReplyTooLarge
 from .deadlines import CallTimes
 from .flow import CallModel, Emit, Flow
 from .ledger import Ledger, ReturnPoint
-from .model_failures import POISON, blames_content, oversized, turn_error
+from .model_failures import REFUSES_FORMS, blames_content, oversized, turn_error
 from .receive import Call, receive
 from .request import Voice, request_parts
 from .retry import Failure, failure_of, with_retries
@@ -341,14 +341,14 @@ class _Remedies:
                 return True
         if fault.kind == "signature" and _unsign(ledger):
             return True
-        if fault.kind in _BLAMES_HISTORY and status in POISON and _repair(ledger):
+        if fault.kind in _BLAMES_HISTORY and status in REFUSES_FORMS and _repair(ledger):
             return True
         if not blames_content(failure):
             return False
         if _leave_waiting(ledger):
             return True
         if self._wide is None:
-            return fault.kind in _BLAMES_HISTORY and self._narrow()
+            return fault.kind in _BLAMES_HISTORY and status in REFUSES_FORMS and self._narrow()
         if fault.kind == "rejected":
             # The history was narrowed, and the request is refused again: what was taken out is not to blame.
             ledger.go_back(self._wide)
