@@ -267,8 +267,9 @@ class Talk:
         if run is None or run.is_copy:
             return await self._stop_elsewhere()
         is_noted = await self._noted_early()
-        await run.stop()
-        await run.over()
+        if not run.is_over:
+            await run.stop()
+            await run.over()
         if run.was_stopped:
             await self._driving.remember_stop()
         elif is_noted and (snapshot := await self._conversation.snapshot()) is not None:
