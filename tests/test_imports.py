@@ -407,7 +407,7 @@ ALLOWED = {
         "backends.base errors events history.info history.rebase kept.facts kept.parts state.codec "
         "state.parts state.placing state.records state.state stores.layout turn.flow values"
     ),
-    "kept.stops": "errors stores.layout turn.flow",
+    "kept.stops": "errors kept.row stores.layout turn.flow",
     "kept.privacy": (
         "errors history.export history.redact.matching history.redact.redaction kept.row state.state "
         "turn.flow values"
@@ -425,13 +425,15 @@ ALLOWED = {
     # edges: the only places that touch clocks, sockets, threads, loops, files
     "edges": "",
     "edges.watch": "process",
+    "edges.aside": "process",
+    "edges.late": "",
     "edges.wait": "turn.deadlines",
-    "edges.sync_edge": "again backends.base edges.watch tools turn.deadlines turn.flow values",
-    "edges.async_edge": "again backends.base edges.wait tools turn.flow values",
-    "kept.lease": "edges.watch",
+    "edges.sync_edge": "again backends.base edges.aside edges.watch tools turn.deadlines turn.flow values",
+    "edges.async_edge": "again backends.base edges.late edges.wait tools turn.flow values",
+    "kept.lease": "edges.late edges.watch",
     "backends": (
         "backends.base backends.capabilities backends.gating backends.rules calling citations context_edits "
-        "messages output.refused output.strict process rawjson render values"
+        "edges.aside messages output.refused output.strict process rawjson render values"
     ),
     "stores.layout": "",
     "stores.base": "stores.layout",

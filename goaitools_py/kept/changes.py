@@ -20,7 +20,7 @@ from ..history.info import refs_of
 from ..history.undo import undo_cut
 from ..state.reseal import rewrap
 from ..state.state import dump_state, load_state, new_state
-from ..turn.flow import Clock, Emit, Flow, Invoke
+from ..turn.flow import Clock, Emit, Flow
 from .row import Row, RowSettings
 
 __all__ = [
@@ -130,7 +130,7 @@ def reset_flow(settings: RowSettings) -> Flow[None]:
     """Delete the conversation. A store without `delete` gets an empty one in its place."""
     store = settings.store
     if hasattr(store, "delete"):
-        yield Invoke(store.delete, (settings.key,))
+        yield from Row(settings).ask(store.delete, settings.key)
         return
     now = yield Clock()
     fresh = dump_state(

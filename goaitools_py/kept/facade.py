@@ -188,6 +188,7 @@ def settings_of(
         in_parts=parts == "store",
         stop_every=stop_every,
         converts=converts,
+        longest_wait=math.inf if is_async else 0.0,
     )
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -39,7 +40,7 @@ from ..state.placing import attach
 from ..state.records import Meta, digest8
 from ..state.state import dump_state, hard_limits, load_state, new_state
 from ..stores.layout import MAX_KEY_BYTES, RowFacts, StoredPart, combines, takes_facts
-from ..turn.flow import Clock, Emit, Flow, Invoke, Sleep
+from ..turn.flow import Clock, Emit, Flow, Invoke, Sleep, Unanswered
 from ..values import Value, replace
 from .facts import row_facts
 from .parts import LOADED, Pieces, joined, lists_parts, part_with_room, pieces_of, with_shared_part
@@ -56,6 +57,8 @@ FIRST_WAIT: Final = 0.01
 LONGEST_WAIT: Final = 0.25
 """Seconds between two tries for a lease. Each wait is twice as long as the wait before it."""
 
+LEAST_ANSWER, LONGEST_ANSWER = 1.0, 60.0
+"""Seconds for which one answer of the store is awaited: at least, and where no turn sets a limit."""
 
 _UNREADABLE: Final = "another worker saved a state that cannot be read here: load again and redo the turn"
 
@@ -89,6 +92,8 @@ class RowSettings(Value, frozen=True, kw_only=True):
     while the store is unavailable.
     `with_title`: True if the title stands in a plain column beside the blob.
     `converts`: True if turns convert states of other provider APIs, so that one may be stored.
+    `longest_wait`: seconds after which a call of the store has ended in any case, for a store that does not
+    say so itself. A wait that may last longer needs no limit.
     `in_parts`: True if saves put archive and media into the store as parts of their own; see `parts`. What is
     read follows from the row.
     `stop_every`: seconds between two looks of a turn at the stop flag; None if it does not look.
@@ -110,6 +115,7 @@ class RowSettings(Value, frozen=True, kw_only=True):
     in_parts: bool = False
     stop_every: float | None = None
     converts: bool = False
+    longest_wait: float = 0.0
 
     @property
     def reader(self) -> Dialect | None:
@@ -147,7 +153,10 @@ class Row:
         """What was loaded together with the lease, until `load` gives it; and whether it has all parts."""
         self._is_combined = False
         self._renewal: Any = None
+        self._deadline: float | None = None
         self._patient_until: float | None = None
+        self._is_silent = False
+        """True if the last call of the store got no answer in time."""
         self._pause = FIRST_WAIT
 
     @property
@@ -165,6 +174,52 @@ class Row:
         if of is None:
             of = refs_of(self.stored, codec=settings.codec, binding=settings.binding)
         yield Emit(StateSaved(self._version, len(self.stored), **of))
+
+    def ask(
+        self,
+        call: Callable[..., Any],
+        *args: Any,
+        is_paid: bool = False,
+        late: Callable[[Any], object] | None = None,
+    ) -> Flow[Any]:
+        """Call the store. `StoreUnavailableError` if no answer comes in time; the call may still be done.
+
+        Before a turn has called a model, it waits for an answer until its own time is over. After that
+        (`is_paid`) it waits as long as a save is tried.
+
+        Args:
+            call: A method of the store.
+            args: What it takes.
+            is_paid: True if model calls or tools were paid for.
+            late: Called with an answer that comes too late, such as a lease.
+        """
+        longest: float = getattr(self.settings.store, "longest_wait", self.settings.longest_wait)
+        if not longest:
+            return (yield Invoke(call, args))
+        now = yield Clock()
+        until = self._end_of_wait(now.monotonic, is_paid)
+        if until - now.monotonic >= longest:
+            return (yield Invoke(call, args))
+        try:
+            answer = yield Invoke(call, args, until, late)
+        except Unanswered:
+            self._is_silent = True
+            if is_paid and self._patient_until is None:
+                self._patient_until = until
+            raise StoreUnavailableError(
+                f"the store gave no answer within {until - now.monotonic:.1f} seconds: try again later"
+            ) from None
+        self._is_silent = False
+        return answer
+
+    def _end_of_wait(self, now: float, is_paid: bool) -> float:
+        if not is_paid:
+            end = now + LONGEST_ANSWER if self._deadline is None else self._deadline
+        elif self._patient_until is None:
+            end = now + self.settings.save_timeout
+        else:
+            end = self._patient_until
+        return max(end, now + LEAST_ANSWER)
 
     # ------------------------------------------------------------------------------------ loading
 
@@ -184,7 +239,7 @@ class Row:
         if at_hand is not None and (at_hand[1] or not is_whole):
             found = at_hand[0]
         else:
-            found = yield Invoke(self._load_whole if is_whole else self._load)
+            found = yield from self.ask(self._load_whole if is_whole else self._load)
         found, blob = yield from self._with_parts(found, is_whole=is_whole)
         self._version = None if found is None else found.version
         self._sent = self._created = None
@@ -194,7 +249,7 @@ class Row:
         return found
 
     def _with_parts(
-        self, found: Stored | None, *, is_whole: bool = False
+        self, found: Stored | None, *, is_whole: bool = False, is_paid: bool = False
     ) -> Flow[tuple[Stored | None, bytes]]:
         """Give what was loaded, and its blob with the parts that its head lists.
 
@@ -208,7 +263,7 @@ class Row:
             if not (self._is_parted and lists_parts(found.blob, settings.codec)):
                 self._kept_parts = frozenset()
                 return found, bytes(found.blob)
-            found = yield Invoke(self._load_all)
+            found = yield from self.ask(self._load_all, is_paid=is_paid)
         takes_all = is_whole or not settings.in_parts
         for is_last in (False, True):
             if found is None:
@@ -221,7 +276,8 @@ class Row:
             except StatePartMissingError:
                 if is_last:
                     raise
-                found = yield Invoke(self._load_all if takes_all else self._load)
+                again = self._load_all if takes_all else self._load
+                found = yield from self.ask(again, is_paid=is_paid)
                 continue
             except StateCorruptError as exc:
                 exc.blob = blob = bytes(head.blob)
@@ -256,13 +312,16 @@ class Row:
             return settings.store.lease_and_load_head(settings.key, settings.lease_ttl, kinds=kinds)
         return settings.store.lease_and_load(settings.key, settings.lease_ttl)
 
-    def read_parts(self, names: Collection[bytes]) -> Flow[dict[bytes, bytes]]:
-        """Give the stored bytes of those of these parts that are at hand or in the store."""
+    def read_parts(self, names: Collection[bytes], *, is_paid: bool = False) -> Flow[dict[bytes, bytes]]:
+        """Give the stored bytes of those of these parts that are at hand or in the store. `is_paid`: as for
+        `ask`."""
         found = {name: self._at_hand[name].data for name in names if name in self._at_hand}
         lacking = [name for name in names if name not in found]
         settings = self.settings
         if lacking and settings.in_parts:
-            parts: Sequence[StoredPart] = yield Invoke(settings.store.load_parts, (settings.key, lacking))
+            parts: Sequence[StoredPart] = yield from self.ask(
+                settings.store.load_parts, settings.key, lacking, is_paid=is_paid
+            )
             found |= {part.name: bytes(part.data) for part in parts}
         return found
 
@@ -320,7 +379,7 @@ class Row:
             facts=self._facts(blob),
         )
 
-    def _share(self, blob: bytes) -> Flow[None]:
+    def _share(self, blob: bytes, is_paid: bool) -> Flow[None]:
         """Take a new state apart for its save. If it has a new part of the archive, that becomes one with the
         newest part in the store, which is loaded for this. If it cannot be had, both stay apart."""
         settings = self.settings
@@ -330,7 +389,7 @@ class Row:
         pieces = pieces_of(blob, codec, binding)
         if pieces.has_new_archive and (name := part_with_room(blob, codec, binding)) is not None:
             with suppress(Exception):  # a paid turn is saved whether or not its record shares a part
-                found = yield from self.read_parts([name])
+                found = yield from self.read_parts([name], is_paid=is_paid)
                 pieces = pieces_of(with_shared_part(blob, found[name], codec, binding), codec, binding)
                 # The running turn still lists the part, and its next state joins the two anew.
                 self._at_hand[name] = StoredPart(name=name, kind=ARCHIVE, data=found[name])
@@ -396,7 +455,7 @@ class Row:
             Exception: The error of the store, if it neither answered that it saved nor holds the state.
         """
         refused = failed = 0
-        yield from self._share(new)
+        yield from self._share(new, is_paid)
         new = self.timed(self._slim(new))
         if self._sent is not None:
             known = self.mine
@@ -408,9 +467,8 @@ class Row:
             failure = conflict = None
             ends_lease = is_last and self._is_combined and self._ends_with_parts()
             try:
-                version = yield Invoke(
-                    self._save_and_release if ends_lease else self._save, (blob, self._version)
-                )
+                save = self._save_and_release if ends_lease else self._save
+                version = yield from self.ask(save, blob, self._version, is_paid=is_paid)
             except StateConflictError as exc:
                 refused += 1
                 if not failed:
@@ -457,6 +515,13 @@ class Row:
             return new
         settings = self.settings
         try:
+            if not (self.mine or settings.converts):  # two began at once: do not convert what was not to be
+                load_state(
+                    self.stored,
+                    wire=settings.dialect.wire,
+                    codec=settings.codec,
+                    binding=settings.binding,
+                )
             return rebase_state(
                 new,
                 base=self.mine,
@@ -486,10 +551,10 @@ class Row:
         """Load after a save that did not succeed. True if the store has a newer state."""
         while True:
             try:
-                found = yield Invoke(self._load)
+                found = yield from self.ask(self._load, is_paid=is_paid)
                 if (None if found is None else found.version) == self._version:
                     return False
-                found, blob = yield from self._with_parts(found)
+                found, blob = yield from self._with_parts(found, is_paid=is_paid)
                 break
             except StoreUnavailableError:
                 if not (is_paid and (yield from self._wait())):
@@ -546,7 +611,7 @@ class Row:
     def overwrite(self, new: bytes) -> Flow[None]:
         """Save a state that did not grow from the stored one. `StateConflictError` if that has changed."""
         new = self._slim(new)
-        self._version = yield Invoke(self._save, (new, self._version))
+        self._version = yield from self.ask(self._save, new, self._version)
         self._kept_parts = self._sent_parts
         self.mine = self.stored = new
 
@@ -576,7 +641,7 @@ class Row:
         """
         store, head, parts = self.settings.store, self.stored, ()
         if self._is_parted:
-            found = yield Invoke(self._load_all)
+            found = yield from self.ask(self._load_all)
             if found is None or found.version != self._version:
                 raise StateConflictError("another worker saved meanwhile; load again and redo the turn")
             head, parts = bytes(found.blob), found.parts
@@ -586,11 +651,11 @@ class Row:
         key = aside_prefix(self.settings.key) + digest
         try:
             if parts:
-                yield Invoke(lambda: store.save_parts(key, head, parts, (), expected=None))
+                yield from self.ask(lambda: store.save_parts(key, head, parts, (), expected=None))
             else:
-                yield Invoke(lambda: store.save(key, head, expected=None))
+                yield from self.ask(lambda: store.save(key, head, expected=None))
         except StateConflictError:
-            there = yield Invoke(lambda: store.load(key))
+            there = yield from self.ask(lambda: store.load(key))
             if there is None or bytes(there.blob) != head:
                 raise
         self.mine = self.stored = b""
@@ -603,23 +668,26 @@ class Row:
 
         `is_whole`: as for the `load` that follows. A store that can loads with the lease.
         Raises `TurnInProgressError` if another worker holds it: at once with the gate "reject", else after
-        `timeout` seconds.
+        `timeout` seconds. A store that does not answer is awaited as long.
         """
         settings = self.settings
+        began = yield Clock()
+        if timeout is not None:
+            self._deadline = began.monotonic + timeout
         if not hasattr(settings.store, "lease"):
             return 0.0
         in_one = combines(settings.store, in_parts=settings.in_parts)
-        began = yield Clock()
         pause, waited = FIRST_WAIT, 0.0
         while True:
             try:
                 if in_one:
                     context = None
-                    lease, found = yield Invoke(self._lease_and_load, (is_whole,))
+                    lease, found = yield from self.ask(self._lease_and_load, is_whole, late=_release_late)
                     self._found, self._is_combined = (found, is_whole or not settings.in_parts), True
                 else:
                     context = settings.store.lease(settings.key, settings.lease_ttl)
-                    lease = yield Invoke(getattr(context, "__aenter__", None) or context.__enter__)
+                    enter = getattr(context, "__aenter__", None) or context.__enter__
+                    lease = yield from self.ask(enter, late=partial(_leave_late, context))
             except LeaseHeldError as exc:
                 now = yield Clock()
                 waited = now.monotonic - began.monotonic
@@ -643,11 +711,12 @@ class Row:
             self._renewal = None
         if self._lease is None and self._context is None:
             return
+        if self._is_silent and self._patient_until is None:
+            self._patient_until = 0.0  # the wait was over before: one moment for the lease is enough
         with suppress(Exception):  # the outcome of the turn is more important than this error
             yield from self._give_back()
             if self._context is not None:
-                leave = getattr(self._context, "__aexit__", None) or self._context.__exit__
-                yield Invoke(leave, (None, None, None))
+                yield from self.ask(_leave, self._context, is_paid=True)
         self._context = self._lease = None
         self._is_combined = False
 
@@ -656,8 +725,23 @@ class Row:
         release = getattr(self._lease, "release", None)
         while release is not None:
             try:
-                yield Invoke(release)
+                yield from self.ask(release, is_paid=True)
                 return
             except StoreUnavailableError:
                 if not (yield from self._wait()):
                     return
+
+
+def _release_late(answer: tuple[Any, Any]) -> Any:
+    """Give back a lease that came together with a state, but too late."""
+    return answer[0].release()
+
+
+def _leave_late(context: Any, _: Any) -> Any:
+    """End the context of a lease that came too late."""
+    return _leave(context)
+
+
+def _leave(context: Any) -> Any:
+    """End the context of a lease."""
+    return (getattr(context, "__aexit__", None) or context.__exit__)(None, None, None)

@@ -63,7 +63,7 @@ class KeptTurn:
     def __init__(self, settings: RowSettings, plan: Plan, *, checkpoints: bool) -> None:
         self._row = Row(settings)
         self._checkpoints = checkpoints
-        self._stops = StopWatch(settings) if settings.stop_every is not None else None
+        self._stops = StopWatch(self._row) if settings.stop_every is not None else None
         # With checkpoints each start of a tool is saved too. So a turn needs no claims of its calls.
         # A reply that is read piece by piece can be stopped between two pieces.
         stream = plan.stream or self._stops is not None
@@ -259,9 +259,10 @@ class KeptTurn:
             return (yield from self._repeat())
         except Exception as exc:
             self._is_noted = True
+            if isinstance(exc, StateConflictError) and self._is_stored(result):
+                return self._uncut(result)
+            self.unsaved = exc  # if the turn is cancelled before it can raise this, `settle` must tell it
             if isinstance(exc, StateConflictError):
-                if self._is_stored(result):
-                    return self._uncut(result)
                 raise self._conflict(exc, result.state, result.text) from exc
             raise self._not_taken(exc, result) from exc
         self._is_noted, self._end = True, stored
@@ -308,7 +309,7 @@ class KeptTurn:
         except DuplicateError:
             return (yield from self._repeat())
         except Exception as why:
-            self._is_noted = True
+            self._is_noted, self.unsaved = True, why
             if not isinstance(exc, TurnError):
                 exc.add_note(f"the state of this turn could not be saved ({type(why).__name__})")
                 raise exc from exc.__cause__
