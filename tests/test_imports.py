@@ -307,7 +307,7 @@ ALLOWED = {
     "telemetry": "backends.base errors events extras messages result turn.flow turn.plan usage values",
     "mcp": "addresses errors extras history.open.answers messages tools",
     "turn.plan": (
-        "backends.base history.open.answers messages options state.codec turn.flow turn.outages values"
+        "backends.base errors history.open.answers messages options state.codec turn.flow turn.outages values"
     ),
     "turn.timing": "options turn.deadlines turn.flow",
     "turn.telling": "errors messages result tools turn_warnings values",
@@ -400,13 +400,14 @@ ALLOWED = {
         "stores.base stores.layout"
     ),
     "kept.parts": (
-        "errors history.archive state.codec state.parts state.placing state.state stores.base stores.layout"
+        "errors history.archive state.blob state.codec state.outline state.parts state.placing "
+        "state.state stores.base stores.layout"
     ),
     "kept.row": (
         "backends.base errors events history.info history.rebase kept.facts kept.parts state.codec "
-        "state.parts state.records state.state stores.layout turn.flow values"
+        "state.parts state.placing state.records state.state stores.layout turn.flow values"
     ),
-    "kept.stops": "errors stores.layout turn.flow",
+    "kept.stops": "errors kept.row stores.layout turn.flow",
     "kept.privacy": (
         "errors history.export history.redact.matching history.redact.redaction kept.row state.state "
         "turn.flow values"
@@ -424,13 +425,15 @@ ALLOWED = {
     # edges: the only places that touch clocks, sockets, threads, loops, files
     "edges": "",
     "edges.watch": "process",
+    "edges.aside": "process",
+    "edges.late": "",
     "edges.wait": "turn.deadlines",
-    "edges.sync_edge": "again backends.base edges.watch tools turn.deadlines turn.flow values",
-    "edges.async_edge": "again backends.base edges.wait tools turn.flow values",
-    "kept.lease": "edges.watch",
+    "edges.sync_edge": "again backends.base edges.aside edges.watch tools turn.deadlines turn.flow values",
+    "edges.async_edge": "again backends.base edges.late edges.wait tools turn.flow values",
+    "kept.lease": "edges.late edges.watch",
     "backends": (
         "backends.base backends.capabilities backends.gating backends.rules calling citations context_edits "
-        "messages output.refused output.strict process rawjson render values"
+        "edges.aside messages output.refused output.strict process rawjson render values"
     ),
     "stores.layout": "",
     "stores.base": "stores.layout",

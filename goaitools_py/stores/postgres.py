@@ -9,10 +9,9 @@ the lease, load, and one that saves and gives the lease back. No connection is h
 
 from __future__ import annotations
 
-import math
-import socket
 from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
+from math import ceil, inf
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, cast
 
@@ -20,6 +19,7 @@ from ..edges.watch import Watch
 from ..errors import StoreError, StoreUnavailableError
 from ..extras import lacking
 from .base import RowFacts, Stored, StoredHead, StoredPage, StoredPart
+from .clients import OPENED, SILENCE, hang_up
 from .postgres_pools import (
     OneProcess,
     asyncpg_misused,
@@ -74,8 +74,14 @@ class PostgresStore:
         self._owned = False
         self._steps = PostgresSteps(table, schema)
         self._prepare = None if prepare else False
-        self._timeout: float | None = None
+        self._timeout = SILENCE
         self._process = OneProcess()
+
+    @property
+    def longest_wait(self) -> float:
+        """Seconds after which a call has ended in any case: it waits for a connection, for an answer, and for
+        both again where it looks whether a save was done."""
+        return 4 * self._timeout
 
     @classmethod
     def open(
@@ -105,7 +111,7 @@ class PostgresStore:
             raise lacking(error, "PostgresStore", "psycopg") from None
         options: dict[str, Any] = {"autocommit": True, "client_encoding": "UTF8"}
         if "connect_timeout" not in named_in(url):
-            options["connect_timeout"] = max(2, math.ceil(timeout))
+            options["connect_timeout"] = max(2, ceil(timeout))
         pool = ConnectionPool(
             url,
             min_size=1,
@@ -272,10 +278,9 @@ class PostgresStore:
                     self._give_back(lent)
                 if not lent:
                     self._lend(lent)
-                if self._timeout is not None:
-                    if not watches or watches[-1].has_rung:
-                        watches.append(Watch(lambda: _hang_up(lent)))
-                    watches[-1].set(self._timeout)
+                if not watches or watches[-1].has_rung:
+                    watches.append(Watch(lambda: _hang_up(lent)))
+                watches[-1].set(self._timeout)
                 rows = self._sent(lent[-1], statement, values)
             except Exception as exc:
                 failed = problem(exc)
@@ -324,11 +329,7 @@ class PostgresStore:
 def _hang_up(lent: Lent) -> None:
     """End a connection from another thread: the thread that waits for its answer gets an error."""
     for connection in lent:
-        with socket.socket(fileno=connection.fileno()) as end:
-            try:
-                end.shutdown(socket.SHUT_RDWR)
-            finally:
-                end.detach()
+        hang_up(connection)
 
 
 class PostgresLease:
@@ -376,6 +377,12 @@ class AsyncPostgresStore:
         self._timeout: float | None = None
         self._steps = PostgresSteps(table, schema)
         self._process = OneProcess()
+
+    @property
+    def longest_wait(self) -> float:
+        """Seconds after which a call has ended in any case: it waits for a connection, for an answer, and for
+        both again where it looks whether a save was done."""
+        return inf if self._timeout is None else 4 * self._timeout
 
     @classmethod
     def open(
@@ -597,7 +604,7 @@ class AsyncPostgresStore:
         nothing of the step.
         """
         with suppress(Exception):
-            await self._pool.release(connection, timeout=None if is_sound else self._timeout)
+            await self._pool.release(connection, timeout=None if is_sound else self._timeout or OPENED)
 
 
 class AsyncPostgresLease:

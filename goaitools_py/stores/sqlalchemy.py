@@ -18,10 +18,12 @@ from sqlalchemy.exc import DBAPIError, StatementError
 from ..errors import StoreError, StoreUnavailableError
 from . import common
 from .base import RowFacts, Stored, StoredHead, StoredPage, StoredPart
+from .clients import Silence
 from .sql_forks import forks_of
 from .sql_lease import LastSave, LastSaveOfParts, LeaseRows, SQLLease
 from .sql_parts import PartRows, SaveParts
 from .sql_table import RowSave, StateRows, lacks_a_column, only_reads
+from .sql_waits import waits_of
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
@@ -60,6 +62,12 @@ def _at_once(connection: Connection, step: Callable[[Connection], T]) -> T:
         return step(connection)
 
 
+def _watched(connection: Connection, way: _Way[T], step: Callable[[Connection], T]) -> T:
+    """Do a step, and end the connection if the server falls silent."""
+    with Silence(connection.connection.driver_connection):
+        return way(connection, step)
+
+
 class SQLAlchemyStore:
     """A store in a table of a database, for any number of threads, processes and machines.
 
@@ -80,10 +88,16 @@ class SQLAlchemyStore:
     def __init__(self, engine: Engine, *, table: str = "goaitools_state", schema: str | None = None) -> None:
         self._dialect = _known(engine, "SQLAlchemyStore")
         self._forks = forks_of(engine)
+        self._waits = waits_of(engine)
         self._engine = engine
         self._rows = StateRows(table, schema)
         self._parts = PartRows(self._rows)
         self._leases = LeaseRows(self._dialect, table, schema)
+
+    @property
+    def longest_wait(self) -> float:
+        """Seconds after which a call has ended in any case; infinity if a driver may wait for ever."""
+        return self._waits.longest
 
     def load(self, key: str) -> Stored | None:
         """The blob under `key`, or None."""
@@ -228,7 +242,7 @@ class SQLAlchemyStore:
         with _errors(self._dialect), self._forks.step():
             connection = self._engine.connect()
             try:
-                return way(connection, step)
+                return _watched(connection, way, step)
             except DBAPIError as exc:
                 if only_reads(exc):
                     connection.invalidate()
@@ -287,10 +301,16 @@ class AsyncSQLAlchemyStore:
     ) -> None:
         self._dialect = _known(engine, "AsyncSQLAlchemyStore")
         self._forks = forks_of(engine.sync_engine, is_async=True)
+        self._waits = waits_of(engine.sync_engine)
         self._engine = engine
         self._rows = StateRows(table, schema)
         self._parts = PartRows(self._rows)
         self._leases = LeaseRows(self._dialect, table, schema)
+
+    @property
+    def longest_wait(self) -> float:
+        """Seconds after which a call has ended in any case; infinity if a driver may wait for ever."""
+        return self._waits.longest
 
     async def load(self, key: str) -> Stored | None:
         """The blob under `key`, or None."""
@@ -434,7 +454,7 @@ class AsyncSQLAlchemyStore:
         with _errors(self._dialect), self._forks.step():
             connection = await self._engine.connect()
             try:
-                return await connection.run_sync(way, step)
+                return await connection.run_sync(_watched, way, step)
             except DBAPIError as exc:
                 if only_reads(exc):
                     await connection.invalidate()

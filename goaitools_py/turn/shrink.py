@@ -314,7 +314,7 @@ def _compacted(
         if archives:  # last of all: what it is given does go
             yield from _before_cut(planned.before_cut, request, kept)
         if not force and planned.compactor is not None:
-            _look_at_limit(ledger, planned, planned.compactor, kept)
+            _look_at_limit(ledger, planned, planned.compactor, kept, is_paid=questions.asked > 0)
         return replace(report, reason=reason)
     except InvalidPlan as exc:
         ledger.tried.compaction_cause = exc
@@ -335,7 +335,9 @@ def _compacted(
         return _unchanged(ledger, request, "failed", by, f"{by} raised {type(exc).__name__}")
 
 
-def _look_at_limit(ledger: Ledger, planned: Planned, compactor: HasLimit, kept: Sequence[TurnView]) -> None:
+def _look_at_limit(
+    ledger: Ledger, planned: Planned, compactor: HasLimit, kept: Sequence[TurnView], *, is_paid: bool
+) -> None:
     """Let a compactor rest whose cut has left more than its limit, and say so the first time.
 
     What waits or runs does not count: no cut takes it, and it becomes history. (In a blob's size it does.)
@@ -350,14 +352,15 @@ def _look_at_limit(ledger: Ledger, planned: Planned, compactor: HasLimit, kept: 
     others_help = not compactor.is_above(of_turns(request, (), beside=frame))
     if not (planned.has_next or has_rested(state, compactor)):
         stays = f"the {len(kept)} turns that stay" if others_help else "tools and system="
+        cuts_again = others_help and not is_paid
+        then = "cuts again in each turn" if cuts_again else "rests until another cut may help"
         ledger.warn(
             "compaction_in_vain",
             f"{planned.by} cut the history, and it is still above the trigger's limit, because of {stays}; "
-            "the compactor rests until another cut may help: give it a larger limit",
+            f"the compactor {then}: give it a larger limit",
         )
-    ledger.set_base(
-        resting(state, compactor, tokens=request.token_count, turns=len(kept), others_help=others_help)
-    )
+    turns = (max(1, len(kept)) if is_paid else None) if others_help else 0
+    ledger.set_base(resting(state, compactor, tokens=request.token_count, turns=turns))
 
 
 def _raised(cause: Exception | None) -> Exception | None:

@@ -125,21 +125,21 @@ IN_VAIN = {
         lambda wire: Compactor(any_of(TurnLimit(50), TokenLimit(2_000)), KeepRecentTurns(2)),
         {"system": RULES},
     ),
-    "window": (lambda wire: ContextWindow(max_tokens=100, min_recent_turns=3), {}),
-    "window summary": (
-        lambda wire: ContextWindow(max_messages=4, min_recent_turns=3, strategy="recent_turns_only"),
+    "messages": (lambda wire: Compactor(MessageLimit(3), Summarize(summariser(wire), keep_turns=2)), {}),
+    "bytes": (lambda wire: Compactor(ByteLimit(300), Summarize(summariser(wire), keep_turns=2)), {}),
+    "turns": (lambda wire: Compactor(TurnLimit(2), Summarize(summariser(wire), keep_turns=3)), {}),
+    "own": (
+        lambda wire: Compactor(
+            lambda request: request.turn_count > 2, Summarize(summariser(wire), keep_turns=3)
+        ),
         {},
     ),
-    "messages": (lambda wire: Compactor(MessageLimit(3), KeepRecentTurns(2)), {}),
-    "bytes": (lambda wire: Compactor(ByteLimit(300), KeepRecentTurns(2)), {}),
-    "turns": (lambda wire: Compactor(TurnLimit(2), KeepRecentTurns(3)), {}),
-    "own": (lambda wire: Compactor(lambda request: request.turn_count > 2, KeepRecentTurns(3)), {}),
 }
 
 
 @pytest.mark.parametrize("kind", IN_VAIN)
 def test_each_kind_of_limit_is_told_once_and_rests(face: Any, wire: str, kind: str) -> None:
-    """Whatever measures the limit, and whatever is above it: a cut in each turn helps nobody."""
+    """Whatever measures the limit, and whatever is above it: nothing is paid for in vain in each turn."""
     make, fields = IN_VAIN[kind]
     talk = Talk(face, wire)
 
@@ -148,6 +148,32 @@ def test_each_kind_of_limit_is_told_once_and_rests(face: Any, wire: str, kind: s
     assert len(talk.told) == 1
     assert talk.told[0] == talk.cuts[0]
     assert len(talk.cuts) <= 4
+
+
+FREE = {
+    "window": (lambda: ContextWindow(max_tokens=100, min_recent_turns=3), 3),
+    "window of messages": (
+        lambda: ContextWindow(max_messages=4, min_recent_turns=3, strategy="recent_turns_only"),
+        3,
+    ),
+    "messages": (lambda: Compactor(MessageLimit(1), KeepRecentTurns(1)), 1),
+    "bytes": (lambda: Compactor(ByteLimit(300), KeepRecentTurns(2)), 3),  # is looked at before a request
+    "turns": (lambda: Compactor(TurnLimit(2), KeepRecentTurns(3)), 3),
+}
+
+
+@pytest.mark.parametrize("kind", FREE)
+def test_a_free_cut_is_made_as_its_user_wants(face: Any, wire: str, kind: str) -> None:
+    """It is told once that the limit is not reached, and the history stays as short as the strategy says."""
+    make, most = FREE[kind]
+    talk = Talk(face, wire)
+
+    for _ in range(TURNS):
+        result = talk.say(make())
+        assert len(read_history(result.state).turns) <= most
+
+    assert len(talk.told) == 1
+    assert len(talk.cuts) >= TURNS - most - 1
 
 
 REACHES = {

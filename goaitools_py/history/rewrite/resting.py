@@ -11,6 +11,8 @@ when that may help:
 - It is worth it: the next request has grown by a quarter since, and the history has doubled.
 - Other turns stay now: so many turns have come as had stayed, at least four. Each further cut in vain doubles
   this number. It does not count if what is above the limit is no part of the history.
+- A cut is free, because no model is asked, and the turns that stay are what is above the limit. Then each
+  turn is cut, as its user wants: `KeepRecentTurns(1)` leaves one turn, whatever the limit is.
 
 The state has a row for each compactor that rests, so it rests in every process: [a digest of the compactor;
 after its cut in vain the tokens of the next request, the bytes of the history, the tokens around it, and how
@@ -89,27 +91,30 @@ def is_resting(state: ConversationState, compactor: Any, tokens: int) -> bool:
     return not (has_grown or has_others or gauge_of(state.meta).frame < row.frame * _SHRUNK)
 
 
-def resting(
-    state: ConversationState, compactor: Any, *, tokens: int, turns: int, others_help: bool
-) -> ConversationState:
+def resting(state: ConversationState, compactor: Any, *, tokens: int, turns: int | None) -> ConversationState:
     """The state after a cut that was in vain.
 
     Args:
         state: The state with the cut.
         compactor: The compactor that made it.
         tokens: The size of the next request.
-        turns: How many turns have stayed.
-        others_help: True if other turns in their place could be within the limit.
+        turns: How many turns have stayed; 0 if no other turns in their place would help; None if each turn
+            is to be cut.
     """
     before = _row(state, compactor)
-    waits = max(_LEAST_TURNS, turns) if before is None or not before.turns else 2 * before.turns
+    if not turns:
+        waits = 0 if turns == 0 else 1
+    elif before is None or not before.turns:
+        waits = max(_LEAST_TURNS, turns)
+    else:
+        waits = 2 * before.turns
     row = _Rest(
         key=_key(compactor),
         tokens=tokens,
         size=state.history_bytes(),
         frame=gauge_of(state.meta).frame,
         since=state.meta.processed,
-        turns=min(waits, _MOST_TURNS) if others_help else 0,
+        turns=min(waits, _MOST_TURNS),
     )
     return _with_row(state, row.key, bounded_row(row))
 
