@@ -18,6 +18,8 @@ from functools import cache
 from itertools import accumulate
 from typing import Final, NamedTuple, NoReturn
 
+import msgspec
+
 __all__ = [
     "CLOSING",
     "MAX_DEPTH",
@@ -27,11 +29,15 @@ __all__ = [
     "RawJSONError",
     "Span",
     "check",
-    "has_few_values",
+    "count_values",
+    "exact_values",
     "is_shallow",
+    "most_values",
     "outside_strings",
     "pattern",
+    "refuse_far_error",
     "scan",
+    "separators",
 ]
 
 MAX_DEPTH = 64
@@ -68,31 +74,42 @@ class Span(NamedTuple):
 # -------------------------------------------------------------------------------- depth and number of values
 
 
-def has_few_values(*texts: bytes, most: int) -> bool:
-    """True if JSON texts have at most about so many values together.
+def count_values(text: bytes, *, most: int) -> int:
+    """Count the JSON values in a text: the commas and the opening brackets outside of strings.
 
-    They are not read as values for that, and the time is linear. A value takes up to a hundred bytes of
-    memory, and may be two bytes of text.
+    A value takes up to two hundred bytes of memory, and may be two bytes of text. So count them before a
+    parser runs. They are not read for that, and the time is linear.
 
-    Short texts cost nothing: `most` values have at least twice as many bytes. For text that is not JSON, any
-    result is possible; up to the first error in it, though, this sees the text as a parser does.
+    A result up to `most` is an upper bound, which is found fast. Beyond it counting stops. For text that is
+    not JSON, any result is possible; up to the first error in it, though, this sees the text as a parser
+    does.
     """
-    if sum(map(len, texts)) <= 2 * most or (len(texts) == 1 and _few(b",[{", texts[0])):
-        return True
-    if sum(map(_separators, texts)) <= most:
-        return True
-    for text in texts:
-        for found in outside_strings(text, b",[{"):
-            most -= len(found)
-            if most < 0:
-                return False
-    return True
+    if (bound := most_values(len(text))) <= most or (bound := separators(text)) <= most:
+        return bound
+    return exact_values(text, most)
 
 
-def _separators(data: bytes) -> int:
-    """How many commas and opening brackets a text has, also in strings."""
-    pieces = (data[at : at + _PIECE_BYTES] for at in range(0, len(data), _PIECE_BYTES))
-    return sum(len(piece.translate(None, _all_but(b",[{"))) for piece in pieces)
+def exact_values(text: bytes, most: int) -> int:
+    """As `count_values`, and exact up to `most`."""
+    found = 0
+    for outside in outside_strings(text, _SEPARATORS):
+        found += len(outside)
+        if found > most:
+            break
+    return found
+
+
+def most_values(length: int) -> int:
+    """How many values so many bytes of JSON text may have at most: ``[],`` counts as two."""
+    return 2 * length // 3 + 2
+
+
+def separators(text: bytes) -> int:
+    """Count commas and opening brackets, also those in strings."""
+    return sum(map(text.count, _SEPARATORS))
+
+
+_SEPARATORS: Final = b",[{"
 
 
 def is_shallow(data: bytes) -> bool:
@@ -256,10 +273,35 @@ def _check_utf8(data: bytes) -> None:
 # ------------------------------------------------------------------------------------------------ the walker
 
 
+def refuse_far_error(data: bytes) -> None:
+    """Refuse a long text that has an error far behind its beginning, without making a value of any of it. The
+    text must be shallow.
+
+    Raises `RawJSONError`. A text that passes may still be no JSON: escapes are not looked at.
+    """
+    if len(data) <= _SCANNED_BYTES:
+        return
+    found = None
+    try:
+        _SKIPPER.decode(data)
+    except msgspec.DecodeError as error:
+        found = _OFFSET.search(str(error))
+        at = int(found[1]) if found else len(data)
+    else:
+        return
+    if at > _SCANNED_BYTES:
+        raise RawJSONError("not JSON", at)
+
+
+_SKIPPER: Final = msgspec.json.Decoder(msgspec.Raw)
+_OFFSET: Final = re.compile(r"\(byte (\d+)\)")
+
+
 def _walkable(data: bytes) -> str | None:
     """The text with a character for each byte, so that positions are those of the bytes; None if it may nest
     too deep. A long text is refused then: it does, or it is no JSON."""
     if is_shallow(data):
+        refuse_far_error(data)
         return data.decode("latin-1")
     if len(data) > _SCANNED_BYTES:
         raise RawJSONError(TOO_DEEP, 0)

@@ -90,7 +90,7 @@ ALLOWED = {
     "state.text": "errors state.blob",
     "state.letters": "messages",
     "state.bounds": "",
-    "state.row_json": "errors rawjson state.bounds",
+    "state.row_json": "errors rawjson",
     "state.row_ends": "rawjson state.bounds state.row_json",
     "state.closed_turns": "messages state.bounds state.letters state.row_ends values",
     "state.records": "messages state.bounds state.closed_turns state.letters state.row_ends values",
@@ -103,7 +103,7 @@ ALLOWED = {
         "json_scan rawjson state.blob state.bounds state.later state.records state.row_json"
     ),
     "state.segments": (
-        "errors rawjson state.blob state.bounds state.closed_turns state.later state.media state.row_json "
+        "errors json_scan rawjson state.blob state.closed_turns state.codec state.later state.media "
         "state.turn_rows values"
     ),
     "state.inbox_segment": (
@@ -161,8 +161,8 @@ ALLOWED = {
         "state.row_ends state.state tokens values"
     ),
     "history.open.room": (
-        "backends.base errors history.open.steps history.open.turn_ids messages state.codec "
-        "state.media_rows state.meta_segment state.parts state.records state.state values"
+        "backends.base errors history.open.steps history.open.turn_ids json_scan messages state.codec "
+        "state.media_rows state.meta_segment state.parts state.records state.segments state.state values"
     ),
     "history.open.admission": (
         "backends.base errors history.open.journal history.open.room messages state.records state.state "
@@ -173,8 +173,8 @@ ALLOWED = {
         "state.closed_turns state.letters state.state tools values"
     ),
     "history.archive": (
-        "errors rawjson state.bounds state.closed_turns state.codec state.media state.media_rows "
-        "state.parts state.records state.row_json state.segments state.state state.turn_rows values"
+        "errors json_scan rawjson state.bounds state.closed_turns state.codec state.media state.media_rows "
+        "state.parts state.records state.segments state.state state.turn_rows values"
     ),
     "history.files": "state.blob state.codec",
     "history.diff": "state.closed_turns state.codec state.records state.state values",
@@ -184,8 +184,8 @@ ALLOWED = {
         "state.blob state.codec state.parts state.placing state.segments state.state values"
     ),
     "history.go_states": (
-        "backends errors history.convert history.update options rawjson render state.bounds state.codec "
-        "state.letters state.records state.state values"
+        "backends errors history.convert history.update options rawjson render state.codec state.letters "
+        "state.records state.state values"
     ),
     "history.upgrade": "state.blob state.codec state.formats state.reseal state.state",
     "history.verify": "errors history.archive state.codec state.placing state.state",
@@ -215,8 +215,8 @@ ALLOWED = {
     ),
     "history.rewrite.cut": (
         "backends.base compaction history.archive history.meter history.open.room history.open.turn_ids "
-        "history.rewrite.contexts history.rewrite.questions history.rewrite.unsign messages reading render "
-        "result state.closed_turns state.codec state.records state.state values"
+        "history.rewrite.contexts history.rewrite.questions history.rewrite.unsign json_scan messages "
+        "reading render result state.closed_turns state.codec state.records state.state values"
     ),
     "history.rewrite.questions": "compaction messages state.bounds state.state values",
     "history.size": "backends.base history.meter history.wires state.codec state.state tokens",
@@ -255,9 +255,11 @@ ALLOWED = {
     ),
     "history.redact": "",
     "history.redact.matching": "escaping",
-    "history.redact.json_tree": "rawjson",
+    "history.redact.json_tree": "json_scan",
     "history.redact.words": "",
-    "history.redact.entries": "history.redact.json_tree history.redact.matching history.redact.words",
+    "history.redact.entries": (
+        "history.redact.json_tree history.redact.matching history.redact.words json_scan"
+    ),
     "history.redact.rows": (
         "history.redact.entries messages rawjson state.bounds state.closed_turns state.records "
         "state.row_ends values"
@@ -268,14 +270,14 @@ ALLOWED = {
         "state.records state.state state.stripped state.turn_rows values"
     ),
     "history.redact.passes": (
-        "backends.base history.redact.archived history.redact.entries history.redact.matching "
-        "history.redact.rows history.redact.signatures history.rewrite.unsign history.wires "
-        "state.closed_turns state.codec state.records state.state values"
+        "backends.base history.redact.archived history.redact.entries history.redact.rows "
+        "history.redact.signatures history.rewrite.unsign history.wires state.closed_turns state.codec "
+        "state.records state.state values"
     ),
     "history.redact.redaction": (
-        "backends.base history.archive history.redact.archived history.redact.matching "
-        "history.redact.passes history.wires state.codec state.parts state.records state.state "
-        "state.stripped values"
+        "backends.base history.archive history.redact.archived history.redact.entries "
+        "history.redact.matching history.redact.passes history.wires state.codec state.parts state.records "
+        "state.state state.stripped values"
     ),
     "history.recall": "",
     "history.recall.search": "",
