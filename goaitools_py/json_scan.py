@@ -29,6 +29,7 @@ __all__ = [
     "RawJSONError",
     "Span",
     "check",
+    "check_text",
     "count_values",
     "exact_values",
     "is_shallow",
@@ -112,29 +113,47 @@ def separators(text: bytes) -> int:
 _SEPARATORS: Final = b",[{"
 
 
-def is_shallow(data: bytes) -> bool:
-    """True if containers nest no deeper than `MAX_DEPTH`. For text that is not JSON, any result is possible.
+def check_text(text: str) -> None:
+    """Refuse JSON in a string from which a value could not be made, shown and copied: arguments of a call may
+    have any depth and size.
+
+    Raises ValueError if it nests deeper than `MAX_TEXT_DEPTH`, or has more than `MAX_TEXT_VALUES` values.
+    """
+    data = text.encode("utf-8", "surrogatepass")
+    if not is_shallow(data, MAX_TEXT_DEPTH):
+        raise ValueError(f"JSON nested deeper than {MAX_TEXT_DEPTH} levels")
+    if count_values(data, most=MAX_TEXT_VALUES) > MAX_TEXT_VALUES:
+        raise ValueError(f"JSON of more than {MAX_TEXT_VALUES:,} values")
+
+
+MAX_TEXT_DEPTH: Final = 100
+"""Python's `copy` and `json` need two or three calls for a level, and have a thousand together with those of
+the program."""
+MAX_TEXT_VALUES: Final = 1_000_000
+
+
+def is_shallow(data: bytes, most: int = MAX_DEPTH) -> bool:
+    """True if containers nest no deeper than `most`. For text that is not JSON, any result is possible.
 
     msgspec goes as deep as Python's recursion limit lets it, which a caller may have raised beyond what
     the C stack holds; up to the first error in it, though, this sees the text as a parser does.
     """
     if len(data) < 1024:
-        if data.count(b"{") + data.count(b"[") <= MAX_DEPTH:
+        if data.count(b"{") + data.count(b"[") <= most:
             return True
-    elif _few(b"{[", data):
+    elif _few(b"{[", data, most):
         return True
     depth = 0
     for brackets in outside_strings(data, b"[]{}"):
         depths = list(accumulate(map(_STEP.__getitem__, brackets), initial=depth))
-        if max(depths) > MAX_DEPTH:
+        if max(depths) > most:
             return False
         depth = depths[-1]
     return True
 
 
-def _few(characters: bytes, data: bytes) -> bool:
-    """True if the text has at most `MAX_DEPTH` of these characters, also counting those in strings."""
-    left = MAX_DEPTH
+def _few(characters: bytes, data: bytes, left: int) -> bool:
+    """True if the text has at most `left` of these characters, also counting those in strings."""
     for character in characters:
         at = data.find(character)  # find is a memchr; on a long text, bytes.count takes ten times as long
         while at >= 0:

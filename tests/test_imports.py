@@ -35,7 +35,7 @@ ALLOWED = {
     "errors": "usage",
     "json_scan": "",
     "rawjson": "json_scan",
-    "messages": "calling escaping usage values",
+    "messages": "calling escaping json_scan usage values",
     "render": "escaping messages values",
     "turn_warnings": "values",
     "citations": "render values",
@@ -180,15 +180,19 @@ ALLOWED = {
     "history.diff": "state.closed_turns state.codec state.records state.state values",
     "history.markdown": "backends.base history.turns messages state.codec",
     "history.export": (
-        "backends.base errors history.archive history.rewrite.mend history.turns history.wires rawjson "
-        "state.blob state.codec state.parts state.placing state.segments state.state values"
+        "backends.base errors history.archive history.open.journal history.open.steps history.rewrite.mend "
+        "history.turns history.wires state.blob state.codec state.parts state.placing state.segments "
+        "state.state values"
     ),
     "history.go_states": (
         "backends errors history.convert history.update options rawjson render state.codec state.letters "
         "state.records state.state values"
     ),
     "history.upgrade": "state.blob state.codec state.formats state.reseal state.state",
-    "history.verify": "errors history.archive state.codec state.placing state.state",
+    "history.verify": (
+        "errors history.archive history.open.journal history.open.steps history.rewrite.repair "
+        "history.wires state.codec state.placing state.state"
+    ),
     "history.rewrite": "",
     "history.rewrite.unsign": (
         "backends.base history.archive state.closed_turns state.records state.state values"
@@ -369,8 +373,9 @@ ALLOWED = {
     "turn.beginning": (
         "backends.capabilities errors history.meter history.open.answered history.open.attempts "
         "history.open.failed history.open.inbox history.open.inner history.open.journal history.open.steps "
-        "history.open.turn_ids history.rewrite.repair messages output.spec state.records state.state "
-        "turn.fitting turn.foreign turn.ledger turn.request turn.tool_calls turn_warnings values"
+        "history.open.turn_ids history.rewrite.repair messages output.spec state.records state.segments "
+        "state.state turn.fitting turn.foreign turn.ledger turn.request turn.tool_calls turn_warnings "
+        "values"
     ),
     "turn.foreign": "errors history.open.journal state.state turn.plan values",
     "turn.relay": (

@@ -24,6 +24,8 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from typing import Final
 
+from msgspec.structs import force_setattr
+
 from .. import rawjson
 from ..errors import StateInvalidError
 from ..json_scan import exact_values, most_values, separators
@@ -39,7 +41,9 @@ from .turn_rows import letters_in, records_in
 
 __all__ = [
     "JOIN",
+    "check_entries",
     "check_values",
+    "check_whole",
     "columns_of",
     "count_letters",
     "entries_of",
@@ -70,10 +74,29 @@ def _lines(segment: Segment) -> tuple[memoryview, bytes]:
 def _split(segment: Segment) -> tuple[memoryview, bytes]:
     """Give the whole entries, and the last line."""
     entries, columns = _lines(segment)
-    if segment.media or MARK in segment.raw():
+    if not _is_whole(segment):
         media = segment.media or {}
         return memoryview(put_back(bytes(entries), media)), put_back(columns, media)
     return entries, columns
+
+
+def _is_whole(segment: Segment) -> bool:
+    """True if the segment has no references to media. Long ones are searched once."""
+    if segment.media:
+        return False
+    if not segment._unmarked:
+        force_setattr(segment, "_unmarked", MARK not in segment.raw())
+    return segment._unmarked
+
+
+def check_whole(segments: Sequence[Segment]) -> None:
+    """Refuse segments that do not inflate, have no last line, or name media that the state does not have.
+
+    Raises `StateCorruptError` or `StateInvalidError`.
+    """
+    for segment in segments:
+        if segment.media is None:
+            _split(segment)
 
 
 def history_segment(
@@ -192,13 +215,19 @@ def count_letters(segment: Segment) -> Counter[str]:
 
 
 def object_entries(segment: Segment) -> list[bytes]:
-    """Give the entries, if each is a JSON object: the next request contains them."""
+    """Give the entries, if each is a JSON object."""
     entries = entries_of(segment)
+    check_entries(entries)
+    return entries
+
+
+def check_entries(entries: Sequence[bytes]) -> None:
+    """Refuse entries that are not JSON objects. Raises `StateInvalidError`."""
     with suppress(RawJSONError):
         for entry in entries:
-            rawjson.members(entry)
-        return entries
-    raise unreadable("a recent entry")
+            rawjson.names(entry)
+        return
+    raise unreadable("an entry")
 
 
 # ---------------------------------------------------------------------------------- number of JSON values

@@ -32,6 +32,7 @@ from .segments import (
     check_values,
     entries_of,
     history_segment,
+    object_entries,
     spliceable,
     stored_segment,
     turn_records,
@@ -122,11 +123,17 @@ def _with_sealed(sealed: tuple[Segment, ...], hot: Segment) -> tuple[Segment, ..
     return (*sealed[:-1], history_segment(Kind.SEALED, (), b"", behind=(sealed[-1], hot)))
 
 
-def closed_turns(state: ConversationState) -> list[ClosedTurn]:
-    """Give the closed turns, oldest first."""
+def closed_turns(state: ConversationState, *, checked: bool = True) -> list[ClosedTurn]:
+    """Give the closed turns, oldest first.
+
+    `checked`: whether each entry must be a JSON object. Only who does not read entries, or mends them, takes
+    others.
+
+    Raises `StateInvalidError` or `StateVersionError` if they cannot be read.
+    """
     turns: list[ClosedTurn] = []
     for segment in state.segments:
-        entries = entries_of(segment)
+        entries = object_entries(segment) if checked else entries_of(segment)
         at = 0
         for record in turn_records(segment):
             end = at + record.entries

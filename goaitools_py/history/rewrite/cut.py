@@ -100,7 +100,7 @@ def _words(state: ConversationState, dialect: Dialect, size: int) -> _Words:
 
 
 def _views(state: ConversationState, dialect: Dialect) -> tuple[TurnView, ...]:
-    turns = closed_turns(state)
+    turns = closed_turns(state, checked=False)
     words = _words(state, dialect, sum(len(entry) for turn in turns for entry in turn.entries))
     numbers = numbers_of([turn.record for turn in turns])
     return tuple(
