@@ -271,7 +271,7 @@ ALLOWED = {
     "history.redact.signatures": "backends.base state.closed_turns state.records values",
     "history.redact.archived": (
         "history.archive rawjson state.closed_turns state.codec state.media state.media_rows state.parts "
-        "state.records state.state state.stripped state.turn_rows values"
+        "state.records state.segments state.state state.stripped state.turn_rows values"
     ),
     "history.redact.passes": (
         "backends.base history.redact.archived history.redact.entries history.redact.rows "

@@ -39,10 +39,9 @@ from ...rawjson import RawJSONError
 from ...state.bounds import Count, Label
 from ...state.closed_turns import ClosedTurn
 from ...state.codec import Codec
-from ...state.media import MARK
 from ...state.parts import ARCHIVE, Part, new_part
 from ...state.records import Meta, cut_facts, digest8
-from ...state.segments import JOIN, check_entries, values_of_lines
+from ...state.segments import JOIN, values_of_lines
 from ...state.state import hard_limits
 from ...state.turn_rows import records_in
 from ...values import Value
@@ -210,7 +209,6 @@ def read_records(raw: bytes, count: int) -> list[Record]:
     found = _columns(lines)
     if len(found) != count or not found:
         raise invalid_part(f"{len(found)} records, expected {count or 'at least 1'}")
-    check_entries([entry.replace(MARK, b"") for entry in entries] if MARK in text else entries)
     records: list[Record] = []
     at = 0
     for columns in found:
