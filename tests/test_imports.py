@@ -219,14 +219,9 @@ ALLOWED = {
     ),
     "history.rewrite.cut": (
         "backends.base compaction history.archive history.meter history.open.room history.open.turn_ids "
-<<<<<<< HEAD
-        "history.rewrite.contexts history.rewrite.questions history.rewrite.resting "
-        "history.rewrite.unsign messages reading render result state.closed_turns state.codec "
-        "state.records state.state values"
-=======
-        "history.rewrite.contexts history.rewrite.questions history.rewrite.unsign json_scan messages "
-        "reading render result state.closed_turns state.codec state.records state.state values"
->>>>>>> bounds
+        "history.rewrite.contexts history.rewrite.questions history.rewrite.resting history.rewrite.unsign "
+        "json_scan messages reading render result state.closed_turns state.codec state.records state.state "
+        "values"
     ),
     "history.rewrite.resting": "history.meter state.bounds state.records state.state values",
     "history.rewrite.questions": "compaction messages state.bounds state.state values",
