@@ -63,6 +63,7 @@ from .toolsets import member_call
 
 __all__ = [
     "ANTHROPIC_FAMILIES",
+    "GUARDRAIL",
     "RawReply",
     "is_object",
     "marks",
@@ -90,6 +91,14 @@ _MADE: Final = _HOSTED | {"tool_use"}
 _ENDED: Final = _MADE | {"tool_result"}
 _PAUSES: Final = frozenset({"pause_turn", "compaction"})
 _LENGTHS: Final = frozenset({"max_tokens", "model_context_window_exceeded"})
+
+GUARDRAIL: Final = "guardrail_intervened"
+"""Bedrock's word for a reply that a guardrail wrote. On this provider API its answer says so in a member of
+its own, beside the stop reason ``end_turn``."""
+
+_REFUSALS: Final = frozenset({"refusal", GUARDRAIL})
+"""The conversation goes on only without the refused turn (platform.claude.com, "Streaming refusals":
+"you must reset the conversation context"; Bedrock's guardrails: anthropics/claude-code#30258)."""
 
 
 class RawReply(Value, frozen=True, kw_only=True):
@@ -122,6 +131,7 @@ class _Envelope(msgspec.Struct):
     container: msgspec.Raw = _NULL
     input_transformations: msgspec.Raw = _NULL
     error: Any = None
+    guardrail: str | None = msgspec.field(default=None, name="amazon-bedrock-guardrailAction")
 
 
 _ENVELOPE: Final = Envelope(_Envelope)
@@ -140,7 +150,7 @@ def read_body(body: bytes) -> RawReply:
     usage, content = bytes(envelope.usage), bytes(envelope.content)
     if envelope.error or envelope.type == "error":
         raise paid(error_fault(envelope.error, text=_said(content)), usage_of(usage))
-    if content == b"null" and envelope.stop_reason == "refusal":
+    if content == b"null" and envelope.stop_reason in _REFUSALS:
         content = b"[]"  # a filter left nothing of it
     if content.startswith(b'"') and envelope.stop_reason:
         content = b"[]" if content == b'""' else _listed([b'{"type":"text","text":' + content + b"}"])
@@ -149,7 +159,7 @@ def read_body(body: bytes) -> RawReply:
         raise paid(fault, usage_of(usage))
     return RawReply(
         content=content,
-        stop_reason=envelope.stop_reason or "",
+        stop_reason=GUARDRAIL if envelope.guardrail == "INTERVENED" else envelope.stop_reason or "",
         usage=usage,
         model=envelope.model or "",
         id=envelope.id or "",
@@ -270,6 +280,7 @@ def reply_of(answer: RawReply) -> Reply:
         aside=None if aside is None else replace(aside, requests=0),
         citations=_citations(pairs),
         cut=is_cut,
+        blocks=finish in _REFUSALS,
     )
 
 
@@ -278,7 +289,7 @@ def _stop(finish: str) -> Literal["end", "length", "refusal", "pause"]:
         return "length"
     if finish in _PAUSES:
         return "pause"
-    return "refusal" if finish == "refusal" else "end"  # any other word, or none, means "end"
+    return "refusal" if finish in _REFUSALS else "end"  # any other word, or none, means "end"
 
 
 def _same(new: Sequence[_Pair], old: Sequence[_Pair]) -> bool:

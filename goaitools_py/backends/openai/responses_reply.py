@@ -331,6 +331,7 @@ def reply_of(answer: RawReply, *, family: str, speakers: Sequence[str] = SPEAKER
         dropped=answer.dropped,
         citations=tuple(said.citations),
         messages=messages,
+        blocks=answer.reason == "content_filter",
     )
 
 
