@@ -42,12 +42,14 @@ from .values import Value, replace
 __all__ = [
     "BlockText",
     "EventBlock",
+    "Halves",
     "argument_object",
     "context_block",
     "event_block",
     "is_context",
     "note_message",
     "plain",
+    "plain_bytes",
     "plain_json",
     "read_event",
     "read_note",
@@ -94,8 +96,8 @@ def plain(text: str) -> str:
     """Make text encodable: lone surrogates, which UTF-8 cannot hold, become U+FFFD.
 
     This is the one rule for them. Every text that is sent, stored, shown or given to a tool is plain: the
-    user's, a tool's, and what is read from a provider's reply. The reply itself is stored as it came, with
-    its escapes. A caller's names and ids with lone surrogates are refused instead, because two different
+    user's, a tool's, and what a model wrote: Anthropic refuses each request whose history has half a pair. A
+    caller's names and ids with lone surrogates are refused instead, because two different
     names could become equal.
 
     Returns the same object if there is nothing to do. Two halves of one character become that character.
@@ -106,18 +108,75 @@ def plain(text: str) -> str:
 
 
 def plain_json(text: str) -> str:
-    """Replace each lone surrogate in JSON text that a model wrote by U+FFFD, also an escaped one.
+    """Replace each lone surrogate in JSON text that a model wrote by U+FFFD, also an escaped one. Everything
+    else stays as it is written.
 
-    Returns the same object if there is nothing to do, and for text that is not JSON.
+    Returns the same object if there is nothing to do. In text that is not JSON an escape is plain text.
     """
+    text = plain(text)
     if not _pattern(_ESCAPED_SURROGATE).search(text):
-        return plain(text)
+        return text
     try:
-        written = json.dumps(json.loads(text), ensure_ascii=False)
+        json.loads(text)
     except (ValueError, RecursionError):
+        return text
+    made = plain_bytes(text.encode()).decode()
+    return text if made == text else made
+
+
+def plain_bytes(data: bytes) -> bytes:
+    """JSON in which no string has a lone surrogate: an escaped one becomes an escaped U+FFFD.
+
+    Returns the same object if there is nothing to do. No byte but those of such an escape changes.
+    """
+    if b"\\u" not in data or not _pattern(_ESCAPED_SURROGATE.encode()).search(data):
+        return data
+    made = _pattern(_ESCAPES_IN_JSON, re.DOTALL).sub(_paired, data)
+    return data if made == data else made
+
+
+_ESCAPES_IN_JSON = (
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[dD][89a-fA-F][0-9a-fA-F]{2}|.)"
+)
+"""A pair of surrogates, one that is alone, any other escape: read from left to right, none begins inside of
+another."""
+
+_LONE = 6
+"""The length of one escape with four digits."""
+
+
+def _paired(escape: re.Match[bytes]) -> bytes:
+    found = escape[0]
+    return b"\\ufffd" if len(found) == _LONE else found
+
+
+class Halves:
+    """Joins the pieces of streamed texts. A pair of surrogates whose halves come in two pieces is whole."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self) -> None:
+        self._left: dict[str, str] = {}
+
+    def __bool__(self) -> bool:
+        """True if half a pair waits for its other half."""
+        return bool(self._left)
+
+    def shown(self, kind: str, piece: str) -> str:
+        """What can be shown of the text of a kind with its next piece: a first half at its end waits."""
+        if not self._left and piece.isascii():
+            return piece
+        text = self._left.pop(kind, "") + piece
+        if "\ud800" <= text[-1:] <= "\udbff":
+            self._left[kind] = text[-1]
+            text = text[:-1]
         return plain(text)
-    readable = plain(written)
-    return text if readable is written else readable
+
+    def rest(self) -> list[str]:
+        """The kinds of text that ended in a first half. Its place is taken by U+FFFD."""
+        kinds = list(self._left)
+        self._left.clear()
+        return kinds
 
 
 _NO_ARGUMENTS: Final = frozenset({"", "null", "None", "undefined", "[]"})

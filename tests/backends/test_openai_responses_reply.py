@@ -40,7 +40,7 @@ REFUSE = (
 )
 SEARCH = '{"type":"web_search_call","id":"ws_1","status":"completed","action":{"type":"search","query":"q"}}'
 CUSTOM = '{"type":"custom_tool_call","id":"ctc_1","call_id":"c9","name":"run","input":"ls -l"}'
-UNKNOWN = '{"type":"never_heard_of","id":"x_1","1e5":1e5,"big":123456789012345678901,"half":"\\ud800"}'
+UNKNOWN = '{"type":"never_heard_of","id":"x_1","1e5":1e5,"big":123456789012345678901,"pair":"\\ud83d\\ude00"}'
 
 
 def call(id: str = "c1", more: str = "", *, name: str = '"look"', arguments: str = '"{}"') -> str:

@@ -1,7 +1,7 @@
 """Half a surrogate pair, which no UTF-8 can hold: one rule wherever it comes in (`render.plain`).
 
-Every text that is sent, stored, shown or given to a tool has U+FFFD in its place. What a provider wrote is
-stored as it came. Names and ids are refused, for two could become one.
+Every text that is sent, stored, shown or given to a tool has U+FFFD in its place: a caller's, a tool's and a
+model's. Signed thinking with half a pair is left out. Names and ids are refused, for two could become one.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from goaitools_py import Document, Tool, assistant, event, tool, user
+from goaitools_py.events import TextDelta
 from goaitools_py.states import read_history, state_messages
-from goaitools_py.testing import ScriptedBackend
+from goaitools_py.testing import Raw, ScriptedBackend
 
 from ._answers import Answer, anthropic_answer, chat_answer, responses_answer
 from ._reading import CHAT, HISTORY, RESPONSES
@@ -80,7 +81,7 @@ def test_what_a_tool_finds(face: Any, wire: str, run: Any) -> None:
 
 @pytest.mark.parametrize("is_own_schema", [False, True])
 def test_what_a_model_writes_for_arguments(face: Any, wire: str, run: Any, is_own_schema: bool) -> None:
-    """The tool gets text that it can write; the stored call is as it came."""
+    """The tool gets text that it can write, and the call is sent back with the same text."""
     places: list[str] = []
 
     def look(place: str) -> str:
@@ -96,11 +97,13 @@ def test_what_a_model_writes_for_arguments(face: Any, wire: str, run: Any, is_ow
 
     assert places == [MARK]
     assert result.tool_log[0].flag == "ok"
-    assert b"\\ud83d" in backend.requests[1].body.replace(b"\\\\", b"\\")
+    body = backend.requests[1].body
+    assert b"\\ud83d" not in body.replace(b"\\\\", b"\\")
+    assert b"a\\ufffd!" in body.replace(b"\\\\", b"\\")
 
 
 def test_what_a_provider_says(face: Any, wire: str, run: Any) -> None:
-    """Shown with the mark, streamed or not; stored and sent back as it came."""
+    """Shown, stored and sent back with the mark, streamed or not."""
     backend = ScriptedBackend(says(wire, HALF), "Done.", wire=wire)
     chat = face.chat(backend)
 
@@ -109,8 +112,131 @@ def test_what_a_provider_says(face: Any, wire: str, run: Any) -> None:
 
     assert first.text == MARK
     assert read_history(first.state).all_messages()[-1].text == MARK
-    assert HALF in json.dumps(backend.bodies()[1][HISTORY[wire]], ensure_ascii=False)
-    assert HALF in json.dumps(state_messages(first.state), ensure_ascii=False)
+    assert MARK in json.dumps(backend.bodies()[1][HISTORY[wire]], ensure_ascii=False)
+    assert MARK in json.dumps(state_messages(first.state), ensure_ascii=False)
+    assert b"\\ud83d" not in backend.requests[1].body
+
+
+def pieces(wire: str, first: str, second: str) -> Raw:
+    """A stream whose text comes in two deltas, and is whole in no event."""
+    if wire == CHAT:
+        chunks: list[Any] = [{"id": "c", "model": "m", "choices": [{"delta": {"role": "assistant"}}]}]
+        chunks += [
+            {"id": "c", "model": "m", "choices": [{"delta": {"content": one}}]} for one in (first, second)
+        ]
+        chunks.append({"choices": [{"delta": {}, "finish_reason": "stop"}]})
+    elif wire == RESPONSES:
+        part = {"type": "output_text", "text": first + second, "annotations": []}
+        item = {"type": "message", "id": "msg_1", "role": "assistant", "content": [part]}
+        chunks = [{"type": "response.output_text.delta", "delta": one} for one in (first, second)]
+        response = {"id": "r", "object": "response", "status": "completed", "output": [item]}
+        chunks.append({"type": "response.completed", "response": response})
+    else:
+        head = {
+            "id": "m",
+            "type": "message",
+            "role": "assistant",
+            "content": [],
+            "usage": {"input_tokens": 1},
+        }
+        chunks = [{"type": "message_start", "message": head}]
+        chunks.append(
+            {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}
+        )
+        for one in (first, second):
+            text = {"type": "text_delta", "text": one}
+            chunks.append({"type": "content_block_delta", "index": 0, "delta": text})
+        chunks.append({"type": "content_block_stop", "index": 0})
+        chunks.append({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {}})
+        chunks.append({"type": "message_stop"})
+    return Raw([b"data: " + json.dumps(chunk).encode() + b"\n\n" for chunk in chunks])
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "text"),
+    [
+        ("a\ud83d", "\ude00b", "a😀b"),
+        ("a\ud83d", "b", "a\ufffdb"),
+        ("a", "b\ud83d", "ab\ufffd"),
+        ("c\ude00", "b", "c\ufffdb"),
+        ("\ud83d", "\ud83d\ude00", "\ufffd😀"),
+    ],
+)
+def test_what_a_stream_says(face: Any, wire: str, first: str, second: str, text: str) -> None:
+    """A pair whose halves come in two deltas is whole, for the listener too; a half alone is replaced."""
+    backend = ScriptedBackend(pieces(wire, first, second), "Done.", wire=wire)
+    chat = face.chat(backend)
+    turn = chat.start(None, user="Say.")
+
+    told = [one.text for one in turn if isinstance(one, TextDelta)]
+    result = turn.result()
+    chat.chat_with_state(result.state, user="Again.")
+
+    assert ("".join(told), result.text) == (text, text)
+    assert text in json.dumps(backend.bodies()[1][HISTORY[wire]], ensure_ascii=False)
+    assert json.dumps(json.loads(backend.requests[1].body)).count("\\ud83d") == text.count("😀")
+
+
+def test_names_and_reasoning_of_a_model(face: Any, wire: str, run: Any) -> None:
+    """Anything else that a model writes: names of calls, reasoning, members that nobody knows."""
+    if wire == CHAT:
+        call = {"id": "c1", "type": "function", "function": {"name": HALF, "arguments": "{}"}, "x": HALF}
+        answer = chat_answer({"content": None, "reasoning_content": HALF, "tool_calls": [call]})
+    elif wire == RESPONSES:
+        thought = {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": HALF}]}
+        call = {"type": "function_call", "id": "f", "call_id": "c1", "name": HALF, "arguments": "{}"}
+        answer = responses_answer(thought, call)
+    else:
+        thought = {"type": "thinking", "thinking": HALF, "signature": ""}
+        call = {"type": "tool_use", "id": "c1", "name": HALF, "input": {HALF: HALF}}
+        answer = anthropic_answer(thought, call, stop="tool_use")
+    backend = ScriptedBackend(answer, "Done.", wire=wire)
+
+    result = run(face.chat(backend, tools=[known]), user="Say.")
+
+    assert result.text == "Done."
+    assert b"\\ud83d" not in backend.requests[1].body
+    backend.requests[1].body.decode()
+
+
+@tool
+def known() -> str:
+    """Do nothing."""
+    return ""
+
+
+def test_signed_thinking_is_verbatim_or_left_out(face: Any, run: Any) -> None:
+    """Changed, its signature would be wrong. What it said before stays signed."""
+    good = {"type": "thinking", "thinking": "Hm.", "signature": "c2ln"}
+    bad = {"type": "thinking", "thinking": HALF, "signature": "c2ln"}
+    call = {"type": "tool_use", "id": "c1", "name": "known", "input": {}}
+    other = {**call, "id": "c2"}
+    steps = [
+        anthropic_answer(good, call, stop="tool_use"),
+        anthropic_answer(good, bad, other, stop="tool_use"),
+    ]
+    backend = ScriptedBackend(*steps, "Done.", wire="anthropic")
+
+    result = run(face.chat(backend, tools=[known]), user="Say.")
+
+    kinds = [[block["type"] for block in one["content"]] for one in backend.bodies()[2]["messages"][1::2]]
+    assert kinds == [["thinking", "tool_use"], ["tool_use"]]
+    assert result.text == "Done."
+    assert b"\\ud83d" not in backend.requests[2].body
+
+
+@pytest.mark.parametrize("member", ["reasoning_details", "thinking_blocks"])
+def test_signed_details_are_verbatim_or_left_out(face: Any, run: Any, member: str) -> None:
+    """The same for a gateway's signed thinking on Chat Completions."""
+    sealed = [{"type": "reasoning.text", "text": HALF, "signature": "c2ln"}]
+    backend = ScriptedBackend(chat_answer({"content": "Hm.", member: sealed}), "Done.")
+    chat = face.chat(backend)
+
+    first = run(chat, user="Say.")
+    run(chat, first.state, user="Again.")
+
+    assert member not in backend.bodies()[1]["messages"][1]
+    assert backend.bodies()[1]["messages"][1]["content"] == "Hm."
 
 
 @pytest.mark.parametrize(

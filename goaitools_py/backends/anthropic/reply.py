@@ -9,6 +9,9 @@ are all exceptions:
 in the content          when                             because
 ======================= ================================ =============================================
 raw newlines            between tokens                   an entry is one line
+half a surrogate pair   anywhere                         "invalid high surrogate in string", 400; now U+FFFD
+all thinking            half a pair in a signed block    changed, it would be refused for its signature, and
+                                                         unchanged for the half
 the content itself      a string                         one text block, which means the same
 a text block            empty                            "text content blocks must be non-empty", 400;
                                                          no recorded answer has one
@@ -52,7 +55,7 @@ import msgspec
 from ... import rawjson
 from ...citations import Citation, citation_of
 from ...messages import ToolCall, Usage
-from ...render import argument_object, plain
+from ...render import argument_object, plain, plain_bytes
 from ...values import Value, replace
 from ..base import ProtocolFault, Reply
 from ..wire.answer import clean_name, error_fault, paid, shape_of
@@ -260,7 +263,7 @@ def reply_of(answer: RawReply) -> Reply:
     if not pairs and not finish:  # an empty response is a reply only if it has a stop reason
         fault = ProtocolFault("the answer holds nothing, and no reason for that")
         raise paid(fault, usage_of(answer.usage))
-    sendable = _sendable(kept)
+    sendable = _sendable(_plain(kept))
     if not _same(sendable, pairs):
         entry = _with_content(entry, sendable)
     return Reply(
@@ -282,6 +285,16 @@ def reply_of(answer: RawReply) -> Reply:
         cut=is_cut,
         blocks=finish in _REFUSALS,
     )
+
+
+def _plain(pairs: Sequence[_Pair]) -> list[_Pair]:
+    """The blocks without half a surrogate pair. A signature covers the bytes of its thinking: if one of the
+    signed blocks has half a pair, all thinking of the reply is left out."""
+    made = [(plain_bytes(raw), block) for raw, block in pairs]
+    is_broken = any(
+        block.is_signed and new[0] is not raw for new, (raw, block) in zip(made, pairs, strict=True)
+    )
+    return [pair for pair in made if pair[1].type not in _THINKING] if is_broken else made
 
 
 def _stop(finish: str) -> Literal["end", "length", "refusal", "pause"]:

@@ -17,11 +17,11 @@ import msgspec
 
 from ... import rawjson
 from ...messages import Usage
-from ...render import plain
+from ...render import Halves, plain
 from ...values import replace
 from ..base import Delta, Fault, ProtocolFault, Reply
 from ..http.sse import EventSplitter, EventTooLongError
-from ..wire.answer import error_fault
+from ..wire.answer import error_fault, left_over
 from ..wire.envelope import REFUSALS, Envelope
 from ..wire.growing import joined
 from ..wire.nesting import read_again, shallow
@@ -98,6 +98,7 @@ class AnthropicDecoder:
         self._blocks: dict[int, _Block] = {}
         self.is_done = self._is_cut = self._is_guarded = False
         self._guesses_left = _MAX_GUESSES
+        self._halves = Halves()
 
     # -------------------------------------------------------------------------------- the protocol
 
@@ -203,6 +204,8 @@ class AnthropicDecoder:
         self._is_guarded = self._is_guarded or event.guardrail == "INTERVENED"
         if event.type == "content_block_delta":
             self._grow(self._block(event), _object_of(event.delta), deltas)
+        elif event.type == "content_block_stop":
+            deltas += left_over(self._halves)
         elif event.type == "content_block_start":
             if event.index is None or event.index in self._blocks:
                 raise self._fault("a block of the stream begins without a place of its own")
@@ -220,7 +223,7 @@ class AnthropicDecoder:
             self.is_done = True
         elif event.type == "error" or event.error != _NULL:
             raise self._fault("the provider broke the stream off", rawjson.loads(bytes(event.error)))
-        # "ping" and "content_block_stop" say nothing, and of a type that is unknown nothing is known
+        # "ping" says nothing, and of a type that is unknown nothing is known
 
     def _block(self, event: _RawEvent) -> _Block:
         block = self._blocks.get(-1 if event.index is None else event.index)
@@ -245,8 +248,8 @@ class AnthropicDecoder:
                 block.grow_unknown(key, raw)
 
     def _tell(self, kind: Literal["text", "reasoning"], text: str, deltas: list[Delta]) -> None:
-        if text:
-            deltas.append(Delta(kind=kind, text=plain(text)))
+        if text and (shown := self._halves.shown(kind, text)):
+            deltas.append(Delta(kind=kind, text=shown))
 
     def _add_usage(self, raw: msgspec.Raw) -> None:
         """Counts are totals, so each replaces the previous one."""

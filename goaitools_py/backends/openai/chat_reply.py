@@ -8,6 +8,8 @@ A response is stored as the provider's bytes. These are all exceptions:
 in the message             when                          because
 ========================== ============================= =============================================
 raw newlines               between tokens                an entry is one line
+half a surrogate pair      anywhere                      no UTF-8 can hold it, and servers answer 400; now
+                                                         U+FFFD. Signed thinking with one is left out
 ``annotations``            always; family openrouter.ai  no request type has it; what they say is in the
                            keeps those that say          reply's citations, which are stored with the turn.
                            something                     OpenRouter takes them back, parsed files among them
@@ -62,7 +64,7 @@ import msgspec
 from ... import rawjson
 from ...citations import Citation, citation_of
 from ...messages import CallKind, ToolCall, Usage
-from ...render import plain
+from ...render import plain, plain_bytes
 from ...values import Value, replace
 from ..base import ProtocolFault, Reply
 from ..rules import check_entry
@@ -198,6 +200,7 @@ def reply_of(answer: RawReply, *, family: str) -> Reply:
     text, reasoning = spoken(view)
     refusal = as_str(view.get("refusal"))
     finish = answer.finish_reason
+    entry = _plain(entry)
     says_nothing = not calls and not text and is_silent(rawjson.view(entry))
     return Reply(
         entries=() if says_nothing else (entry,),
@@ -213,6 +216,24 @@ def reply_of(answer: RawReply, *, family: str) -> Reply:
         citations=_citations(message, view, text),
         blocks=_is_filtered(finish) and finish not in _ENDS_THIS_REPLY,
     )
+
+
+_SEALED: Final = ("reasoning_details", "thinking_blocks")
+"""Members with signed thinking, of OpenRouter and of LiteLLM."""
+
+
+def _plain(entry: bytes) -> bytes:
+    """The message without half a surrogate pair. Signed thinking is verbatim or not there."""
+    made = plain_bytes(entry)
+    if made is entry:
+        return entry
+    members = rawjson.members(entry)
+    gone = {
+        key
+        for key in _SEALED
+        if b'"signature"' in (raw := members.get(key, b"")) and plain_bytes(raw) is not raw
+    }
+    return rawjson.without(made, gone) if gone else made
 
 
 def _citations(message: bytes, view: Mapping[str, Any], text: str) -> tuple[Citation, ...]:

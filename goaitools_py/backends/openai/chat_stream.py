@@ -16,11 +16,11 @@ import msgspec
 
 from ... import rawjson
 from ...messages import Usage
-from ...render import plain
+from ...render import Halves, plain
 from ...values import replace
 from ..base import Delta, Fault, ProtocolFault, Reply
 from ..http.sse import EventSplitter, EventTooLongError
-from ..wire.answer import error_fault
+from ..wire.answer import error_fault, left_over
 from ..wire.envelope import REFUSALS
 from ..wire.growing import (
     NULL,
@@ -131,6 +131,7 @@ class ChatDecoder:
         self._parts = Parts()
         self._details = Parts()
         self._calls = Calls()
+        self._halves = Halves()
 
     # -------------------------------------------------------------------------------- the protocol
 
@@ -149,7 +150,8 @@ class ChatDecoder:
         for data in events:
             if self._expects_text and (text := self._plain_text(data)) is not None:
                 if text:
-                    deltas.append(Delta(kind="text", text=text))
+                    shown = self._halves.shown("text", text) if self._halves else text
+                    deltas.append(Delta(kind="text", text=shown))
                 continue
             if self.is_done or not (data := data.strip()):
                 continue
@@ -227,6 +229,7 @@ class ChatDecoder:
                 self._expects_text = self._may_go_on(choice.delta)
             if choice.finish_reason:
                 self._finish = ended_by(choice.finish_reason, choice.native_finish_reason)
+                deltas += left_over(self._halves)
 
     def _may_go_on(self, delta: Object) -> bool:
         """True if the next event is probably plain text: this one had text, and nothing else is open."""
@@ -302,7 +305,8 @@ class ChatDecoder:
     def _tell(self, kind: _Kind, text: str, deltas: list[Delta]) -> None:
         if text:
             self._has_begun = True
-            deltas.append(Delta(kind=kind, text=plain(text)))
+            if shown := self._halves.shown(kind, text):
+                deltas.append(Delta(kind=kind, text=shown))
 
     def _assembled(self) -> bytes:
         grown = self._message.members()

@@ -10,6 +10,7 @@ in an item                  when                               because
 raw newlines                between tokens                     an entry is one line
 every item                  no text, no call, no item of a     the reply says nothing: as on Chat
                             hosted tool's work                 Completions, none of it is stored
+half a surrogate pair       anywhere                           no UTF-8 can hold it; now U+FFFD
 ``created_by``              always, in an item and in an       no request type has it
                             element of a shell's ``output``
 ``status``                  of a ``custom_tool_call_output``   no request type has it
@@ -56,7 +57,7 @@ import msgspec
 from ... import rawjson
 from ...citations import Citation, citation_of
 from ...messages import ToolCall, Usage
-from ...render import plain
+from ...render import plain, plain_bytes
 from ...values import Value, replace
 from ..base import Fault, ProtocolFault, Reply
 from ..rules import check_entry
@@ -422,7 +423,7 @@ class _Items:
         if kind in _RESULTS and item.get("call_id") not in self._ids:
             raise ProtocolFault("the answer holds the result of a call that it did not make")
         self._has_answers = self._has_answers or kind in units.ANSWERS
-        self.entries.append(entry)
+        self.entries.append(plain_bytes(entry))
         self.signed.append(kind == "reasoning" and units.is_signed(item))
 
     def _client_call(self, entry: bytes, call: ToolCall) -> bytes:

@@ -14,10 +14,11 @@ from typing import Final, Literal
 import msgspec
 
 from ... import rawjson
-from ...render import plain
+from ...render import Halves, plain
 from ...values import replace
 from ..base import Delta, Fault, ProtocolFault, Reply
 from ..http.sse import EventSplitter, EventTooLongError
+from ..wire.answer import left_over
 from ..wire.envelope import Envelope
 from ..wire.nesting import shallow
 from .responses_reply import RawReply, failure, read_response, reply_of, said_in
@@ -73,6 +74,7 @@ class ResponsesDecoder:
         self._answer: RawReply | None = None
         self.is_done = self._is_cut = False
         self._has_begun = False
+        self._halves = Halves()
 
     def feed(self, chunk: bytes) -> list[Delta]:
         """Take the next bytes, which may be cut anywhere; return the deltas that became readable.
@@ -96,12 +98,13 @@ class ResponsesDecoder:
                     if (cut := shallow(data)) is not data:  # every other event is one string
                         event, self._is_cut = _event(cut), True
                     self._take(event, cut)
+                    deltas += left_over(self._halves)
                 elif event.delta:
                     self._has_begun = True
-                    text = plain(event.delta)
                     if kind == "text":
                         self._text.append(event.delta)
-                    deltas.append(Delta(kind=kind, text=text))
+                    if text := self._halves.shown(kind, event.delta):
+                        deltas.append(Delta(kind=kind, text=text))
             except rawjson.RawJSONError as problem:
                 finding = ProtocolFault("an event of the stream cannot be read")
                 raise self._fault(finding) from problem

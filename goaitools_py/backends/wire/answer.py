@@ -12,14 +12,15 @@ from typing import Final
 
 from ... import rawjson
 from ...messages import CallKind, Usage
-from ...render import argument_object, plain
-from ..base import Fault, ProtocolFault
+from ...render import Halves, argument_object, plain, plain_json
+from ..base import Delta, Fault, ProtocolFault
 from ..http.faults import fault_of_error
 
 __all__ = [
     "OPENAI_FAMILIES",
     "clean_name",
     "error_fault",
+    "left_over",
     "made_call_id",
     "paid",
     "shape_of",
@@ -53,6 +54,11 @@ def paid(fault: ProtocolFault, usage: Usage) -> ProtocolFault:
     return fault
 
 
+def left_over(halves: Halves) -> list[Delta]:
+    """The deltas for texts of a stream that ended in half a surrogate pair."""
+    return [Delta(kind="text" if kind == "text" else "reasoning", text="\ufffd") for kind in halves.rest()]
+
+
 def shape_of(body: bytes, *, lacks: str) -> str:
     """Describe a body that is not a reply, without quoting it. `lacks`: what a JSON object does not have."""
     start = body.lstrip()[:1]
@@ -81,8 +87,9 @@ def clean_name(name: str, *, limit: int) -> str | None:
 
 
 def stored_arguments(arguments: str, *, kind: CallKind, family: str) -> str:
-    """The arguments to store for a call. Where servers of this family refuse all but an object, it is the
-    object that they mean, or else "{}"."""
+    """The arguments to store for a call, without half a surrogate pair. Where servers of this family refuse
+    all but an object, it is the object that they mean, or else "{}"."""
+    arguments = plain(arguments) if kind == "custom" else plain_json(arguments)
     if kind == "custom" or family in OPENAI_FAMILIES:
         return arguments
     meant = argument_object(arguments)
