@@ -32,6 +32,7 @@ from ..stores.layout import MAX_KEY_BYTES
 from ..tools import refuse_without_deps
 from ..turn.flow import Flow
 from ..turn.plan import Plan
+from ..undisturbed import AsyncUndisturbed, Undisturbed
 from ..values import Value, field, replace
 from . import changes
 from .compaction import KeptCompaction
@@ -181,6 +182,7 @@ def settings_of(
         binding=binding,
         dialect=dialect,
         renewal=AsyncRenewal if is_async else Renewal,
+        undisturbed=AsyncUndisturbed if is_async else Undisturbed,
         gate=gate,
         lease_ttl=lease_ttl,
         save_timeout=save_timeout,
