@@ -159,7 +159,7 @@ async def _until_free(store: Any, what: str, left: list[str]) -> None:
 
 
 # The pools learn of the end of the loop when it is too late to give a connection back.
-@pytest.mark.filterwarnings("ignore:The garbage collector is trying", "ignore:unclosed:ResourceWarning")
+@pytest.mark.filterwarnings("ignore:The garbage collector is trying", "ignore::ResourceWarning")
 @pytest.mark.parametrize("kind", ASYNC)
 def test_an_event_loop_that_ends(kind: str, tmp_path: Path) -> None:
     """`asyncio.run` cancels all tasks when its coroutine returns: also the one that takes the lease."""
