@@ -30,6 +30,8 @@ ALLOWED = {
     "extras": "",
     "addresses": "",
     "again": "",
+    "exits": "",
+    "undisturbed": "",
     "escaping": "",
     "usage": "values",
     "errors": "usage",
@@ -123,7 +125,7 @@ ALLOWED = {
     "state.reseal": "state.blob state.codec state.formats state.parts state.state values",
     # pure rules that a turn and a history both use
     "backends.gate": "process",
-    "backends.gating": "backends.base backends.gate process values",
+    "backends.gating": "backends.base backends.gate exits process values",
     "backends.base": "citations context_edits messages values",
     "backends.rules": "rawjson",
     "backends.narrow": "rawjson values",
@@ -428,7 +430,7 @@ ALLOWED = {
     "kept.changes": (
         "errors events history.branch history.info history.undo kept.row state.reseal state.state turn.flow"
     ),
-    "kept.ending": "again events observers process turn.flow",
+    "kept.ending": "again events exits observers process turn.flow",
     # edges: the only places that touch clocks, sockets, threads, loops, files
     "edges": "",
     "edges.watch": "process",
@@ -444,7 +446,7 @@ ALLOWED = {
     ),
     "stores.layout": "",
     "stores.base": "stores.layout",
-    "stores": "addresses edges.watch errors extras process stores.base stores.layout",
+    "stores": "addresses again edges.watch errors extras process stores.base stores.layout undisturbed",
     "integrations": (
         "errors extras history.info history.open.answers history.turns messages state.blob state.codec "
         "stores stores.layout"
@@ -455,7 +457,7 @@ ALLOWED = {
         "backends.base calling errors history.info history.open.answers history.redact.matching "
         "history.turns history.update kept.changes kept.compaction kept.facts kept.lease kept.parts "
         "kept.privacy kept.row kept.stops kept.turn messages options result state.codec state.state "
-        "stores.layout tools turn.flow turn.plan values"
+        "stores.layout tools turn.flow turn.plan undisturbed values"
     ),
     "conversation": (
         "calling errors history.open.answers history.redact.matching history.redact.redaction history.turns "

@@ -24,7 +24,7 @@ from ..history.redact.matching import Finder, Match
 from ..history.turns import History, read_history
 from ..history.update import check_update, update_state
 from ..messages import Message
-from ..options import ChatOptions, given_options
+from ..options import UNSET, ChatOptions, given_options
 from ..result import CompactionReport
 from ..state.codec import Codec
 from ..state.state import closed_turns, load_state
@@ -32,6 +32,7 @@ from ..stores.layout import MAX_KEY_BYTES
 from ..tools import refuse_without_deps
 from ..turn.flow import Flow
 from ..turn.plan import Plan
+from ..undisturbed import AsyncUndisturbed, Undisturbed
 from ..values import Value, field, replace
 from . import changes
 from .compaction import KeptCompaction
@@ -180,6 +181,7 @@ def settings_of(
         binding=binding,
         dialect=dialect,
         renewal=AsyncRenewal if is_async else Renewal,
+        undisturbed=AsyncUndisturbed if is_async else Undisturbed,
         gate=gate,
         lease_ttl=lease_ttl,
         save_timeout=save_timeout,
@@ -228,9 +230,16 @@ def _check_methods(store: Any) -> None:
             ) from None
 
 
-def _refuse_binding(given: Mapping[str, Any]) -> None:
+def _refuse_what_is_the_conversations(given: Mapping[str, Any]) -> None:
+    """Raise TypeError for what all turns of a conversation share. With an id of its own for one delivery, a
+    call would have another idempotency key in the next one."""
     if "binding" in given:
         raise TypeError("a kept conversation has one binding: give it to chat.conversation(…, binding=…)")
+    if given.get("conversation_id") not in (None, UNSET):
+        raise TypeError(
+            "a kept conversation has one id, which is made of its key: give your id as the key, "
+            "chat.conversation(store, ID), and leave conversation_id= out"
+        )
 
 
 class KeptFacade:
@@ -261,7 +270,7 @@ class KeptFacade:
     ) -> tuple[KeptTurn, Plan]:
         if user is not None and "user" in fields:
             raise TypeError("user was given twice: once in its place and once by name")
-        _refuse_binding(given_options(options, fields))
+        _refuse_what_is_the_conversations(given_options(options, fields))
         given = dict(fields) if user is None else {**fields, "user": user}
         plan = self._ports.plan(None, options, {**given, "binding": self._settings.binding}, **how)
         refuse_without_deps(plan.tools, plan.options.deps)
@@ -275,7 +284,7 @@ class KeptFacade:
         self, compactor: Any, dry_run: bool, fields: Mapping[str, Any]
     ) -> tuple[KeptCompaction, Any]:
         """The compaction, and who is told of it."""
-        _refuse_binding(fields)
+        _refuse_what_is_the_conversations(fields)
         given = {**fields, "binding": self._settings.binding}
         options = self._ports.plan(None, None, given).options
         work = KeptCompaction(

@@ -336,6 +336,11 @@ class _Steps(Generic[ResultT]):
         self.result: ResultT | None = None
         self.error: Exception | None = None
 
+    @property
+    def is_busy(self) -> bool:
+        """True while a reader is in a step."""
+        return bool(self._seat.held)
+
     def _refuse(self) -> None:
         """The answer in a child of the process that runs this: it can neither go on with it nor end it."""
         if not self.done:

@@ -140,7 +140,7 @@ class Ledger(Standing):
 
     def identify(self, meta: Meta, number: int | None) -> None:
         """Note the conversation of the events, and the number of its turn, if it is known."""
-        id = self.options.conversation_id or meta.id
+        id = meta.id or self.options.conversation_id or ""
         self.of = {"conversation_id": id, "turn_ref": "" if number is None else turn_ref(id, number)}
 
     # ---------------------------------------------------------------------------------- what is told
