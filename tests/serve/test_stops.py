@@ -783,3 +783,14 @@ async def test_a_server_that_ends_cuts_the_pages_that_wait() -> None:
         assert await cut.events() == []
         await page.__aexit__(None, None, None)
     assert world.backend.requests == []
+
+
+@pytest.mark.parametrize("said_then", ["9" * 4000, "x", "", "²"])
+@asynchronous
+async def test_a_mark_that_is_none_of_ours_breaks_nothing(said_then: str) -> None:
+    """A program may write any metadata. The turn that they name counts as stopped."""
+    world = await abandoned()
+    mark = {"goaitools.stopped": "ada/hall-1", "goaitools.stopped_said": said_then}
+    await world.chat.conversation(world.store, "ada/hall").update(metadata=mark)
+    assert await follows(world) == {(204, "stopped")}
+    assert world.backend.requests == []
