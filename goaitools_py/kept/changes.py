@@ -140,10 +140,12 @@ def reset_flow(settings: RowSettings) -> Flow[None]:
     )
     row = Row(settings)
     for left in range(MAX_RESETS, -1, -1):
-        yield from row.load()
+        yield from row.load(tolerates_damage=True)
         if not row.stored:
             return
         try:
+            if row.damage is not None:
+                raise row.damage
             load_state(row.stored, codec=settings.codec, binding=settings.binding)
         except StateError:
             yield from row.set_aside()

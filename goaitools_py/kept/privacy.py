@@ -144,11 +144,13 @@ def export_flow(settings: RowSettings) -> Flow[dict[str, Any] | None]:
 def _exported(settings: RowSettings) -> Flow[dict[str, Any] | None]:
     """One row. Bytes that cannot be read are given as base64."""
     row = Row(settings)
-    stored: Stored | None = yield from row.load(is_whole=True)
+    stored: Stored | None = yield from row.load(is_whole=True, tolerates_damage=True)
     if stored is None:
         return None
     found: dict[str, Any] = {"key": settings.key, "saved_at": stored.updated_at.isoformat(), "state": None}
     with suppress(StateError):
+        if row.damage is not None:
+            raise row.damage
         codec, binding = settings.codec, settings.binding
         wire = load_state(row.stored, codec=codec, binding=binding).meta.wire
         dialect = settings.dialect if wire == settings.dialect.wire else None
