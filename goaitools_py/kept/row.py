@@ -211,7 +211,7 @@ class Row:
         except Unanswered:
             self._is_silent = True
             if is_paid and self._patient_until is None:
-                self._patient_until = until
+                self._patient_until = until + LEAST_ANSWER  # other connections may do: look, and save again
             raise StoreUnavailableError(
                 f"the store gave no answer within {until - now.monotonic:.1f} seconds: try again later"
             ) from None
