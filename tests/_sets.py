@@ -41,6 +41,7 @@ HEAVY = (
     "compaction/test_properties.py",
     "durability/",
     "forks/",
+    "history/test_bombs.py",
     "kept/test_any_size.py",
     "kept/test_cancels.py",
     "kept/test_leases_left.py",

@@ -389,8 +389,9 @@ ALLOWED = {
     "turn.engine": (
         "backends.base citations errors events history.open.attempts history.open.journal "
         "history.open.steps history.open.turn_ids messages output.misfit output.words reading result "
-        "state.records state.state turn.answer turn.beginning turn.checks turn.flow turn.ledger turn.limits "
-        "turn.marks turn.model_call turn.plan turn.request turn.shrink turn.tool_calls turn_warnings values"
+        "state.blob state.records state.state turn.answer turn.beginning turn.checks turn.flow turn.ledger "
+        "turn.limits turn.marks turn.model_call turn.plan turn.request turn.shrink turn.tool_calls "
+        "turn_warnings values"
     ),
     "turn.count_tokens": (
         "backends.base errors history.open.inbox history.open.journal history.open.steps state.state "
@@ -456,8 +457,8 @@ ALLOWED = {
     "kept.facade": (
         "backends.base calling errors history.info history.open.answers history.redact.matching "
         "history.turns history.update kept.changes kept.compaction kept.facts kept.lease kept.parts "
-        "kept.privacy kept.row kept.stops kept.turn messages options result state.codec state.state "
-        "stores.layout tools turn.flow turn.plan undisturbed values"
+        "kept.privacy kept.row kept.stops kept.turn messages options result state.blob state.codec "
+        "state.state stores.layout tools turn.flow turn.plan undisturbed values"
     ),
     "conversation": (
         "calling errors history.open.answers history.redact.matching history.redact.redaction history.turns "

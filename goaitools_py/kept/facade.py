@@ -12,8 +12,9 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace as replace_stored
 from datetime import datetime
+from functools import partial
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
 from ..backends.base import Dialect
 from ..calling import advised
@@ -26,11 +27,12 @@ from ..history.update import check_update, update_state
 from ..messages import Message
 from ..options import UNSET, ChatOptions, given_options
 from ..result import CompactionReport
+from ..state.blob import may_take_long
 from ..state.codec import Codec
 from ..state.state import closed_turns, load_state
 from ..stores.layout import MAX_KEY_BYTES
 from ..tools import refuse_without_deps
-from ..turn.flow import Flow
+from ..turn.flow import Flow, computed
 from ..turn.plan import Plan
 from ..undisturbed import AsyncUndisturbed, Undisturbed
 from ..values import Value, field, replace
@@ -58,6 +60,9 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+
+_LONG: Final = 64 * 1024
+"""Stored bytes of a state from which on an event loop should not wait for a reader: about 10 ms."""
 
 Save = Literal["turn", "checkpoint"]
 Gate = Literal["queue", "reject"]
@@ -370,6 +375,11 @@ class KeptFacade:
 
     def _reading(self) -> dict[str, Any]:
         return {"codec": self._settings.codec, "binding": self._settings.binding}
+
+    def _reads(self, read: Callable[[Stored | None], T], found: Stored | None) -> Flow[T]:
+        """What a reader gives, read beside the event loop if that may take long."""
+        is_long = found is not None and (len(found.blob) > _LONG or may_take_long(found.blob))
+        return computed(partial(read, found), is_long=is_long)
 
     def _history(self, found: Stored | None) -> History:
         if found is None:

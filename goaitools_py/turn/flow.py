@@ -50,6 +50,7 @@ __all__ = [
     "ToolDone",
     "ToolReport",
     "Unanswered",
+    "computed",
 ]
 
 ResultT = TypeVar("ResultT")
@@ -114,6 +115,14 @@ class Compute(Value, frozen=True):
     what it returns."""
 
     function: Callable[[], object]
+
+
+def computed(function: Callable[[], ResultT], *, is_long: bool = True) -> Flow[ResultT]:
+    """What a function returns, computed beside the event loop if it may take more than some milliseconds."""
+    if not is_long:
+        return function()
+    found: ResultT = yield Compute(function)
+    return found
 
 
 class ReadChunk(Value, frozen=True):
