@@ -384,9 +384,11 @@ async def test_a_stop_before_the_message_is_stored_does_not_lose_it(front: str, 
         assert await follows(world) == {(204, "stopped")}
 
 
+@pytest.mark.parametrize("is_noted", [False, True], ids=["", "and is noted already"])
 @asynchronous
-async def test_a_stop_that_comes_too_late_is_none() -> None:
-    """The turn ends while the server looks what is stored. So does a message that was answered before."""
+async def test_a_stop_that_comes_too_late_is_none(is_noted: bool) -> None:
+    """The turn ends while the server looks what is stored, or notes the stop. So does a message that was
+    answered before."""
     store = Hooked()
     world, model = held("Done.", store=store)
     async with world.stream("POST", TURNS, said()) as first:
@@ -398,7 +400,10 @@ async def test_a_stop_that_comes_too_late_is_none() -> None:
             model.goes_on.set()
             await run.over()
 
-        store.at["load"] = end
+        async def next_time() -> None:
+            store.at["load"] = end
+
+        store.at["load"] = next_time if is_noted else end
         assert (await world.ask("DELETE", CURRENT))[1] == {"stopped": False}
         assert (await first.events())[-1][0] == "done"
     snapshot = await world.chat.conversation(store, "ada/hall").snapshot()
