@@ -128,7 +128,7 @@ ALLOWED = {
     "backends.gating": "backends.base backends.gate exits process values",
     "backends.base": "citations context_edits messages values",
     "backends.rules": "rawjson",
-    "backends.narrow": "rawjson values",
+    "backends.narrow": "backends.rules rawjson values",
     "backends.atoms": "rawjson",
     "backends.capabilities": "values",
     "compaction": "backends.capabilities context_edits messages result state.letters values",

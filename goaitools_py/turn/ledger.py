@@ -63,6 +63,7 @@ class Tried:
         compaction_cause: Why the newest compaction failed, if it did.
         has_unsigned: True once the closed turns lost their signed blocks because the provider refused them.
         has_repaired: True once the history was searched for what a provider might refuse.
+        has_asked_again: True once an empty reply was asked for again.
     """
 
     cut_for_context = False
@@ -70,6 +71,7 @@ class Tried:
     compaction_cause: Exception | None = None
     has_unsigned = False
     has_repaired = False
+    has_asked_again = False
 
 
 class Ledger(Standing):

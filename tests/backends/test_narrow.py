@@ -252,9 +252,9 @@ CHAT_FULLY = [
     (
         '{"role":"assistant","content":"","tool_calls":[{"id":"c","type":"function","index":0,"function":'
         '{"name":"f","arguments":"{}","parsed_arguments":{}},"extra_content":{"google":{}}}]}',
-        '{"role":"assistant","content":"","tool_calls":[{"id":"c","type":"function","function":'
+        '{"role":"assistant","content":null,"tool_calls":[{"id":"c","type":"function","function":'
         '{"name":"f","arguments":"{}"}}]}',
-        "members members members",
+        "members members members empty",
     ),
 ]
 RESPONSES = [
@@ -316,6 +316,10 @@ ANTHROPIC = [
         "members",
     ),
     ('{"role":"user","content":[{"type":"thinking","thinking":"x","signature":"s"}]}', "", "thinking"),
+]
+CHAT_FULLY += [
+    ('{"role":"assistant","content":""}', "", "empty"),
+    ('{"role":"assistant","content":"","reasoning_content":"Hm."}', "", "empty"),
 ]
 ANTHROPIC_FULLY = [
     (

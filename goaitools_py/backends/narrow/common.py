@@ -37,6 +37,7 @@ Change = Literal[
     "reference",
     "thinking",
     "left_out",
+    "empty",
 ]
 
 

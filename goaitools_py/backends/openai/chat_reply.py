@@ -34,8 +34,15 @@ name of a call             not ``[a-zA-Z0-9_-]{1,64}``   every later request wou
 ``content``                null, missing or ``[]``, no   the next request would be refused; now ``""``
                            calls
 ``content``                no text, no list of parts     the same; see `mended`
-the message itself         null or missing; a filter or  an empty one, so that what came back has a place
-                           the output limit left nothing in the history
+``content``                empty text beside calls       Moonshot and Bedrock refuse ``""``: "must not be
+                                                         empty" (kimi-code#1985, 2026-07); now null
+``content``                null beside calls; families   Workers AI refuses null (2026-11); now ``""``
+                           of Cloudflare's
+the message itself         it says nothing: no text, no  it is not stored. Moonshot refuses every later
+                           call, no refusal, no sound    request with such a message, also one with
+                           or picture                    reasoning only
+the message itself         null or missing; a filter or  the same
+                           the output limit left nothing
 ``role``                   not ``"assistant"``           the same; now ``"assistant"``
 ========================== ============================= =============================================
 
@@ -59,7 +66,7 @@ from ...render import plain
 from ...values import Value, replace
 from ..base import ProtocolFault, Reply
 from ..rules import check_entry
-from ..rules.openai_chat import entry_problems
+from ..rules.openai_chat import entry_problems, is_silent
 from ..wire.answer import (
     OPENAI_FAMILIES,
     clean_name,
@@ -191,8 +198,9 @@ def reply_of(answer: RawReply, *, family: str) -> Reply:
     text, reasoning = spoken(view)
     refusal = as_str(view.get("refusal"))
     finish = answer.finish_reason
+    says_nothing = not calls and not text and is_silent(rawjson.view(entry))
     return Reply(
-        entries=(entry,),
+        entries=() if says_nothing else (entry,),
         text=plain(text or refusal),
         reasoning=plain(reasoning),
         calls=calls,
@@ -296,6 +304,10 @@ _TAKES_ANNOTATIONS: Final = "openrouter.ai"
 (openrouter.ai/docs, PDF inputs, seen 2026-11)."""
 
 
+_NEEDS_TEXT: Final = frozenset({"api.cloudflare.com"})
+"""Families that refuse null as the content beside calls, and take ``""``."""
+
+
 def _is_no_call(value: Any) -> bool:
     body = as_dict(value)
     return not as_str(body.get("name")) or not isinstance(body.get("arguments"), str)
@@ -337,7 +349,12 @@ def _stored(entry: bytes, view: Any, family: str, *, seed: bytes) -> tuple[bytes
     has_audio = "audio" in view and "audio" not in left_out
     if has_audio:
         changed["audio"] = rawjson.dumps({"id": view["audio"]["id"]})
-    if not calls and not has_audio and view.get("content") in (None, []):
+    content = view.get("content")
+    if not calls and not has_audio and content in (None, []):
+        changed["content"] = b'""'
+    elif calls and content == "" and family not in _NEEDS_TEXT:
+        changed["content"] = b"null"
+    elif calls and content is None and family in _NEEDS_TEXT:
         changed["content"] = b'""'
     if view.get("role") != "assistant":
         changed["role"] = b'"assistant"'
