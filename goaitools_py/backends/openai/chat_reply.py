@@ -69,6 +69,7 @@ from ..wire.answer import (
     shape_of,
     stored_arguments,
 )
+from ..wire.bill import consumed, cost_of, merged
 from ..wire.envelope import Envelope
 from ..wire.tolerance import as_dict, as_str, count, is_hollow, object_of
 from .chat_message import call_of, spoken
@@ -116,8 +117,8 @@ def read_body(body: bytes) -> RawReply:
         raise ProtocolFault(
             f"the answer is not a chat completion: {shape_of(body, lacks='choice with a message')}"
         ) from problem
-    usage = bytes(completion.usage)
     choice = completion.choices[0] if completion.choices else _Choice()
+    usage = merged(bytes(choice.usage), bytes(completion.usage))
     message = bytes(choice.message)
     if error := completion.error or choice.error:  # the latter: OpenRouter, the provider behind it failed
         raise paid(error_fault(error, text=_said(message)), usage_of(usage))
@@ -155,6 +156,7 @@ class _Choice(msgspec.Struct):
     message: msgspec.Raw = msgspec.Raw(b"null")
     finish_reason: str | None = None
     native_finish_reason: str | None = None
+    usage: msgspec.Raw = msgspec.Raw(b"null")  # Moonshot's place for it (2026-03: AstrBotDevs/AstrBot#6614)
     error: Any = None
 
 
@@ -191,6 +193,7 @@ def reply_of(answer: RawReply, *, family: str) -> Reply:
     text, reasoning = spoken(view)
     refusal = as_str(view.get("refusal"))
     finish = answer.finish_reason
+    usage = object_of(answer.usage)
     return Reply(
         entries=(entry,),
         text=plain(text or refusal),
@@ -199,7 +202,8 @@ def reply_of(answer: RawReply, *, family: str) -> Reply:
         finish_reason=finish,
         stop=_stop(finish, refusal),
         run_calls=bool(calls) and finish not in _LENGTHS and not _is_filtered(finish) and not refusal,
-        usage=usage_of(answer.usage),
+        usage=_consumed(usage),
+        cost_usd=cost_of(usage),
         model=answer.model,
         id=answer.id,
         citations=_citations(message, view, text),
@@ -269,18 +273,23 @@ def usage_of(raw: bytes) -> Usage:
 
     It never raises, because a reply must not be lost for its usage.
     """
-    root = object_of(raw)
+    return _consumed(object_of(raw))
+
+
+def _consumed(root: Mapping[str, Any]) -> Usage:
     prompt = as_dict(root.get("prompt_tokens_details"))
     completion = as_dict(root.get("completion_tokens_details"))
-    return Usage(
-        input_tokens=count(root.get("prompt_tokens")),
-        cached_input_tokens=count(prompt.get("cached_tokens"))
+    return consumed(
+        read=count(root.get("prompt_tokens")),
+        written=count(root.get("completion_tokens")),
+        total=count(root.get("total_tokens")),
+        cached=count(prompt.get("cached_tokens"))
         or count(root.get("prompt_cache_hit_tokens"))  # DeepSeek
         or count(root.get("num_cached_tokens")),  # Mistral
-        cache_write_tokens=count(prompt.get("cache_write_tokens")),
-        output_tokens=count(root.get("completion_tokens")),
-        reasoning_tokens=count(completion.get("reasoning_tokens")),
-        requests=1,
+        cache_write=count(prompt.get("cache_write_tokens")),
+        reasoning=count(completion.get("reasoning_tokens"))
+        or count(root.get("reasoning_tokens")),  # Perplexity
+        has_sound=bool(count(root.get("prompt_audio_seconds"))),  # Mistral
     )
 
 

@@ -21,6 +21,7 @@ from ...values import replace
 from ..base import Delta, Fault, ProtocolFault, Reply
 from ..http.sse import EventSplitter, EventTooLongError
 from ..wire.answer import error_fault
+from ..wire.bill import merged
 from ..wire.envelope import REFUSALS
 from ..wire.growing import (
     NULL,
@@ -60,6 +61,7 @@ class _Choice(msgspec.Struct):
     delta: Object | None = None
     finish_reason: str | None = None
     native_finish_reason: str | None = None
+    usage: msgspec.Raw = NULL
     error: msgspec.Raw = NULL
 
 
@@ -92,6 +94,7 @@ class _TextChoice(msgspec.Struct, gc=False):
     delta: _TextDelta
     index: Literal[0] | None = 0
     finish_reason: Literal[""] | None = None
+    usage: None = None
     error: None = None
 
 
@@ -213,15 +216,17 @@ class ChatDecoder:
         if not self._model:
             self._model = chunk.model or ""
         if chunk.usage != NULL:
-            self._usage = bytes(chunk.usage)
+            self._usage = merged(self._usage, bytes(chunk.usage))
         elif chunk.x_groq != NULL:
-            self._usage = bytes(_member(chunk.x_groq, "usage") or self._usage)
+            self._usage = merged(self._usage, bytes(_member(chunk.x_groq, "usage") or NULL))
         for choice in chunk.choices or ():
             if choice.index:
                 continue  # only the first of several choices is kept
             if choice.error != NULL:
                 self._check_error(choice.error)
             self._has_choice = True
+            if choice.usage != NULL:
+                self._usage = merged(self._usage, bytes(choice.usage))
             if choice.delta:
                 self._grow(choice.delta, deltas)
                 self._expects_text = self._may_go_on(choice.delta)
@@ -350,6 +355,7 @@ def _choice(data: bytes) -> _Choice:
         delta=None if delta == NULL else object_of(delta),
         finish_reason=_string(members, "finish_reason"),
         native_finish_reason=_string(members, "native_finish_reason"),
+        usage=_raw(members, "usage"),
         error=_raw(members, "error"),
     )
 

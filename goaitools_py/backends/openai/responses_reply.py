@@ -59,6 +59,7 @@ from ...values import Value, replace
 from ..base import Fault, ProtocolFault, Reply
 from ..rules import check_entry
 from ..wire.answer import clean_name, error_fault, made_call_id, paid, shape_of, stored_arguments
+from ..wire.bill import consumed, cost_of
 from ..wire.envelope import Envelope, error_in
 from ..wire.tolerance import as_dict, as_str, count, members_of, object_of
 from . import responses_client as client
@@ -312,6 +313,7 @@ def reply_of(answer: RawReply, *, family: str, speakers: Sequence[str] = SPEAKER
     except rawjson.RawJSONError as error:
         unread = ProtocolFault("an item of the answer cannot be read", partial_text=said_in(answer.items))
         raise paid(unread, usage_of(answer.usage)) from error
+    usage = object_of(answer.usage)
     return Reply(
         entries=entries,
         text=plain("".join(said.text)),
@@ -320,7 +322,8 @@ def reply_of(answer: RawReply, *, family: str, speakers: Sequence[str] = SPEAKER
         finish_reason=answer.reason or answer.status,
         stop=_stop(answer, said),
         run_calls=bool(calls) and _stop(answer, said) == "end" and answer.status == "completed",
-        usage=usage_of(answer.usage),
+        usage=_consumed(usage),
+        cost_usd=cost_of(usage),
         model=answer.model,
         id=answer.id,
         signed=any(said.signed[: len(entries)]),
@@ -347,16 +350,19 @@ def usage_of(raw: bytes) -> Usage:
 
     It never raises, because a reply must not be lost for its usage.
     """
-    root = object_of(raw)
+    return _consumed(object_of(raw))
+
+
+def _consumed(root: Mapping[str, Any]) -> Usage:
     read = as_dict(root.get("input_tokens_details"))
     written = as_dict(root.get("output_tokens_details"))
-    return Usage(
-        input_tokens=count(root.get("input_tokens")),
-        cached_input_tokens=count(read.get("cached_tokens")),
-        cache_write_tokens=count(read.get("cache_write_tokens")),
-        output_tokens=count(root.get("output_tokens")),
-        reasoning_tokens=count(written.get("reasoning_tokens")),
-        requests=1,
+    return consumed(
+        read=count(root.get("input_tokens")),
+        written=count(root.get("output_tokens")),
+        total=count(root.get("total_tokens")),
+        cached=count(read.get("cached_tokens")),
+        cache_write=count(read.get("cache_write_tokens")),
+        reasoning=count(written.get("reasoning_tokens")),
     )
 
 
