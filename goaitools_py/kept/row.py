@@ -258,9 +258,10 @@ class Row:
         is not there is looked for once more.
         """
         settings = self.settings
-        self.damage, self._kept_parts = None, frozenset()
+        self.damage = None
         if found is not None and not settings.in_parts:
             if not (self._is_parted and lists_parts(found.blob, settings.codec)):
+                self._kept_parts = frozenset()
                 return found, bytes(found.blob)
             found = yield from self.ask(self._load_all, is_paid=is_paid)
         takes_all = is_whole or not settings.in_parts
@@ -285,6 +286,7 @@ class Row:
             if not settings.in_parts:
                 self._at_hand = {part.name: part for part in head.parts}
             return found, blob
+        self._kept_parts = frozenset()
         return None, b""
 
     @property

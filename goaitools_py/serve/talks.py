@@ -35,7 +35,7 @@ from ..result import ChatResult
 from .driving import LOOK_AGAIN, Driving
 from .elsewhere import STOP_SECONDS
 from .hub import Drive, Hub
-from .left import Left, TurnStatus, left_by
+from .left import GOES_ON, Left, TurnStatus, left_by
 from .runs import Run, digest_of
 from .stored import call_ids, tell_stopped, tell_stored, unfinished
 from .whose import Who
@@ -267,12 +267,13 @@ class Talk:
         if run is None or run.is_copy:
             return await self._stop_elsewhere()
         is_noted = await self._noted_early()
-        await run.stop()
-        await run.over()
+        if not run.is_over:
+            await run.stop()
+            await run.over()
         if run.was_stopped:
             await self._driving.remember_stop()
-        elif is_noted and (snapshot := await self._conversation.snapshot()) is not None:
-            await self._driving.forget_stop(snapshot)
+        elif is_noted:
+            await self._conversation.update(metadata=GOES_ON)
         return run.was_stopped
 
     async def _noted_early(self) -> bool:

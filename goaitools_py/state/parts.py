@@ -213,7 +213,7 @@ def part_missing(part: Part) -> StatePartMissingError:
     digest = part.digest.hex()
     return StatePartMissingError(
         f"a part of the conversation (kind {part.kind}, {digest[:16]}) is not in the blob and was not found "
-        "where the blob came from; load the conversation with conversation.state()",
+        "where the blob came from; load the conversation with conversation.state(), or attach the part",
         digest=digest,
     )
 

@@ -68,15 +68,16 @@ def answer_setting(driver: str) -> str:
 def redis_answers_within(client: Any) -> float:
     """Seconds after which a call of a client of redis-py has ended; infinity if it may last for ever."""
     pool = getattr(client, "connection_pool", None)
-    if pool is None:  # a cluster finds its nodes anew, and tries each of them
+    given = getattr(pool, "connection_kwargs", None)
+    if given is None:  # a cluster finds its nodes anew, and tries each of them
         return inf
-    seconds = _socket_timeout(pool.connection_kwargs, getattr(pool, "connection_class", None))
+    seconds = _socket_timeout(given, getattr(pool, "connection_class", None))
     if seconds is None:
         return inf
-    retry = pool.connection_kwargs.get("retry")
+    retry = given.get("retry")
     tries = 0 if retry is None else retry.get_retries() if hasattr(retry, "get_retries") else inf
-    connect = pool.connection_kwargs.get("socket_connect_timeout")
-    return (tries + 1) * (seconds + (connect or seconds)) + tries * _RETRY_PAUSE
+    connect = given.get("socket_connect_timeout") or seconds
+    return (tries + 1) * (seconds + connect) + tries * _RETRY_PAUSE
 
 
 def _socket_timeout(given: Mapping[str, Any], kind: type | None) -> float | None:

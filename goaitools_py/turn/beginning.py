@@ -41,6 +41,7 @@ from ..history.rewrite.repair import checked
 from ..messages import Message
 from ..output.spec import SHORT_TOKENS
 from ..state.records import UNKNOWN_MARK, Meta, models_with
+from ..state.segments import check_whole
 from ..state.state import (
     ConversationState,
     check_revision,
@@ -104,6 +105,7 @@ class Beginning:
             state, self.converted = load_own(plan)
             if self.converted is not None:
                 ledger.warn("state_converted", self.converted.words())
+            check_whole(state.segments)
             journal.check_journal(state, plan.dialect)
             return self._sound(state)
         except StateError as exc:

@@ -15,6 +15,7 @@ import pytest
 import sqlalchemy
 
 from goaitools_py import AsyncChat, Chat, StoreCommitError, StoreUnavailableError, tool
+from goaitools_py.kept import row
 from goaitools_py.states import state_messages
 from goaitools_py.stores import (
     AsyncCallableStore,
@@ -125,7 +126,7 @@ class World:
         """Something with a conversation, by way of the proxy."""
         chat: Any = (AsyncChat if self.is_async else Chat)(ScriptedBackend(self._answer))
         kept = chat.conversation(
-            self.store, "ada", lease_ttl=60.0, save_timeout=SAVE_TIMEOUT, parts=parts, save=save
+            self.store, "ada", lease_ttl=600.0, save_timeout=SAVE_TIMEOUT, parts=parts, save=save
         )
         made = getattr(kept, act)(*given, **how)
         return self.loop.run(made) if self.is_async else made
@@ -268,8 +269,9 @@ def test_silence_at_a_renewal_does_not_hold_the_turn(world: World) -> None:
 # ------------------------------------------------------------------------------- a store of your own
 
 
-def test_an_async_function_of_yours_that_never_ends() -> None:
+def test_an_async_function_of_yours_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """The load ends with the turn's time, the save with `save_timeout`."""
+    monkeypatch.setattr(row, "LEAST_ANSWER", 0.1)
     import asyncio
 
     async def main() -> None:

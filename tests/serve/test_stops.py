@@ -12,6 +12,7 @@ import pytest
 
 from goaitools_py import event, user
 from goaitools_py.backends import BackendError
+from goaitools_py.errors import StoreUnavailableError
 from goaitools_py.serve import ServeLimits
 from goaitools_py.stores import AsyncMemoryStore, TurnStoppedError
 from goaitools_py.testing import Calls, ScriptedBackend
@@ -239,30 +240,48 @@ async def test_a_page_that_waits_at_another_worker_does_not_take_a_stopped_turn_
     assert await follows(other) == {(204, "stopped")}
 
 
-class LateStore(AsyncMemoryStore):
-    """A store where something is done before a turn gets its lease. The first lease is the question whether
-    another process has it: a class with a lease of its own is not asked by `is_held`."""
+class Hooked(AsyncMemoryStore):
+    """A store where something is done, once, at a step: "look" before it tells whether a turn runs, "lease"
+    before a lease is taken, "released" after it is given back, "load" before a load."""
 
-    leases = 0
-    meanwhile: Any = None
+    def __init__(self) -> None:
+        super().__init__()
+        self.at: dict[str, Any] = {}
+
+    async def _do(self, step: str) -> None:
+        done = self.at.pop(step, None)
+        if done is not None:
+            await done()
+
+    async def is_held(self, key: str) -> bool:
+        await self._do("look")
+        return await super().is_held(key)
 
     @asynccontextmanager
     async def lease(self, key: str, ttl: float) -> AsyncIterator[Any]:
-        self.leases += 1
-        if self.leases == 2:
-            await self.meanwhile()
+        await self._do("lease")
         async with super().lease(key, ttl) as lease:
             yield lease
+        await self._do("released")
+
+    async def load(self, key: str) -> Any:
+        await self._do("load")
+        return await super().load(key)
+
+
+async def hooked(*steps: Any) -> tuple[World, World, Hooked]:
+    """Two workers over what a dead one has left, in a store with hooks."""
+    stored = await (await abandoned()).store.load("ada/hall")
+    store = Hooked()
+    await store.save("ada/hall", stored.blob, expected=None)
+    return World(*steps, store=store, limits=NOT_KEPT), World(*steps, store=store, limits=NOT_KEPT), store
 
 
 @pytest.mark.parametrize("is_failure", [False, True], ids=["by a user", "by a program"])
 @asynchronous
 async def test_a_stop_that_comes_while_a_turn_is_taken_over_is_kept(is_failure: bool) -> None:
     """Between the look at the store and the lease. The model is not asked, and the stop is remembered."""
-    stored = await (await abandoned()).store.load("ada/hall")
-    store = LateStore()
-    await store.save("ada/hall", stored.blob, expected=None)
-    world, other = World(store=store, limits=NOT_KEPT), World(LOOK, store=store, limits=NOT_KEPT)
+    world, other, store = await hooked("Never said.")
 
     async def stop() -> None:
         if not is_failure:
@@ -272,47 +291,142 @@ async def test_a_stop_that_comes_while_a_turn_is_taken_over_is_kept(is_failure: 
         with pytest.raises(TurnStoppedError):
             await conversation.start_resume(on_event=lambda _: store.set_stop("ada/hall")).result()
 
-    store.meanwhile = stop
+    store.at["lease"] = stop
     async with world.stream("POST", CURRENT) as page:
         assert (await page.events())[-1][0] == "stopped"
     assert world.backend.requests == []
     assert await follows(world) == {(204, "stopped")}
 
 
-class SlowStore(AsyncMemoryStore):
-    """A store whose first load, that of a turn with its lease, does not end before the test says so."""
+@asynchronous
+async def test_nobody_takes_a_turn_over_in_the_moment_of_its_stop() -> None:
+    """Its lease is free, and the server has not answered yet."""
+    store = Hooked()
+    world, other = World(LOOK, store=store, limits=NOT_KEPT), World(store=store, limits=NOT_KEPT)
+    told: list[Any] = []
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.is_inside = asyncio.Event()
-        self.goes_on = asyncio.Event()
+    async def come_back() -> None:
+        told.append(await looked(other, "POST", CURRENT))
 
-    async def load(self, key: str) -> Any:
-        if not self.is_inside.is_set():
-            self.is_inside.set()
-            await self.goes_on.wait()
-        return await super().load(key)
+    async with world.stream("POST", TURNS, said()) as first:
+        await world.is_inside.wait()
+        store.at["released"] = come_back
+        assert (await world.ask("DELETE", CURRENT))[1] == {"stopped": True}
+        await first.body()
+    assert told == [(204, "stopped")]
+    assert other.backend.requests == []
 
 
+@asynchronous
+async def test_a_turn_that_ends_while_somebody_looks_does_not_wait() -> None:
+    """The look has found it unfinished, and then its lease free."""
+    world, other, store = await hooked("Done.")
+
+    async def end() -> None:
+        assert (await other.ask("POST", TURNS, said()))[1]["text"] == "Done."
+
+    store.at["look"] = end
+    assert await view(world) == "none"
+    assert other.backend.requests != []
+    assert world.backend.requests == []
+
+
+@asynchronous
+async def test_two_workers_that_take_a_turn_over_run_it_once() -> None:
+    """The one that comes late waits once more, and tells what the other one has done."""
+    world, other, store = await hooked(LOOK, "Done.")
+    tasks: list[Any] = []
+
+    async def begin() -> None:
+        tasks.append(asyncio.create_task(other.ask("POST", CURRENT)))
+        await other.is_inside.wait()
+
+    lease = super(Hooked, store).lease("ada/hall", 60)
+    await lease.__aenter__()
+    async with world.stream("POST", CURRENT) as page:
+        store.at["lease"] = begin
+        await lease.__aexit__(None, None, None)
+        await other.is_inside.wait()
+        other.held.set()
+        assert (await page.events())[-1][1]["text"] == "Hm.Done."
+    assert (await tasks[0])[1]["text"] == "Done."
+    assert (len(other.backend.requests), world.backend.requests) == (2, [])
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["", "and the store fails"])
 @pytest.mark.parametrize("front", FRONTS)
 @asynchronous
-async def test_a_stop_before_the_message_is_stored_does_not_lose_it(front: str) -> None:
-    store = SlowStore()
+async def test_a_stop_before_the_message_is_stored_does_not_lose_it(front: str, fails: bool) -> None:
+    """It is stored first. If it cannot be, its client gets the error, and may send it again."""
+    store, is_inside, goes_on = Hooked(), asyncio.Event(), asyncio.Event()
     world, model = held("Never said.", store=store)
+
+    async def wait() -> None:
+        is_inside.set()
+        await goes_on.wait()
+        if fails:
+            raise StoreUnavailableError("away")
+
+    store.at["load"] = wait
     sent = asyncio.create_task(looked(world, *saying(front)))
-    await store.is_inside.wait()
+    await is_inside.wait()
     stop = asyncio.create_task(world.ask(*stopping(front)))
     run = world.app._hub.running("ada/hall")
     assert run is not None
     while not run.was_stopped:
         await asyncio.sleep(0)
-    store.goes_on.set()
-    assert (await stop)[1] == {"stopped": True}
-    assert (await sent)[0] == 200
-
-    assert [row["text"] for row in (await world.ask("GET", f"{HALL}/messages"))[1]] == ["Hello"]
-    assert await follows(world) == {(204, "stopped")}
+    goes_on.set()
+    assert (await stop)[1] == {"stopped": not fails}
+    assert (await sent)[0] == (503 if fails else 200)
     assert model.asked == 0
+    if not fails:
+        assert [row["text"] for row in (await world.ask("GET", f"{HALL}/messages"))[1]] == ["Hello"]
+        assert await follows(world) == {(204, "stopped")}
+
+
+@pytest.mark.parametrize("is_noted", [False, True], ids=["", "and is noted already"])
+@asynchronous
+async def test_a_stop_that_comes_too_late_is_none(is_noted: bool) -> None:
+    """The turn ends while the server looks what is stored, or notes the stop. So does a message that was
+    answered before."""
+    store = Hooked()
+    world, model = held("Done.", store=store)
+    async with world.stream("POST", TURNS, said()) as first:
+        await model.is_inside.wait()
+        run = world.app._hub.running("ada/hall")
+        assert run is not None
+
+        async def end() -> None:
+            model.goes_on.set()
+            await run.over()
+
+        async def next_time() -> None:
+            store.at["load"] = end
+
+        store.at["load"] = next_time if is_noted else end
+        assert (await world.ask("DELETE", CURRENT))[1] == {"stopped": False}
+        assert (await first.events())[-1][0] == "done"
+    snapshot = await world.chat.conversation(store, "ada/hall").snapshot()
+    assert snapshot is not None
+    assert "goaitools.stopped" not in snapshot.info.metadata
+
+    is_inside, goes_on = asyncio.Event(), asyncio.Event()
+
+    async def wait() -> None:
+        is_inside.set()
+        await goes_on.wait()
+
+    store.at["load"] = wait
+    again = asyncio.create_task(world.ask("POST", TURNS, said()))
+    await is_inside.wait()
+    stop = asyncio.create_task(world.ask("DELETE", CURRENT))
+    run = world.app._hub.running("ada/hall")
+    assert run is not None
+    while not run.was_stopped:
+        await asyncio.sleep(0)
+    goes_on.set()
+    assert (await stop)[1] == {"stopped": False}
+    assert (await again)[1]["text"] == "Done."
 
 
 @asynchronous

@@ -19,6 +19,7 @@ from ...compaction.base import CompactionRequest
 from ...compaction.recall_note import with_recall_note
 from ...compaction.strategies import drop_to, fitting
 from ...compaction.turn_views import TurnView, note_of
+from ...json_scan import separators
 from ...messages import Message, ToolResult
 from ...reading import read_entries
 from ...render import note_message
@@ -100,7 +101,7 @@ def _words(state: ConversationState, dialect: Dialect, size: int) -> _Words:
 
 
 def _views(state: ConversationState, dialect: Dialect) -> tuple[TurnView, ...]:
-    turns = closed_turns(state)
+    turns = closed_turns(state, checked=False)
     words = _words(state, dialect, sum(len(entry) for turn in turns for entry in turn.entries))
     numbers = numbers_of([turn.record for turn in turns])
     return tuple(
@@ -340,7 +341,7 @@ def limit_cut(
     """
     turns = request.turns
     closed = stored_size(replace(state, inbox=()), codec)
-    size = written_size(state, codec)
+    size = written_size(state, codec, most_values=limits.max_values)
     entry_bytes = sum(turn.entry_bytes for turn in turns)
     tried = len(turns)
     for share in _SHARES:
@@ -366,7 +367,7 @@ def limit_cut(
 def _targets(
     limits: BlobLimits, share: float, size: Size, closed: Size, entry_bytes: int
 ) -> list[tuple[Callable[[TurnView], int], int]]:
-    """How many bytes, and how many entries, of all turns may stay; each with its measure of a turn."""
+    """How many bytes, entries and JSON values of all turns may stay; each with its measure of a turn."""
     parts = [
         (share * limit - (whole - own)) / max(1, own)
         for limit, whole, own in (
@@ -376,10 +377,17 @@ def _targets(
         )
     ]
     most_entries = share * limits.max_entries - (size.entries - closed.entries)
-    return [
+    targets: list[tuple[Callable[[TurnView], int], int]] = [
         (lambda turn: turn.entry_bytes, int(max(0.0, min(parts)) * entry_bytes)),
         (lambda turn: len(turn.entries), int(max(0.0, most_entries))),
     ]
+    if size.values > limits.max_values:
+        targets.append((_values, int(share * limits.max_values)))
+    return targets
+
+
+def _values(turn: TurnView) -> int:
+    return sum(map(separators, turn.entries))
 
 
 def _lean(meta: Meta) -> Meta:
