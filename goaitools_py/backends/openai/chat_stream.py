@@ -37,6 +37,7 @@ from ..wire.growing import (
 )
 from ..wire.nesting import shallow
 from .chat_reply import RawReply, ended_by, reply_of, usage_of
+from .sources import BESIDE
 
 __all__ = ["ChatDecoder"]
 
@@ -73,6 +74,9 @@ class _Chunk(msgspec.Struct):
     usage: msgspec.Raw = NULL
     error: msgspec.Raw = NULL
     x_groq: msgspec.Raw = NULL
+    citations: msgspec.Raw = NULL
+    search_results: msgspec.Raw = NULL
+    web_search: msgspec.Raw = NULL
 
 
 # The shape of most events: text of choice 0 and nothing else of interest. Every other member of interest is
@@ -127,6 +131,7 @@ class ChatDecoder:
         self._splitter = EventSplitter()
         self._id = self._model = self._finish = ""
         self._usage = b"null"
+        self._beside: dict[str, bytes] = {}
         self.is_done = self._is_cut = self._has_choice = self._has_begun = False
         self._expects_text = False
         self._guesses_left = _MAX_GUESSES
@@ -190,6 +195,7 @@ class ChatDecoder:
             usage=self._usage,
             model=self._model,
             id=self._id,
+            beside=self._beside,
         )
         reply = reply_of(answer, family=self._family)
         return replace(reply, cut=True) if self._is_cut else reply
@@ -219,6 +225,9 @@ class ChatDecoder:
             self._usage = merged(self._usage, bytes(chunk.usage))
         elif chunk.x_groq != NULL:
             self._usage = merged(self._usage, bytes(_member(chunk.x_groq, "usage") or NULL))
+        for name in BESIDE:  # each list comes whole, and most events have none
+            if (sources := getattr(chunk, name)) != NULL:
+                self._beside[name] = bytes(sources)
         for choice in chunk.choices or ():
             if choice.index:
                 continue  # only the first of several choices is kept
@@ -344,6 +353,7 @@ def _chunk(data: bytes) -> _Chunk:
         usage=_raw(members, "usage"),
         error=_raw(members, "error"),
         x_groq=_raw(members, "x_groq"),
+        **{name: _raw(members, name) for name in BESIDE},
     )
 
 

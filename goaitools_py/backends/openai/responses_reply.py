@@ -66,6 +66,7 @@ from . import responses_client as client
 from . import responses_units as units
 from .responses_item import CALLS, call_of, is_refused, kind_of, read_entries, spoken, thought
 from .responses_mended import SPEAKERS, is_odd_item, mended_item
+from .sources import BESIDE, cited
 
 __all__ = [
     "RawReply",
@@ -164,9 +165,10 @@ class RawReply(Value, frozen=True, kw_only=True):
         reason: Why the response is incomplete.
         usage: The raw value of that name.
         dropped: Reasons of `input_transformations`.
+        beside: The raw lists of sources beside the output, by name.
     """
 
-    _unshown = frozenset({"items", "usage"})
+    _unshown = frozenset({"items", "usage", "beside"})
 
     items: tuple[bytes, ...]
     status: str = ""
@@ -175,6 +177,7 @@ class RawReply(Value, frozen=True, kw_only=True):
     model: str = ""
     id: str = ""
     dropped: tuple[str, ...] = ()
+    beside: Mapping[str, bytes] = {}
 
 
 # ------------------------------------------------------------------------------------- the envelope
@@ -192,6 +195,9 @@ def read_body(body: bytes) -> RawReply:
     return answer
 
 
+_NULL: Final = msgspec.Raw(b"null")
+
+
 class _Incomplete(msgspec.Struct):
     reason: str | None = None
 
@@ -202,7 +208,10 @@ class _Response(msgspec.Struct):
     incomplete_details: _Incomplete | None = None
     error: Any = None
     usage: msgspec.Raw = msgspec.Raw(b"null")
-    input_transformations: msgspec.Raw = msgspec.Raw(b"null")
+    input_transformations: msgspec.Raw = _NULL
+    citations: msgspec.Raw = _NULL
+    search_results: msgspec.Raw = _NULL
+    web_search: msgspec.Raw = _NULL
     model: str | None = None
     id: str | None = None
     object: str | None = None
@@ -250,6 +259,7 @@ def read_response(raw: bytes, *, items: Sequence[bytes] = ()) -> RawReply | None
         model=response.model or "",
         id=response.id or "",
         dropped=_reasons(bytes(response.input_transformations)),
+        beside={name: bytes(raw) for name in BESIDE if (raw := getattr(response, name)) != _NULL},
     )
 
 
@@ -328,9 +338,17 @@ def reply_of(answer: RawReply, *, family: str, speakers: Sequence[str] = SPEAKER
         id=answer.id,
         signed=any(said.signed[: len(entries)]),
         dropped=answer.dropped,
-        citations=tuple(said.citations),
+        citations=_cited(said, answer.beside),
         messages=messages,
     )
+
+
+def _cited(said: _Items, beside: Mapping[str, bytes]) -> tuple[Citation, ...]:
+    """The sources that the messages name, and those beside them, if there is a text."""
+    if not beside or not any(said.text):
+        return tuple(said.citations)
+    known = {one.url for one in said.citations}
+    return (*said.citations, *(one for one in cited(beside) if one.url not in known))
 
 
 def _stop(answer: RawReply, said: _Items) -> Literal["end", "length", "refusal"]:

@@ -23,6 +23,7 @@ The counts are of 2026-11. The total of every other recorded usage is input and 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, Final
@@ -77,16 +78,22 @@ _TICKS: Final = Decimal(10) ** 10
 """xAI's ticks in a US dollar (docs.x.ai, "cost_in_usd_ticks", seen 2026-11)."""
 
 _TOO_MUCH: Final = Decimal(10) ** 9
+_AMOUNT: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{1,20})?")
 
 
-def cost_of(usage: Mapping[str, Any]) -> Decimal | None:
+def cost_of(usage: Mapping[str, Any], metadata: object = None) -> Decimal | None:
     """What the server says that the request has cost, in US dollars; None if it does not say so.
 
     xAI has ``cost_in_usd_ticks``, Perplexity ``cost.total_cost``, and OpenRouter ``cost``. With a user's own
     key of the provider behind it (``is_byok``), OpenRouter's cost is its fee, and the provider's bill stands
     beside it. A ``cost`` of any other server may be in any currency, so it does not count.
+
+    `metadata`: the ``provider_metadata`` of a message. Vercel's AI Gateway has ``gateway.cost`` there, a text
+    (vercel.com/docs/ai-gateway, seen 2026-11).
     """
     cost = usage.get("cost")
+    if (gateway := as_dict(as_dict(metadata).get("gateway"))) and "cost" in gateway:
+        return _text_number(gateway["cost"])
     if "cost_in_usd_ticks" in usage:
         found = _number(usage["cost_in_usd_ticks"])
         return None if found is None else found / _TICKS
@@ -108,6 +115,12 @@ def _number(value: Any) -> Decimal | None:
         return None
     found = Decimal(str(value))
     return found if found.is_finite() and 0 <= found < _TOO_MUCH * _TICKS else None
+
+
+def _text_number(value: Any) -> Decimal | None:
+    if not isinstance(value, str) or not _AMOUNT.fullmatch(value):
+        return _number(value)
+    return Decimal(value)
 
 
 # ------------------------------------------------------------------------------------------- streams
