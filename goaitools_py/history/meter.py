@@ -89,7 +89,7 @@ def booked(
         calibrates: True: the usage also calibrates later estimates. False, where there are none: the entries
             are then neither read nor counted, unless the usage alone does not give the size.
     """
-    gauge, usage = gauge_of(meta), reply.usage
+    gauge, usage = gauge_of(meta), reply.context or reply.usage
     has_reasoning = bool(reply.reasoning) or reply.signed
     replied = 0
     if needs_reply(usage, has_reasoning=has_reasoning):

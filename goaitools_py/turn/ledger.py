@@ -16,6 +16,7 @@ The parts can be read alone::
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from typing import Any, TypeVar
 
 import msgspec
@@ -246,7 +247,15 @@ class Ledger(Standing):
 
         return once_more(entry)
 
-    def book(self, usage: Usage, *, asked: str, answered: str = "", dialect: Dialect | None = None) -> None:
+    def book(
+        self,
+        usage: Usage,
+        *,
+        asked: str,
+        answered: str = "",
+        dialect: Dialect | None = None,
+        cost_usd: Decimal | None = None,
+    ) -> None:
         """Add a model call to the turn's account, and its cost to the conversation's.
 
         Args:
@@ -254,16 +263,26 @@ class Ledger(Standing):
             asked: The model's name in the request; "" if it is not known, and then its price is not either.
             answered: The model's name in the reply.
             dialect: The dialect of another backend than the turn's own.
+            cost_usd: What the provider says that the call has cost.
         """
-        cost = self.spending.book(self._charge(usage, answered or asked, dialect), asked=asked)
+        charge = replace(self._charge(usage, answered or asked, dialect), cost_usd=cost_usd)
+        cost = self.spending.book(charge, asked=asked)
         meta = self.state.meta
         if self.spending.prices is None and not meta.cost:
             return  # this conversation keeps no costs
         self.state = replace(self.state, meta=with_cost(meta, None if cost is None else nano_dollars(cost)))
 
-    def book_aside(self, usage: Usage, *, asked: str, answered: str, dialect: Dialect) -> None:
+    def book_aside(
+        self,
+        usage: Usage,
+        *,
+        asked: str,
+        answered: str,
+        dialect: Dialect,
+        cost_usd: Decimal | None = None,
+    ) -> None:
         """Add what was used beside the conversation, such as for a summary, to the totals; see `book`."""
-        self.entered(self._book_aside, usage, asked, answered, dialect)
+        self.entered(self._book_aside, usage, asked, answered, dialect, cost_usd)
 
     def book_charge_aside(self, charge: Charge, *, asked: str) -> None:
         """Add a model call that a tool made to the totals; see `book`. `entered` is up to the caller."""
@@ -285,8 +304,10 @@ class Ledger(Standing):
         total = usage_row(usage_of(meta.total) + usage)
         self.state = replace(self.state, meta=msgspec.structs.replace(meta, total=total))
 
-    def _book_aside(self, usage: Usage, asked: str, answered: str, dialect: Dialect) -> None:
-        self.book(usage, asked=asked, answered=answered, dialect=dialect)
+    def _book_aside(
+        self, usage: Usage, asked: str, answered: str, dialect: Dialect, cost_usd: Decimal | None
+    ) -> None:
+        self.book(usage, asked=asked, answered=answered, dialect=dialect, cost_usd=cost_usd)
         meta = self.state.meta
         total, aside = usage_of(meta.total) + usage, usage_of(meta.aside) + usage
         meta = msgspec.structs.replace(meta, total=usage_row(total), aside=usage_row(aside))

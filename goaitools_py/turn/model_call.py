@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from decimal import Decimal
 from functools import partial
 from math import inf
 from typing import Final
@@ -253,9 +254,15 @@ def _take(ledger: Ledger, call: Call, reply: Reply) -> Reply:
         ledger.warn(
             "input_dropped", f"the provider left {len(reply.dropped)} parts of the history out ({reasons})"
         )
-    ledger.book(reply.usage, asked=call.model, answered=reply.model)
-    if reply.aside is not None:
-        ledger.book_aside(reply.aside, asked=call.model, answered=reply.model, dialect=ledger.dialect)
+    ledger.book(reply.usage, asked=call.model, answered=reply.model, cost_usd=reply.cost_usd)
+    for model, usage in reply.asides.items():
+        ledger.book_aside(
+            usage,
+            asked=model or call.model,
+            answered=model or reply.model,
+            dialect=ledger.dialect,
+            cost_usd=None if reply.cost_usd is None else Decimal(0),  # it is in what the provider names
+        )
     ledger.telling.text = reply.text or ledger.telling.text
     with_reply = steps.add_reply(
         ledger.state,

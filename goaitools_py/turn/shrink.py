@@ -367,7 +367,9 @@ def _raised(cause: Exception | None) -> Exception | None:
 
 
 def _book(ledger: Ledger, spent: list[Usage], one: Spent) -> None:
-    ledger.book_aside(one.usage, asked=one.asked, answered=one.answered, dialect=one.dialect)
+    ledger.book_aside(
+        one.usage, asked=one.asked, answered=one.answered, dialect=one.dialect, cost_usd=one.cost_usd
+    )
     spent.append(one.usage)
 
 

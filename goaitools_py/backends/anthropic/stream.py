@@ -22,11 +22,13 @@ from ...values import replace
 from ..base import Delta, Fault, ProtocolFault, Reply
 from ..http.sse import EventSplitter, EventTooLongError
 from ..wire.answer import error_fault
+from ..wire.bill import merged
 from ..wire.envelope import REFUSALS, Envelope
 from ..wire.growing import joined
 from ..wire.nesting import read_again, shallow
 from ..wire.tolerance import members_of
-from .reply import RawReply, is_object, reply_of, usage_of
+from .bill import billed
+from .reply import RawReply, is_object, reply_of
 
 __all__ = ["AnthropicDecoder"]
 
@@ -92,7 +94,7 @@ class AnthropicDecoder:
         self._splitter = EventSplitter()
         self._message: _Object = {}
         self._end: _Object = {}
-        self._usage: dict[str, bytes] = {}
+        self._usage = b"null"
         self._transformations = b"null"
         self._blocks: dict[int, _Block] = {}
         self.is_done = self._is_cut = False
@@ -149,7 +151,7 @@ class AnthropicDecoder:
         answer = RawReply(
             content=b"[" + b",".join(blocks) + b"]",
             stop_reason=_string(end, "stop_reason") or _string(message, "stop_reason"),
-            usage=_joined(self._usage),
+            usage=self._usage,
             model=_string(message, "model"),
             id=_string(message, "id"),
             container=_given(end, message, "container"),
@@ -168,7 +170,7 @@ class AnthropicDecoder:
     @property
     def usage_so_far(self) -> Usage | None:
         """The usage that the stream has reported so far: the input from its first event on."""
-        return usage_of(_joined(self._usage)) if self._usage else None
+        return None if self._usage == b"null" else billed(self._usage)
 
     # ----------------------------------------------------------------------------------- one event
 
@@ -203,11 +205,11 @@ class AnthropicDecoder:
             self._tell("text", block.text(), deltas)
         elif event.type == "message_start":
             self._message = _object_of(event.message)
-            self._add_usage(self._message.get("usage", _NULL))
+            self._usage = merged(self._usage, bytes(self._message.get("usage", _NULL)))
             self._transform(self._message.get("input_transformations", _NULL))
         elif event.type == "message_delta":
             self._end |= {key: raw for key, raw in _object_of(event.delta).items() if raw != _NULL}
-            self._add_usage(event.usage)
+            self._usage = merged(self._usage, bytes(event.usage))
             self._transform(event.input_transformations)
         elif event.type == "message_stop":
             self.is_done = True
@@ -240,12 +242,6 @@ class AnthropicDecoder:
     def _tell(self, kind: Literal["text", "reasoning"], text: str, deltas: list[Delta]) -> None:
         if text:
             deltas.append(Delta(kind=kind, text=plain(text)))
-
-    def _add_usage(self, raw: msgspec.Raw) -> None:
-        """Counts are totals, so each replaces the previous one."""
-        self._usage |= {
-            key: value for key, value in members_of(bytes(raw)).items() if not rawjson.is_null(value)
-        }
 
     def _transform(self, raw: msgspec.Raw) -> None:
         if raw != _NULL:
