@@ -139,8 +139,10 @@ ALLOWED = {
     "vocabulary": "media messages",
     # a state's history: a state in, a state out, no effect
     "history": "",
+    "history.unseen_cut": "messages tokens values",
     "history.meter": (
-        "backends.base backends.capabilities messages reading state.bounds state.records state.state tokens"
+        "backends.base backends.capabilities history.unseen_cut messages reading state.bounds state.records "
+        "state.state tokens values"
     ),
     "history.open": "",
     "history.open.answers": "messages tools values",
@@ -159,8 +161,8 @@ ALLOWED = {
     "history.open.failed": "state.bounds state.state values",
     "history.open.steps": (
         "backends.base citations history.meter history.open.attempts history.open.journal "
-        "history.open.turn_ids messages reading state.bounds state.closed_turns state.letters state.records "
-        "state.row_ends state.state tokens values"
+        "history.open.turn_ids history.unseen_cut messages reading state.bounds state.closed_turns "
+        "state.letters state.records state.row_ends state.state tokens values"
     ),
     "history.open.room": (
         "backends.base errors history.open.steps history.open.turn_ids json_scan messages state.codec "
@@ -248,9 +250,9 @@ ALLOWED = {
         "history.wires state.bounds state.closed_turns state.codec state.records state.state values"
     ),
     "history.info": (
-        "backends.capabilities errors events history.open.answers history.open.failed history.open.journal "
-        "messages options state.blob state.codec state.letters state.outline state.parts state.records "
-        "state.segments state.state values"
+        "backends.capabilities errors events history.meter history.open.answers history.open.failed "
+        "history.open.journal messages options state.blob state.codec state.letters state.outline "
+        "state.parts state.records state.segments state.state values"
     ),
     "history.transcript_json": "",
     "history.transcript": (
@@ -337,9 +339,9 @@ ALLOWED = {
     ),
     "turn.model_failures": "backends.base errors turn.ledger turn.retry",
     "turn.model_call": (
-        "backends.base errors events history.open.admission history.open.steps history.rewrite.narrow "
-        "history.rewrite.repair rawjson turn.body turn.deadlines turn.flow turn.ledger turn.model_failures "
-        "turn.receive turn.request turn.retry values"
+        "backends.base errors events history.meter history.open.admission history.open.steps "
+        "history.rewrite.narrow history.rewrite.repair rawjson turn.body turn.deadlines turn.flow "
+        "turn.ledger turn.model_failures turn.receive turn.request turn.retry values"
     ),
     "turn.tool_failures": "errors state.records turn.ledger",
     "turn.fitting": (

@@ -351,6 +351,9 @@ class Beginning:
             # What expires is a thing on the server that gave it, and no other server knows it.
             carry = {name: row for name, row in carry.items() if not row[1]}
         counted = meter.unanchored(meta) if changed else meta
+        if not {"family", "model"}.isdisjoint(changed):
+            counted = meter.elsewhere(counted)
+            ledger.context_window = self._plan.context_window
         models = models_with(meta, marks["family"], marks["model"]) if changed else meta.models
         state = ledger.state = replace(
             state, meta=msgspec.structs.replace(counted, **marks, sticky=sticky, models=models, carry=carry)

@@ -26,7 +26,7 @@ from ..backends.base import Dialect
 from ..errors import CheckpointError, DeadlineExceededError, StateSizeError, StateTooLargeError, TurnError
 from ..events import CheckpointReady
 from ..history.archive.keeping import Retention
-from ..history.meter import BelowZeroError, checked_count
+from ..history.meter import BelowZeroError, checked_count, server_window
 from ..history.open import failed, journal
 from ..history.rewrite.unsign import unsign, unsign_open
 from ..messages import Message, ToolRecord, Usage
@@ -135,11 +135,17 @@ class Ledger(Standing):
             for index, call in enumerate(opened.calls):
                 if call.state == "done":
                     self.record(index, journal.tool_record(call, iteration=self.iteration))
+        self.see_window(server_window(admitted.meta))
         earlier = self._earlier
         self.first_given = state if earlier is None else earlier.first_given or state
         if earlier is not None:
             self.iterations_before = earlier.iterations_before
         self.stand_on(state, admitted, has_grown=has_grown)
+
+    def see_window(self, window: int) -> None:
+        """Take the size at which the server cuts the prompt for that of the context, if it is less."""
+        if window:
+            self.context_window = min(window, self.plan.context_window or window)
 
     def identify(self, meta: Meta, number: int | None) -> None:
         """Note the conversation of the events, and the number of its turn, if it is known."""
