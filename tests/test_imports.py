@@ -53,7 +53,7 @@ ALLOWED = {
     "output.by_tool": "errors output.misfit output.shape output.spec output.words tools",
     "output.wanted": (
         "backends.base output.by_tool output.misfit output.refused output.shape output.spec output.words "
-        "state.records tools values"
+        "render state.records tools values"
     ),
     "history.open.attempts": (
         "backends.base history.meter history.open.inbox history.open.turn_ids messages reading "
@@ -219,9 +219,11 @@ ALLOWED = {
     ),
     "history.rewrite.cut": (
         "backends.base compaction history.archive history.meter history.open.room history.open.turn_ids "
-        "history.rewrite.contexts history.rewrite.questions history.rewrite.unsign json_scan messages "
-        "reading render result state.closed_turns state.codec state.records state.state values"
+        "history.rewrite.contexts history.rewrite.questions history.rewrite.resting history.rewrite.unsign "
+        "json_scan messages reading render result state.closed_turns state.codec state.records state.state "
+        "values"
     ),
+    "history.rewrite.resting": "history.meter state.bounds state.records state.state values",
     "history.rewrite.questions": "compaction messages state.bounds state.state values",
     "history.size": "backends.base history.meter history.wires state.codec state.state tokens",
     "history.append": (
@@ -311,7 +313,7 @@ ALLOWED = {
     "telemetry": "backends.base errors events extras messages result turn.flow turn.plan usage values",
     "mcp": "addresses errors extras history.open.answers messages tools",
     "turn.plan": (
-        "backends.base history.open.answers messages options state.codec turn.flow turn.outages values"
+        "backends.base errors history.open.answers messages options state.codec turn.flow turn.outages values"
     ),
     "turn.timing": "options turn.deadlines turn.flow",
     "turn.telling": "errors messages result tools turn_warnings values",
@@ -361,9 +363,9 @@ ALLOWED = {
         "backends.base compaction messages turn.flow turn.ledger turn.request turn.retry values"
     ),
     "turn.shrink": (
-        "backends.rules compaction errors events history.archive history.rewrite.cut "
-        "history.rewrite.questions history.rewrite.unsign messages result state.state turn.flow "
-        "turn.ledger turn.request turn.strategy_asks turn_warnings values"
+        "backends.rules compaction errors events history.archive history.meter history.rewrite.cut "
+        "history.rewrite.questions history.rewrite.resting history.rewrite.unsign messages result "
+        "state.state turn.flow turn.ledger turn.request turn.strategy_asks turn_warnings values"
     ),
     "turn.checks": (
         "errors history.open.journal history.open.room messages state.records state.state turn.flow "
@@ -406,13 +408,14 @@ ALLOWED = {
         "stores.base stores.layout"
     ),
     "kept.parts": (
-        "errors history.archive state.codec state.parts state.placing state.state stores.base stores.layout"
+        "errors history.archive state.blob state.codec state.outline state.parts state.placing "
+        "state.state stores.base stores.layout"
     ),
     "kept.row": (
         "backends.base errors events history.info history.rebase kept.facts kept.parts state.codec "
-        "state.parts state.records state.state stores.layout turn.flow values"
+        "state.parts state.placing state.records state.state stores.layout turn.flow values"
     ),
-    "kept.stops": "errors stores.layout turn.flow",
+    "kept.stops": "errors kept.row stores.layout turn.flow",
     "kept.privacy": (
         "errors history.export history.redact.matching history.redact.redaction kept.row state.state "
         "turn.flow values"
@@ -430,13 +433,15 @@ ALLOWED = {
     # edges: the only places that touch clocks, sockets, threads, loops, files
     "edges": "",
     "edges.watch": "process",
+    "edges.aside": "process",
+    "edges.late": "",
     "edges.wait": "turn.deadlines",
-    "edges.sync_edge": "again backends.base edges.watch tools turn.deadlines turn.flow values",
-    "edges.async_edge": "again backends.base edges.wait tools turn.flow values",
-    "kept.lease": "edges.watch",
+    "edges.sync_edge": "again backends.base edges.aside edges.watch tools turn.deadlines turn.flow values",
+    "edges.async_edge": "again backends.base edges.late edges.wait tools turn.flow values",
+    "kept.lease": "edges.late edges.watch",
     "backends": (
         "backends.base backends.capabilities backends.gating backends.rules calling citations context_edits "
-        "messages output.refused output.strict process rawjson render values"
+        "edges.aside messages output.refused output.strict process rawjson render values"
     ),
     "stores.layout": "",
     "stores.base": "stores.layout",

@@ -25,6 +25,7 @@ from ..errors import (
     StateError,
     StateFormatError,
     StateInvalidError,
+    StatePartMissingError,
     StateProviderError,
     StateSizeError,
     StateVersionError,
@@ -99,6 +100,8 @@ class Beginning:
             check_revision(fresh, ledger.options.min_revision)
             return fresh
         try:
+            if plan.damage is not None:
+                raise plan.damage
             state, self.converted = load_own(plan)
             if self.converted is not None:
                 ledger.warn("state_converted", self.converted.words())
@@ -120,8 +123,9 @@ class Beginning:
             # The state is whole, and the chat is configured for another provider API. Only a caller who asks
             # for it loses sight of the conversation.
             return options.on_foreign_state == "fresh"
-        if options.on_bad_state == "raise" or isinstance(exc, StateVersionError):
-            return False  # a newer release's state is whole, and newer workers go on with it
+        if options.on_bad_state == "raise" or isinstance(exc, (StateVersionError, StatePartMissingError)):
+            # The state is whole: a newer worker goes on with it, or one that has loaded its parts.
+            return False
         if options.on_bad_state is None and (options.min_revision or not isinstance(exc, _DAMAGED)):
             return False  # with a least revision, bytes that nobody can read would do what no bytes may not
         _log_damage(exc)

@@ -35,6 +35,7 @@ from ..open.room import Size, stored_size, written_size
 from ..open.turn_ids import given_up, with_texts
 from .contexts import with_newest_context
 from .questions import row_after_cut
+from .resting import is_resting
 from .unsign import is_signed, unsigned_turns
 
 __all__ = [
@@ -148,20 +149,21 @@ def compaction_request(
 ) -> CompactionRequest:
     """What a compactor may read. The history is parsed only when the compactor asks for the turns."""
     opened, meta = state.open, state.meta
-    size = state.history_bytes()
+    size, tokens = state.history_bytes(), next_tokens(state, dialect)
     return CompactionRequest(
         message_count=meta.messages
         + len(state.inbox)
         + (opened.messages + len(opened.calls) if opened is not None else 0),
         turn_count=meta.turns,
         pending_count=len(state.inbox),
-        token_count=next_tokens(state, dialect),
+        token_count=tokens,
         history_bytes=size,
         usage=usage_of(meta.usage),
         most_blob_bytes=most_blob_bytes,
         context_window=context_window,
         idle_seconds=idle_seconds,
         is_cold=is_cold,
+        rests=lambda compactor: is_resting(state, compactor, tokens),
         load_turns=partial(_views, state, dialect),
         load_blob_bytes=blob_bytes,
         write_note=partial(_note, _words(state, dialect, size)),
