@@ -36,8 +36,8 @@ server = serve(chat, store, key=whose)
 
 @asynccontextmanager
 async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-    """Give running turns their time when the server stops."""
-    async with server.running():
+    """Give running turns their time when the server stops, then close the chat and the store."""
+    async with chat, store, server.running():
         yield
 
 

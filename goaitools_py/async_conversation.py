@@ -372,7 +372,8 @@ class AsyncConversation(KeptFacade):
         With ``parts="store"`` the `state` of a result is the head alone, which other places cannot read in
         full. Take this one for an export, or for a chat without this store.
         """
-        return self._whole(await self._stored(is_whole=True))
+        found = await self._run(self._loading(is_whole=True))
+        return None if found is None else bytes(found.blob)
 
     async def _work_off(self, work: KeptPrivacy) -> Any:
         on_event = self._ports.on_event
@@ -382,7 +383,7 @@ class AsyncConversation(KeptFacade):
         return steps.result
 
     async def _found(self) -> Stored | None:
-        return self._joined(await self._stored())
+        return await self._run(self._loading())
 
     def _turn(self, work: KeptTurn, plan: Plan) -> AsyncTurn[Any]:
         on_event = plan.options.on_event

@@ -363,7 +363,8 @@ class Conversation(KeptFacade):
         With ``parts="store"`` the `state` of a result is the head alone, which other places cannot read in
         full. Take this one for an export, or for a chat without this store.
         """
-        return self._whole(self._stored(is_whole=True))
+        found = self._run(self._loading(is_whole=True))
+        return None if found is None else bytes(found.blob)
 
     def _work_off(self, work: KeptPrivacy) -> Any:
         on_event = self._ports.on_event
@@ -373,7 +374,7 @@ class Conversation(KeptFacade):
         return steps.result
 
     def _found(self) -> Stored | None:
-        return self._joined(self._stored())
+        return self._run(self._loading())
 
     def _turn(self, work: KeptTurn, plan: Plan) -> Turn[Any]:
         on_event = plan.options.on_event

@@ -11,6 +11,7 @@ Owns: the classes and their attributes. Must never know: the code that raises th
     │   ├── StateCorruptError         damaged on the way
     │   ├── StateAuthError            a keyed codec refused it
     │   ├── StateTooLargeError        beyond a limit                   (.limit, .limit_name)
+    │   ├── StatePartMissingError     a listed part was not found     (.digest)
     │   ├── StateProviderError        of another provider API          (.expected, .found)
     │   └── StateInvalidError         decodes, but breaks a rule
     ├── TurnError                     raised after a turn began        (.state, .pending_input, …)
@@ -73,6 +74,7 @@ __all__ = [
     "StateError",
     "StateFormatError",
     "StateInvalidError",
+    "StatePartMissingError",
     "StateProviderError",
     "StateSizeError",
     "StateTooLargeError",
@@ -216,6 +218,19 @@ class StateProviderError(StateError):
         super().__init__(message, blob=blob)
         self.expected = expected
         self.found = found
+
+
+class StatePartMissingError(StateError):
+    """The blob lists a part of the conversation that is kept elsewhere and was not found there. Nothing is
+    damaged: load the conversation with ``conversation.state()``, which gives it whole.
+
+    No `on_bad_state` answers this error: nothing is set aside, begun anew or saved. `digest` is the SHA-256
+    of the part's stored bytes, in hexadecimal digits.
+    """
+
+    def __init__(self, message: str, *, blob: bytes = b"", digest: str = "") -> None:
+        super().__init__(message, blob=blob)
+        self.digest = digest
 
 
 class StateInvalidError(StateError):

@@ -18,6 +18,8 @@ from functools import cache
 from itertools import accumulate
 from typing import Final, NamedTuple, NoReturn
 
+import msgspec
+
 __all__ = [
     "CLOSING",
     "MAX_DEPTH",
@@ -27,11 +29,16 @@ __all__ = [
     "RawJSONError",
     "Span",
     "check",
-    "has_few_values",
+    "check_text",
+    "count_values",
+    "exact_values",
     "is_shallow",
+    "most_values",
     "outside_strings",
     "pattern",
+    "refuse_far_error",
     "scan",
+    "separators",
 ]
 
 MAX_DEPTH = 64
@@ -68,56 +75,85 @@ class Span(NamedTuple):
 # -------------------------------------------------------------------------------- depth and number of values
 
 
-def has_few_values(*texts: bytes, most: int) -> bool:
-    """True if JSON texts have at most about so many values together.
+def count_values(text: bytes, *, most: int) -> int:
+    """Count the JSON values in a text: the commas and the opening brackets outside of strings.
 
-    They are not read as values for that, and the time is linear. A value takes up to a hundred bytes of
-    memory, and may be two bytes of text.
+    A value takes up to two hundred bytes of memory, and may be two bytes of text. So count them before a
+    parser runs. They are not read for that, and the time is linear.
 
-    Short texts cost nothing: `most` values have at least twice as many bytes. For text that is not JSON, any
-    result is possible; up to the first error in it, though, this sees the text as a parser does.
+    A result up to `most` is an upper bound, which is found fast. Beyond it counting stops. For text that is
+    not JSON, any result is possible; up to the first error in it, though, this sees the text as a parser
+    does.
     """
-    if sum(map(len, texts)) <= 2 * most or (len(texts) == 1 and _few(b",[{", texts[0])):
-        return True
-    if sum(map(_separators, texts)) <= most:
-        return True
-    for text in texts:
-        for found in outside_strings(text, b",[{"):
-            most -= len(found)
-            if most < 0:
-                return False
-    return True
+    if (bound := most_values(len(text))) <= most or (bound := separators(text)) <= most:
+        return bound
+    return exact_values(text, most)
 
 
-def _separators(data: bytes) -> int:
-    """How many commas and opening brackets a text has, also in strings."""
-    pieces = (data[at : at + _PIECE_BYTES] for at in range(0, len(data), _PIECE_BYTES))
-    return sum(len(piece.translate(None, _all_but(b",[{"))) for piece in pieces)
+def exact_values(text: bytes, most: int) -> int:
+    """As `count_values`, and exact up to `most`."""
+    found = 0
+    for outside in outside_strings(text, _SEPARATORS):
+        found += len(outside)
+        if found > most:
+            break
+    return found
 
 
-def is_shallow(data: bytes) -> bool:
-    """True if containers nest no deeper than `MAX_DEPTH`. For text that is not JSON, any result is possible.
+def most_values(length: int) -> int:
+    """How many values so many bytes of JSON text may have at most: ``[],`` counts as two."""
+    return 2 * length // 3 + 2
+
+
+def separators(text: bytes) -> int:
+    """Count commas and opening brackets, also those in strings."""
+    return sum(map(text.count, _SEPARATORS))
+
+
+_SEPARATORS: Final = b",[{"
+
+
+def check_text(text: str) -> None:
+    """Refuse JSON in a string from which a value could not be made, shown and copied: arguments of a call may
+    have any depth and size.
+
+    Raises ValueError if it nests deeper than `MAX_TEXT_DEPTH`, or has more than `MAX_TEXT_VALUES` values.
+    """
+    data = text.encode("utf-8", "surrogatepass")
+    if not is_shallow(data, MAX_TEXT_DEPTH):
+        raise ValueError(f"JSON nested deeper than {MAX_TEXT_DEPTH} levels")
+    if count_values(data, most=MAX_TEXT_VALUES) > MAX_TEXT_VALUES:
+        raise ValueError(f"JSON of more than {MAX_TEXT_VALUES:,} values")
+
+
+MAX_TEXT_DEPTH: Final = 100
+"""Python's `copy` and `json` need two or three calls for a level, and have a thousand together with those of
+the program."""
+MAX_TEXT_VALUES: Final = 1_000_000
+
+
+def is_shallow(data: bytes, most: int = MAX_DEPTH) -> bool:
+    """True if containers nest no deeper than `most`. For text that is not JSON, any result is possible.
 
     msgspec goes as deep as Python's recursion limit lets it, which a caller may have raised beyond what
     the C stack holds; up to the first error in it, though, this sees the text as a parser does.
     """
     if len(data) < 1024:
-        if data.count(b"{") + data.count(b"[") <= MAX_DEPTH:
+        if data.count(b"{") + data.count(b"[") <= most:
             return True
-    elif _few(b"{[", data):
+    elif _few(b"{[", data, most):
         return True
     depth = 0
     for brackets in outside_strings(data, b"[]{}"):
         depths = list(accumulate(map(_STEP.__getitem__, brackets), initial=depth))
-        if max(depths) > MAX_DEPTH:
+        if max(depths) > most:
             return False
         depth = depths[-1]
     return True
 
 
-def _few(characters: bytes, data: bytes) -> bool:
-    """True if the text has at most `MAX_DEPTH` of these characters, also counting those in strings."""
-    left = MAX_DEPTH
+def _few(characters: bytes, data: bytes, left: int) -> bool:
+    """True if the text has at most `left` of these characters, also counting those in strings."""
     for character in characters:
         at = data.find(character)  # find is a memchr; on a long text, bytes.count takes ten times as long
         while at >= 0:
@@ -256,10 +292,35 @@ def _check_utf8(data: bytes) -> None:
 # ------------------------------------------------------------------------------------------------ the walker
 
 
+def refuse_far_error(data: bytes) -> None:
+    """Refuse a long text that has an error far behind its beginning, without making a value of any of it. The
+    text must be shallow.
+
+    Raises `RawJSONError`. A text that passes may still be no JSON: escapes are not looked at.
+    """
+    if len(data) <= _SCANNED_BYTES:
+        return
+    found = None
+    try:
+        _SKIPPER.decode(data)
+    except msgspec.DecodeError as error:
+        found = _OFFSET.search(str(error))
+        at = int(found[1]) if found else len(data)
+    else:
+        return
+    if at > _SCANNED_BYTES:
+        raise RawJSONError("not JSON", at)
+
+
+_SKIPPER: Final = msgspec.json.Decoder(msgspec.Raw)
+_OFFSET: Final = re.compile(r"\(byte (\d+)\)")
+
+
 def _walkable(data: bytes) -> str | None:
     """The text with a character for each byte, so that positions are those of the bytes; None if it may nest
     too deep. A long text is refused then: it does, or it is no JSON."""
     if is_shallow(data):
+        refuse_far_error(data)
         return data.decode("latin-1")
     if len(data) > _SCANNED_BYTES:
         raise RawJSONError(TOO_DEEP, 0)

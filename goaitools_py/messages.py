@@ -35,6 +35,7 @@ __all__ = [
     "Usage",
     "assistant",
     "event",
+    "parsed_arguments",
     "system",
     "user",
 ]
@@ -229,8 +230,20 @@ class ToolCall(Value, frozen=True, kw_only=True):
 
     @property
     def parsed(self) -> Any:
-        """The arguments as Python values. Raises ValueError if the model wrote invalid JSON."""
-        return json.loads(self.arguments or "{}")
+        """The arguments as Python values.
+
+        Raises ValueError if the model wrote invalid JSON, JSON nested deeper than 100 levels, or more than a
+        million values.
+        """
+        return parsed_arguments(self.arguments)
+
+
+def parsed_arguments(text: str) -> Any:
+    """Read the arguments of a call as Python values; see `ToolCall.parsed`."""
+    from .json_scan import check_text  # its patterns are compiled when they are needed first
+
+    check_text(text)
+    return json.loads(text or "{}")
 
 
 class ToolResult(Value, frozen=True, kw_only=True):

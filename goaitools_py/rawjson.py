@@ -31,10 +31,11 @@ from .json_scan import (
     RawJSONError,
     Span,
     check,
-    has_few_values,
+    count_values,
     is_shallow,
     outside_strings,
     pattern,
+    refuse_far_error,
     scan,
 )
 
@@ -42,8 +43,8 @@ __all__ = [
     "MAX_DEPTH",
     "RawJSONError",
     "Span",
+    "count_values",
     "dumps",
-    "has_few_values",
     "is_null",
     "items",
     "loads",
@@ -296,6 +297,7 @@ _TOO_LARGE: Final = object()
 
 def _read(data: bytes, parse_float: Callable[[str], Any], parse_int: Callable[[str], Any]) -> Any:
     if is_shallow(data):
+        refuse_far_error(data)
         try:
             return _ANY.decode(data)
         except _REFUSALS:

@@ -33,7 +33,7 @@ from __future__ import annotations
 import json
 import re
 from functools import cache
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from .escaping import escaped
 from .messages import Message, Text
@@ -42,6 +42,7 @@ from .values import Value, replace
 __all__ = [
     "BlockText",
     "EventBlock",
+    "argument_object",
     "context_block",
     "event_block",
     "is_context",
@@ -117,6 +118,24 @@ def plain_json(text: str) -> str:
         return plain(text)
     readable = plain(written)
     return text if readable is written else readable
+
+
+_NO_ARGUMENTS: Final = frozenset({"", "null", "None", "undefined", "[]"})
+"""What models and servers write for a call without arguments, beside ``{}``: nothing, null in three
+languages, and the empty array of PHP."""
+
+
+def argument_object(text: str) -> str:
+    """The JSON object that the arguments of a call mean: ``{}`` for none, and the object that a JSON string
+    holds. Any other text comes back unchanged."""
+    bare = text.strip()
+    if bare.startswith('"'):
+        try:
+            inner = json.loads(bare).strip()
+        except (ValueError, RecursionError):
+            return text
+        return inner if inner.startswith("{") else "{}" if inner in _NO_ARGUMENTS else text
+    return "{}" if bare in _NO_ARGUMENTS else text
 
 
 def event_block(text: str, *, topic: str | None = None, id: str | None = None) -> str:

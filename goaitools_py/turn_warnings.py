@@ -37,6 +37,7 @@ WarningCode = Literal[
     "limit_reached",
     "result_left_out",  # no room for a tool's picture, document or sound; the model reads type and size
     "compaction_failed",
+    "compaction_in_vain",  # a compactor has cut what it may, and its limit is not reached: it rests
     "tool_failed",  # a tool raised something that it does not raise on purpose; the log says where
     "token_counter_failed",  # the caller's token counter raised, or gave a number below 0
     "price_unknown",  # a price list was given, and does not know what a model call cost

@@ -21,11 +21,15 @@ SERVICES = re.compile(r"\b(postgres|postgresql|mariadb|mysql|redis)\b")
 """Services as the ids of test cases name them: ``test_it[redis-async]`` needs one."""
 
 SERVICE = (
+    "cli/test_doctor.py::test_a_url_without_a_limit_is_named",
     "cli/test_store.py::test_redis_needs_no_tables",
     "independent/",
     "integrations/test_queue.py",
     "integrations/test_recipes.py",
+    "stores/test_pooler.py",
     "stores/test_redis.py",
+    "stores/test_silence.py::test_an_async_engine_without_a_limit_is_named",
+    "stores/test_silence.py::test_an_engine_without_a_limit_is_named_once",
 )
 """Beginnings of test ids under `tests/`: here every test needs a service."""
 

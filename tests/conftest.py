@@ -9,9 +9,11 @@ import ipaddress
 import logging
 import os
 import socket
+import sqlite3
 import ssl
 import sys
 import zlib
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -64,6 +66,40 @@ def _nothing_handled() -> Iterator[None]:
     yield
     left = sys.exc_info()[0]
     assert left is None, f"the test has left {left.__name__} behind as an exception that is being handled"
+
+
+# ------------------------------------------------------------------------------ files that stay open
+
+
+@pytest.fixture(autouse=True)
+def _no_file_left_open(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A test closes each SQLite file that it opens.
+
+    Otherwise Python 3.13 warns when the garbage collector finds the connection, which is in any later test.
+    """
+    opened: list[sqlite3.Connection] = []
+    connect = sqlite3.connect
+
+    def noted(*args: Any, **kwargs: Any) -> sqlite3.Connection:
+        opened.append(connect(*args, **kwargs))
+        return opened[-1]
+
+    monkeypatch.setattr(sqlite3, "connect", noted)
+    monkeypatch.setattr(sqlite3.dbapi2, "connect", noted)
+    yield
+    left = [one for one in opened if _is_open(one)]
+    for one in left:
+        with contextlib.suppress(sqlite3.Error):  # it belongs to another thread
+            one.close()
+    assert not left, f"the test has left {len(left)} SQLite connections open"
+
+
+def _is_open(connection: sqlite3.Connection) -> bool:
+    try:
+        _ = connection.total_changes
+    except sqlite3.ProgrammingError:
+        return False
+    return True
 
 
 # ------------------------------------------------------------------------------------------ the network
@@ -209,6 +245,49 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path)
 
 
+# ---------------------------------------------------------------------------------- time of each file
+
+
+LONG_SECONDS = 20
+"""CPU seconds above which a file of tests is named at the end of a run: its long form is for `.ci/long`."""
+
+_cpu_seconds: Counter[str] = Counter()
+_cpu_before = 0.0
+
+
+def _cpu_now() -> float:
+    """CPU seconds of this process and of the processes that it has waited for."""
+    return sum(os.times()[:4])
+
+
+def pytest_runtest_setup() -> None:
+    """Begin to count with the first test, so that the reading of the files counts for none."""
+    global _cpu_before
+    _cpu_before = _cpu_before or _cpu_now()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Note what a test and its fixtures have used since the test before."""
+    global _cpu_before
+    report = yield
+    if report.when == "teardown":
+        before, _cpu_before = _cpu_before, _cpu_now()
+        report.user_properties.append(("cpu_seconds", _cpu_before - before))
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Name the files that took long."""
+    long = [(file, used) for file, used in _cpu_seconds.most_common() if used > LONG_SECONDS]
+    if long:
+        terminalreporter.section(f"files above {LONG_SECONDS} CPU seconds", "-")
+        for file, used in long:
+            terminalreporter.write_line(f"{used:7.0f}  {file}")
+
+
 # ----------------------------------------------------------------------------------- skips in CI
 
 
@@ -227,7 +306,10 @@ _skipped: list[tuple[str, str]] = []
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Note every skip with its reason."""
+    """Note every skip with its reason, and the time."""
+    for name, value in report.user_properties:
+        if name == "cpu_seconds":
+            _cpu_seconds[report.nodeid.partition("::")[0]] += float(str(value))
     if report.skipped and not hasattr(report, "wasxfail"):
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
         _skipped.append((report.nodeid, reason.removeprefix("Skipped: ")))

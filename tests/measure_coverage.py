@@ -2,8 +2,8 @@
 
     python tests/measure_coverage.py [options of pytest]     # runs the quick tests of these rooms
 
-What fails is run once more by itself. Tests that trace lines themselves, and those that measure time or
-memory, cannot run under a tracer.
+What fails is run once more by itself (`run_twice`), because under a tracer a race may end otherwise. Tests
+that trace lines themselves, and those that measure time or memory, cannot run under a tracer.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+import run_twice  # the folder of this file is where Python looks first
 
 ROOT = Path(__file__).resolve().parent.parent
 ROOMS = ("turn", "history", "state", "kept")
@@ -36,14 +38,11 @@ def main(options: list[str]) -> int:
         env = {**os.environ, "GOAITOOLS_COVERAGE": json.dumps(measured), "PYTHONPATH": path}
         tests = [f"tests/{name}" for name in TESTS] + [f"--ignore=tests/{name}" for name in NOT_TRACED]
         run = [*python, "pytest", "-q", "-p", "_traced", "-n", "2", "-m", "quick", *tests, *options]
-        ran = subprocess.run(run, cwd=ROOT, env=env)
-        if ran.returncode == 1:  # under a tracer a race may end otherwise: what failed runs again, by itself
-            again = ["--last-failed", "--last-failed-no-failures", "none"]
-            ran = subprocess.run([*python, "pytest", "-q", *again], cwd=ROOT)
+        code = run_twice.run(run, env=env)
         subprocess.run([*python, "coverage", "combine", "-q", f"--data-file={data}", folder], cwd=ROOT)
         report = [*python, "coverage", "report", f"--data-file={data}", "-m", "--skip-covered"]
         told = subprocess.run([*report, f"--fail-under={LEAST}"], cwd=ROOT)
-    return ran.returncode or told.returncode
+    return code or told.returncode
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ ALLOWED = {
     "errors": "usage",
     "json_scan": "",
     "rawjson": "json_scan",
-    "messages": "calling escaping usage values",
+    "messages": "calling escaping json_scan usage values",
     "render": "escaping messages values",
     "turn_warnings": "values",
     "citations": "render values",
@@ -55,7 +55,7 @@ ALLOWED = {
     "output.by_tool": "errors output.misfit output.shape output.spec output.words tools",
     "output.wanted": (
         "backends.base output.by_tool output.misfit output.refused output.shape output.spec output.words "
-        "state.records tools values"
+        "render state.records tools values"
     ),
     "history.open.attempts": (
         "backends.base history.meter history.open.inbox history.open.turn_ids messages reading "
@@ -92,7 +92,7 @@ ALLOWED = {
     "state.text": "errors state.blob",
     "state.letters": "messages",
     "state.bounds": "",
-    "state.row_json": "errors rawjson state.bounds",
+    "state.row_json": "errors rawjson",
     "state.row_ends": "rawjson state.bounds state.row_json",
     "state.closed_turns": "messages state.bounds state.letters state.row_ends values",
     "state.records": "messages state.bounds state.closed_turns state.letters state.row_ends values",
@@ -105,7 +105,7 @@ ALLOWED = {
         "json_scan rawjson state.blob state.bounds state.later state.records state.row_json"
     ),
     "state.segments": (
-        "errors rawjson state.blob state.bounds state.closed_turns state.later state.media state.row_json "
+        "errors json_scan rawjson state.blob state.closed_turns state.codec state.later state.media "
         "state.turn_rows values"
     ),
     "state.inbox_segment": (
@@ -125,7 +125,7 @@ ALLOWED = {
     "state.reseal": "state.blob state.codec state.formats state.parts state.state values",
     # pure rules that a turn and a history both use
     "backends.gate": "process",
-    "backends.gating": "backends.base backends.gate exits process values",
+    "backends.gating": "backends.base backends.gate process values",
     "backends.base": "citations context_edits messages values",
     "backends.rules": "rawjson",
     "backends.narrow": "rawjson values",
@@ -163,8 +163,8 @@ ALLOWED = {
         "state.row_ends state.state tokens values"
     ),
     "history.open.room": (
-        "backends.base errors history.open.steps history.open.turn_ids messages state.codec "
-        "state.media_rows state.meta_segment state.parts state.records state.state values"
+        "backends.base errors history.open.steps history.open.turn_ids json_scan messages state.codec "
+        "state.media_rows state.meta_segment state.parts state.records state.segments state.state values"
     ),
     "history.open.admission": (
         "backends.base errors history.open.journal history.open.room messages state.records state.state "
@@ -175,22 +175,26 @@ ALLOWED = {
         "state.closed_turns state.letters state.state tools values"
     ),
     "history.archive": (
-        "errors rawjson state.bounds state.closed_turns state.codec state.media state.media_rows "
-        "state.parts state.records state.row_json state.segments state.state state.turn_rows values"
+        "errors json_scan rawjson state.bounds state.closed_turns state.codec state.media state.media_rows "
+        "state.parts state.records state.segments state.state state.turn_rows values"
     ),
     "history.files": "state.blob state.codec",
     "history.diff": "state.closed_turns state.codec state.records state.state values",
     "history.markdown": "backends.base history.turns messages state.codec",
     "history.export": (
-        "backends.base errors history.archive history.rewrite.mend history.turns history.wires rawjson "
-        "state.blob state.codec state.parts state.placing state.segments state.state values"
+        "backends.base errors history.archive history.open.journal history.open.steps history.rewrite.mend "
+        "history.turns history.wires state.blob state.codec state.parts state.placing state.segments "
+        "state.state values"
     ),
     "history.go_states": (
-        "backends errors history.convert history.update options rawjson render state.bounds state.codec "
-        "state.letters state.records state.state values"
+        "backends errors history.convert history.update options rawjson render state.codec state.letters "
+        "state.records state.state values"
     ),
     "history.upgrade": "state.blob state.codec state.formats state.reseal state.state",
-    "history.verify": "errors history.archive state.codec state.placing state.state",
+    "history.verify": (
+        "errors history.archive history.open.journal history.open.steps history.rewrite.repair "
+        "history.wires state.codec state.placing state.state"
+    ),
     "history.rewrite": "",
     "history.rewrite.unsign": (
         "backends.base history.archive state.closed_turns state.records state.state values"
@@ -217,9 +221,11 @@ ALLOWED = {
     ),
     "history.rewrite.cut": (
         "backends.base compaction history.archive history.meter history.open.room history.open.turn_ids "
-        "history.rewrite.contexts history.rewrite.questions history.rewrite.unsign messages reading render "
-        "result state.closed_turns state.codec state.records state.state values"
+        "history.rewrite.contexts history.rewrite.questions history.rewrite.resting history.rewrite.unsign "
+        "json_scan messages reading render result state.closed_turns state.codec state.records state.state "
+        "values"
     ),
+    "history.rewrite.resting": "history.meter state.bounds state.records state.state values",
     "history.rewrite.questions": "compaction messages state.bounds state.state values",
     "history.size": "backends.base history.meter history.wires state.codec state.state tokens",
     "history.append": (
@@ -257,9 +263,11 @@ ALLOWED = {
     ),
     "history.redact": "",
     "history.redact.matching": "escaping",
-    "history.redact.json_tree": "rawjson",
+    "history.redact.json_tree": "json_scan",
     "history.redact.words": "",
-    "history.redact.entries": "history.redact.json_tree history.redact.matching history.redact.words",
+    "history.redact.entries": (
+        "history.redact.json_tree history.redact.matching history.redact.words json_scan"
+    ),
     "history.redact.rows": (
         "history.redact.entries messages rawjson state.bounds state.closed_turns state.records "
         "state.row_ends values"
@@ -267,17 +275,17 @@ ALLOWED = {
     "history.redact.signatures": "backends.base state.closed_turns state.records values",
     "history.redact.archived": (
         "history.archive rawjson state.closed_turns state.codec state.media state.media_rows state.parts "
-        "state.records state.state state.stripped state.turn_rows values"
+        "state.records state.segments state.state state.stripped state.turn_rows values"
     ),
     "history.redact.passes": (
-        "backends.base history.redact.archived history.redact.entries history.redact.matching "
-        "history.redact.rows history.redact.signatures history.rewrite.unsign history.wires "
-        "state.closed_turns state.codec state.records state.state values"
+        "backends.base history.redact.archived history.redact.entries history.redact.rows "
+        "history.redact.signatures history.rewrite.unsign history.wires state.closed_turns state.codec "
+        "state.records state.state values"
     ),
     "history.redact.redaction": (
-        "backends.base history.archive history.redact.archived history.redact.matching "
-        "history.redact.passes history.wires state.codec state.parts state.records state.state "
-        "state.stripped values"
+        "backends.base history.archive history.redact.archived history.redact.entries "
+        "history.redact.matching history.redact.passes history.wires state.codec state.parts state.records "
+        "state.state state.stripped values"
     ),
     "history.recall": "",
     "history.recall.search": "",
@@ -307,7 +315,7 @@ ALLOWED = {
     "telemetry": "backends.base errors events extras messages result turn.flow turn.plan usage values",
     "mcp": "addresses errors extras history.open.answers messages tools",
     "turn.plan": (
-        "backends.base history.open.answers messages options state.codec turn.flow turn.outages values"
+        "backends.base errors history.open.answers messages options state.codec turn.flow turn.outages values"
     ),
     "turn.timing": "options turn.deadlines turn.flow",
     "turn.telling": "errors messages result tools turn_warnings values",
@@ -357,9 +365,9 @@ ALLOWED = {
         "backends.base compaction messages turn.flow turn.ledger turn.request turn.retry values"
     ),
     "turn.shrink": (
-        "backends.rules compaction errors events history.archive history.rewrite.cut "
-        "history.rewrite.questions history.rewrite.unsign messages result state.state turn.flow "
-        "turn.ledger turn.request turn.strategy_asks turn_warnings values"
+        "backends.rules compaction errors events history.archive history.meter history.rewrite.cut "
+        "history.rewrite.questions history.rewrite.resting history.rewrite.unsign messages result "
+        "state.state turn.flow turn.ledger turn.request turn.strategy_asks turn_warnings values"
     ),
     "turn.checks": (
         "errors history.open.journal history.open.room messages state.records state.state turn.flow "
@@ -369,8 +377,9 @@ ALLOWED = {
     "turn.beginning": (
         "backends.capabilities errors history.meter history.open.answered history.open.attempts "
         "history.open.failed history.open.inbox history.open.inner history.open.journal history.open.steps "
-        "history.open.turn_ids history.rewrite.repair messages output.spec state.records state.state "
-        "turn.fitting turn.foreign turn.ledger turn.request turn.tool_calls turn_warnings values"
+        "history.open.turn_ids history.rewrite.repair messages output.spec state.records state.segments "
+        "state.state turn.fitting turn.foreign turn.ledger turn.request turn.tool_calls turn_warnings "
+        "values"
     ),
     "turn.foreign": "errors history.open.journal state.state turn.plan values",
     "turn.relay": (
@@ -400,13 +409,14 @@ ALLOWED = {
         "stores.base stores.layout"
     ),
     "kept.parts": (
-        "errors history.archive state.codec state.parts state.placing state.state stores.base stores.layout"
+        "errors history.archive state.blob state.codec state.outline state.parts state.placing "
+        "state.state stores.base stores.layout"
     ),
     "kept.row": (
         "backends.base errors events history.info history.rebase kept.facts kept.parts state.codec "
-        "state.parts state.records state.state stores.layout turn.flow values"
+        "state.parts state.placing state.records state.state stores.layout turn.flow values"
     ),
-    "kept.stops": "errors stores.layout turn.flow",
+    "kept.stops": "errors kept.row stores.layout turn.flow",
     "kept.privacy": (
         "errors history.export history.redact.matching history.redact.redaction kept.row state.state "
         "turn.flow values"
@@ -424,13 +434,15 @@ ALLOWED = {
     # edges: the only places that touch clocks, sockets, threads, loops, files
     "edges": "",
     "edges.watch": "process",
+    "edges.aside": "process",
+    "edges.late": "",
     "edges.wait": "turn.deadlines",
-    "edges.sync_edge": "again backends.base edges.watch tools turn.deadlines turn.flow values",
-    "edges.async_edge": "again backends.base edges.wait tools turn.flow values",
-    "kept.lease": "edges.watch",
+    "edges.sync_edge": "again backends.base edges.aside edges.watch tools turn.deadlines turn.flow values",
+    "edges.async_edge": "again backends.base edges.late edges.wait tools turn.flow values",
+    "kept.lease": "edges.late edges.watch",
     "backends": (
         "backends.base backends.capabilities backends.gating backends.rules calling citations context_edits "
-        "messages output.refused output.strict process rawjson render values"
+        "edges.aside messages output.refused output.strict process rawjson render values"
     ),
     "stores.layout": "",
     "stores.base": "stores.layout",

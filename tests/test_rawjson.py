@@ -869,13 +869,25 @@ def test_values_are_counted_outside_of_strings_only(piece: int, monkeypatch: pyt
         text = json.dumps(value(0)).encode()
         count = _separators(text)
         for most in range(max(0, count - 1), count + 2):
-            if len(text) > 2 * most:
-                assert rawjson.has_few_values(text, most=most) == (count <= most)
+            if json_scan.most_values(len(text)) > most:
+                assert (rawjson.count_values(text, most=most) <= most) == (count <= most)
 
 
 def test_a_long_text_of_few_values_is_taken() -> None:
     """Commas and brackets in a string are no values."""
     text = json.dumps({"text": ',"[{\\' * 100_000, "values": [1] * 50}).encode()
 
-    assert rawjson.has_few_values(text, most=100)
-    assert not rawjson.has_few_values(text, most=49)
+    assert rawjson.count_values(text, most=100) <= 100
+    assert rawjson.count_values(text, most=49) > 49
+
+
+def test_an_upper_bound_is_never_below_the_number() -> None:
+    """Text of any shape, also the one with the most values for its bytes."""
+    for text in (
+        b"[]",
+        b"[" + b"[]," * 500 + b"[]]",
+        b"[" * 60 + b"]" * 60,
+        b"{}" * 9,
+        json.dumps([0] * 99).encode(),
+    ):
+        assert json_scan.most_values(len(text)) >= _separators(text)

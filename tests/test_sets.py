@@ -1,4 +1,4 @@
-"""The short run of the README and the rest of `.ci/run` together are all tests."""
+"""The README's line and the rest of `.ci/run` together are all tests; `.ci/long` has all long forms."""
 
 from __future__ import annotations
 
@@ -13,6 +13,10 @@ from ._sets import HEAVY, SERVICE, SLOW
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent
 MARKERS = ("quick", "heavy", "service")
+PROGRAMS = re.compile(
+    "AIMOCK|CHROMIUM|FRONTENDS|LLAMA_.*|MCP|MODEL|PAGE_ONLY|RECORD|STORE|TEST_.*|.*_SEED|COVERAGE"
+)
+"""Variables that choose no long form, but a program, a place, a seed, or who runs the tests."""
 PYTEST = re.compile(r"-m pytest (?P<options>.*)$", re.MULTILINE)
 
 
@@ -38,6 +42,20 @@ def test_nothing_is_left_out_of_both_runs() -> None:
         markers = dict(zip(MARKERS, values, strict=True))
         selected = [eval(text, {}, markers) for text in (short, *rest)]
         assert selected.count(True) == 1, f"{markers} is in {selected.count(True)} of both runs"
+
+
+def test_each_long_form_has_its_part() -> None:
+    """A variable that makes a test longer is set in `.ci/long`, and what is set there is read by a test."""
+    read = {
+        name
+        for path in TESTS.rglob("*.py")
+        for name in re.findall(r"GOAITOOLS_([A-Z_]+)", path.read_text(encoding="utf-8"))
+        if not PROGRAMS.fullmatch(name)
+    }
+    long = (ROOT / ".ci/long").read_text(encoding="utf-8")
+
+    assert read == set(re.findall(r"GOAITOOLS_([A-Z_]+)=", long))
+    assert [path for path in re.findall(r"tests/\S+", long) if not (ROOT / path).exists()] == []
 
 
 @pytest.mark.parametrize("name", [*HEAVY, *SERVICE, *SLOW])

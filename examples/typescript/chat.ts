@@ -29,6 +29,12 @@ async function answer(answers: Schemas["Answers"]["answers"]): Promise<Schemas["
   return whole(data, error);
 }
 
+/** Come back: follow a turn that runs, or go on with one that a server left. False if there is none. */
+async function comeBack(): Promise<boolean> {
+  const { response } = await chat.POST("/conversations/{name}/turns/current", { params: { path }, body: {} });
+  return response.status === 200;
+}
+
 function whole(
   data: Schemas["TurnResult"] | Schemas["StoppedTurn"] | { data: string } | undefined,
   error: Schemas["Problem"] | undefined,
@@ -60,6 +66,8 @@ async function* stream(text: string, turn_id: string): AsyncGenerator<string> {
     }
   }
 }
+
+console.log(`went on: ${await comeBack()}`);
 
 let said = "";
 for await (const piece of stream("Hello?", "m1")) said += piece;

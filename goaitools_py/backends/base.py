@@ -226,13 +226,17 @@ class ProtocolFault(Exception):  # noqa: N818
     """A dialect raises it for a 2xx body that is not a reply, or for an error inside a stream.
 
     Its text must not quote the body. `fault` says what it means for the turn. `usage` is what the request
-    consumed, if the response says so.
+    consumed, if the response says so. `partial_text` is the text that stands in the body all the same: it is
+    paid for, so the turn keeps it and does not ask again by itself.
     """
 
-    def __init__(self, message: str, fault: Fault | None = None, *, usage: Usage | None = None) -> None:
+    def __init__(
+        self, message: str, fault: Fault | None = None, *, usage: Usage | None = None, partial_text: str = ""
+    ) -> None:
         super().__init__(message)
         self.fault = fault or Fault(kind="protocol", retryable=True)
         self.usage = usage
+        self.partial_text = partial_text
 
 
 class BackendError(Exception):

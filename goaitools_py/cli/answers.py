@@ -8,11 +8,11 @@ or an address.
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from ..messages import parsed_arguments
 from .terminal import printable
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def typed_answer(call: PendingCall, text: str) -> Any:
     """
     if text.startswith("{"):
         try:
-            return json.loads(text)
+            return parsed_arguments(text)
         except ValueError as error:
             raise ValueError(f"This is no JSON: {error}.") from None
     asked = _question(call)
@@ -108,7 +108,7 @@ def _value(wanted: Any, text: str) -> Any:
     """A value of a form: JSON where the form wants something other than text."""
     if isinstance(wanted, dict) and wanted.get("type") in ("integer", "number", "boolean", "array"):
         try:
-            return json.loads(text)
+            return parsed_arguments(text)
         except ValueError:
             return text  # the form says what is wrong with it
     return text

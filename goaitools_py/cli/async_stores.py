@@ -50,9 +50,10 @@ async def _redis(url: str, prefix: str | None) -> AsyncIterator[Any]:
         raise OSError("Redis needs an extra: pip install 'goaitools-py[redis]'") from None
     from ..errors import StoreError
     from ..stores import AsyncRedisStore
+    from ..stores.clients import OPENED
 
     try:
-        client = Redis.from_url(url)
+        client = Redis.from_url(url, socket_timeout=OPENED, socket_connect_timeout=OPENED)
     except ValueError:  # its text may hold a part of the password
         raise StoreError(f"{shown_url(url)} is not a URL of Redis: expected {REDIS_URL}") from None
     try:
@@ -67,14 +68,18 @@ async def _sql(url: str, table: str) -> AsyncIterator[Any]:
 
     try:
         import sqlalchemy.ext.asyncio as sa
+        from sqlalchemy import make_url
         from sqlalchemy.exc import ArgumentError, InvalidRequestError
 
         from ..stores import AsyncSQLAlchemyStore
+        from ..stores.clients import limits_of
     except ModuleNotFoundError:
         raise OSError("this store needs an extra: pip install 'goaitools-py[sqlalchemy]'") from None
     scheme, mark, rest = url.partition("://")
     try:
-        engine = sa.create_async_engine(f"{_DRIVERS.get(scheme, scheme)}{mark}{rest}")
+        parsed = make_url(f"{_DRIVERS.get(scheme, scheme)}{mark}{rest}")
+        limits = limits_of(parsed.get_driver_name(), parsed.query)
+        engine = sa.create_async_engine(parsed, connect_args=limits)
         store = AsyncSQLAlchemyStore(engine, table=table)
     except ModuleNotFoundError as error:
         raise OSError(f"{shown_url(url)} needs a driver that is not installed: {error.name}") from None

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from .output import add_json, show_json
-from .stores import add_store, has_store, opened_store, shown_url
+from .stores import add_store, has_store, lacking_limit, opened_store, shown_url
 from .terminal import columns
 
 if TYPE_CHECKING:
@@ -87,6 +87,12 @@ def _store(args: argparse.Namespace) -> Iterator[Finding]:
     try:
         with opened_store(args.store, args.table) as store:
             yield checks.Finding("store", "ok", f"{name}: {type(store).__name__}")
+            if setting := lacking_limit(args.store):
+                yield checks.Finding(
+                    "store timeout",
+                    "note",
+                    f"a client of this URL alone waits without a limit for an answer: give it {setting}",
+                )
             key = new_key()
             try:
                 for check in CHECKS:

@@ -229,7 +229,7 @@ def write_file(path: str, blob: bytes, *, as_text: bool = False) -> None:
 
 
 def write_bytes(path: str, data: bytes) -> None:
-    """Write a file in one step, for its owner only, or write to standard output (``-``)."""
+    """Write a file in one step, or write to standard output (``-``). A new file is for its owner only."""
     if path == "-":
         sys.stdout.flush()
         sys.stdout.buffer.write(data)

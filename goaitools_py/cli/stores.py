@@ -19,6 +19,7 @@ __all__ = [
     "add_store",
     "has_store",
     "is_redis",
+    "lacking_limit",
     "opened_store",
     "shown_url",
     "sqlite_path",
@@ -65,6 +66,25 @@ def sqlite_path(url: str) -> str | None:
     if url.startswith("sqlite:///"):
         return url.removeprefix("sqlite:///")
     return None if "://" in url else url
+
+
+def lacking_limit(url: str) -> str:
+    """Name the setting that a client of the application's lacks if it is made from this URL alone, so that it
+    waits for ever for an answer. "" if it has a limit, or needs none."""
+    from ..stores.clients import answer_setting, lacks_answer_limit
+
+    if sqlite_path(url) is not None:
+        return ""
+    if is_redis(url):
+        import redis
+
+        with redis.Redis.from_url(url) as client:
+            return "socket_timeout" if lacks_answer_limit(client) else ""
+    import sqlalchemy
+
+    parsed = sqlalchemy.make_url(url)
+    setting = answer_setting(parsed.get_driver_name())
+    return "" if setting in parsed.query else setting
 
 
 def shown_url(url: str) -> str:
@@ -114,9 +134,10 @@ def _redis(url: str, prefix: str | None) -> Iterator[Any]:
         raise OSError("Redis needs an extra: pip install 'goaitools-py[redis]'") from None
     from ..errors import StoreError
     from ..stores import RedisStore
+    from ..stores.clients import OPENED
 
     try:
-        client = redis.Redis.from_url(url)
+        client = redis.Redis.from_url(url, socket_timeout=OPENED, socket_connect_timeout=OPENED)
     except ValueError:  # its text may hold a part of the password
         raise StoreError(f"{shown_url(url)} is not a URL of Redis: expected {REDIS_URL}") from None
     with client:
@@ -134,10 +155,13 @@ def _sql(url: str, table: str) -> Iterator[Any]:
         import sqlalchemy
 
         from ..stores import SQLAlchemyStore
+        from ..stores.clients import limits_of
     except ModuleNotFoundError:
         raise OSError("this store needs an extra: pip install 'goaitools-py[sqlalchemy]'") from None
     try:
-        engine = sqlalchemy.create_engine(url, poolclass=sqlalchemy.NullPool)
+        parsed = sqlalchemy.make_url(url)
+        limits = limits_of(parsed.get_driver_name(), parsed.query)
+        engine = sqlalchemy.create_engine(parsed, poolclass=sqlalchemy.NullPool, connect_args=limits)
     except (sqlalchemy.exc.ArgumentError, ModuleNotFoundError, ValueError, KeyError) as error:
         raise StoreError(f"{shown_url(url)} cannot be opened: {_why(error)}") from None
     try:

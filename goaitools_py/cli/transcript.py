@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
+from ..messages import parsed_arguments
 from .terminal import counted, printable
 from .told import outcome
 
@@ -92,8 +93,8 @@ def _text(message: Message) -> str:
 def pretty(arguments: str) -> str:
     """The arguments of a call for people: "place: Theatre, code: 1815" of a JSON object, else the text."""
     try:
-        found = json.loads(arguments or "{}")
-    except (ValueError, RecursionError):
+        found = parsed_arguments(arguments)
+    except ValueError:
         return printable(arguments)
     if not isinstance(found, dict):
         return printable(arguments)

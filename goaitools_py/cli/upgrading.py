@@ -65,7 +65,7 @@ class Files:
                     yield path
 
     def upgrade(self, name: str, new_of: Upgrade, *, dry: bool) -> Outcome:
-        """Replace one file in one step, with the permissions of `save_state`."""
+        """Replace one file in one step, as `save_state` does."""
         with open(name, "rb") as file:
             if not file.read(5).startswith(_STARTS):
                 return "no_state"

@@ -32,6 +32,7 @@ __all__ = [
     "BeforeCut",
     "CompactionRequest",
     "CompactorLike",
+    "HasLimit",
     "InvalidPlan",
     "Kept",
     "ModelAnswer",
@@ -50,7 +51,12 @@ __all__ = [
     "edits_of",
     "first_of",
     "name_of",
+    "of_turns",
 ]
+
+
+def _never(compactor: Any) -> bool:
+    return False
 
 
 class CompactionRequest(Value, frozen=True, kw_only=True, dict=True):
@@ -67,12 +73,14 @@ class CompactionRequest(Value, frozen=True, kw_only=True, dict=True):
         context_window: The model's context window, in tokens; None if it is not known.
         idle_seconds: How long the conversation had been silent when this turn began.
         is_cold: True if that is longer than `ChatOptions.cold_after`. The provider's cache has then expired.
+        rests: Says of a compactor whether it rests, because its last cut has left more than its limit and
+            another one would too. `Compactor` asks it; a compactor of your own may.
         load_turns: Loads the turns; read `turns` instead.
         load_blob_bytes: Computes the size of the blob; read `blob_bytes` instead.
         write_note: Writes a note; call `note` instead.
     """
 
-    _unshown = frozenset({"load_turns", "load_blob_bytes", "write_note"})
+    _unshown = frozenset({"load_turns", "load_blob_bytes", "write_note", "rests"})
 
     message_count: int
     turn_count: int
@@ -87,6 +95,7 @@ class CompactionRequest(Value, frozen=True, kw_only=True, dict=True):
     context_window: int | None = None
     idle_seconds: float = 0.0
     is_cold: bool = False
+    rests: Callable[[Any], bool] = _never
 
     @cached_property
     def turns(self) -> tuple[TurnView, ...]:
@@ -101,6 +110,31 @@ class CompactionRequest(Value, frozen=True, kw_only=True, dict=True):
     def note(self, text: str, *, kind: str = "summary") -> TurnView:
         """Make a turn that is a note to the model: a delimited block that a user cannot imitate."""
         return self.write_note(text, kind)
+
+
+def of_turns(
+    request: CompactionRequest,
+    turns: Sequence[TurnView],
+    *,
+    beside: int = 0,
+    blob_bytes: Callable[[], int] = int,
+) -> CompactionRequest:
+    """The request of a conversation that has only these turns, and in which none runs. `beside`: the tokens
+    of tools and `system=`. `blob_bytes`: computes the size of its blob."""
+    return CompactionRequest(
+        message_count=sum(turn.message_count for turn in turns),
+        turn_count=len(turns),
+        token_count=beside + sum(turn.tokens for turn in turns),
+        history_bytes=sum(turn.entry_bytes for turn in turns),
+        usage=request.usage,
+        load_turns=lambda: tuple(turns),
+        load_blob_bytes=blob_bytes,
+        write_note=request.write_note,
+        pending_count=request.pending_count,
+        context_window=request.context_window,
+        idle_seconds=request.idle_seconds,
+        is_cold=request.is_cold,
+    )
 
 
 # -------------------------------------------------------------------------- what a strategy may ask for
@@ -195,6 +229,9 @@ class Planned(Value, frozen=True, kw_only=True):
         failures: What the compactors that were asked before this one failed with. Without content.
         unchanged: Why compactors before this one, which may have asked a model, changed nothing. Without
             content.
+        compactor: The `Compactor` whose plan it is. It is asked after the cut whether its limit is reached.
+            None: it is not known, and the plan never rests.
+        has_next: True if another compactor of a `first_of` acts where this one leaves too much.
     """
 
     _unshown = frozenset({"turns"})
@@ -205,6 +242,16 @@ class Planned(Value, frozen=True, kw_only=True):
     retain_bytes: int = 0
     failures: tuple[str, ...] = ()
     unchanged: tuple[str, ...] = ()
+    compactor: HasLimit | None = None
+    has_next: bool = False
+
+
+class HasLimit(Protocol):
+    """A compactor that can say whether a history is above its limit."""
+
+    def is_above(self, request: CompactionRequest) -> bool:
+        """True if the trigger fires because of a size."""
+        ...
 
 
 class CompactorLike(Protocol):
@@ -306,7 +353,11 @@ class _FirstOf(Value, frozen=True):
                     continue
                 # The model is told that it can search what was cut: so each cut keeps what it takes.
                 least = self.retained_bytes if self.recalled_tokens else 0
-                planned = replace(planned, retain_bytes=planned.retain_bytes or least)
+                planned = replace(
+                    planned,
+                    retain_bytes=planned.retain_bytes or least,
+                    has_next=planned.has_next or at + 1 < len(self.compactors),
+                )
                 if isinstance(planned.turns, Generator):
                     others = _FirstOf(self.compactors[at + 1 :])
                     asks = _or_else(planned, planned.turns, request, others, force, failure, least)

@@ -27,6 +27,7 @@ from .base import (
     check_trigger,
     edits_of,
     name_of,
+    of_turns,
 )
 from .recall_note import with_recall_note
 from .strategies import KeepRecentTurns, check_count
@@ -142,8 +143,8 @@ class Compactor(Given, frozen=True):
         )
 
     def plan(self, request: CompactionRequest, *, force: bool = False) -> Planned | None:
-        """Plan the cut; None if the trigger does not fire."""
-        if not force and not self._fires(request):
+        """Plan the cut; None if the trigger does not fire, or if no cut reaches its limit now."""
+        if not force and (not self._fires(request) or request.rests(self)):
             return None
         turns = self.strategy(request)
         return Planned(
@@ -151,7 +152,16 @@ class Compactor(Given, frozen=True):
             turns=with_recall_note(request, turns) if self.recall else turns,
             before_cut=self.before_cut,
             retain_bytes=self.retained_bytes,
+            compactor=self,
         )
+
+    def is_above(self, request: CompactionRequest) -> bool:
+        """True if the trigger fires because of a size: it would not fire if nothing had any. One that fires
+        for another reason, such as a pause, has no limit that a cut could reach."""
+        try:
+            return self.trigger(request) and not self.trigger(of_turns(request, ()))
+        except Exception:  # `plan` tells what a trigger raises
+            return False
 
     @property
     def retained_bytes(self) -> int:

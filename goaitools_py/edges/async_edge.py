@@ -38,8 +38,10 @@ from ..turn.flow import (
     Sleep,
     ToolDone,
     ToolReport,
+    Unanswered,
 )
 from ..values import replace
+from .late import await_within
 from .wait import Wait
 
 __all__ = ["AwaitingEdge"]
@@ -134,7 +136,14 @@ class AwaitingEdge:
 
     async def _invoke(self, effect: Invoke) -> object:
         answer = effect.function(*effect.args)
-        return await answer if inspect.isawaitable(answer) else answer
+        if not inspect.isawaitable(answer):
+            return answer
+        if effect.until is None:
+            return await answer
+        try:
+            return await await_within(effect.until - time.monotonic(), answer, effect.late)
+        except TimeoutError:
+            raise Unanswered from None
 
     async def _checkpoint(self, effect: Checkpoint) -> None:
         if effect.keep is not None:

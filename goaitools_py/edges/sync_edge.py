@@ -37,8 +37,10 @@ from ..turn.flow import (
     Sleep,
     ToolDone,
     ToolReport,
+    Unanswered,
 )
 from ..values import replace
+from .aside import within
 from .watch import Watch
 
 __all__ = ["BlockingEdge", "refuse_async_callback"]
@@ -146,7 +148,10 @@ class BlockingEdge:
         return {}  # a blob by itself has no other place
 
     def _invoke(self, effect: Invoke) -> object:
-        answer = effect.function(*effect.args)
+        if effect.until is None:
+            answer = effect.function(*effect.args)
+        else:
+            answer = _answer_in_time(effect, effect.until)
         if inspect.isawaitable(answer):
             if inspect.iscoroutine(answer):
                 answer.close()  # otherwise Python warns that it was never awaited
@@ -288,6 +293,18 @@ class BlockingEdge:
             self._news[call] = report
         if is_first:
             self._finished.put((call, None))
+
+
+def _answer_in_time(effect: Invoke, until: float) -> object:
+    seconds = until - time.monotonic()
+    try:
+        return within(seconds, partial(effect.function, *effect.args), effect.late or _drop)
+    except TimeoutError:
+        raise Unanswered from None
+
+
+def _drop(answer: object) -> None:
+    """What becomes of a late answer that changes nothing."""
 
 
 def _run_heard(call: _Started) -> ToolDone:

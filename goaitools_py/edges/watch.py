@@ -5,9 +5,9 @@ Owns: that thread, and when it calls. Must never know: what is watched, or what 
 Two parts of the package use it. A blocking read has to end at a certain time: the timeout of a socket starts
 again with each read, and is fixed when a request begins. And a lease of a conversation has to be renewed.
 
-Other threads of the package run a call that cannot be told when to end: `backends.http.aside` (a whole post),
-`backends.http.deadlines` (a name lookup). This thread cannot do their work. It must never wait, and such a
-call needs a thread to wait in.
+Other threads of the package run a call that cannot be told when to end: `aside` (a whole post, a call of a
+store), `backends.http.deadlines` (a name lookup). This thread cannot do their work. It must never wait, and
+such a call needs a thread to wait in.
 """
 
 from __future__ import annotations

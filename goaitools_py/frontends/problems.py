@@ -92,6 +92,7 @@ _TABLE: tuple[tuple[type[BaseException], int, str], ...] = (
     (errors.StoreError, 503, _BUSY),
     (errors.StateTooLargeError, 413, _LONG),
     (errors.StateProviderError, 500, _AWAY),
+    (errors.StatePartMissingError, 500, _AWAY),
     (errors.StateError, 500, _UNREADABLE),
     (errors.CompactionError, 503, _BUSY),
 )

@@ -16,10 +16,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from .. import rawjson
 from ..backends.base import Dialect
 from ..errors import StateInvalidError, StateVersionError
-from ..rawjson import RawJSONError
 from ..state import blob as blobs
 from ..state.blob import IGNORABLE, Kind, Segment
 from ..state.codec import PLAIN, Codec
@@ -29,6 +27,7 @@ from ..state.segments import stored_lines, stored_segment
 from ..state.state import ConversationState, closed_entries, hard_limits, load_state, soft_limits, written
 from ..values import replace
 from .archive.reading import check_chain
+from .open import journal, steps
 from .rewrite.mend.report import problems
 from .turns import History, read_history
 from .wires import dialect_for
@@ -294,18 +293,15 @@ def _check_head(exported: Mapping[str, Any]) -> None:
 
 
 def _check(state: ConversationState, dialect: Dialect) -> None:
-    """Refuse what a turn would trust: closed entries that are no JSON objects, and histories that no provider
-    takes. A state is not checked for these when it is loaded."""
+    """Refuse what a turn would trust: a history, an open turn or waiting messages that no provider takes. A
+    state is not checked for these when it is loaded."""
     entries = closed_entries(state)
-    broken = False
-    with suppress(RawJSONError):
-        for entry in entries:
-            rawjson.members(entry)
-        broken = True
-    if not broken:
-        raise _invalid("an entry is not a JSON object")
     opened = state.open.entries if state.open is not None else ()
+    journal.check_journal(state, dialect)
     found = problems(dialect.wire, [*entries, *opened], open_end=state.open is not None)
+    if not found and state.inbox:
+        ended = closed_entries(steps.close_turn(state, dialect))
+        found = problems(dialect.wire, [*ended, *(item.entry for item in state.inbox)])
     if found:
         raise _invalid(
             f"the provider would refuse its history ({found[0]}); state_from_messages(…, repair=True) mends "

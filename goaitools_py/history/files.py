@@ -1,6 +1,7 @@
 """A state in a file of its own.
 
-Owns: how a file is replaced in one step, and who may read it. Must never know: what a state holds.
+Owns: how a file is replaced in one step, what is never replaced, and who may read it. Must never know: what
+a state holds.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import stat
 import tempfile
 from pathlib import Path
 from typing import Final
@@ -25,8 +27,8 @@ def save_state(blob: bytes | bytearray | memoryview, path: str | os.PathLike[str
     """Write a state to a file. After a crash the file has either the old state or the new one, whole.
 
     The bytes are written to a file beside it and flushed to the disk. That file then takes the place of the
-    old one, and only its owner may read it (mode 600). A symbolic link is followed: the file that it names is
-    replaced.
+    old one, and its permissions. Without an old one only its owner may read it (mode 600). A symbolic link is
+    followed: the file that it names is replaced. A device or a pipe is written into, and stays.
 
     Args:
         blob: The state, sealed or not; it is not decoded.
@@ -41,7 +43,12 @@ def save_state(blob: bytes | bytearray | memoryview, path: str | os.PathLike[str
 
 
 def replace_file(path: str | os.PathLike[str], data: bytes | bytearray | memoryview) -> None:
-    """Write a file in one step, for its owner only; see `save_state`."""
+    """Write a file in one step; see `save_state`."""
+    old = _status(path)
+    if old is not None and (not stat.S_ISREG(old.st_mode) or _is_open_file(path)):
+        with open(path, "wb") as file:  # nothing may take the place of a device, and root could do it
+            file.write(data)
+        return
     target = Path(os.path.realpath(path))
     if not target.parent.is_dir():  # the error of `mkstemp` would name its own file
         raise FileNotFoundError(errno.ENOENT, "There is no folder for the file; make it first", str(path))
@@ -50,6 +57,8 @@ def replace_file(path: str | os.PathLike[str], data: bytes | bytearray | memoryv
         with os.fdopen(number, "wb") as file:
             file.write(data)
             file.flush()
+            if old is not None:
+                _make_alike(file.fileno(), old)
             os.fsync(file.fileno())
         os.replace(name, target)
     except BaseException:
@@ -57,6 +66,34 @@ def replace_file(path: str | os.PathLike[str], data: bytes | bytearray | memoryv
             os.unlink(name)
         raise
     _flush_folder(target.parent)
+
+
+def _status(path: str | os.PathLike[str]) -> os.stat_result | None:
+    """What is there, behind symbolic links; None for nothing."""
+    try:
+        return os.stat(path)
+    except FileNotFoundError:
+        return None
+
+
+def _is_open_file(path: str | os.PathLike[str]) -> bool:
+    """True for a name of a file that this process has open, such as ``/dev/stdout``. Whoever opened it goes
+    on to read that file, and not one that takes its place."""
+    return os.path.abspath(path).startswith(("/dev/", "/proc/"))
+
+
+def _make_alike(number: int, old: os.stat_result) -> None:
+    """Give a new file the owner and the permissions of an old one, as far as the system lets us."""
+    if not hasattr(os, "fchown"):  # Windows
+        return
+    own = os.fstat(number)
+    if (own.st_uid, own.st_gid) != (old.st_uid, old.st_gid):
+        try:
+            os.fchown(number, old.st_uid, old.st_gid)
+        except PermissionError:
+            # The file is ours now. What a group or all others may read is for the old owner to say.
+            return
+    os.fchmod(number, stat.S_IMODE(old.st_mode))
 
 
 def _flush_folder(folder: Path) -> None:

@@ -22,7 +22,6 @@ from ..errors import StateFormatError, StateInvalidError, StateProviderError, St
 from ..options import check_options
 from ..rawjson import RawJSONError
 from ..render import plain
-from ..state.bounds import MAX_ENTRY_VALUES
 from ..state.codec import PLAIN, Codec, check_limit
 from ..state.letters import SYSTEM, USER, InboxLetter
 from ..state.records import InboxItem
@@ -67,8 +66,7 @@ def import_goaitools_state(
         StateFormatError: It is no such JSON.
         StateVersionError: Its version is not 1.
         StateProviderError: Its provider is not "openai".
-        StateInvalidError: A message is not a JSON object, the history cannot be mended, or the JSON has more
-            values than an entry of a state may have.
+        StateInvalidError: A message is not a JSON object, or the history cannot be mended.
         StateTooLargeError: It is beyond the limits of the codec.
         ValueError: Its metadata take more than 4 KiB.
     """
@@ -77,8 +75,7 @@ def import_goaitools_state(
     check_options({"conversation_id": conversation_id})
     limits = hard_limits(codec)
     inflated = _inflated(bytes(data), limits.max_decoded_bytes)
-    if not rawjson.has_few_values(inflated, most=MAX_ENTRY_VALUES):
-        raise StateInvalidError(f"the Go state has more than {MAX_ENTRY_VALUES} values; nothing was imported")
+    check_limit("max_values", limits.max_values, rawjson.count_values(inflated, most=limits.max_values))
     found = _members(inflated)
     _check_head(found)
     entries = _entries(found["messages"], limits.max_entries)

@@ -23,7 +23,7 @@ from ..state.letters import ASSISTANT, EVENT, SYSTEM, TOOL, USER
 from ..state.outline import outline
 from ..state.parts import ARCHIVE, MEDIA, Part
 from ..state.records import dollars_of, turn_ref, usage_of
-from ..state.segments import check_history_rows, count_letters
+from ..state.segments import count_letters
 from ..state.state import ConversationState, hard_limits, load_state, newest_number, soft_limits
 from ..values import Value, field
 from .open import failed, journal
@@ -223,7 +223,6 @@ _ROLES: Final = {USER: "user", EVENT: "event", ASSISTANT: "assistant", TOOL: "to
 
 def _roles(state: ConversationState) -> dict[str, int]:
     found = Counter(state.open.roles if state.open is not None else "")
-    check_history_rows(state.segments)
     for segment in state.segments:
         found += count_letters(segment)
     return {role: found[letter] for letter, role in _ROLES.items() if found[letter]}

@@ -55,7 +55,7 @@ def rebase_state(
 
     No model and no tool is called. An event that both have, by its id, enters once. So do the messages of a
     turn that both have, by its `turn_id`. Of waiting events with the same topic the newest stays. Messages
-    that `mine` took back are taken out.
+    that one side took back, because the provider refused them, are taken out.
 
     Args:
         mine: The state that could not be saved.
@@ -75,15 +75,13 @@ def rebase_state(
         return bytes(mine)
     my, old, their = _three(mine, base, theirs, codec, binding)
     _check_kinship(my, old, their, has_base=bool(base))
-    if not base:
-        my = _since(my, their.meta.created)
     shared = _new_ids(my, old) & _new_ids(their, old)
     if not _has_moved(my, old):
-        ids = {row[:2] for row in old.meta.turn} - {row[:2] for row in my.meta.turn}
-        joined = _without(their, _taken_back(my, old), ids=ids)
+        joined = _without(their, my, old)
         joined = _with_inbox(joined, _unsaid(my, old, their if shared else None), my.meta, old.meta)
     elif not _has_moved(their, old):
-        joined = _with_inbox(my, _unsaid(their, old, my if shared else None), their.meta, old.meta)
+        joined = _without(my, their, old)
+        joined = _with_inbox(joined, _unsaid(their, old, my if shared else None), their.meta, old.meta)
     elif shared:
         raise StateConflictError(
             "both states have the same turn, and each has a reply to it; go on from one of them"
@@ -148,12 +146,15 @@ def _three(
     if base:
         old = load_state(base, codec=codec, binding=binding)
     else:
-        old = new_state(my.meta.wire, id=their.meta.id, created=their.meta.created)
+        my = _since(my, their.meta.created)
+        old = new_state(their.meta.wire, id=their.meta.id, created=their.meta.created)
     if my.meta.wire == old.meta.wire == their.meta.wire:
         return my, old, their
     # One side was converted. A conversion loses thinking, so the side that only waits is converted to the API
     # of the side that has a turn.
-    only_waits = bool(base) and my.meta.wire == old.meta.wire and not _has_moved(my, old)
+    only_waits = (not base or my.meta.wire == old.meta.wire) and not _has_moved(my, old)
+    if only_waits and not base:  # nothing was converted before, and the base is that of the one that is
+        old = new_state(my.meta.wire, id=their.meta.id, created=their.meta.created)
     wire, at = (their if only_waits else my).meta.wire, old.meta.updated
     found = [_converted(state, wire, at) for state in (my, old, their)]
     return found[0], found[1], found[2]
@@ -176,21 +177,21 @@ def _ids_of(meta: Meta) -> set[str]:
     return {row.id for row in meta.turn} | {row.id for row in meta.ring}
 
 
-def _taken_back(my: ConversationState, old: ConversationState) -> list[InboxItem]:
-    """Messages that waited in the old state and not in mine, which has no new turn: the provider refused
+def _taken_back(state: ConversationState, old: ConversationState) -> list[InboxItem]:
+    """Messages that waited in the old state and not in this one, which has no new turn: the provider refused
     them."""
-    topics = {item.topic for item in my.inbox if item.topic}
-    return [item for item in _added(my.inbox, old.inbox) if item.topic not in topics]
+    topics = {item.topic for item in state.inbox if item.topic}
+    return [item for item in _added(state.inbox, old.inbox) if item.topic not in topics]
 
 
-def _without(
-    state: ConversationState, gone: list[InboxItem], *, ids: set[tuple[str, str]]
-) -> ConversationState:
-    """The state without these messages, where they still wait, and without what came with them: event ids,
-    turn ids and the context.
+def _without(state: ConversationState, other: ConversationState, old: ConversationState) -> ConversationState:
+    """The state without the messages that the other one took back, where they still wait, and without what
+    came with them: event ids, turn ids and the context.
 
     What a model has accepted in this state stays, and so do its ids: it must not be said a second time.
     """
+    gone = _taken_back(other, old)
+    ids = {row[:2] for row in old.meta.turn} - {row[:2] for row in other.meta.turn}
     left = _added(gone, state.inbox)
     if len(left) == len(state.inbox):
         return state

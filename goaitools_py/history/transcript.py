@@ -346,8 +346,8 @@ def _holds(message: Message, wanted: str) -> bool:
 def _written(call: ToolCall) -> str:
     """The arguments of a call with their characters, also those that the model has escaped."""
     if "\\u" in call.arguments:
-        with suppress(ValueError, RecursionError):
-            return json.dumps(json.loads(call.arguments), ensure_ascii=False)
+        with suppress(ValueError):
+            return json.dumps(call.parsed, ensure_ascii=False)
     return call.arguments
 
 

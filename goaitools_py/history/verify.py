@@ -8,8 +8,11 @@ from __future__ import annotations
 from ..errors import StateError
 from ..state import placing
 from ..state.codec import PLAIN, Binding, Codec
-from ..state.state import load_state
+from ..state.state import closed_turns, load_state
 from .archive.reading import check_chain
+from .open import journal, steps
+from .rewrite.repair import checked
+from .wires import known_dialect
 
 __all__ = ["verify_state"]
 
@@ -20,7 +23,9 @@ def verify_state(
     """Check all of a blob: its seal, the digest of each part in it, and that everything in it can be opened.
 
     If the journal of cuts names a record of the archive, and all parts of the archive are in the blob, the
-    records are read too: each names the one before it, and the journal names the newest.
+    records are read too: each names the one before it, and the journal names the newest. Each entry must be
+    a JSON object, and each row must be one that this release writes. The calls of an unfinished turn must be
+    those of its last reply.
 
     A turn checks only what it reads. Call this for backups, and after a migration of a database.
 
@@ -38,6 +43,10 @@ def verify_state(
     elsewhere = placing.verify_state(blob, codec=codec, binding=binding)
     state = load_state(blob, codec=codec, binding=binding)
     try:
+        closed_turns(state)
+        if (dialect := known_dialect(state.meta.wire)) is not None:
+            journal.check_journal(state, dialect)
+            checked(steps.close_turn(state, dialect), dialect)
         check_chain(state, codec, binding)
     except StateError as error:
         error.blob = bytes(blob)

@@ -20,7 +20,7 @@ from ..history.info import refs_of
 from ..history.undo import undo_cut
 from ..state.reseal import rewrap
 from ..state.state import dump_state, load_state, new_state
-from ..turn.flow import Clock, Emit, Flow, Invoke
+from ..turn.flow import Clock, Emit, Flow
 from .row import Row, RowSettings
 
 __all__ = [
@@ -130,7 +130,7 @@ def reset_flow(settings: RowSettings) -> Flow[None]:
     """Delete the conversation. A store without `delete` gets an empty one in its place."""
     store = settings.store
     if hasattr(store, "delete"):
-        yield Invoke(store.delete, (settings.key,))
+        yield from Row(settings).ask(store.delete, settings.key)
         return
     now = yield Clock()
     fresh = dump_state(
@@ -140,10 +140,12 @@ def reset_flow(settings: RowSettings) -> Flow[None]:
     )
     row = Row(settings)
     for left in range(MAX_RESETS, -1, -1):
-        yield from row.load()
+        yield from row.load(tolerates_damage=True)
         if not row.stored:
             return
         try:
+            if row.damage is not None:
+                raise row.damage
             load_state(row.stored, codec=settings.codec, binding=settings.binding)
         except StateError:
             yield from row.set_aside()

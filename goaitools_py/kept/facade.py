@@ -38,7 +38,6 @@ from . import changes
 from .compaction import KeptCompaction
 from .facts import shows_title
 from .lease import AsyncRenewal, Renewal
-from .parts import LOADED, joined
 from .privacy import KeptPrivacy, erasing, redacting
 from .row import Row, RowSettings
 from .stops import running_flow, stop_flow
@@ -191,6 +190,7 @@ def settings_of(
         in_parts=parts == "store",
         stop_every=stop_every,
         converts=converts,
+        longest_wait=math.inf if is_async else 0.0,
     )
 
 
@@ -361,24 +361,12 @@ class KeptFacade:
     def _being_run(self) -> Flow[bool]:
         return running_flow(self._settings)
 
-    def _stored(self, *, is_whole: bool = False) -> Any:
-        """Ask the store, in its own colour. `is_whole`: with all parts, not only those that a turn needs."""
-        settings = self._settings
-        if not settings.in_parts:
-            return settings.store.load(self.key)
-        return settings.store.load_head(self.key, kinds=None if is_whole else LOADED)
-
-    def _joined(self, found: Any) -> Stored | None:
-        if found is None or not self._settings.in_parts:
-            stored: Stored | None = found
-            return stored
-        blob, _ = joined(found, self._settings.codec, self._settings.binding)
-        whole: Stored = replace_stored(found, blob=blob)
-        return whole
-
-    def _whole(self, found: Any) -> bytes | None:
-        stored = self._joined(found)
-        return None if stored is None else bytes(stored.blob)
+    def _loading(self, *, is_whole: bool = False) -> Flow[Stored | None]:
+        """Load what is stored, with the parts that its head lists: with all of them if `is_whole`, else with
+        those that a turn needs."""
+        row = Row(self._settings)
+        found: Stored | None = yield from row.load(is_whole=is_whole)
+        return None if found is None else replace_stored(found, blob=row.stored)
 
     def _reading(self) -> dict[str, Any]:
         return {"codec": self._settings.codec, "binding": self._settings.binding}

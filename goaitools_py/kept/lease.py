@@ -24,6 +24,9 @@ __all__ = ["AsyncRenewal", "Renewal"]
 RENEWALS: Final = 3
 """How often a lease is renewed in the time that it lasts. So two renewals in a row may fail."""
 
+LAST_SECONDS: Final = 1.0
+"""How long the end of a turn waits for a renewal that is under way."""
+
 MAX_SECONDS: Final = 24 * 3600.0
 """The longest time for which a lease is kept alive, in seconds. A lease that is never ended must not last for
 ever."""
@@ -55,13 +58,13 @@ class Renewal:
         self._thread.start()
 
     def end(self) -> None:
-        """Stop; no renewal is under way when this returns."""
+        """Stop. No renewal is under way when this returns, or one to which a store gives no answer."""
         self._over.set()
         watch, self._watch = self._watch, None  # drop the reference: the watch holds this renewal
         if watch is not None:
             watch.close()
         if self._thread is not None and self._thread.is_alive():
-            self._thread.join()
+            self._thread.join(LAST_SECONDS)
 
     def _run(self) -> None:
         for _ in range(int(MAX_SECONDS / self.pause)):
@@ -97,8 +100,10 @@ class AsyncRenewal:
             self._task = loop.create_task(self._renew(loop))
 
     async def _renew(self, loop: asyncio.AbstractEventLoop) -> None:
+        from ..edges.late import await_within
+
         try:
-            is_held = await self._lease.renew()
+            is_held = await await_within(self._pause, self._lease.renew())
         except Exception:
             is_held = True
         self._left -= 1
@@ -106,11 +111,11 @@ class AsyncRenewal:
             self._timer = loop.call_later(self._pause, self._begin, loop)
 
     async def end(self) -> None:
-        """Stop; no renewal is under way when this returns."""
+        """As `Renewal.end`, awaited."""
         self._over = True
         if self._timer is not None:
             self._timer.cancel()
         if self._task is not None and not self._task.done():
             import asyncio
 
-            await asyncio.wait([self._task])
+            await asyncio.wait([self._task], timeout=LAST_SECONDS)

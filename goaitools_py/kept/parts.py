@@ -6,25 +6,35 @@ Owns: the choice of parts that go into the store, and of parts that are loaded w
 A turn needs the head, and the parts that are history or media. The archive stays in the store: the head lists
 its parts, and each new blob of the conversation carries that list on. A cut adds a part. If the newest part
 in the store has room, it is loaded for the save, and both become one.
+
+The row decides how it is read, and ``parts=`` only how it is written. So a handle with ``parts="inline"``
+loads all parts that a head lists. Its save has them in the blob, and drops them from the store, in one step.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, Final, NamedTuple
 
 from ..errors import StateError
 from ..history.archive.keeping import with_joined, with_room
-from ..state.codec import Codec
-from ..state.parts import ARCHIVE, ELSEWHERE, MEDIA, SEALED_HISTORY
+from ..state.blob import HAS_DIRECTORY
+from ..state.codec import HEADER_BYTES, Codec
+from ..state.outline import outline
+from ..state.parts import ARCHIVE, ELSEWHERE, MEDIA, SEALED_HISTORY, part_missing
 from ..state.placing import attach, detach, parts_of
 from ..state.state import dump_state, hard_limits, load_state
 from ..stores.base import StoredHead
 from ..stores.layout import StoredPart
 
-__all__ = ["LOADED", "Pieces", "joined", "part_with_room", "pieces_of", "with_shared_part"]
+__all__ = ["LOADED", "Pieces", "joined", "lists_parts", "part_with_room", "pieces_of", "with_shared_part"]
 
 LOADED: Final = (SEALED_HISTORY, MEDIA)
 """The kinds of parts that a turn needs. They are loaded with the head."""
+
+
+_FLAGS: Final = 7
+"""The byte of the header that says whether a blob has a directory."""
 
 
 class Pieces(NamedTuple):
@@ -80,17 +90,45 @@ def with_shared_part(blob: bytes, stored: bytes, codec: Codec, binding: Any) -> 
     return dump_state(shared, codec=codec, binding=binding, limits=hard_limits(codec))
 
 
-def joined(found: StoredHead, codec: Codec, binding: Any) -> tuple[bytes, frozenset[bytes]]:
+def lists_parts(blob: bytes, codec: Codec) -> bool:
+    """True if a blob lists parts that are not in it. For most blobs one byte tells that it does not. False
+    for bytes that are no blob."""
+    if len(blob) < HEADER_BYTES or not blob[_FLAGS] & HAS_DIRECTORY:
+        return False
+    try:
+        return any(part.place == ELSEWHERE for part in outline(blob, hard_limits(codec))[1])
+    except StateError:
+        return False
+
+
+def joined(
+    found: StoredHead, codec: Codec, binding: Any, *, kinds: Collection[int] | None = None
+) -> tuple[bytes, frozenset[bytes]]:
     """Give the blob with the loaded parts, and the names of all its parts that the store keeps.
 
     A head that cannot be read is given unchanged: the caller treats it as any unreadable blob.
+
+    Args:
+        found: The head and its parts.
+        codec: How the blob is protected.
+        binding: The owner of the blob.
+        kinds: The kinds of parts that were asked for; None for all.
+
+    Raises:
+        StatePartMissingError: The head lists a part of these kinds that is not there.
+        StateCorruptError: The bytes of a part are not those that the head lists.
     """
     loaded = {part.name: part.data for part in found.parts}
     try:
-        names = _listed(found.blob, codec, binding)
-        return attach(found.blob, loaded, codec=codec, binding=binding), names | loaded.keys()
+        parts = parts_of(found.blob, codec=codec, binding=binding)
     except StateError:
         return bytes(found.blob), frozenset(loaded)
+    listed = [part for part in parts if part.place == ELSEWHERE]
+    for part in listed:
+        if part.digest not in loaded and (kinds is None or part.kind in kinds):
+            raise part_missing(part)
+    blob = attach(found.blob, loaded, codec=codec, binding=binding)
+    return blob, frozenset([part.digest for part in listed]) | loaded.keys()
 
 
 def _listed(head: bytes, codec: Codec, binding: Any) -> frozenset[bytes]:

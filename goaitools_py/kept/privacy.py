@@ -20,7 +20,7 @@ from ..history.export import export_state
 from ..history.redact.matching import Match
 from ..history.redact.redaction import RedactedPlace, Redaction, redact_state
 from ..state.state import load_state
-from ..turn.flow import Flow, Invoke
+from ..turn.flow import Flow
 from ..values import replace
 from .row import Row, RowSettings, aside_prefix, is_aside
 
@@ -88,7 +88,7 @@ def redacting(match: Match, with_: str, *, listening: bool = False) -> Callable[
             try:
                 count += (yield from _redacted(beside, match, with_)).count
             except StateError:
-                erased += bool((yield Invoke(row.settings.store.delete, (key,))))
+                erased += bool((yield from beside.ask(row.settings.store.delete, key)))
         place = RedactedPlace(where="set_aside", turn=None, count=count)
         places = (*found.places, place) if count else found.places
         return replace(found, count=found.count + count, places=places, erased=erased)
@@ -144,11 +144,13 @@ def export_flow(settings: RowSettings) -> Flow[dict[str, Any] | None]:
 def _exported(settings: RowSettings) -> Flow[dict[str, Any] | None]:
     """One row. Bytes that cannot be read are given as base64."""
     row = Row(settings)
-    stored: Stored | None = yield from row.load(is_whole=True)
+    stored: Stored | None = yield from row.load(is_whole=True, tolerates_damage=True)
     if stored is None:
         return None
     found: dict[str, Any] = {"key": settings.key, "saved_at": stored.updated_at.isoformat(), "state": None}
     with suppress(StateError):
+        if row.damage is not None:
+            raise row.damage
         codec, binding = settings.codec, settings.binding
         wire = load_state(row.stored, codec=codec, binding=binding).meta.wire
         dialect = settings.dialect if wire == settings.dialect.wire else None
@@ -185,7 +187,7 @@ def erasing(settings: RowSettings) -> Callable[[Row], Flow[int]]:
             keys = [settings.key, *((yield from _keys_aside(settings)) or ())]
             gone = 0
             for key in keys:
-                gone += bool((yield Invoke(store.delete, (key,))))
+                gone += bool((yield from row.ask(store.delete, key)))
             count += gone
             if not gone:
                 return count
@@ -200,7 +202,7 @@ def _keys_aside(settings: RowSettings) -> Flow[list[str] | None]:
         return None
     prefix, found, cursor = aside_prefix(settings.key), [], None
     while True:
-        page: StoredPage = yield Invoke(_listed, (settings.store, prefix, cursor))
+        page: StoredPage = yield from Row(settings).ask(_listed, settings.store, prefix, cursor)
         found += [one.key for one in page.keys if is_aside(one.key, settings.key)]
         cursor = page.cursor
         if cursor is None:

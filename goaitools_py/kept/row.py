@@ -25,7 +25,9 @@ from ..backends.base import Dialect
 from ..errors import (
     LeaseHeldError,
     StateConflictError,
+    StateCorruptError,
     StateError,
+    StatePartMissingError,
     StoreUnavailableError,
     TurnInProgressError,
 )
@@ -34,13 +36,14 @@ from ..history.info import refs_of
 from ..history.rebase import begun_at, holds_state, rebase_state
 from ..state.codec import Codec
 from ..state.parts import ARCHIVE
+from ..state.placing import attach
 from ..state.records import Meta, digest8
 from ..state.state import dump_state, hard_limits, load_state, new_state
 from ..stores.layout import MAX_KEY_BYTES, RowFacts, StoredPart, combines, takes_facts
-from ..turn.flow import Clock, Emit, Flow, Invoke, Sleep
+from ..turn.flow import Clock, Emit, Flow, Invoke, Sleep, Unanswered
 from ..values import Value, replace
 from .facts import row_facts
-from .parts import LOADED, Pieces, joined, part_with_room, pieces_of, with_shared_part
+from .parts import LOADED, Pieces, joined, lists_parts, part_with_room, pieces_of, with_shared_part
 
 if TYPE_CHECKING:
     from ..stores.base import Stored
@@ -54,6 +57,10 @@ FIRST_WAIT: Final = 0.01
 LONGEST_WAIT: Final = 0.25
 """Seconds between two tries for a lease. Each wait is twice as long as the wait before it."""
 
+LEAST_ANSWER, LONGEST_ANSWER = 1.0, 60.0
+"""Seconds for which one answer of the store is awaited: at least, and where no turn sets a limit."""
+
+_UNREADABLE: Final = "another worker saved a state that cannot be read here: load again and redo the turn"
 
 _ASIDE: Final = ".unreadable."
 _DIGITS: Final = 24
@@ -86,7 +93,10 @@ class RowSettings(Value, frozen=True, kw_only=True):
     while the store is unavailable.
     `with_title`: True if the title stands in a plain column beside the blob.
     `converts`: True if turns convert states of other provider APIs, so that one may be stored.
-    `in_parts`: True if the store keeps archive and media as parts of their own; see `parts`.
+    `longest_wait`: seconds after which a call of the store has ended in any case, for a store that does not
+    say so itself. A wait that may last longer needs no limit.
+    `in_parts`: True if saves put archive and media into the store as parts of their own; see `parts`. What is
+    read follows from the row.
     `stop_every`: seconds between two looks of a turn at the stop flag; None if it does not look.
     """
 
@@ -107,6 +117,7 @@ class RowSettings(Value, frozen=True, kw_only=True):
     in_parts: bool = False
     stop_every: float | None = None
     converts: bool = False
+    longest_wait: float = 0.0
 
     @property
     def reader(self) -> Dialect | None:
@@ -127,6 +138,8 @@ class Row:
         """Gives the meta data of a blob that the running turn has made, without decoding; else None."""
         self.mine = b""
         self.stored = b""
+        self.damage: StateError | None = None
+        """Why the parts of `stored`, which is the head alone then, cannot be used."""
         self._version: int | None = None
         self._kept_parts: frozenset[bytes] = frozenset()
         """The names of the parts that the store keeps of `stored`."""
@@ -146,7 +159,10 @@ class Row:
         """What was loaded together with the lease, until `load` gives it; and whether it has all parts."""
         self._is_combined = False
         self._renewal: Any = None
+        self._deadline: float | None = None
         self._patient_until: float | None = None
+        self._is_silent = False
+        """True if the last call of the store got no answer in time."""
         self._pause = FIRST_WAIT
 
     @property
@@ -165,23 +181,126 @@ class Row:
             of = refs_of(self.stored, codec=settings.codec, binding=settings.binding)
         yield Emit(StateSaved(self._version, len(self.stored), **of))
 
+    def ask(
+        self,
+        call: Callable[..., Any],
+        *args: Any,
+        is_paid: bool = False,
+        late: Callable[[Any], object] | None = None,
+    ) -> Flow[Any]:
+        """Call the store. `StoreUnavailableError` if no answer comes in time; the call may still be done.
+
+        Before a turn has called a model, it waits for an answer until its own time is over. After that
+        (`is_paid`) it waits as long as a save is tried.
+
+        Args:
+            call: A method of the store.
+            args: What it takes.
+            is_paid: True if model calls or tools were paid for.
+            late: Called with an answer that comes too late, such as a lease.
+        """
+        longest: float = getattr(self.settings.store, "longest_wait", self.settings.longest_wait)
+        if not longest:
+            return (yield Invoke(call, args))
+        now = yield Clock()
+        until = self._end_of_wait(now.monotonic, is_paid)
+        if until - now.monotonic >= longest:
+            return (yield Invoke(call, args))
+        try:
+            answer = yield Invoke(call, args, until, late)
+        except Unanswered:
+            self._is_silent = True
+            if is_paid and self._patient_until is None:
+                self._patient_until = until
+            raise StoreUnavailableError(
+                f"the store gave no answer within {until - now.monotonic:.1f} seconds: try again later"
+            ) from None
+        self._is_silent = False
+        return answer
+
+    def _end_of_wait(self, now: float, is_paid: bool) -> float:
+        if not is_paid:
+            end = now + LONGEST_ANSWER if self._deadline is None else self._deadline
+        elif self._patient_until is None:
+            end = now + self.settings.save_timeout
+        else:
+            end = self._patient_until
+        return max(end, now + LEAST_ANSWER)
+
     # ------------------------------------------------------------------------------------ loading
 
-    def load(self, *, is_whole: bool = False) -> Flow[Stored | None]:
+    def load(self, *, is_whole: bool = False, tolerates_damage: bool = False) -> Flow[Stored | None]:
         """Load the stored state. From here on `stored` and `mine` are this state.
 
-        `is_whole`: load all parts, not only the parts that a turn needs.
+        Args:
+            is_whole: Load all parts, not only the parts that a turn needs.
+            tolerates_damage: Leave the error of a damaged part in `damage`, and do not raise it.
+
+        Raises:
+            StatePartMissingError: A listed part is not in the store.
+            StateCorruptError: A part is damaged.
         """
         found: Stored | None
         at_hand, self._found = self._found, None
         if at_hand is not None and (at_hand[1] or not is_whole):
             found = at_hand[0]
         else:
-            found = yield Invoke(self._load_whole if is_whole else self._load)
+            found = yield from self.ask(self._load_whole if is_whole else self._load)
+        found, blob = yield from self._with_parts(found, is_whole=is_whole)
         self._version = None if found is None else found.version
         self._sent = self._created = None
-        self.mine = self.stored = b"" if found is None else self._blob_of(found)
+        self.mine = self.stored = blob
+        if self.damage is not None and not tolerates_damage:
+            raise self.damage
         return found
+
+    def _with_parts(
+        self, found: Stored | None, *, is_whole: bool = False, is_paid: bool = False
+    ) -> Flow[tuple[Stored | None, bytes]]:
+        """Give what was loaded, and its blob with the parts that its head lists.
+
+        The head says whether there are any, not `in_parts`: a handle that writes whole blobs loads all of
+        them, with one load more. A reader of a replica may see head and parts of two moments, so a part that
+        is not there is looked for once more.
+        """
+        settings = self.settings
+        self.damage = None
+        if found is not None and not settings.in_parts:
+            if not (self._is_parted and lists_parts(found.blob, settings.codec)):
+                self._kept_parts = frozenset()
+                return found, bytes(found.blob)
+            found = yield from self.ask(self._load_all, is_paid=is_paid)
+        takes_all = is_whole or not settings.in_parts
+        for is_last in (False, True):
+            if found is None:
+                break
+            head: Any = found
+            try:
+                blob, self._kept_parts = joined(
+                    head, settings.codec, settings.binding, kinds=None if takes_all else LOADED
+                )
+            except StatePartMissingError:
+                if is_last:
+                    raise
+                again = self._load_all if takes_all else self._load
+                found = yield from self.ask(again, is_paid=is_paid)
+                continue
+            except StateCorruptError as exc:
+                exc.blob = blob = bytes(head.blob)
+                self.damage = exc
+                self._kept_parts = frozenset(part.name for part in head.parts)
+            if not settings.in_parts:
+                self._at_hand = {part.name: part for part in head.parts}
+            return found, blob
+        self._kept_parts = frozenset()
+        return None, b""
+
+    @property
+    def _is_parted(self) -> bool:
+        return callable(getattr(self.settings.store, "load_head", None))
+
+    def _load_all(self) -> Any:
+        return self.settings.store.load_head(self.settings.key)
 
     def _load(self) -> Any:
         settings = self.settings
@@ -190,8 +309,7 @@ class Row:
         return settings.store.load(settings.key)
 
     def _load_whole(self) -> Any:
-        settings = self.settings
-        return settings.store.load_head(settings.key) if settings.in_parts else self._load()
+        return self._load_all() if self.settings.in_parts else self._load()
 
     def _lease_and_load(self, is_whole: bool) -> Any:
         settings = self.settings
@@ -200,26 +318,25 @@ class Row:
             return settings.store.lease_and_load_head(settings.key, settings.lease_ttl, kinds=kinds)
         return settings.store.lease_and_load(settings.key, settings.lease_ttl)
 
-    def read_parts(self, names: Collection[bytes]) -> Flow[dict[bytes, bytes]]:
-        """Give the stored bytes of those of these parts that are at hand or in the store."""
+    def read_parts(self, names: Collection[bytes], *, is_paid: bool = False) -> Flow[dict[bytes, bytes]]:
+        """Give the stored bytes of those of these parts that are at hand or in the store. `is_paid`: as for
+        `ask`."""
         found = {name: self._at_hand[name].data for name in names if name in self._at_hand}
         lacking = [name for name in names if name not in found]
         settings = self.settings
         if lacking and settings.in_parts:
-            parts: Sequence[StoredPart] = yield Invoke(settings.store.load_parts, (settings.key, lacking))
+            parts: Sequence[StoredPart] = yield from self.ask(
+                settings.store.load_parts, settings.key, lacking, is_paid=is_paid
+            )
             found |= {part.name: bytes(part.data) for part in parts}
         return found
-
-    def _blob_of(self, found: Any) -> bytes:
-        if not self.settings.in_parts:
-            return bytes(found.blob)
-        blob, self._kept_parts = joined(found, self.settings.codec, self.settings.binding)
-        return blob
 
     def _save(self, blob: bytes, expected: int | None) -> Any:
         settings = self.settings
         if settings.in_parts:
             return self._save_parts(blob, expected)
+        if self._kept_parts:
+            return self._save_inline(blob, expected)
         if not takes_facts(settings.store):
             return settings.store.save(settings.key, blob, expected=expected)
         return settings.store.save(settings.key, blob, expected=expected, facts=self._facts(blob))
@@ -228,9 +345,18 @@ class Row:
         settings = self.settings
         if settings.in_parts:
             return self._save_parts(blob, expected, (self._lease,))
+        if self._kept_parts:
+            return self._save_inline(blob, expected, (self._lease,))
         return settings.store.save_and_release(
             self._lease, settings.key, blob, expected=expected, facts=self._facts(blob)
         )
+
+    def _save_inline(self, blob: bytes, expected: int | None, lease: tuple[Any, ...] = ()) -> Any:
+        """Save a whole blob, and drop the parts of another writer in the same step. See `_save_parts`."""
+        store, self._sent_parts = self.settings.store, frozenset()
+        save = store.save_parts_and_release if lease else store.save_parts
+        facts = self._facts(blob)
+        return save(*lease, self.settings.key, blob, (), self._kept_parts, expected=expected, facts=facts)
 
     def _save_parts(self, blob: bytes, expected: int | None, lease: tuple[Any, ...] = ()) -> Any:
         """Save the head. The same step adds the parts that the store lacks, and drops the parts that the head
@@ -259,7 +385,7 @@ class Row:
             facts=self._facts(blob),
         )
 
-    def _share(self, blob: bytes) -> Flow[None]:
+    def _share(self, blob: bytes, is_paid: bool) -> Flow[None]:
         """Take a new state apart for its save. If it has a new part of the archive, that becomes one with the
         newest part in the store, which is loaded for this. If it cannot be had, both stay apart."""
         settings = self.settings
@@ -269,19 +395,26 @@ class Row:
         pieces = pieces_of(blob, codec, binding)
         if pieces.has_new_archive and (name := part_with_room(blob, codec, binding)) is not None:
             with suppress(Exception):  # a paid turn is saved whether or not its record shares a part
-                found = yield from self.read_parts([name])
+                found = yield from self.read_parts([name], is_paid=is_paid)
                 pieces = pieces_of(with_shared_part(blob, found[name], codec, binding), codec, binding)
                 # The running turn still lists the part, and its next state joins the two anew.
                 self._at_hand[name] = StoredPart(name=name, kind=ARCHIVE, data=found[name])
         self._note_pieces(blob, pieces)
 
     def _slim(self, blob: bytes) -> bytes:
-        """Give a new state the form of a loaded one: without the parts that only the store keeps. The row
-        keeps those for the save. The same state gives the same bytes, although encryption is random."""
-        if not self.settings.in_parts or not blob:
+        """Give a new state the form of a loaded one: without the parts that only the store keeps, or whole.
+        The row keeps those for the save. The same state gives the same bytes, though encryption is random."""
+        settings = self.settings
+        if not settings.in_parts:
+            # The state of another handle may list parts that this row has loaded: the blob gets them.
+            if not (self._kept_parts and lists_parts(blob, settings.codec)):
+                return blob
+            data = {name: part.data for name, part in self._at_hand.items()}
+            return attach(blob, data, codec=settings.codec, binding=settings.binding)
+        if not blob:
             return blob
         if self._slimmed is None or self._slimmed[0] != blob:
-            self._note_pieces(blob, pieces_of(blob, self.settings.codec, self.settings.binding))
+            self._note_pieces(blob, pieces_of(blob, settings.codec, settings.binding))
         assert self._slimmed is not None
         return self._slimmed[1]
 
@@ -328,7 +461,7 @@ class Row:
             Exception: The error of the store, if it neither answered that it saved nor holds the state.
         """
         refused = failed = 0
-        yield from self._share(new)
+        yield from self._share(new, is_paid)
         new = self.timed(self._slim(new))
         if self._sent is not None:
             known = self.mine
@@ -338,11 +471,10 @@ class Row:
             blob = self._rebased(new)
             self._sent = (new, blob)
             failure = conflict = None
-            ends_lease = is_last and self._is_combined
+            ends_lease = is_last and self._is_combined and self._ends_with_parts()
             try:
-                version = yield Invoke(
-                    self._save_and_release if ends_lease else self._save, (blob, self._version)
-                )
+                save = self._save_and_release if ends_lease else self._save
+                version = yield from self.ask(save, blob, self._version, is_paid=is_paid)
             except StateConflictError as exc:
                 refused += 1
                 if not failed:
@@ -371,6 +503,11 @@ class Row:
                 raise conflict
         return self.stored
 
+    def _ends_with_parts(self) -> bool:
+        """True if the lease may end with a save that drops parts, or if the save drops none."""
+        settings = self.settings
+        return settings.in_parts or not self._kept_parts or combines(settings.store, in_parts=True)
+
     def find_sent(self, is_there: Callable[[bytes], bool] | None) -> Flow[None]:
         """Look for a save that got no answer, if there is one. If it was done, `mine` is its state."""
         if self._sent is not None:
@@ -384,6 +521,13 @@ class Row:
             return new
         settings = self.settings
         try:
+            if not (self.mine or settings.converts):  # two began at once: do not convert what was not to be
+                load_state(
+                    self.stored,
+                    wire=settings.dialect.wire,
+                    codec=settings.codec,
+                    binding=settings.binding,
+                )
             return rebase_state(
                 new,
                 base=self.mine,
@@ -394,9 +538,7 @@ class Row:
                 dialect=settings.dialect,
             )
         except StateError as exc:
-            raise StateConflictError(
-                "another worker saved a state that cannot be read here: load again and redo the turn"
-            ) from exc
+            raise StateConflictError(_UNREADABLE) from exc
 
     def _wait(self) -> Flow[bool]:
         """Wait before the unavailable store is tried again. False once `save_timeout` seconds have passed
@@ -415,17 +557,20 @@ class Row:
         """Load after a save that did not succeed. True if the store has a newer state."""
         while True:
             try:
-                found = yield Invoke(self._load)
+                found = yield from self.ask(self._load, is_paid=is_paid)
+                if (None if found is None else found.version) == self._version:
+                    return False
+                found, blob = yield from self._with_parts(found, is_paid=is_paid)
                 break
             except StoreUnavailableError:
                 if not (is_paid and (yield from self._wait())):
                     raise
-        if (None if found is None else found.version) == self._version:
-            return False
         sent, self._sent = self._sent, None
         if found is None:
             raise StateConflictError("the conversation was deleted meanwhile; begin it anew")
-        before, self.stored, self._version = self.stored, self._blob_of(found), found.version
+        if self.damage is not None:
+            raise StateConflictError(_UNREADABLE) from self.damage
+        before, self.stored, self._version = self.stored, blob, found.version
         if sent is not None and self._holds(sent[1], before):
             self._became(sent[0])
         elif is_there is not None and is_there(self.stored):
@@ -472,7 +617,7 @@ class Row:
     def overwrite(self, new: bytes) -> Flow[None]:
         """Save a state that did not grow from the stored one. `StateConflictError` if that has changed."""
         new = self._slim(new)
-        self._version = yield Invoke(self._save, (new, self._version))
+        self._version = yield from self.ask(self._save, new, self._version)
         self._kept_parts = self._sent_parts
         self.mine = self.stored = new
 
@@ -497,25 +642,26 @@ class Row:
     def set_aside(self) -> Flow[str]:
         """Keep the stored bytes, which cannot be read, under another key. The next save begins anew.
 
-        Gives the suffix of that key. The same bytes get the same key, so that they are kept once.
+        Gives the suffix of that key. The same bytes get the same key, so that they are kept once. A store of
+        parts keeps all parts of the key there too, whoever has written them.
         """
-        digest = hashlib.sha256(self.stored).hexdigest()[:_DIGITS]
-        suffix = _ASIDE + digest
-        key = aside_prefix(self.settings.key) + digest
         store, head, parts = self.settings.store, self.stored, ()
-        if self.settings.in_parts:
-            found = yield Invoke(self._load_whole)
+        if self._is_parted:
+            found = yield from self.ask(self._load_all)
             if found is None or found.version != self._version:
                 raise StateConflictError("another worker saved meanwhile; load again and redo the turn")
             head, parts = bytes(found.blob), found.parts
             self._kept_parts = frozenset(part.name for part in parts)
+        digest = hashlib.sha256(head).hexdigest()[:_DIGITS]
+        suffix = _ASIDE + digest
+        key = aside_prefix(self.settings.key) + digest
         try:
             if parts:
-                yield Invoke(lambda: store.save_parts(key, head, parts, (), expected=None))
+                yield from self.ask(lambda: store.save_parts(key, head, parts, (), expected=None))
             else:
-                yield Invoke(lambda: store.save(key, head, expected=None))
+                yield from self.ask(lambda: store.save(key, head, expected=None))
         except StateConflictError:
-            there = yield Invoke(lambda: store.load(key))
+            there = yield from self.ask(lambda: store.load(key))
             if there is None or bytes(there.blob) != head:
                 raise
         self.mine = self.stored = b""
@@ -528,24 +674,28 @@ class Row:
 
         `is_whole`: as for the `load` that follows. A store that can loads with the lease.
         Raises `TurnInProgressError` if another worker holds it: at once with the gate "reject", else after
-        `timeout` seconds.
+        `timeout` seconds. A store that does not answer is awaited as long.
         """
         settings = self.settings
+        began = yield Clock()
+        if timeout is not None:
+            self._deadline = began.monotonic + timeout
         if not hasattr(settings.store, "lease"):
             return 0.0
         in_one = combines(settings.store, in_parts=settings.in_parts)
-        began = yield Clock()
         pause, waited = FIRST_WAIT, 0.0
         while True:
             try:
                 context: Any = None
-                take = partial(self._lease_and_load, is_whole)
+                take: Callable[[], Any] = partial(self._lease_and_load, is_whole)
+                late: Callable[[Any], Any] = _release_late
                 if not in_one:
                     context = settings.store.lease(settings.key, settings.lease_ttl)
                     take = getattr(context, "__aenter__", None) or context.__enter__
+                    late = partial(_leave_late, context)
                 taking = settings.undisturbed(take)
                 self._taking = taking, context
-                taken = yield Invoke(taking.call)
+                taken = yield from self.ask(taking.call, late=late)
             except LeaseHeldError as exc:
                 self._taking = None
                 now = yield Clock()
@@ -588,6 +738,8 @@ class Row:
             self._renewal = None
         if self._lease is None and self._context is None:
             return
+        if self._is_silent and self._patient_until is None:
+            self._patient_until = 0.0  # the wait was over before: one moment for the lease is enough
         with suppress(Exception):  # the outcome of the turn is more important than this error
             yield from self._give_back()
             yield from self._leave()
@@ -598,22 +750,36 @@ class Row:
         """Leave the context of the lease, once. Where the lease has a `release` it has ended already."""
         if self._context is None:
             return
-        leave = partial(getattr(self._context, "__aexit__", None) or self._context.__exit__, None, None, None)
         if hasattr(self._lease, "release"):
-            yield Invoke(leave)
+            yield from self.ask(_leave, self._context, is_paid=True)
         elif self._leaving is None:
-            self._leaving = self.settings.undisturbed(leave)
-            yield Invoke(self._leaving.call)
+            self._leaving = self.settings.undisturbed(partial(_leave, self._context))
+            yield from self.ask(self._leaving.call, is_paid=True)
         else:
-            yield Invoke(self._leaving.rest)
+            yield from self.ask(self._leaving.rest, is_paid=True)
 
     def _give_back(self) -> Flow[None]:
         """Call the lease's own `release`, if it has one. It raises if it fails; its context does not."""
         release = getattr(self._lease, "release", None)
         while release is not None:
             try:
-                yield Invoke(release)
+                yield from self.ask(release, is_paid=True)
                 return
             except StoreUnavailableError:
                 if not (yield from self._wait()):
                     return
+
+
+def _release_late(answer: tuple[Any, Any]) -> Any:
+    """Give back a lease that came together with a state, but too late."""
+    return answer[0].release()
+
+
+def _leave_late(context: Any, _: Any) -> Any:
+    """End the context of a lease that came too late."""
+    return _leave(context)
+
+
+def _leave(context: Any) -> Any:
+    """End the context of a lease."""
+    return (getattr(context, "__aexit__", None) or context.__exit__)(None, None, None)

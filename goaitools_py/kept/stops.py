@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from ..errors import LeaseHeldError
 from ..stores.layout import peeks
 from ..turn.flow import CallModel, Clock, Emit, Flow, Invoke, Moment, ReadChunk
+from .row import Row, RowSettings
 
 if TYPE_CHECKING:
     from ..turn.flow import Effect
-    from .row import RowSettings
 
 __all__ = ["StopWatch", "running_flow", "stop_flow"]
 
@@ -27,22 +27,23 @@ class StopWatch:
     read, but not more often than every `stop_every` seconds. So a tool that runs is not interrupted, and a
     short turn looks at nothing but the flag that it takes away when it begins."""
 
-    def __init__(self, settings: RowSettings) -> None:
-        self._store, self._key = settings.store, settings.key
+    def __init__(self, row: Row) -> None:
+        settings = row.settings
+        self._row, self._store, self._key = row, settings.store, settings.key
         self._every = settings.stop_every or inf
         self._next = inf
         self._now = 0.0
 
     def begin(self) -> Flow[None]:
         """Take away a flag that was meant for an earlier turn."""
-        if (yield Invoke(self._store.stop_requested, (self._key,))):
+        if (yield from self._row.ask(self._store.stop_requested, self._key)):
             yield from self.clear()
         now = yield Clock()
         self._next = now.monotonic + self._every
 
     def clear(self) -> Flow[None]:
         """Take the flag away."""
-        yield Invoke(self._store.set_stop, (self._key, False))
+        yield from self._row.ask(self._store.set_stop, self._key, False, is_paid=True)
 
     def note(self, answer: Any) -> None:
         """Take the time from the answer to an effect, if it has one."""
@@ -59,7 +60,7 @@ class StopWatch:
         if self._now < self._next:
             return False
         self._next = self._now + self._every
-        asked: bool = yield Invoke(self._store.stop_requested, (self._key,))
+        asked: bool = yield from self._row.ask(self._store.stop_requested, self._key, is_paid=True)
         return asked
 
 
@@ -71,7 +72,7 @@ def stop_flow(settings: RowSettings) -> Flow[bool]:
     """
     if not callable(getattr(settings.store, "set_stop", None)):
         raise TypeError(f"stop needs a store with set_stop(); {type(settings.store).__name__} has none")
-    found: bool = yield Invoke(settings.store.set_stop, (settings.key,))
+    found: bool = yield from Row(settings).ask(settings.store.set_stop, settings.key)
     return found
 
 
@@ -86,7 +87,7 @@ def running_flow(settings: RowSettings) -> Flow[bool]:
     if not callable(getattr(settings.store, "lease", None)):
         raise TypeError(f"is_running needs a store with leases; {type(settings.store).__name__} has none")
     if peeks(settings.store):
-        held: bool = yield Invoke(settings.store.is_held, (settings.key,))
+        held: bool = yield from Row(settings).ask(settings.store.is_held, settings.key)
         return held
     look = settings.undisturbed(partial(_is_taken, settings.store.lease(settings.key, settings.lease_ttl)))
     found: bool = yield Invoke(look.call)

@@ -63,7 +63,7 @@ class KeptTurn:
     def __init__(self, settings: RowSettings, plan: Plan, *, checkpoints: bool) -> None:
         self._row = Row(settings)
         self._checkpoints = checkpoints
-        self._stops = StopWatch(settings) if settings.stop_every is not None else None
+        self._stops = StopWatch(self._row) if settings.stop_every is not None else None
         # With checkpoints each start of a tool is saved too. So a turn needs no claims of its calls.
         # A reply that is read piece by piece can be stopped between two pieces.
         stream = plan.stream or self._stops is not None
@@ -136,7 +136,7 @@ class KeptTurn:
         if self._stops is not None:
             yield from self._stops.begin()
         for _ in range(MAX_RESTARTS):
-            yield from self._row.load()
+            yield from self._row.load(tolerates_damage=True)  # the turn's options say what damage means
             self._given = self._row.stored
             engine = self._new_engine(self._begun(self._given, waited))
             try:
@@ -156,7 +156,7 @@ class KeptTurn:
         plan, options = self._plan, self._plan.options
         if options.timeout is not None and waited:
             options = replace(options, timeout=max(0.001, options.timeout - waited))
-        return replace(plan, blob=blob, options=options)
+        return replace(plan, blob=blob, options=options, damage=self._row.damage)
 
     def _pass_on(self, engine: TurnEngine | RelayTurn) -> Flow[ChatResult[Any]]:
         """Pass the engine's effects on, and do the effects that concern the store."""
@@ -259,9 +259,10 @@ class KeptTurn:
             return (yield from self._repeat())
         except Exception as exc:
             self._is_noted = True
+            if isinstance(exc, StateConflictError) and self._is_stored(result):
+                return self._uncut(result)
+            self.unsaved = exc  # if the turn is cancelled before it can raise this, `settle` must tell it
             if isinstance(exc, StateConflictError):
-                if self._is_stored(result):
-                    return self._uncut(result)
                 raise self._conflict(exc, result.state, result.text) from exc
             raise self._not_taken(exc, result) from exc
         self._is_noted, self._end = True, stored
@@ -308,7 +309,7 @@ class KeptTurn:
         except DuplicateError:
             return (yield from self._repeat())
         except Exception as why:
-            self._is_noted = True
+            self._is_noted, self.unsaved = True, why
             if not isinstance(exc, TurnError):
                 exc.add_note(f"the state of this turn could not be saved ({type(why).__name__})")
                 raise exc from exc.__cause__

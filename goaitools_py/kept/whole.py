@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
-from ..errors import LeaseHeldError, TurnInProgressError
+from ..errors import LeaseHeldError, StatePartMissingError, TurnInProgressError
 from ..state.blob import peek
 from ..state.codec import PLAIN, Codec
 from ..state.parts import ELSEWHERE
@@ -50,8 +50,12 @@ class WholeRow:
         if isinstance(store, Parted) and self._has_parts_elsewhere():
             whole = store.load_head(key)
             if whole is not None:
+                try:
+                    self.blob, self._kept = joined(whole, self._codec, self._binding)
+                except StatePartMissingError:  # head and parts of two moments, say of a replica
+                    whole = store.load_head(key) or whole
+                    self.blob, self._kept = joined(whole, self._codec, self._binding)
                 self.saved = whole
-                self.blob, self._kept = joined(whole, self._codec, self._binding)
 
     def _has_parts_elsewhere(self) -> bool:
         parts = parts_of(self.blob, codec=self._codec, binding=self._binding)

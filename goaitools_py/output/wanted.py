@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from ..backends.base import Dialect, WritesOutput
+from ..render import argument_object
 from ..state.records import Meta, digest8
 from ..tools import Tool
 from ..values import Value
@@ -41,7 +42,7 @@ class Wanted(Value, frozen=True, kw_only=True):
         """The value in the last of these calls' arguments that has one; None without any."""
         for arguments in reversed(calls):
             try:
-                return self.shape.read(arguments)
+                return self.shape.read(argument_object(arguments))
             except Misfit:
                 continue
         return None

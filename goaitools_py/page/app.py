@@ -234,10 +234,9 @@ class _Page:
         return json_response({"conversations": rows, "cursor": page.cursor})
 
     async def _view(self, request: Request) -> Response:
-        key = key_of(request.path_params["name"])
-        running = self._serve.is_running(key)  # first: a turn that ends meanwhile is then read again
-        snapshot = await self._conversation(key).snapshot()
-        return json_response({"key": key, "running": running, **_shown(snapshot)})
+        who = self._who(request, request.path_params["name"])
+        snapshot, status = await self._serve.seen(who)
+        return json_response({"key": who.key, "turn_status": status, **_shown(snapshot)})
 
     async def _title(self, request: Request) -> Response:
         given = await self._body(request, "title")

@@ -330,7 +330,7 @@
     if (!page.live) {
       const text = message.pieces.filter((one) => one.type === "text").map((one) => one.text).join("");
       if (text && navigator.clipboard) buttons.push(["Copy", async (event) => { await navigator.clipboard.writeText(text); event.target.textContent = "Copied"; }]);
-      if (isLast && !page.about.read_only && !waiting().length && questionOf(message.id)) buttons.push([isUnfinished() ? "Continue" : "Regenerate", () => again(message.id, questionOf(message.id))]);
+      if (isLast && !page.about.read_only && !waiting().length && questionOf(message.id)) buttons.push([isUnfinished() ? "Continue" : "Regenerate", () => (isUnfinished() && isWaiting() ? goOnWithIt() : again(message.id, questionOf(message.id)))]);
     }
     const names = buttons.map(([name]) => name).join();
     if (node.names === names) return;
@@ -341,6 +341,9 @@
   // The calls that need an answer. One that is in doubt does not: the turn goes on without it.
   const waiting = () => page.view.pending.filter((one) => one.reason !== "in_doubt");
   const isUnfinished = () => page.view.status === "in_progress" || page.view.status === "failed";
+  const isRunning = () => page.view.turn_status === "running";
+  // Something waits that nobody runs: a turn that a server left, or a message that a program has added.
+  const isWaiting = () => page.view.turn_status === "waiting";
   const questionOf = (id) => page.view.messages.filter((one) => one.role === "user" && one.id.startsWith(`${id}u`)).pop();
 
   function emptyNode() {
@@ -353,11 +356,13 @@
   function notes() {
     const { view, error, live } = page;
     const last = view.messages[view.messages.length - 1];
-    const isLeft = !live && last && isUnfinished();
+    const isStopped = view.turn_status === "stopped";
+    const isLeft = !live && last && (isUnfinished() || isStopped || isWaiting());
     if (!error && !isLeft) return [];
-    const text = error ? error.text : view.status === "failed" ? `The last turn failed (${view.failure || "unknown error"}).` : "The last turn is not finished.";
+    const text = error ? error.text : isStopped ? "You stopped the last turn." : view.status === "failed" ? `The last turn failed (${view.failure || "unknown error"}).`
+      : isWaiting() && last.role === "user" ? "A message waits for an answer." : "The last turn is not finished.";
     // Under a reply stands the same button.
-    const goOn = isLeft && last.role === "user" && !page.about.read_only && (() => again("", last));
+    const goOn = isLeft && last.role === "user" && !page.about.read_only && (() => (isWaiting() ? goOnWithIt() : again("", last)));
     const [name, act] = error && error.retry ? ["Try again", error.retry] : ["Continue", goOn];
     // The same note keeps its node, so that a click on its button is not lost.
     if (noted.node && noted.error === error && noted.text === text && noted.id === last?.id) return [noted.node];
@@ -449,7 +454,7 @@
     page.live = null;
     page.sending = null;
     if (keep) page.error = keep;
-    if (page.view.running) follow(name);
+    if (isRunning()) follow(name);
     else draw();
     const isDecided = waiting().length && waiting().every((one) => page.decisions[one.id]);
     if (isDecided && !page.live) answerAll();
@@ -500,6 +505,12 @@
     await run(name, (signal) => ask("POST", api(name, "/turns"), body, { stream: true, signal })).catch((error) => { failed(error); });
   }
 
+  // Goes on with what waits. The server answers 204 if somebody else was faster, and the page reads what is stored.
+  const goOnWithIt = () => {
+    const name = page.name;
+    return page.live ? null : run(name, (signal) => ask("POST", api(name, "/turns/current"), {}, { stream: true, signal })).catch(failed);
+  };
+
   async function decide(id, answer) {
     page.decisions[id] = answer;
     const pending = waiting();
@@ -546,14 +557,14 @@
       view = await load(name);
     } catch (error) {
       if (number !== page.opened) return;
-      page.view = page.view || { key: name, version: null, title: "", status: "", model: "", pending: [], messages: [] };
+      page.view = page.view || { key: name, version: null, title: "", status: "", model: "", turn_status: "none", pending: [], messages: [] };
       return failed(error);
     }
     if (number !== page.opened) return;
     draw();
     drawList();
     if (!$("facts").hidden) inspect();
-    if (view.running && !page.about.read_only) await follow(name);
+    if (isRunning()) await follow(name);
   }
 
   // The same conversation, as it is now: another tab, or a program, has changed it.
@@ -565,7 +576,7 @@
     page.view = view;
     page.error = null;
     draw();
-    if (view.running && !page.about.read_only) return follow(name);
+    if (isRunning()) return follow(name);
     if (!$("facts").hidden) inspect();
   }
 
@@ -843,7 +854,7 @@
   });
   document.addEventListener("keydown", (event) => {
     if (event.key !== "Escape" || $("ask").open) return;
-    if ($("side").classList.contains("open")) { closeMenu(); $("menu").focus(); } else if (page.live) stop();
+    if ($("side").classList.contains("open")) { closeMenu(); $("menu").focus(); } else if (page.live && !page.about.read_only) stop();
   });
   window.addEventListener("hashchange", route);
   document.addEventListener("visibilitychange", () => { if (!document.hidden) listSoon(); });

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, Final, overload
 
 import orjson
 from starlette.applications import Starlette
@@ -20,16 +20,27 @@ from ..async_chat import AsyncChat
 from ..frontends import AISDK, PLAIN_JSON, Ask, AskError, FrontEnd, SnapshotFrontEnd
 from ..frontends.bodies import MAX_ID_CHARACTERS
 from ..frontends.plain.showing import pending_of, result_of
-from ..kept.facade import PartsPlace, Save
+from ..kept.facade import ConversationSnapshot, PartsPlace, Save
 from ..kept.summaries import summaries_of
 from ..state.codec import SUITE_PLAIN, UNBOUND
 from ..stores.base import AsyncLeasing, AsyncListing, AsyncStopping, AsyncStore
 from ..values import replace
 from .carried import CarriedApp, Revisions
 from .happenings import event_rows, events_by_name, events_of
-from .hosts import checked_hosts, host_check
-from .http import Handler, answered, json_response, no_content, problem_response, read_body, route, streamed
+from .hosts import checked_hosts, host_check, is_own_page
+from .http import (
+    TURN_STATUS,
+    Handler,
+    answered,
+    json_response,
+    no_content,
+    problem_response,
+    read_body,
+    route,
+    streamed,
+)
 from .hub import Hub
+from .left import TurnStatus
 from .limits import MAX_DIGITS, ServeLimits
 from .listeners import Listeners, Seat
 from .openapi import document_of
@@ -41,10 +52,10 @@ from .talks import Talk
 from .uploads import read_message
 from .whose import KeyFunction, NotTrusted, NotWhoError, Who, who_of
 
-if TYPE_CHECKING:
-    from ..async_conversation import AsyncConversation
-
 __all__ = ["ServeApp", "serve"]
+
+_RECONNECTS: Final = frozenset({AISDK.name})
+"""The front ends whose clients ask with a GET for a turn to be gone on with."""
 
 
 @overload
@@ -185,7 +196,6 @@ class ServeApp(Starlette):
         self._frontends = frontends
         self._hub = Hub(limits, relay)
         self._listeners = Listeners(limits)
-        self._can_stop_others = isinstance(store, AsyncStopping) and isinstance(store, AsyncLeasing)
         super().__init__(
             routes=[
                 *self._plain_routes(),
@@ -213,6 +223,11 @@ class ServeApp(Starlette):
         """True while this process runs a turn of the conversation under this key."""
         return self._hub.running(key) is not None
 
+    async def seen(self, who: Who) -> tuple[ConversationSnapshot | None, TurnStatus]:
+        """What is stored of a conversation, and how its newest turn stands: "running", "stopped" by its user,
+        "waiting" for somebody to go on with it or to answer messages, or "none" of these."""
+        return await self._talk(who).seen()
+
     # --------------------------------------------------------------------------------------- routes
 
     def _plain_routes(self) -> list[Route]:
@@ -224,6 +239,7 @@ class ServeApp(Starlette):
             route("GET", f"{one}/messages", self._messages_in(PLAIN_JSON)),
             route("POST", f"{one}/turns", self._turn),
             route("GET", f"{one}/turns/current", self._follow_in(PLAIN_JSON)),
+            route("POST", f"{one}/turns/current", self._go_on),
             route("DELETE", f"{one}/turns/current", self._stop),
             route("POST", f"{one}/answers", self._answers),
             route("POST", f"{one}/events", self._events),
@@ -244,15 +260,19 @@ class ServeApp(Starlette):
         return await who_of(self._whose, request, name)
 
     def _talk(self, who: Who) -> Talk:
-        def open(gate: Any) -> AsyncConversation:
-            try:
-                return self._chat.conversation(
-                    self._store, who.key, gate=gate, binding=who.binding, **self._how
-                )
-            except (TypeError, ValueError) as error:  # `serve` has checked everything but what `who` says
-                raise NotWhoError(f"Who does not fit the chat: {error}") from None
-
-        return Talk(self._hub, open, who, can_stop_others=self._can_stop_others)
+        try:
+            conversation = self._chat.conversation(
+                self._store, who.key, gate="reject", binding=who.binding, **self._how
+            )
+        except (TypeError, ValueError) as error:  # `serve` has checked everything but what `who` says
+            raise NotWhoError(f"Who does not fit the chat: {error}") from None
+        return Talk(
+            self._hub,
+            conversation,
+            who,
+            has_leases=isinstance(self._store, AsyncLeasing),
+            has_flag=isinstance(self._store, AsyncStopping),
+        )
 
     # ------------------------------------------------------------------------------------ plain JSON
 
@@ -285,7 +305,7 @@ class ServeApp(Starlette):
 
     async def _replied(self, request: Request, run: Run, seat: Seat, *, goes_on: bool = False) -> Response:
         """The run as a stream if the client wants one, else its result."""
-        if "text/event-stream" in request.headers.get("accept", ""):
+        if _wants_stream(request):
             return await self._begun(request, run, PLAIN_JSON, seat, goes_on=goes_on)
         await run.over()
         if run.error is not None:
@@ -304,8 +324,7 @@ class ServeApp(Starlette):
         return await streamed(request, run, front, self._limits, seat, goes_on=goes_on)
 
     async def _info(self, request: Request) -> Response:
-        talk = self._talk(await self._who(request))
-        snapshot = await talk.conversation.snapshot()
+        snapshot, status = await self.seen(await self._who(request))
         if snapshot is None:
             raise HTTPException(404)
         state = snapshot.info.state
@@ -313,6 +332,7 @@ class ServeApp(Starlette):
             {
                 "title": snapshot.info.title,
                 "status": state.status,
+                "turn_status": status,
                 "turns": state.turns_processed,
                 "updated_at": snapshot.info.saved_at.isoformat(),
                 "pending": pending_of(shown_pending(snapshot)),
@@ -403,15 +423,36 @@ class ServeApp(Starlette):
         return run, front.answering(ask, shown_of(snapshot))
 
     def _follow_in(self, front: FrontEnd) -> Handler:
+        """The run as a stream. Only a page of this origin, whose front end asks so for what was left, has a
+        turn gone on with: a page of another site can make a browser send any GET."""
+
         async def follow(request: Request) -> Response:
             who = await self._who(request)
             with self._seat(who) as seat:
-                run = await self._talk(who).follow()
-                if run is None:
-                    return no_content()
-                return await streamed(request, run, front, self._limits, seat)
+                goes_on = (
+                    front.name in _RECONNECTS and request.method == "GET" and is_own_page(request.headers)
+                )
+                found = await self._talk(who).follow("turn" if goes_on else "")
+                if not isinstance(found, Run):
+                    return no_content({TURN_STATUS: found})
+                return await streamed(request, found, front, self._limits, seat)
 
         return follow
+
+    async def _go_on(self, request: Request) -> Response:
+        """Go on with what was left. As for every POST, another site cannot have a browser send it unasked."""
+        who = await self._who(request)
+        if not request.headers.get("idempotency-key"):
+            body = await read_body(request, self._limits)
+            if body.strip() not in (b"", b"{}"):
+                raise AskError("the body must be empty, or an object without members")
+        with self._seat(who) as seat:
+            found = await self._talk(who).follow("messages")
+            if not isinstance(found, Run):
+                return no_content({TURN_STATUS: found})
+            if _wants_stream(request):  # the turn may run at another worker, and begin here much later
+                return await streamed(request, found, PLAIN_JSON, self._limits, seat)
+            return await self._replied(request, found, seat)
 
     def _messages_in(self, front: FrontEnd) -> Handler:
         async def stored(request: Request) -> Response:
@@ -423,3 +464,7 @@ class ServeApp(Starlette):
             return json_response(messages)
 
         return stored
+
+
+def _wants_stream(request: Request) -> bool:
+    return "text/event-stream" in request.headers.get("accept", "")

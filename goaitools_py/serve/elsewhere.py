@@ -17,7 +17,7 @@ from .mirror import Telling, mirror
 from .relay import Opened, Relay, RelayLostError
 from .runs import Run
 
-__all__ = ["Elsewhere"]
+__all__ = ["STOP_SECONDS", "Elsewhere"]
 
 LAST_WORDS: Final = 5.0
 """How long a server that stops waits for the relay to take what it has to tell, in seconds."""
@@ -85,6 +85,11 @@ class Elsewhere:
                 return None
             await asyncio.sleep(ANNOUNCED_PAUSE)
         return None
+
+    async def is_running(self, key: str) -> bool:
+        """True while another process runs a turn of a conversation."""
+        opened = await self._opened(key)
+        return opened is not None and not opened.outcome
 
     async def stop(self, key: str) -> Run | None:
         """Have a turn of another process stopped. The run; None if none runs, or it does not stop in time."""

@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from .http import problem_response
 
-__all__ = ["AllowedHosts", "checked_hosts", "host_check"]
+__all__ = ["AllowedHosts", "checked_hosts", "host_check", "is_own_page"]
 
 _NAME: Final = re.compile(r"\[[0-9a-f:.]+\]|[a-z0-9_-]+(\.[a-z0-9_-]+)*")
 _HOST: Final = re.compile(rf"({_NAME.pattern})\.?(:[0-9]{{1,5}})?")
@@ -46,6 +46,16 @@ def checked_hosts(hosts: Iterable[str]) -> frozenset[str]:
 def host_check(hosts: frozenset[str] | None) -> list[Middleware]:
     """The check as a middleware; none if the hosts are not known."""
     return [] if hosts is None else [Middleware(AllowedHosts, hosts=hosts)]
+
+
+def is_own_page(headers: Headers) -> bool:
+    """True unless a browser says that the request comes from a page of another origin, or from none. Programs
+    that are no browsers say nothing."""
+    if set(headers.getlist("sec-fetch-site")) - {"same-origin"}:
+        return False
+    found = [_ORIGIN.fullmatch(origin.lower()) for origin in headers.getlist("origin")]
+    host = headers.get("host", "").lower()
+    return all(one is not None and one[1] == host for one in found)
 
 
 class AllowedHosts:

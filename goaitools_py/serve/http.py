@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, Final
 
 import orjson
@@ -28,6 +28,7 @@ from .runs import Run
 from .whose import NotTrusted, NotWhoError, Refused
 
 __all__ = [
+    "TURN_STATUS",
     "Handler",
     "answered",
     "guarded",
@@ -39,6 +40,9 @@ __all__ = [
     "streamed",
     "take_body",
 ]
+
+TURN_STATUS: Final = "turn-status"
+"""The header that says how the newest turn stands, where there is nothing to follow."""
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -74,9 +78,9 @@ def json_response(value: Any, status: int = 200) -> Response:
     return Response(orjson.dumps(value), status, media_type="application/json")
 
 
-def no_content() -> Response:
+def no_content(headers: Mapping[str, str] | None = None) -> Response:
     """Answer that there is nothing."""
-    return Response(status_code=204)
+    return Response(status_code=204, headers=headers)
 
 
 def problem_response(error: BaseException) -> Response:

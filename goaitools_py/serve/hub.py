@@ -16,7 +16,7 @@ from typing import Any
 from ..errors import GoAIToolsError, TurnInProgressError, UnderlyingError
 from .elsewhere import Elsewhere
 from .limits import ServeLimits
-from .relay import Relay
+from .relay import Relay, RelayLostError
 from .runs import Run
 
 __all__ = ["Drive", "Hub", "TooManyTurnsError"]
@@ -53,6 +53,8 @@ class Hub:
         self._limits = limits
         self._runs: dict[str, Run] = {}
         self._tasks: dict[asyncio.Task[None], Run] = {}
+        self._watched: dict[tuple[str, bool], Run] = {}
+        self._watching: set[asyncio.Task[None]] = set()
         self._owners: Counter[str] = Counter()
         self._numbers = itertools.count(1)
         self._name = os.urandom(8).hex()
@@ -77,6 +79,12 @@ class Hub:
         if run is None and self._elsewhere is not None:
             run = await self._elsewhere.find(key)
         return run or self.find(key)
+
+    async def is_running_anywhere(self, key: str) -> bool:
+        """True while a run of a conversation is known that is not over, in any process."""
+        if self.running(key) is not None:
+            return True
+        return self._elsewhere is not None and await self._elsewhere.is_running(key)
 
     async def stop_elsewhere(self, key: str) -> Run | None:
         """Have the process that runs a turn of this conversation stop it. The run, or None."""
@@ -122,6 +130,29 @@ class Hub:
         """Make a run that is told by the caller and not driven, such as a reply that is stored already."""
         return Run(f"{self._name}-{next(self._numbers)}", key, owner, **about)
 
+    def watch(self, key: str, drive: Drive, *, goes_on: bool) -> Run:
+        """Make a run that is told by `drive` in a task of its own and runs no turn here, or find the one that
+        is told already. `goes_on`: what `drive` does if the turn was left."""
+        run = self._watched.get((key, goes_on))
+        if run is None:
+            run = self._watched[key, goes_on] = self.shown(key, "")
+            task = asyncio.get_running_loop().create_task(self._watch(run, drive, goes_on=goes_on))
+            self._watching.add(task)
+            task.add_done_callback(self._watching.discard)
+        return run
+
+    async def _watch(self, run: Run, drive: Drive, *, goes_on: bool) -> None:
+        try:
+            await drive(run)
+        except asyncio.CancelledError:
+            run.lose(RelayLostError("the server stops"))
+            raise
+        except Exception as error:
+            run.error = error
+        finally:
+            del self._watched[run.key, goes_on]
+            run.end()
+
     async def _drive(self, run: Run, drive: Drive) -> None:
         try:
             await drive(run)
@@ -129,6 +160,8 @@ class Hub:
             run.was_stopped = True
             raise
         except Exception as error:
+            if run.is_unsaved:
+                run.was_stopped = False  # there is nothing that a stop could have kept
             if not run.was_stopped:
                 run.error = error
                 if not isinstance(error, GoAIToolsError):
@@ -155,6 +188,8 @@ class Hub:
     async def close(self) -> None:
         """Take no more turns, wait for those that run, and cancel what is left after the grace."""
         self._is_closing = True
+        for task in self._watching:
+            task.cancel()
         if self._tasks:
             await asyncio.wait(list(self._tasks), timeout=self._limits.grace_seconds)
         await asyncio.gather(*(run.stop() for run in self._tasks.values()), return_exceptions=True)

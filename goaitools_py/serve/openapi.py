@@ -7,11 +7,12 @@ from types (`shapes.py`); the tests attack a server with what this document allo
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import msgspec
 
 from ..frontends import FrontEnd
+from .left import TurnStatus
 from .shapes import CARRIED, SHAPES
 
 __all__ = ["carried_document_of", "document_of"]
@@ -50,6 +51,23 @@ _LAST_EVENT: Final = {
     "in": "header",
     "description": "The id of the last event that the client has seen: the stream goes on behind it.",
     "schema": {"type": "string"},
+}
+_GOES_ON_KEY: Final = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "description": "Any text. Without it the content type must be application/json: no page of another site "
+    "can have a browser send one of them unasked.",
+    "schema": {"type": "string", "minLength": 1, "maxLength": 256},
+}
+_TURN_STATUS: Final = {
+    "Turn-Status": {
+        "description": "How the newest turn stands.",
+        "schema": {"enum": list(get_args(TurnStatus))},
+    }
+}
+_FOLLOWS: Final = {
+    "aisdk": "The turn that runs. For a page of this origin, and a program that is no browser, an unfinished "
+    "turn that was not stopped goes on; 204 if there is none.",
 }
 _EVENT: Final = {
     "type": "object",
@@ -168,16 +186,29 @@ def _plain() -> Node:
             "get": {
                 **_operation(
                     "follow",
-                    "The turn that runs; 204 if none does.",
+                    "The turn that runs; 204 if none does. Nothing is begun.",
                     (*_READ, 409),
-                    {
-                        200: {"description": "The events so far, and those that come.", "content": _STREAM},
-                        204: _none(),
-                    },
+                    _told(_streamed("The events so far, and those that come.")),
                 ),
                 "parameters": [_LAST_EVENT],
             },
-            "delete": _operation("stop", "Stop the turn that runs.", (*_READ, 409), {200: _json("Stopped")}),
+            "post": {
+                **_operation(
+                    "goOn",
+                    "Go on with a turn that a process left, or answer messages that wait. 204 if there is "
+                    "neither, or the turn was stopped. A turn that runs is followed.",
+                    _TURN,
+                    _told(turn),
+                ),
+                "parameters": [_GOES_ON_KEY],
+                "requestBody": {**_body(_ref("GoOn")), "required": False},
+            },
+            "delete": _operation(
+                "stop",
+                "Stop the turn that runs, or that a process left. The answer comes when that is stored.",
+                (*_READ, 409),
+                {200: _json("Stopped")},
+            ),
             "parameters": [_NAME],
         },
         f"{one}/answers": {
@@ -244,7 +275,7 @@ def _of(front: FrontEnd) -> Node:
     }
     about, members = bodies.get(name, (name, {}))
     body: Node = {"type": "object", "properties": members, "required": list(members)}
-    stream = {200: {"description": "The turn as it goes.", "content": _STREAM}}
+    stream = _streamed("The turn as it goes.")
     return {
         f"/{name}": {
             "post": {
@@ -256,9 +287,9 @@ def _of(front: FrontEnd) -> Node:
             "get": {
                 **_operation(
                     f"{name}Follow",
-                    "The turn that runs; 204 if none does.",
+                    _FOLLOWS.get(name, "The turn that runs; 204 if none does. Nothing is begun."),
                     (*_READ, 409),
-                    {**stream, 204: _none()},
+                    _told(stream),
                 ),
                 "parameters": [_LAST_EVENT],
             },
@@ -330,6 +361,15 @@ def _json(name: str) -> Node:
 
 def _json_of(schema: Node) -> Node:
     return {"description": "As asked for.", "content": {"application/json": {"schema": schema}}}
+
+
+def _streamed(about: str) -> dict[int, Node]:
+    return {200: {"description": about, "content": _STREAM}}
+
+
+def _told(found: Mapping[int, Node]) -> dict[int, Node]:
+    """The responses of a route that looks for a turn, and says how the newest one stands."""
+    return {**found, 204: {**_none(), "headers": _TURN_STATUS}}
 
 
 def _none() -> Node:

@@ -84,9 +84,11 @@ class Run:
         result: What came of it, without its state unless `carries` is set.
         carries: True if the client keeps the state, and no store does.
         was_stopped: True for a turn that was cancelled.
+        has_started: True once its turn has begun. What was said is saved then, however it ends.
         is_ending: True once no more events come.
         is_over: True once nothing more comes.
         is_lost: True for a run of another process whose end will not come.
+        is_copy: True for a run that tells what another process runs.
     """
 
     def __init__(
@@ -114,9 +116,9 @@ class Run:
         self.turn_ref = ""
         self.error: BaseException | None = None
         self.result: ChatResult | None = None
-        self.was_stopped = False
+        self.was_stopped = self.has_started = False
         self.is_ending = self.is_over = False
-        self.is_lost = False
+        self.is_lost = self.is_copy = False
         self.carries = carries
         self.turn: AsyncTurn | None = None
         self.announce: Callable[[], Awaitable[None]] | None = None
@@ -171,10 +173,16 @@ class Run:
         self._begun.set()
         self._wake()
 
+    @property
+    def is_unsaved(self) -> bool:
+        """True while a cancelled turn would lose what the user has said."""
+        return bool(self.said) and not self.has_started
+
     async def stop(self) -> None:
-        """Cancel the turn. What it has come to is saved when this returns."""
+        """Cancel the turn. A message that is not saved yet is saved first, by the task that drives the turn:
+        wait for `over`."""
         self.was_stopped = True
-        if self.turn is not None:
+        if self.turn is not None and not self.is_unsaved:
             await self.turn.cancel()
 
     def lose(self, error: Exception) -> None:
@@ -184,6 +192,7 @@ class Run:
 
     async def copy(self, other: Run) -> None:
         """Become the same as a run of another process, to its end. Nothing may have been told here before."""
+        self.is_copy = True
         await other.begun()
         self.id, self.before, self.since = other.id, other.before, other.since
         told = 0

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from ..frontends.bodies import MAX_ID_CHARACTERS
+from .left import TurnStatus
 
 __all__ = ["CARRIED", "SHAPES"]
 
@@ -144,17 +145,23 @@ class StoppedTurn(Struct):
     status: Literal["stopped"]
 
 
+class GoOn(_Sent):
+    """Nothing is said: what was left is gone on with."""
+
+
 class Stopped(Struct):
-    """Whether a turn was running."""
+    """Whether there was a turn to stop: one that ran, or that a process had left."""
 
     stopped: bool
 
 
 class ConversationInfo(Struct):
-    """One conversation."""
+    """One conversation. `turn_status`: whether a turn runs, the newest one was stopped, or something waits
+    that nobody runs: a turn that a process left, or messages."""
 
     title: str
     status: str
+    turn_status: TurnStatus
     turns: int
     updated_at: datetime
     pending: list[PendingCall]
@@ -315,7 +322,7 @@ CARRIED: tuple[type[Struct], ...] = (
 """The types of a server without a store."""
 
 SHAPES: tuple[type[Struct], ...] = (
-    TextMessage, PartsMessage, Approve, Deny, Return, Answers, NewEvent,
+    TextMessage, PartsMessage, Approve, Deny, Return, Answers, NewEvent, GoOn,
     TurnResult, StoppedTurn, Stopped, ConversationInfo, ConversationList, Message, Problem, Done,
 )  # fmt: skip
 """The types that the document names. Those inside of them come along."""

@@ -8,30 +8,28 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from ..events import TurnCompleted
+from ..events import TurnCompleted, TurnStarted
 from ..frontends import Called, Piece, Returned, Said, Step, Waits, pieces_of, pieces_since
 from ..history.open.answers import PendingCall
 from ..history.turns import HistoryTurn
 from ..result import ChatResult
+from .left import left_by
 from .runs import Run
 
 if TYPE_CHECKING:
     from ..kept.facade import ConversationSnapshot
 
 __all__ = [
-    "STOPPED",
     "SYNTHETIC",
     "behind_calls",
     "call_ids",
     "newest_ref",
     "not_in_doubt",
     "shown_pending",
+    "tell_stopped",
     "tell_stored",
     "unfinished",
 ]
-
-STOPPED: Final = "goaitools.stopped"
-"""The name in a conversation's metadata of the turn that a user has stopped: it is not gone on with."""
 
 SYNTHETIC: Final = ("not_run", "unknown", "cancelled")
 """Flags of results that no tool has given."""
@@ -73,8 +71,7 @@ def unfinished(snapshot: ConversationSnapshot, given: Collection[str]) -> tuple[
 
 def shown_pending(snapshot: ConversationSnapshot) -> tuple[PendingCall, ...]:
     """Give the calls that a page shows as unfinished. Those of a turn that the user has stopped are not."""
-    was_stopped = snapshot.info.metadata.get(STOPPED) == newest_ref(snapshot)
-    return not_in_doubt(snapshot.pending) if was_stopped else snapshot.pending
+    return not_in_doubt(snapshot.pending) if left_by(snapshot) == "stopped" else snapshot.pending
 
 
 def not_in_doubt(pending: Sequence[PendingCall]) -> tuple[PendingCall, ...]:
@@ -115,3 +112,12 @@ def tell_stored(
         )
     run.before, run.since = pieces, pieces_since(pieces, answered) if answered else ()
     run.tell(TurnCompleted(result=result, conversation_id=id, turn_ref=f"{id}-{turn.number}"))
+
+
+def tell_stopped(run: Run, snapshot: ConversationSnapshot) -> None:
+    """Tell a run the newest turn as far as it came before it was stopped. The run has told nothing yet."""
+    run.was_stopped = True
+    if snapshot.history.turns:
+        run.before = pieces_of(snapshot.history.turns[-1], shown_pending(snapshot))
+        id = snapshot.info.state.conversation_id
+        run.tell(TurnStarted(conversation_id=id, turn_ref=newest_ref(snapshot)))

@@ -12,44 +12,44 @@ answers that were given before             the run, or the stored reply, is told
 answers, and the turn failed after them    the turn goes on
 a reply again                              the turn is taken back, and its message is said anew
 a reply again, of a turn that failed       the turn goes on
-follow                                     the run; or an unfinished turn that nobody runs goes on
-catching up                                answers, else follow, else the stored reply is told
+follow                                     the run, also one of another process
+go on                                      the run; or an unfinished turn goes on, unless it was stopped
+catching up                                answers, else going on, else the stored reply is told
 =========================================  ==========================================================
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Literal
 
-from ..errors import NothingToResumeError, TurnConflictError, TurnInProgressError, TurnStoppedError
-from ..events import ModelRequested, ToolFinished, TurnCompleted, TurnStarted
-from ..frontends import Ask, AskError, Piece, Returned, pieces_of, pieces_since
+from ..errors import NothingToResumeError, TurnConflictError, TurnInProgressError
+from ..events import TurnCompleted
+from ..frontends import Ask, AskError, pieces_since
 from ..history.turns import HistoryTurn
 from ..result import ChatResult
-from .hub import Hub
-from .runs import Run, digest_of, refused_input
-from .stored import (
-    STOPPED,
-    SYNTHETIC,
-    behind_calls,
-    call_ids,
-    newest_ref,
-    not_in_doubt,
-    tell_stored,
-    unfinished,
-)
+from .driving import LOOK_AGAIN, Driving
+from .elsewhere import STOP_SECONDS
+from .hub import Drive, Hub
+from .left import GOES_ON, Left, TurnStatus, left_by
+from .runs import Run, digest_of
+from .stored import call_ids, tell_stopped, tell_stored, unfinished
 from .whose import Who
 
 if TYPE_CHECKING:
     from ..async_conversation import AsyncConversation
-    from ..handles import AsyncTurn
     from ..kept.facade import ConversationSnapshot
 
 __all__ = ["Talk"]
 
 _UNFINISHED: Final = ("in_progress", "failed")
+_STATUS: Final[Mapping[Left, TurnStatus]] = {
+    "unfinished": "waiting", "messages": "waiting", "stopped": "stopped", "": "none",
+}  # fmt: skip
 
 
 class Talk:
@@ -57,24 +57,27 @@ class Talk:
 
     Args:
         hub: The turns of this process.
-        open: Makes the conversation; its argument is what a turn does while another one runs.
+        conversation: The conversation. Its turns do not wait for others.
         who: Whose it is.
-        can_stop_others: The store has leases and a stop flag, so a stop reaches other processes.
+        has_leases: The store knows whether another process runs a turn.
+        has_flag: The store has a stop flag: with leases a stop then reaches other processes.
     """
 
     def __init__(
         self,
         hub: Hub,
-        open: Callable[[str], AsyncConversation],
+        conversation: AsyncConversation,
         who: Who,
         *,
-        can_stop_others: bool = False,
+        has_leases: bool = False,
+        has_flag: bool = False,
     ) -> None:
         self._hub = hub
-        self._open = open
         self._who = who
-        self._conversation = open("reject")
-        self._can_stop_others = can_stop_others
+        self._conversation = conversation
+        self._driving = Driving(hub, conversation)
+        self._has_leases = has_leases
+        self._can_stop_others = has_leases and has_flag
 
     @property
     def conversation(self) -> AsyncConversation:
@@ -93,7 +96,7 @@ class Talk:
             options["metadata"] = {**options.get("metadata", {}), **ask.metadata}
         return options
 
-    def _start(self, drive: Callable[[Run], Any], **about: Any) -> Run:
+    def _start(self, drive: Drive, **about: Any) -> Run:
         return self._hub.start(self._key, self._who.owner or self._key, drive, **about)
 
     # ------------------------------------------------------------------------------------ a message
@@ -114,7 +117,7 @@ class Talk:
                 "the message cannot be taken: it is empty, or holds what no text may hold"
             ) from error
         return self._start(
-            lambda run: self._drive_asked(run, turn, is_new=True), turn_id=ask.turn_id, said=ask.said
+            lambda run: self._driving.drive_asked(run, turn, is_new=True), turn_id=ask.turn_id, said=ask.said
         )
 
     async def again(self, ask: Ask) -> Run:
@@ -126,7 +129,7 @@ class Talk:
         if snapshot is None:
             return await self.say(ask)
         if snapshot.info.state.status in _UNFINISHED:
-            return self._resume(snapshot, {}, ask)
+            return await self._asked_for(snapshot, {}, ask)
         turns = snapshot.history.turns
         if not turns:
             return await self.say(ask)
@@ -169,9 +172,9 @@ class Talk:
             raise NothingToResumeError("nothing is stored")
         given = ask.answers_to(snapshot.pending)
         if given:
-            return self._resume(snapshot, given, ask)
+            return await self._asked_for(snapshot, given, ask)
         if snapshot.info.state.status in _UNFINISHED and self._has_call(snapshot, claimed):
-            return self._resume(snapshot, {}, ask)
+            return await self._asked_for(snapshot, {}, ask)
         if run is not None and is_again and run.is_good:
             return run
         if self._has_call(snapshot, claimed):
@@ -184,10 +187,15 @@ class Talk:
         try:
             return await self.answer(ask)
         except (NothingToResumeError, TurnInProgressError):
-            run = await self.follow()
-        if run is not None:
-            return run
+            found = await self.follow("turn")
+        if isinstance(found, Run):
+            return found
         snapshot = await self._conversation.snapshot()
+        if snapshot is not None and left_by(snapshot) == "stopped":
+            run = self._hub.shown(self._key, self._who.owner)
+            tell_stopped(run, snapshot)
+            run.end()
+            return run
         if snapshot is not None and snapshot.history.turns:
             return self._stored(snapshot, snapshot.history.turns[-1])
         run = self._hub.shown(self._key, self._who.owner)
@@ -203,46 +211,99 @@ class Talk:
 
     # --------------------------------------------------------------------------------------- follow
 
-    async def follow(self) -> Run | None:
-        """Find the run, or go on with an unfinished turn that nobody runs; None if there is neither.
+    async def follow(self, goes_on: Literal["", "turn", "messages"] = "") -> Run | TurnStatus:
+        """Find the run, or tell how the newest turn stands. A run that has just ended is found, too: the
+        client may have read the history before its end.
 
-        A run that has just ended is one, too: the client may have read the history before its end.
+        `goes_on`: begins a run if there is none. "turn" goes on with an unfinished turn that nobody runs;
+        "messages" also answers messages that wait without a turn. "" only looks.
         """
         run = await self._hub.find_anywhere(self._key)
-        if run is not None and (not run.is_over or run.is_good):
+        if run is not None and not run.is_over:
             return run
+        snapshot, is_held = await self._found()
+        if (own := self._hub.running(self._key)) is not None:
+            return own
+        if is_held:  # another process runs the turn, and no relay shows it
+            go_on = self._go_on if goes_on else None
+            wait = partial(self._driving.wait, go_on=go_on)
+            return self._hub.watch(self._key, wait, goes_on=bool(goes_on))
+        left = left_by(snapshot)
+        if snapshot is not None and left == "unfinished" and goes_on:
+            return self._go_on(snapshot)
+        if left == "messages" and goes_on == "messages":
+            turn = self._conversation.start(**self._options(Ask()))
+            return self._start(lambda run: self._driving.drive(run, turn))
+        return run if run is not None and run.is_good else _STATUS[left]
+
+    async def seen(self) -> tuple[ConversationSnapshot | None, TurnStatus]:
+        """Read what is stored, and tell how the newest turn stands."""
+        is_known = await self._hub.is_running_anywhere(self._key)  # first: a turn may end meanwhile
+        snapshot, is_held = await self._found()
+        return snapshot, "running" if is_known or is_held else _STATUS[left_by(snapshot)]
+
+    async def _found(self) -> tuple[ConversationSnapshot | None, bool]:
+        """What is stored, and whether a process runs the unfinished turn in it."""
         snapshot = await self._conversation.snapshot()
-        if snapshot is None or snapshot.info.state.status != "in_progress":
-            return None
-        if snapshot.info.metadata.get(STOPPED) == newest_ref(snapshot):
-            return None
-        return self._hub.running(self._key) or self._resume(snapshot, {}, Ask(), gate="queue")
+        if left_by(snapshot) != "unfinished" or not self._has_leases:
+            return snapshot, False
+        if await self._conversation.is_running():
+            return snapshot, True
+        return await self._conversation.snapshot(), False  # the turn may have ended since
+
+    def _go_on(self, snapshot: ConversationSnapshot) -> Run:
+        return self._resume(snapshot, {}, Ask(), unless_stopped=True)
+
+    # ---------------------------------------------------------------------------------------- stop
 
     async def stop(self) -> bool:
-        """Stop the turn that runs. False if none runs. It stays as it is: the next message begins another
-        one, and nobody goes on with it.
+        """Stop the turn that runs, or was left by a process that died. False if there is none. It stays as it
+        is: the next message begins another one, and nobody goes on with it unless a user asks for it.
 
-        A turn of another process is asked to stop, and does so at its next look; see `serve`.
+        When this returns the stop is in the store. A turn of another process is asked to stop, and does so at
+        its next look; see `serve`.
         """
         run = self._hub.running(self._key)
-        if run is None:
-            stopped = await self._hub.stop_elsewhere(self._key)
-            if stopped is None:
-                return self._can_stop_others and await self._stop_elsewhere()
-            await self._mark_stopped(stopped)
-            return True
-        await run.stop()
-        await run.over()
-        if run.was_stopped:  # else it was over already, and a stored reply was told
-            await self._mark_stopped(run)
+        if run is None or run.is_copy:
+            return await self._stop_elsewhere()
+        is_noted = await self._noted_early()
+        if not run.is_over:
+            await run.stop()
+            await run.over()
+        if run.was_stopped:
+            await self._driving.remember_stop()
+        elif is_noted:
+            await self._conversation.update(metadata=GOES_ON)
         return run.was_stopped
 
-    async def _stop_elsewhere(self) -> bool:
-        return await self._conversation.is_running() and await self._conversation.stop()
+    async def _noted_early(self) -> bool:
+        """Note the stop while the worker of the turn has its lease: then no other worker takes the turn over.
+        If it cannot be noted now, the turn is stopped all the same, and noted afterwards."""
+        with suppress(Exception):
+            return await self._driving.remember_stop()
+        return False
 
-    async def _mark_stopped(self, run: Run) -> None:
-        if run.turn_ref:
-            await self._conversation.update(metadata={STOPPED: run.turn_ref})
+    async def _stop_elsewhere(self) -> bool:
+        is_noted = False
+        if await self._hub.is_running_anywhere(self._key):
+            is_noted = await self._noted_early()
+            if await self._hub.stop_elsewhere(self._key) is not None:
+                await self._driving.remember_stop()
+                return True
+        if not self._can_stop_others:
+            return False
+        for _ in range(round(STOP_SECONDS / LOOK_AGAIN)):
+            is_held = await self._conversation.is_running()
+            left = left_by(await self._conversation.snapshot())
+            is_meant = is_held or left == "unfinished" or (is_noted and left == "stopped")
+            if is_meant and await self._driving.remember_stop():
+                if is_held:
+                    await self._conversation.stop()
+                return True
+            if not is_held:
+                return False
+            await asyncio.sleep(LOOK_AGAIN)  # a turn has begun, and saves its message in a moment
+        return False
 
     async def forget(self) -> None:
         """Stop what runs, and delete the conversation."""
@@ -252,15 +313,30 @@ class Talk:
 
     # -------------------------------------------------------------------------------------- driving
 
+    async def _asked_for(self, snapshot: ConversationSnapshot, given: Mapping[str, Any], ask: Ask) -> Run:
+        """Go on with a turn because a user asks for it, also if it was stopped."""
+        await self._driving.forget_stop(snapshot)
+        return self._resume(snapshot, given, ask)
+
     def _resume(
-        self, snapshot: ConversationSnapshot, given: Mapping[str, Any], ask: Ask, *, gate: str = "reject"
+        self,
+        snapshot: ConversationSnapshot,
+        given: Mapping[str, Any],
+        ask: Ask,
+        *,
+        unless_stopped: bool = False,
     ) -> Run:
         before = unfinished(snapshot, given)
-        made = self._conversation if gate == "reject" else self._open(gate)
-        turn = made.start_resume(given or None, **self._options(ask))
-        drive = self._drive_asked if given else self._drive
+        turn = self._conversation.start_resume(given or None, **self._options(ask))
+        driving = self._driving
+
+        def drive(run: Run) -> Any:
+            if given:
+                return driving.drive_asked(run, turn, is_new=False)
+            return driving.drive(run, turn, unless_stopped=unless_stopped)
+
         return self._start(
-            lambda run: drive(run, turn, is_new=False),
+            drive,
             answered=ask.answers.keys() & call_ids(before),
             before=before,
             since=() if given else pieces_since(before, ask.answers.keys()),
@@ -273,93 +349,6 @@ class Talk:
         tell_stored(run, snapshot, turn, answered)
         run.end()
         return run
-
-    async def _drive_asked(self, run: Run, turn: AsyncTurn, *, is_new: bool) -> None:
-        """As `_drive`, of a message or of answers that this request has sent."""
-        with refused_input(run):
-            await self._drive(run, turn, is_new=is_new)
-
-    async def _drive(self, run: Run, turn: AsyncTurn, *, is_new: bool) -> None:
-        """Run a turn, and tell the run. A turn that was done before is told from the store."""
-        has_started = knows_before = False
-        completed: TurnCompleted | None = None
-        async with turn:
-            run.turn = turn
-            if run.was_stopped:
-                return
-            try:
-                async for event in turn:
-                    if isinstance(event, TurnStarted):
-                        has_started = True
-                        if run.announce is not None:
-                            await run.announce()
-                    elif has_started and is_new and not knows_before:
-                        knows_before = True
-                        if not (isinstance(event, ModelRequested) and event.iteration == 1):
-                            run.before = await self._found_before()
-                    if isinstance(event, TurnCompleted):
-                        completed = event  # told when it is saved, and another worker may go on
-                    elif has_started:
-                        run.hear(event)
-                    run.turn_ref = run.turn_ref or event.turn_ref
-                if run.was_stopped:
-                    await turn.cancel()  # until it is saved
-                    await self._tell_stop(run)
-                    return
-                result = await turn.result()
-            except TurnStoppedError:  # another process has asked for it
-                run.was_stopped = True
-                await self._tell_stop(run)
-                await self._mark_stopped(run)
-                return
-            except TurnInProgressError:
-                if not is_new or not await self._copied(run, has_ended=False):
-                    raise
-                return
-            except NothingToResumeError:
-                if is_new or run.answered:
-                    raise
-                result = None  # another worker has finished the turn meanwhile
-        if is_new and not has_started and await self._copied(run, has_ended=True):
-            return
-        if not has_started or result is None:
-            await self._tell_again(run, result)
-        elif completed is not None:
-            run.tell(completed)
-
-    async def _copied(self, run: Run, *, has_ended: bool) -> bool:
-        """Follow the run of the same message in another process. False if there is none."""
-        other = await self._hub.find_message(self._key, run.turn_id, has_ended=has_ended)
-        if other is None:
-            return False
-        if other.said_digest != run.said_digest:
-            raise TurnConflictError("another message has this id")
-        await run.copy(other)
-        return True
-
-    async def _tell_stop(self, run: Run) -> None:
-        """Tell what became of the calls that a stop has ended, as the history says it."""
-        snapshot = await self._conversation.snapshot()
-        if snapshot is None or not snapshot.history.turns or newest_ref(snapshot) != run.turn_ref:
-            return
-        pieces = pieces_of(snapshot.history.turns[-1], not_in_doubt(snapshot.pending))
-        for piece in pieces[behind_calls(pieces) :]:
-            if isinstance(piece, Returned) and piece.flag in SYNTHETIC:
-                told = ToolFinished(
-                    piece.call_id, "", 0, piece.flag, 0.0, piece.output, turn_ref=run.turn_ref
-                )
-                run.tell(told)
-
-    async def _found_before(self) -> tuple[Piece, ...]:
-        snapshot = await self._conversation.snapshot()
-        return () if snapshot is None else unfinished(snapshot, ())
-
-    async def _tell_again(self, run: Run, result: ChatResult | None) -> None:
-        snapshot = await self._conversation.snapshot()
-        run.was_stopped = False  # the turn was over before a stop came
-        if snapshot is None or not snapshot.history.turns:
-            raise NothingToResumeError("nothing is stored")
-        tell_stored(run, snapshot, snapshot.history.turns[-1], run.answered, result)
 
 
 def _with_turn_id(ask: Ask, turn_id: str) -> Ask:

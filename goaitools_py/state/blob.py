@@ -157,7 +157,7 @@ class Segment(Value, frozen=True, kw_only=True, eq=False):
         added: How many bytes its entries grow by when all media are put back.
     """
 
-    _unshown = frozenset({"stored", "media", "_raw", "_blob", "_head"})
+    _unshown = frozenset({"stored", "media", "_raw", "_blob", "_head", "_unmarked"})
 
     kind: int
     entries: int
@@ -169,6 +169,7 @@ class Segment(Value, frozen=True, kw_only=True, eq=False):
     _raw: bytes | None = None
     _blob: bytes = b""
     _head: bytes = b""
+    _unmarked: bool = False
 
     def raw(self) -> bytes:
         """Give the inflated bytes. The first call inflates them, and the segment keeps them.

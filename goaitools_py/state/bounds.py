@@ -12,11 +12,8 @@ import msgspec
 
 __all__ = [
     "MAX_COUNT",
-    "MAX_ENTRY_VALUES",
     "MAX_LABEL",
     "MAX_NAME",
-    "MAX_ROW_VALUES",
-    "ROW_VALUES_OF_AN_ENTRY",
     "Amount",
     "Count",
     "Label",
@@ -30,15 +27,6 @@ MAX_COUNT: Final = 2**53
 """The largest stored number. Every JSON reader reads whole numbers up to this one exactly."""
 MAX_LABEL: Final = 64
 MAX_NAME: Final = 256
-MAX_ROW_VALUES: Final = 2**19
-"""How many JSON values the rows of a history may have: all its turns and their model calls. A turn of two
-messages has about 20. Three bytes can be a value that takes a hundred in memory, and a few kilobytes
-inflate to the largest history, so the limits on bytes alone would let a small blob take gigabytes."""
-ROW_VALUES_OF_AN_ENTRY: Final = 64
-"""A history of more entries, which other limits allow, may have so many values of its rows for each."""
-MAX_ENTRY_VALUES: Final = 2**21
-"""How many JSON values one entry may have. A reply of 16 MiB with probabilities for each of its tokens has
-1.8 million. A whole history, and a whole archive, may have so many and one for each of its stored bytes."""
 # msgspec enforces these bounds when it reads a state. The writer cuts each value to them.
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)]
 Amount: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=MAX_COUNT)]

@@ -70,6 +70,9 @@ class BlobLimits(Given, frozen=True, kw_only=True):
     """Four times what 16 MiB fill when segments are sealed at 64 KiB."""
     max_meta_bytes: int = 256 * 2**10
     """The meta, inflated. It is read on every turn and does not grow with the history."""
+    max_values: int = 1_000_000
+    """JSON values of all segments together: the commas and opening brackets outside of strings. A value of
+    two bytes takes a hundred in memory, so the limits on bytes would let a small blob take gigabytes."""
     max_archive_bytes: int = 256 * 2**20
     """All parts of the archive as stored, in the blob and elsewhere."""
     max_media_bytes: int = 256 * 2**20
@@ -92,6 +95,7 @@ _LEAST: Final[Mapping[str, int]] = {
     "max_entries": 16,
     "max_segments": 8,
     "max_meta_bytes": 8 * 2**10,
+    "max_values": 2_000,
     "max_archive_bytes": 0,
     "max_media_bytes": 0,
 }

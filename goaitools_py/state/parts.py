@@ -27,7 +27,7 @@ from typing import Any, Final
 
 from msgspec.structs import force_setattr
 
-from ..errors import StateError, StateTooLargeError
+from ..errors import StatePartMissingError, StateTooLargeError
 from ..values import Value, replace
 from . import frames
 from .codec import SUITE_AES_256_GCM, Binding, BlobLimits, Codec, PartCodec, check_limit
@@ -49,6 +49,7 @@ __all__ = [
     "most_inflated",
     "new_part",
     "opened_part",
+    "part_missing",
     "read_directory",
     "sealed_for",
     "with_bytes",
@@ -126,7 +127,7 @@ class Part(Value, frozen=True, kw_only=True, eq=False):
         """Open the part. The first call compares the digest and opens the bytes; the part keeps them.
 
         Raises:
-            StateError: The part is elsewhere, and was not attached.
+            StatePartMissingError: The part is elsewhere, and was not attached.
             StateCorruptError: The stored bytes do not have the listed digest, or cannot be opened.
             StateAuthError: The codec has no key that opens it for this binding.
         """
@@ -199,15 +200,22 @@ def _opened(part: Part, codec: Codec, binding: Binding) -> bytes | memoryview:
     if not part.digest:
         return part.stored  # a new part, not protected yet
     if not part.stored:
-        raise StateError(
-            f"a part of the state (kind {part.kind}) is not in the blob; load it from where the blob was "
-            "loaded from, and attach it"
-        )
+        raise part_missing(part)
     if hashlib.sha256(part.stored).digest() != part.digest:
         raise frames.corrupt(f"a part (kind {part.kind}) does not have the bytes that its digest names")
     if part.suite != SUITE_AES_256_GCM:
         return part.stored
     return _part_codec(codec).open_part(_named(part), bytes(part.stored), binding)
+
+
+def part_missing(part: Part) -> StatePartMissingError:
+    """The error of a listed part that is not there."""
+    digest = part.digest.hex()
+    return StatePartMissingError(
+        f"a part of the conversation (kind {part.kind}, {digest[:16]}) is not in the blob and was not found "
+        "where the blob came from; load the conversation with conversation.state(), or attach the part",
+        digest=digest,
+    )
 
 
 def _part_codec(codec: Codec) -> PartCodec:

@@ -26,6 +26,7 @@ __all__ = [
     "IDS_KEPT",
     "MAX_MEDIA",
     "MAX_MODELS",
+    "MAX_RESTS",
     "RULES_VERSION",
     "UNKNOWN_MARK",
     "CutFacts",
@@ -131,6 +132,9 @@ class MediaRow(NamedTuple):
     more: msgspec.Raw = NO_MORE
 
 
+MAX_RESTS: Final = 4
+"""How many compactors a state knows that rest."""
+
 MAX_MEDIA: Final = 256
 """How many different media a state stores once. Those beyond stay in their entries."""
 
@@ -161,6 +165,7 @@ class Meta(Value, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_
     `failed`: class and code of the error of a turn that failed before a model accepted any of it. Other
     turns have them as their fact "failed".
     `ask_failed`: the length of the conversation when a compactor last asked a model in vain; see `questions`.
+    `rests`: a row for each compactor that rests; see `history.rewrite.resting`.
     `title`, `about`: what the application says of the conversation; a model never sees it.
     `models`: pairs (endpoint family, model); empty while all iterations have `family` and `model`.
     `output`: the digest of the format that the last request asked its answer in; "" for text.
@@ -215,6 +220,7 @@ class Meta(Value, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_
     gap: bool = False
     media: Annotated[tuple[MediaRow, ...], msgspec.Meta(max_length=4 * MAX_MEDIA)] = ()
     output: Label = ""
+    rests: Annotated[tuple[_Row, ...], msgspec.Meta(max_length=MAX_RESTS)] = ()
 
 
 IDS_KEPT: Final = 64

@@ -1,13 +1,13 @@
 """Write rows of a state as compact JSON, and decode them with strict types.
 
-Owns: how a value becomes JSON, lone surrogates included, and the checks of depth and number of values before
-a decoder runs. Must never know: which rows there are.
+Owns: how a value becomes JSON, lone surrogates included, and the check of depth before a decoder runs. Must
+never know: which rows there are.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from typing import Any, TypeVar
@@ -15,11 +15,10 @@ from typing import Any, TypeVar
 import msgspec
 
 from .. import rawjson
-from ..errors import StateError, StateInvalidError
+from ..errors import StateError
 from ..rawjson import RawJSONError
-from .bounds import MAX_ENTRY_VALUES, MAX_ROW_VALUES, ROW_VALUES_OF_AN_ENTRY
 
-__all__ = ["REFUSALS", "as_json", "check_rows", "check_values", "decoded", "decoder_of", "have_few_values"]
+__all__ = ["REFUSALS", "as_json", "decoded", "decoder_of"]
 
 _T = TypeVar("_T")
 _encode = msgspec.json.Encoder().encode
@@ -66,35 +65,3 @@ def decoded(decoder: msgspec.json.Decoder[_T], data: bytes, refused: Callable[[b
         (rawjson.items if data[:1] == b"[" else rawjson.members)(data)
         return decoder.decode(data)
     raise refused(data)
-
-
-def check_rows(lines: Sequence[bytes], entries: int) -> None:
-    """Refuse rows with far more JSON values than so many entries need, before they are decoded.
-
-    Raises `StateInvalidError`.
-    """
-    most = max(MAX_ROW_VALUES, ROW_VALUES_OF_AN_ENTRY * entries)
-    if not rawjson.has_few_values(*lines, most=most):
-        raise StateInvalidError(
-            f"the rows of {entries} entries have more than {most} values; the state cannot be used"
-        )
-
-
-def have_few_values(texts: Sequence[bytes], stored: int) -> bool:
-    """True if texts have no more JSON values than the bytes that they were inflated from may stand for.
-
-    Recorded conversations have one value for each 3 to 5 bytes of compressed text.
-    """
-    return rawjson.has_few_values(*texts, most=MAX_ENTRY_VALUES + stored)
-
-
-def check_values(texts: Sequence[bytes], stored: int, what: str) -> None:
-    """Refuse texts with far more JSON values than stored bytes.
-
-    A few kilobytes inflate to millions of values. `what`: what has these texts. Raises `StateInvalidError`.
-    """
-    if not have_few_values(texts, stored):
-        raise StateInvalidError(
-            f"{what} has more than {MAX_ENTRY_VALUES + stored} values in {stored} stored bytes; it cannot be "
-            "read"
-        )

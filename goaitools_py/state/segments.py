@@ -22,24 +22,28 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Sequence
 from contextlib import suppress
+from typing import Final
+
+from msgspec.structs import force_setattr
 
 from .. import rawjson
 from ..errors import StateInvalidError
+from ..json_scan import exact_values, most_values, separators
 from ..rawjson import RawJSONError
 from ..values import replace
 from . import blob as blobs
 from .blob import Kind, Segment
-from .bounds import MAX_ENTRY_VALUES, MAX_ROW_VALUES
 from .closed_turns import TurnRecord
+from .codec import check_limit
 from .later import unreadable
 from .media import MARK, Media, added_by, cut_out, put_back, references
-from .row_json import check_rows, check_values
 from .turn_rows import letters_in, records_in
 
 __all__ = [
     "JOIN",
-    "check_history",
-    "check_history_rows",
+    "check_entries",
+    "check_values",
+    "check_whole",
     "columns_of",
     "count_letters",
     "entries_of",
@@ -49,6 +53,8 @@ __all__ = [
     "stored_lines",
     "stored_segment",
     "turn_records",
+    "values_in",
+    "values_of_lines",
     "with_inlined",
     "with_media",
 ]
@@ -68,10 +74,29 @@ def _lines(segment: Segment) -> tuple[memoryview, bytes]:
 def _split(segment: Segment) -> tuple[memoryview, bytes]:
     """Give the whole entries, and the last line."""
     entries, columns = _lines(segment)
-    if segment.media or MARK in segment.raw():
+    if not _is_whole(segment):
         media = segment.media or {}
         return memoryview(put_back(bytes(entries), media)), put_back(columns, media)
     return entries, columns
+
+
+def _is_whole(segment: Segment) -> bool:
+    """True if the segment has no references to media. Long ones are searched once."""
+    if segment.media:
+        return False
+    if not segment._unmarked:
+        force_setattr(segment, "_unmarked", MARK not in segment.raw())
+    return segment._unmarked
+
+
+def check_whole(segments: Sequence[Segment]) -> None:
+    """Refuse segments that do not inflate, have no last line, or name media that the state does not have.
+
+    Raises `StateCorruptError` or `StateInvalidError`.
+    """
+    for segment in segments:
+        if segment.media is None:
+            _split(segment)
 
 
 def history_segment(
@@ -155,34 +180,8 @@ def spliceable(segment: Segment) -> memoryview:
 
 
 def columns_of(segment: Segment) -> bytes:
-    """Give the last line of a segment.
-
-    Raises `StateInvalidError` if it has more values than the rows of a state may have.
-    """
-    columns = _split(segment)[1]
-    check_rows([columns], segment.entries)
-    return columns
-
-
-def check_history(segments: Sequence[Segment]) -> None:
-    """Refuse a history whose entries and rows have too many values together. Call it before they are read.
-
-    Raises `StateInvalidError`. The time is that of adding sizes, unless they are far beyond the usual.
-    """
-    if sum([segment.raw_len for segment in segments]) > 2 * MAX_ENTRY_VALUES:
-        stored = sum([len(segment.stored) for segment in segments])
-        check_values([segment.raw() for segment in segments], stored, "the history of the state")
-    check_history_rows(segments)
-
-
-def check_history_rows(segments: Sequence[Segment]) -> None:
-    """Refuse a history whose rows have too many values together. Call it before the rows are read.
-
-    Raises `StateInvalidError`. The time is that of adding sizes, unless they are far beyond the usual.
-    """
-    entries = sum([segment.entries for segment in segments])
-    if sum([segment.raw_len for segment in segments]) > MAX_ROW_VALUES:
-        check_rows([_lines(segment)[1] for segment in segments], entries)
+    """Give the last line of a segment."""
+    return _split(segment)[1]
 
 
 def entries_of(segment: Segment) -> list[bytes]:
@@ -197,14 +196,14 @@ def _separate(segment: Segment, entries: memoryview) -> list[bytes]:
         raise StateInvalidError(
             f"a segment declares {segment.entries} entries and holds {count}; the state cannot be used"
         )
-    if len(text) > 2 * MAX_ENTRY_VALUES:
-        check_values([text], len(segment.stored), "a segment of the state")
     return text.split(JOIN) if text else []
 
 
 def turn_records(segment: Segment) -> list[TurnRecord]:
     """Read the turns of a history segment."""
     records = records_in(columns_of(segment))
+    if not all(record.entries for record in records):
+        raise StateInvalidError("a turn has no entries; the state cannot be used")
     if sum(record.entries for record in records) != segment.entries:
         raise StateInvalidError("the turn columns do not add up to the entries; the state cannot be used")
     return records
@@ -216,10 +215,83 @@ def count_letters(segment: Segment) -> Counter[str]:
 
 
 def object_entries(segment: Segment) -> list[bytes]:
-    """Give the entries, if each is a JSON object: the next request contains them."""
+    """Give the entries, if each is a JSON object."""
     entries = entries_of(segment)
+    check_entries(entries)
+    return entries
+
+
+def check_entries(entries: Sequence[bytes]) -> None:
+    """Refuse entries that are not JSON objects. Raises `StateInvalidError`."""
     with suppress(RawJSONError):
         for entry in entries:
-            rawjson.members(entry)
-        return entries
-    raise unreadable("a recent entry")
+            rawjson.names(entry)
+        return
+    raise unreadable("an entry")
+
+
+# ---------------------------------------------------------------------------------- number of JSON values
+
+
+def values_in(segments: Sequence[Segment], most: int) -> int:
+    """Count the JSON values in segments; see `json_scan.count_values`. Small states cost nothing."""
+    left, found = sum([segment.raw_len for segment in segments]), 0
+    if (bound := most_values(left)) <= most:
+        return bound
+    for segment in segments:
+        found += _values(segment, most)
+        left -= segment.raw_len
+        if (bound := found + most_values(left)) <= most:
+            return bound
+    found = 0
+    for segment in segments:
+        found += _values(segment, most, is_exact=True)
+        if found > most:
+            break
+    return found
+
+
+def check_values(segments: Sequence[Segment], most: int) -> None:
+    """Refuse segments with more JSON values than a state may have. Call it before they are parsed.
+
+    Raises `StateTooLargeError`.
+    """
+    check_limit("max_values", most, values_in(segments, most))
+
+
+def _values(segment: Segment, most: int, *, is_exact: bool = False) -> int:
+    """Count the values of a segment once: most segments of a large state come again with each turn."""
+    key = hash(segment.stored), segment.raw_len, segment.entries, is_exact
+    found = _counted.get(key)
+    if found is None:
+        raw = segment.raw()
+        if is_exact and raw.count(b"\n") > segment.entries + 1:
+            raise StateInvalidError("a segment has more lines than entries; the state cannot be used")
+        found = values_of_lines(raw, most) if is_exact else separators(raw)
+        if found <= most:
+            if len(_counted) >= _MOST_COUNTED:
+                _counted.clear()
+            _counted[key] = found
+    return found
+
+
+_counted: Final[dict[tuple[int, int, int, bool], int]] = {}
+"""How many values segments have. Python's hash of bytes has a key of its own in each process, so nobody can
+make another segment with the same one."""
+_MOST_COUNTED: Final = 4096
+
+
+def values_of_lines(raw: bytes, most: int) -> int:
+    """Count the JSON values of raw text exactly, up to `most`.
+
+    Each line begins outside of strings: in a forged state a line may end within one, and who reads the next
+    line does not know.
+    """
+    found = start = 0
+    while start < len(raw) and found <= most:
+        end = raw.find(b"\n", start)
+        line = raw[start:] if end < 0 else raw[start:end]
+        start += len(line) + 1
+        # A line is at least one entry. A short one is not worth a closer look.
+        found += max(1, separators(line) if len(line) < 64 else exact_values(line, most - found))
+    return found

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from ..errors import StateAuthError, StateProviderError
+from ..errors import StateAuthError, StateError, StateProviderError
 from ..values import Value, field, replace
 from . import blob as blobs
 from .blob import Kind, Segment
@@ -29,9 +29,10 @@ from .parts import MEDIA, SEALED_HISTORY, Part
 from .records import RULES_VERSION, InboxItem, Meta, OpenTurn
 from .segments import (
     JOIN,
-    check_history,
+    check_values,
     entries_of,
     history_segment,
+    object_entries,
     spliceable,
     stored_segment,
     turn_records,
@@ -122,12 +123,17 @@ def _with_sealed(sealed: tuple[Segment, ...], hot: Segment) -> tuple[Segment, ..
     return (*sealed[:-1], history_segment(Kind.SEALED, (), b"", behind=(sealed[-1], hot)))
 
 
-def closed_turns(state: ConversationState) -> list[ClosedTurn]:
-    """Give the closed turns, oldest first."""
+def closed_turns(state: ConversationState, *, checked: bool = True) -> list[ClosedTurn]:
+    """Give the closed turns, oldest first.
+
+    `checked`: whether each entry must be a JSON object. Only who does not read entries, or mends them, takes
+    others.
+
+    Raises `StateInvalidError` or `StateVersionError` if they cannot be read.
+    """
     turns: list[ClosedTurn] = []
-    check_history(state.segments)
     for segment in state.segments:
-        entries = entries_of(segment)
+        entries = object_entries(segment) if checked else entries_of(segment)
         at = 0
         for record in turn_records(segment):
             end = at + record.entries
@@ -217,6 +223,7 @@ def dump_state(
     if added:
         size = added + sum([segment.raw_len for segment in segments])
         check_limit("max_decoded_bytes", limits.max_decoded_bytes, size)
+    check_values(segments, limits.max_values)
     return blobs.encode(segments, parts, codec=codec, binding=binding, limits=limits)
 
 
@@ -287,6 +294,7 @@ def load_state(
         sealed = [_sealed_history(part, codec, binding) for part in parts if part.kind == SEALED_HISTORY]
         parts = parts[len(sealed) :]
     own: Sequence[Segment] = segments[1:]
+    _check_values([*sealed, *segments], limits, blob)
     if meta.media or (parts and any(part.kind == MEDIA for part in parts)):
         sealed, own = _resolved(meta, parts, sealed, own, codec, binding, limits)
     hot: Segment | None = None
@@ -314,6 +322,15 @@ def load_state(
         later=tuple(later),
         parts=parts,
     )
+
+
+def _check_values(segments: Sequence[Segment], limits: BlobLimits, blob: Any) -> None:
+    """Refuse a state with too many JSON values, before more of it than the meta is parsed."""
+    try:
+        check_values([one for one in segments if one.kind not in blobs.IGNORABLE], limits.max_values)
+    except StateError as error:
+        error.blob = bytes(blob)
+        raise
 
 
 def _resolved(

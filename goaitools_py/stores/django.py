@@ -183,6 +183,8 @@ class DjangoStore:
 class AsyncDjangoStore:
     """`DjangoStore` for async code. Its calls run in the thread where Django keeps the connection."""
 
+    longest_wait = 0.0
+
     def __init__(self, model: type[ConversationModel], *, using: str | None = None) -> None:
         _check_model(model, "AsyncDjangoStore")
         self._store = DjangoStore(model, using=using)

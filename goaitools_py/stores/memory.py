@@ -208,6 +208,8 @@ class MemoryLease:
 class AsyncMemoryStore:
     """`MemoryStore` for async code."""
 
+    longest_wait = 0.0
+
     def __init__(self) -> None:
         self._store = MemoryStore()
 

@@ -9,10 +9,11 @@ the lease, load, and one that saves and gives the lease back. No connection is h
 
 from __future__ import annotations
 
-import math
-import socket
-from collections.abc import AsyncIterator, Collection, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import partial
+from math import ceil, inf
+from secrets import token_hex
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, cast
 
@@ -20,6 +21,8 @@ from ..edges.watch import Watch
 from ..errors import StoreError
 from ..extras import lacking
 from .base import RowFacts, Stored, StoredHead, StoredPage, StoredPart
+from .clients import OPENED, SILENCE, hang_up
+from .pooler import ASK_PID, is_unprepared
 from .postgres_pools import (
     OneProcess,
     asyncpg_misused,
@@ -59,7 +62,9 @@ class PostgresStore:
             connections are in autocommit mode: ``kwargs={"autocommit": True}``.
         table: The table's name. The first save makes it, and ``<table>_lease`` and ``<table>_part`` with it.
         schema: The table's schema; by default the connection's.
-        prepare: False turns prepared statements off. PgBouncer before 1.21 needs that in transaction mode.
+        prepare: Whether statements are prepared in the server. None: not if a pooler, such as PgBouncer, is
+            in between; the store looks once. In transaction mode PgBouncer takes them from 1.21 on, with
+            ``max_prepared_statements``: then True saves a little.
     """
 
     def __init__(
@@ -68,15 +73,21 @@ class PostgresStore:
         *,
         table: str = "goaitools_state",
         schema: str | None = None,
-        prepare: bool = True,
+        prepare: bool | None = None,
     ) -> None:
         check_pool(pool, "getconn", "PostgresStore")
         self._pool = pool
         self._owned = False
         self._steps = PostgresSteps(table, schema)
-        self._prepare = None if prepare else False
-        self._timeout: float | None = None
+        self._prepare = prepare
+        self._timeout = SILENCE
         self._process = OneProcess()
+
+    @property
+    def longest_wait(self) -> float:
+        """Seconds after which a call has ended in any case: it waits for a connection, for an answer, and for
+        both again where it looks whether a save was done."""
+        return 4 * self._timeout
 
     @classmethod
     def open(
@@ -87,7 +98,7 @@ class PostgresStore:
         timeout: float = 10.0,
         table: str = "goaitools_state",
         schema: str | None = None,
-        prepare: bool = True,
+        prepare: bool | None = None,
     ) -> Self:
         """A store with a pool of its own, which `close` closes.
 
@@ -106,7 +117,7 @@ class PostgresStore:
             raise lacking(error, "PostgresStore", "psycopg") from None
         options: dict[str, Any] = {"autocommit": True, "client_encoding": "UTF8"}
         if "connect_timeout" not in named_in(url):
-            options["connect_timeout"] = max(2, math.ceil(timeout))
+            options["connect_timeout"] = max(2, ceil(timeout))
         pool = ConnectionPool(
             url,
             min_size=1,
@@ -268,10 +279,9 @@ class PostgresStore:
                     self._give_back(lent)
                 if not lent:
                     self._lend(lent)
-                if self._timeout is not None:
-                    if not watches or watches[-1].has_rung:
-                        watches.append(Watch(lambda: _hang_up(lent)))
-                    watches[-1].set(self._timeout)
+                if not watches or watches[-1].has_rung:
+                    watches.append(Watch(lambda: _hang_up(lent)))
+                watches[-1].set(self._timeout)
                 rows = self._sent(lent[-1], statement, values)
             except Exception as exc:
                 failed = problem(exc)
@@ -313,18 +323,19 @@ class PostgresStore:
         from psycopg.rows import tuple_row
 
         cursor = RawCursor(connection, row_factory=tuple_row)
-        cursor.execute(statement.encode(), values, prepare=self._prepare, binary=True)
+        if self._prepare is None:
+            found = cursor.execute(ASK_PID, prepare=False).fetchone()
+            self._prepare = found is not None and found[0] == connection.info.backend_pid
+        # None: psycopg prepares a statement that comes again and again.
+        prepare = None if self._prepare else False
+        cursor.execute(statement.encode(), values, prepare=prepare, binary=True)
         return cursor.fetchall() if cursor.description else ()
 
 
 def _hang_up(lent: Lent) -> None:
     """End a connection from another thread: the thread that waits for its answer gets an error."""
     for connection in lent:
-        with socket.socket(fileno=connection.fileno()) as end:
-            try:
-                end.shutdown(socket.SHUT_RDWR)
-            finally:
-                end.detach()
+        hang_up(connection)
 
 
 class PostgresLease:
@@ -362,21 +373,40 @@ class AsyncPostgresStore:
     Args:
         pool: An `asyncpg.Pool`. It stays yours: close it when you are done. asyncpg resets a connection each
             time it goes back, which costs a statement; `open` makes a pool that does not, since these
-            statements leave nothing behind. For PgBouncer before 1.21 in transaction mode make the pool with
-            ``statement_cache_size=0``.
+            statements leave nothing behind.
         table: As for `PostgresStore`.
         schema: As for `PostgresStore`.
+        prepare: None: if a pooler, such as PgBouncer, is in between, each statement gets a transaction, so
+            that it runs where it was prepared; the store looks once. That takes five round trips in place of
+            one. A pool that was made with ``statement_cache_size=0`` does not need it: then give False. True:
+            the pooler keeps prepared statements.
     """
 
     def __init__(
-        self, pool: asyncpg.Pool[Any], *, table: str = "goaitools_state", schema: str | None = None
+        self,
+        pool: asyncpg.Pool[Any],
+        *,
+        table: str = "goaitools_state",
+        schema: str | None = None,
+        prepare: bool | None = None,
     ) -> None:
         check_pool(pool, "acquire", "AsyncPostgresStore")
         self._pool = pool
         self._owned = self._is_open = False
         self._timeout: float | None = None
+        self._is_pooled = None if prepare is None else False
+        """Whether each statement needs a transaction. None: it is not known yet."""
+        self._prepared: Callable[[], asyncpg.Pool[Any]] | None = None
+        """Makes a pool with prepared statements; None once it is known whether they may be."""
+        self._look: Any = None
         self._steps = PostgresSteps(table, schema)
         self._process = OneProcess()
+
+    @property
+    def longest_wait(self) -> float:
+        """Seconds after which a call has ended in any case: it waits for a connection, for an answer, and for
+        both again where it looks whether a save was done."""
+        return inf if self._timeout is None else 4 * self._timeout
 
     @classmethod
     def open(
@@ -387,7 +417,7 @@ class AsyncPostgresStore:
         timeout: float = 10.0,
         table: str = "goaitools_state",
         schema: str | None = None,
-        prepare: bool = True,
+        prepare: bool | None = None,
     ) -> Self:
         """A store with a pool of its own, which `aclose` closes. Call it while the event loop runs.
 
@@ -397,25 +427,29 @@ class AsyncPostgresStore:
             timeout: Seconds to wait for a connection, and for an answer, before `StoreUnavailableError`.
             table: As for the class.
             schema: As for the class.
-            prepare: False turns prepared statements off.
+            prepare: As for `PostgresStore`. None: the store makes one more connection once, to look.
         """
         check_url(url, "AsyncPostgresStore")
         try:
             import asyncpg
         except ModuleNotFoundError as error:
             raise lacking(error, "AsyncPostgresStore", "asyncpg") from None
-        more: dict[str, Any] = {} if prepare else {"statement_cache_size": 0}
-        pool = asyncpg.create_pool(
+        make = partial(
+            asyncpg.create_pool,
             url,
             min_size=0,
             max_size=max_connections,
             timeout=timeout,
             command_timeout=timeout,
             reset=_leave_as_it_is,
-            **more,
         )
-        store = cls(pool, table=table, schema=schema)
+        pool = make() if prepare else make(statement_cache_size=0)
+        store = cls(pool, table=table, schema=schema, prepare=bool(prepare))
         store._owned, store._timeout = True, timeout
+        if prepare is None:
+            from asyncio import Lock
+
+            store._prepared, store._look = make, Lock()
         return store
 
     async def load(self, key: str) -> Stored | None:
@@ -554,7 +588,7 @@ class AsyncPostgresStore:
                         await self._give_back(broken)
                     if connection is None:
                         connection = await self._lent()
-                    rows = [tuple(row) for row in await connection.fetch(statement, *values)]
+                    rows = [tuple(row) for row in await self._fetched(connection, statement, values)]
                     is_sound = True
                 except Exception as exc:
                     failed = problem(exc)
@@ -568,6 +602,21 @@ class AsyncPostgresStore:
             if connection is not None:
                 await self._give_back(connection, is_sound)
 
+    async def _fetched(self, connection: Any, statement: str, values: tuple[Any, ...]) -> Any:
+        if self._is_pooled is None:
+            (asked,) = await _fetched_at_once(connection, ASK_PID, ())
+            self._is_pooled = asked[0] != connection.get_server_pid()
+        if self._is_pooled:
+            try:
+                return await _fetched_at_once(connection, statement, values)
+            except Exception as exc:
+                if not is_unprepared(exc):
+                    raise
+                # asyncpg asks for a new type with statements of its own, which another server has prepared.
+                await connection.reload_schema_state()
+                return await _fetched_at_once(connection, statement, values)
+        return await connection.fetch(statement, *values)
+
     async def _lent(self) -> Any:
         try:
             return await self._acquired()
@@ -576,13 +625,28 @@ class AsyncPostgresStore:
                 raise misused from None
             raise
 
+    async def _look_for_pooler(self) -> None:
+        """Take a pool with prepared statements if no pooler is in between. Other calls wait meanwhile."""
+        async with self._look:
+            if self._prepared is None:
+                return
+            pool = self._pool
+            async with pool.acquire() as connection:
+                is_pooled = await connection.fetchval(ASK_PID) != connection.get_server_pid()
+            if not is_pooled:
+                self._pool = await self._prepared()
+                await pool.close()
+            self._prepared = None
+
     async def _acquired(self) -> Any:
-        pool = self._pool
         if self._owned:
-            await pool  # opens it; does nothing later
+            await self._pool  # opens it; does nothing later
             self._is_open = True
-            if not pool.get_idle_size() and pool.get_size() == pool.get_max_size():
-                return await pool.acquire(timeout=self._timeout)
+            if self._prepared is not None:
+                await self._look_for_pooler()
+        pool = self._pool
+        if self._owned and not pool.get_idle_size() and pool.get_size() == pool.get_max_size():
+            return await pool.acquire(timeout=self._timeout)
         return await pool.acquire()  # costs less than one with a timeout
 
     async def _give_back(self, connection: Any, is_sound: bool = False) -> None:
@@ -593,7 +657,7 @@ class AsyncPostgresStore:
         nothing of the step.
         """
         with suppress(Exception):
-            await self._pool.release(connection, timeout=None if is_sound else self._timeout)
+            await self._pool.release(connection, timeout=None if is_sound else self._timeout or OPENED)
 
 
 class AsyncPostgresLease:
@@ -622,3 +686,13 @@ class AsyncPostgresLease:
 
 async def _leave_as_it_is(connection: Any) -> None:
     """What a pool does to a connection that comes back."""
+
+
+async def _fetched_at_once(connection: Any, statement: str, values: tuple[Any, ...]) -> Any:
+    """Prepare a statement, run it and drop it in one transaction: a pooler does all of it in one server."""
+    name = f"goaitools_{token_hex(8)}"
+    async with connection.transaction():
+        prepared = await connection.prepare(statement, name=name)
+        rows = await prepared.fetch(*values)
+        await connection.execute(f"DEALLOCATE {name}")
+    return rows

@@ -18,12 +18,17 @@ from ..errors import StoreError, StoreUnavailableError
 from . import common
 from .base import RowFacts, Stored, StoredHead, StoredKey, StoredPage, StoredPart
 from .layout import ascii_facts, facts_of, plain_values
+from .pooler import pooler_problem
 from .postgres_sql import Statements
 
 __all__ = ["LeaseToken", "PostgresSteps", "Step", "only_reads", "problem"]
 
 T = TypeVar("T")
 Step: TypeAlias = Generator[tuple[str, tuple[Any, ...]], Sequence[Sequence[Any]], T]
+
+_REMEDY: Final = (
+    "make the store with prepare=False, and a pool of your own of asyncpg with statement_cache_size=0"
+)
 
 _NO_TABLE: Final = "42P01"
 _NO_COLUMN: Final = "42703"
@@ -57,6 +62,8 @@ def problem(error: Exception) -> Exception:
     code = getattr(error, "sqlstate", None) or ""
     if code == _NO_TABLE:
         return _NoTableError()
+    if (pooled := pooler_problem(error, _REMEDY)) is not None:
+        return pooled.because_of(error)
     if code == _NO_COLUMN:
         return common.older_layout("a table").because_of(error)
     if code in _LOST_RACES or code in _MADE_BY_ANOTHER or code.startswith("23"):

@@ -19,6 +19,7 @@ from ..errors import StoreUnavailableError
 from ..process import Process, this_process
 from . import common
 from .base import RowFacts, Stored, StoredHead, StoredPage, StoredPart
+from .clients import redis_answers_within, warn_of_redis
 from .redis_keys import Command, KeySpace, LeaseKey, SaveCommand, by_digest, stored_keys
 from .taking import held, held_async, taking, taking_async
 
@@ -47,7 +48,9 @@ class RedisStore:
         self, client: Redis | RedisCluster, *, ttl: float | None = None, prefix: str = "goaitools"
     ) -> None:
         _check_client(client, "RedisStore", is_async=False)
+        warn_of_redis(client)
         self._client: Any = client
+        self.longest_wait = redis_answers_within(client)
         self._keys = KeySpace(prefix, ttl)
 
     def load(self, key: str) -> Stored | None:
@@ -237,7 +240,9 @@ class AsyncRedisStore:
         self, client: AsyncRedis | AsyncRedisCluster, *, ttl: float | None = None, prefix: str = "goaitools"
     ) -> None:
         _check_client(client, "AsyncRedisStore", is_async=True)
+        warn_of_redis(client)
         self._client: Any = client
+        self.longest_wait = redis_answers_within(client)
         self._keys = KeySpace(prefix, ttl)
         self._used_in: Process | None = None
 

@@ -18,10 +18,13 @@ from sqlalchemy.exc import DBAPIError, StatementError
 from ..errors import StoreError, StoreUnavailableError
 from . import common
 from .base import RowFacts, Stored, StoredHead, StoredPage, StoredPart
+from .clients import Silence
 from .sql_forks import forks_of
 from .sql_lease import LastSave, LastSaveOfParts, LeaseRows, SQLLease
 from .sql_parts import PartRows, SaveParts
+from .sql_pooler import Preparing, refused_by_pooler
 from .sql_table import RowSave, StateRows, lacks_a_column, only_reads
+from .sql_waits import waits_of
 from .taking import held, held_async, taking, taking_async
 
 if TYPE_CHECKING:
@@ -61,6 +64,19 @@ def _at_once(connection: Connection, step: Callable[[Connection], T]) -> T:
         return step(connection)
 
 
+def _watched(
+    connection: Connection, way: _Way[T], step: Callable[[Connection], T], preparing: Preparing
+) -> T:
+    """Do a step, and end the connection if the server falls silent."""
+
+    def prepared(connection: Connection) -> T:
+        preparing.begin(connection)
+        return step(connection)
+
+    with Silence(connection.connection.driver_connection):
+        return way(connection, prepared)
+
+
 class SQLAlchemyStore:
     """A store in a table of a database, for any number of threads, processes and machines.
 
@@ -76,15 +92,32 @@ class SQLAlchemyStore:
             parts ``<table>_part``; `goaitools store init` makes all three, and
             `goaitools_py.stores.sql_table`, `sql_lease` and `sql_parts` show their DDL.
         schema: The table's schema; by default the connection's.
+        prepare: Whether PostgreSQL prepares statements. None: as the engine says; over psycopg not if a
+            pooler, such as PgBouncer, is in between. Over asyncpg give False for such a pooler, before the
+            engine has connections.
     """
 
-    def __init__(self, engine: Engine, *, table: str = "goaitools_state", schema: str | None = None) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        table: str = "goaitools_state",
+        schema: str | None = None,
+        prepare: bool | None = None,
+    ) -> None:
         self._dialect = _known(engine, "SQLAlchemyStore")
         self._forks = forks_of(engine)
+        self._waits = waits_of(engine)
+        self._preparing = Preparing(engine, prepare)
         self._engine = engine
         self._rows = StateRows(table, schema)
         self._parts = PartRows(self._rows)
         self._leases = LeaseRows(self._dialect, table, schema)
+
+    @property
+    def longest_wait(self) -> float:
+        """Seconds after which a call has ended in any case; infinity if a driver may wait for ever."""
+        return self._waits.longest
 
     def load(self, key: str) -> Stored | None:
         """The blob under `key`, or None."""
@@ -226,7 +259,7 @@ class SQLAlchemyStore:
         with _errors(self._dialect), self._forks.step():
             connection = self._engine.connect()
             try:
-                return way(connection, step)
+                return _watched(connection, way, step, self._preparing)
             except DBAPIError as exc:
                 if only_reads(exc):
                     connection.invalidate()
@@ -283,17 +316,32 @@ class AsyncSQLAlchemyStore:
             parts ``<table>_part``; `goaitools store init` makes all three, and
             `goaitools_py.stores.sql_table`, `sql_lease` and `sql_parts` show their DDL.
         schema: The table's schema; by default the connection's.
+        prepare: Whether PostgreSQL prepares statements. None: as the engine says; over psycopg not if a
+            pooler, such as PgBouncer, is in between. Over asyncpg give False for such a pooler, before the
+            engine has connections.
     """
 
     def __init__(
-        self, engine: AsyncEngine, *, table: str = "goaitools_state", schema: str | None = None
+        self,
+        engine: AsyncEngine,
+        *,
+        table: str = "goaitools_state",
+        schema: str | None = None,
+        prepare: bool | None = None,
     ) -> None:
         self._dialect = _known(engine, "AsyncSQLAlchemyStore")
         self._forks = forks_of(engine.sync_engine, is_async=True)
+        self._waits = waits_of(engine.sync_engine)
+        self._preparing = Preparing(engine.sync_engine, prepare)
         self._engine = engine
         self._rows = StateRows(table, schema)
         self._parts = PartRows(self._rows)
         self._leases = LeaseRows(self._dialect, table, schema)
+
+    @property
+    def longest_wait(self) -> float:
+        """Seconds after which a call has ended in any case; infinity if a driver may wait for ever."""
+        return self._waits.longest
 
     async def load(self, key: str) -> Stored | None:
         """The blob under `key`, or None."""
@@ -434,7 +482,7 @@ class AsyncSQLAlchemyStore:
         with _errors(self._dialect), self._forks.step():
             connection = await self._engine.connect()
             try:
-                return await connection.run_sync(way, step)
+                return await connection.run_sync(_watched, way, step, self._preparing)
             except DBAPIError as exc:
                 if only_reads(exc):
                     await connection.invalidate()
@@ -524,5 +572,8 @@ def _errors(dialect: str) -> Iterator[None]:
         if isinstance(exc, DBAPIError) and lacks_a_column(exc):
             older = common.older_layout("a table").because_of(exc)
             raise older from older.__cause__
+        if isinstance(exc, DBAPIError) and (pooled := refused_by_pooler(exc)) is not None:
+            pooled = pooled.because_of(exc)
+            raise pooled from pooled.__cause__
         failed = common.unavailable(dialect, exc)
         raise failed from failed.__cause__

@@ -471,6 +471,8 @@ class AsyncSQLiteStore:
         busy_timeout: Seconds to wait for another writer before `StoreUnavailableError`.
     """
 
+    longest_wait = 0.0
+
     def __init__(self, path: str | Path, *, busy_timeout: float = 10.0) -> None:
         self._open = partial(SQLiteStore, _checked(path), busy_timeout=busy_timeout)
         self._store: SQLiteStore | None = None

@@ -49,13 +49,13 @@ def parse_arguments(text: str) -> dict[str, Any]:
     """Read the arguments of a call.
 
     Args:
-        text: JSON as the model wrote it. Blank text means no arguments.
+        text: A JSON object as text.
 
     Raises:
         BadArguments: The text is not JSON, or not an object.
     """
     try:
-        values = json.loads(text) if text.strip() else {}
+        values = json.loads(text)
     except json.JSONDecodeError as error:
         raise BadArguments(
             f"The arguments are not valid JSON: {error.msg} at line {error.lineno} column {error.colno}"

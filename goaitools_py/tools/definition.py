@@ -15,7 +15,7 @@ from types import FrameType, NoneType
 from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
 from ..backends.base import ProviderTool, ToolSpec
-from ..render import plain_json
+from ..render import argument_object, plain_json
 from .arguments import check_arguments, parse_arguments
 from .signature import Signature, local_names, needs_deps, takes_context
 
@@ -219,15 +219,15 @@ class Tool(Generic[P, R]):
         """Read the model's arguments as the keyword arguments of `run`, converted to the annotated types.
 
         Args:
-            arguments: JSON text as the model wrote it. Blank text means no arguments.
+            arguments: JSON text as the model wrote it. Blank text and null mean no arguments.
             deps: As for `spec`.
 
         Raises:
             BadArguments: The arguments do not fit. The text is for the model.
         """
-        arguments = plain_json(arguments)
+        arguments = plain_json(argument_object(arguments))
         if isinstance(self.parameters, Signature):
-            return self.parameters.arguments.validate(arguments if arguments.strip() else "{}")
+            return self.parameters.arguments.validate(arguments)
         values = parse_arguments(arguments)
         check_arguments(values, self.spec(deps).parameters)
         return values

@@ -25,6 +25,7 @@ from ..errors import (
     StateError,
     StateFormatError,
     StateInvalidError,
+    StatePartMissingError,
     StateProviderError,
     StateSizeError,
     StateVersionError,
@@ -40,6 +41,7 @@ from ..history.rewrite.repair import checked
 from ..messages import Message
 from ..output.spec import SHORT_TOKENS
 from ..state.records import UNKNOWN_MARK, Meta, models_with
+from ..state.segments import check_whole
 from ..state.state import (
     ConversationState,
     check_revision,
@@ -98,9 +100,12 @@ class Beginning:
             check_revision(fresh, ledger.options.min_revision)
             return fresh
         try:
+            if plan.damage is not None:
+                raise plan.damage
             state, self.converted = load_own(plan)
             if self.converted is not None:
                 ledger.warn("state_converted", self.converted.words())
+            check_whole(state.segments)
             journal.check_journal(state, plan.dialect)
             return self._sound(state)
         except StateError as exc:
@@ -118,8 +123,9 @@ class Beginning:
             # The state is whole, and the chat is configured for another provider API. Only a caller who asks
             # for it loses sight of the conversation.
             return options.on_foreign_state == "fresh"
-        if options.on_bad_state == "raise" or isinstance(exc, StateVersionError):
-            return False  # a newer release's state is whole, and newer workers go on with it
+        if options.on_bad_state == "raise" or isinstance(exc, (StateVersionError, StatePartMissingError)):
+            # The state is whole: a newer worker goes on with it, or one that has loaded its parts.
+            return False
         if options.on_bad_state is None and (options.min_revision or not isinstance(exc, _DAMAGED)):
             return False  # with a least revision, bytes that nobody can read would do what no bytes may not
         _log_damage(exc)

@@ -49,6 +49,7 @@ __all__ = [
     "Sleep",
     "ToolDone",
     "ToolReport",
+    "Unanswered",
 ]
 
 ResultT = TypeVar("ResultT")
@@ -75,12 +76,20 @@ class OpenBackend(Value, frozen=True):
 
 
 class Invoke(Value, frozen=True):
-    """Call a function of the caller's. The answer is what it returns, awaited if that is an awaitable."""
+    """Call a function of the caller's. The answer is what it returns, awaited if that is an awaitable.
+
+    `until`: when the wait for the answer ends with `Unanswered`, on the clock of `Moment.monotonic`. The call
+    itself goes on for a while: in a thread, or in a task. None: the flow waits as long as the call takes.
+    `late`: called with an answer that came after that, or after the flow was given up; awaited if it gives an
+    awaitable.
+    """
 
     _unshown = frozenset({"args"})
 
     function: Callable[..., object]
     args: tuple[Any, ...] = ()
+    until: float | None = None
+    late: Callable[[Any], object] | None = None
 
 
 class Checkpoint(Value, frozen=True):
@@ -225,6 +234,10 @@ Effect: TypeAlias = (
     | Emit
 )
 Flow: TypeAlias = Generator[Effect, Any, ResultT]
+
+
+class Unanswered(Exception):  # noqa: N818 - a signal between an edge and a flow, never a caller's
+    """An edge's `perform` raises this when the answer to an `Invoke` has not come until its time."""
 
 
 class Interrupted(Exception):  # noqa: N818 - a signal between an edge and its driver, never a caller's

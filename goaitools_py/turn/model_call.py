@@ -179,6 +179,7 @@ def _failed(ledger: Ledger, call: Call, exc: Exception) -> Flow[Failure]:
     if isinstance(exc, ProtocolFault):
         if exc.usage is not None:
             ledger.book_broken(exc.usage, asked=call.model)
+        shown = shown or bool(exc.partial_text)  # it is paid for, and kept in the open turn
         if exc.fault.kind != "interrupted" and not shown:
             # Nothing of a reply came, but a proxy's page, say: so nothing was accepted.
             ledger.state = steps.not_accepted(ledger.state, call.before)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from ..backends.base import Dialect
+from ..errors import StateError
 from ..history.open.answers import Answers
 from ..messages import Message
 from ..options import Resolved
@@ -56,6 +57,7 @@ class Plan(Value, frozen=True, kw_only=True):
         codec: How blobs are protected.
         new_id: Makes a random id: for a new conversation, and for a worker that claims tool calls.
         blob: The given state; b"" starts a conversation.
+        damage: Why the given state cannot be used, if its loader has found that; None if it has not.
         model: The model of the backend, unless the settings name another.
         max_retries: How often a model call is sent again after a passing fault.
         handed: Names of settings among the options that were written for another model than the one that is
@@ -93,6 +95,7 @@ class Plan(Value, frozen=True, kw_only=True):
     codec: Codec
     new_id: Callable[[], str]
     blob: bytes = b""
+    damage: StateError | None = None
     model: str | None = None
     max_retries: int = 2
     handed: frozenset[str] = frozenset()

@@ -5,7 +5,8 @@ a failure means, whether the request is sent again, or what stands in the books.
 
 Three rules hold wherever a reply is read:
 
-- Text that was told is noted in the open turn *before* the error goes on. Whoever handles the error makes a
+- Text that was told, or that stands in a body beside an error, is noted in the open turn *before* the error
+  goes on. Whoever handles the error makes a
   blob of the state, and a text that is noted later is not in it.
 - A reply that is whole is paid for. An ordinary exception behind its last byte, such as a lost connection,
   changes nothing: the reply is returned.
@@ -207,7 +208,7 @@ def _despite(
     """
     if isinstance(exc, ProtocolFault):
         # If a fault gives the usage of the answer, its handler books that usage.
-        _note_partial(ledger, decoder, call.model, books=exc.usage is None)
+        _note_partial(ledger, decoder, call.model, books=exc.usage is None, text=exc.partial_text)
     elif isinstance(exc, (TurnError, AssertionError, ReplyTooLarge)) or not _is_whole(decoder):
         _note_partial(ledger, decoder, call.model)
     elif isinstance(exc, Exception):
@@ -225,16 +226,21 @@ def _is_whole(decoder: StreamDecoder) -> bool:
     return True
 
 
-def _note_partial(ledger: Ledger, decoder: StreamDecoder, model: str, *, books: bool = True) -> None:
-    """Keep what came of a reply that broke off: its text in the open turn, flagged, and if `books` its cost,
-    as far as the provider had said."""
-    text = decoder.partial_text
-    ledger.partial_text, ledger.streamed = text, None
-    if text:
-        ledger.state = ledger.with_partial(ledger.state, text)
+def _note_partial(
+    ledger: Ledger, decoder: StreamDecoder, model: str, *, books: bool = True, text: str = ""
+) -> None:
+    """Keep what came of a stream that broke off: its text in the open turn, flagged, and if `books` its cost,
+    as far as the provider had said. `text`: that of the last event, if it did not come in pieces."""
+    _note_text(ledger, decoder.partial_text or text)
     usage: Usage | None = getattr(decoder, "usage_so_far", None)
     if books and usage is not None:
         ledger.book_broken(usage, asked=model)
+
+
+def _note_text(ledger: Ledger, text: str) -> None:
+    ledger.partial_text, ledger.streamed = text, None
+    if text:
+        ledger.state = ledger.with_partial(ledger.state, text)
 
 
 # ------------------------------------------------------------------------------------------ a body
@@ -250,7 +256,10 @@ def _body(ledger: Ledger, call: Call, opening: bytes, book: Callable[[Reply], ob
         if not exc.timed_out:
             raise
         late = exc
-    except (TurnError, AssertionError, ProtocolFault, ReplyTooLarge):
+    except ProtocolFault as fault:
+        _note_text(ledger, fault.partial_text)
+        raise
+    except (TurnError, AssertionError, ReplyTooLarge):
         raise
     except BaseException as exc:
         try:
@@ -271,6 +280,10 @@ def _body(ledger: Ledger, call: Call, opening: bytes, book: Callable[[Reply], ob
 def _whole_reply(dialect: Dialect, body: bytes) -> Reply:
     """The reply in a body that was read to its end. Some gateways always send an event stream."""
     if is_event_stream(body) and getattr(decoder := dialect.decoder(), "reads_events", False):
-        tuple(decoder.feed(body))
-        return decoder.finish()
+        try:
+            tuple(decoder.feed(body))
+            return decoder.finish()
+        except ProtocolFault as fault:
+            fault.partial_text = fault.partial_text or decoder.partial_text
+            raise
     return dialect.reply(body)

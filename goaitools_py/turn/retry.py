@@ -45,7 +45,8 @@ class Failure(Exception):  # noqa: N818 - internal, becomes the caller's error
     Attributes:
         fault: What that means on this provider API.
         cause: The exception behind it: a `BackendError`, a `ProtocolFault`, or whatever a backend raised.
-        shown: True if a listener has seen a part of the reply. Such a request is not sent again.
+        shown: True if a listener has seen a part of the reply, or if the turn keeps the text of it that
+            came. Such a request is not sent again.
         passed: The option that has set the time limit, if that was reached; else "".
         status: The HTTP status, None if there was no answer.
         request_id: The provider's name for the request, if it gave one.

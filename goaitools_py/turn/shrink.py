@@ -15,6 +15,7 @@ from ..compaction.base import (
     AskFailed,
     CompactionRequest,
     CompactorLike,
+    HasLimit,
     InvalidPlan,
     Kept,
     NoChange,
@@ -22,12 +23,14 @@ from ..compaction.base import (
     TriggerFailed,
     checked_turns,
     name_of,
+    of_turns,
 )
 from ..compaction.recall_note import is_only_note_removed, with_recall_note
 from ..compaction.turn_views import TurnView
 from ..errors import CheckpointError, StateTooLargeError
 from ..events import Compacted
 from ..history.archive.dropping import without_oldest
+from ..history.meter import gauge_of
 from ..history.rewrite.cut import (
     LimitCut,
     compaction_request,
@@ -38,6 +41,7 @@ from ..history.rewrite.cut import (
     removed_turns,
 )
 from ..history.rewrite.questions import Questions
+from ..history.rewrite.resting import has_rested, resting, woken
 from ..history.rewrite.unsign import is_signed
 from ..messages import Text, Usage
 from ..result import CompactionOutcome, CompactionReport
@@ -309,6 +313,8 @@ def _compacted(
             raise InvalidPlan(f"{by} left a history that the provider would refuse: {problems[0]}")
         if archives:  # last of all: what it is given does go
             yield from _before_cut(planned.before_cut, request, kept)
+        if not force and planned.compactor is not None:
+            _look_at_limit(ledger, planned, planned.compactor, kept, is_paid=questions.asked > 0)
         return replace(report, reason=reason)
     except InvalidPlan as exc:
         ledger.tried.compaction_cause = exc
@@ -327,6 +333,34 @@ def _compacted(
     except Exception as exc:
         ledger.tried.compaction_cause = exc
         return _unchanged(ledger, request, "failed", by, f"{by} raised {type(exc).__name__}")
+
+
+def _look_at_limit(
+    ledger: Ledger, planned: Planned, compactor: HasLimit, kept: Sequence[TurnView], *, is_paid: bool
+) -> None:
+    """Let a compactor rest whose cut has left more than its limit, and say so the first time.
+
+    What waits or runs does not count: no cut takes it, and it becomes history. (In a blob's size it does.)
+    """
+    state, request = ledger.state, _request(ledger)
+    frame = gauge_of(state.meta).frame
+    left = of_turns(request, kept, beside=frame, blob_bytes=lambda: request.blob_bytes)
+    if not compactor.is_above(left):
+        ledger.set_base(woken(state, compactor))
+        return
+    # Are other turns of any help? Not if tools and `system=` are above the limit by themselves.
+    others_help = not compactor.is_above(of_turns(request, (), beside=frame))
+    if not (planned.has_next or has_rested(state, compactor)):
+        stays = f"the {len(kept)} turns that stay" if others_help else "tools and system="
+        cuts_again = others_help and not is_paid
+        then = "cuts again in each turn" if cuts_again else "rests until another cut may help"
+        ledger.warn(
+            "compaction_in_vain",
+            f"{planned.by} cut the history, and it is still above the trigger's limit, because of {stays}; "
+            f"the compactor {then}: give it a larger limit",
+        )
+    turns = (max(1, len(kept)) if is_paid else None) if others_help else 0
+    ledger.set_base(resting(state, compactor, tokens=request.token_count, turns=turns))
 
 
 def _raised(cause: Exception | None) -> Exception | None:

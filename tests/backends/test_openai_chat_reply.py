@@ -550,13 +550,30 @@ def test_what_is_no_completion_is_a_protocol_fault(body: bytes) -> None:
 def test_an_error_inside_a_success_is_classified(error: Any, kind: FaultKind, retryable: bool) -> None:
     """At the top, or in the choice (OpenRouter)."""
     top = json.dumps({"error": error, "choices": []}).encode()
-    inside = json.dumps({"choices": [{"error": error, "message": {"content": "half"}}]}).encode()
+    inside = json.dumps({"choices": [{"error": error, "message": {"content": ""}}]}).encode()
 
     for body in (top, inside):
         with pytest.raises(ProtocolFault) as found:
             OPENAI.reply(body)
 
         assert (found.value.fault.kind, found.value.fault.retryable) == (kind, retryable)
+        assert SECRET not in f"{found.value} {found.value!r} {found.value.__cause__}"
+
+
+@pytest.mark.parametrize("said", [{"content": "half"}, {"refusal": "half"}])
+def test_an_error_beside_text_breaks_the_reply_off(said: Any) -> None:
+    """As in a stream, whatever the error is: the text is paid for, and kept."""
+    error, choice = {"message": SECRET, "code": 400}, {"message": said}
+    top = json.dumps({"error": error, "choices": [choice]}).encode()
+    inside = json.dumps({"choices": [{"error": error, **choice}]}).encode()
+
+    for body in (top, inside):
+        with pytest.raises(ProtocolFault) as found:
+            OPENAI.reply(body)
+
+        fault = found.value.fault
+        assert (fault.kind, fault.code, fault.retryable) == ("interrupted", "400", True)
+        assert found.value.partial_text == "half"
         assert SECRET not in f"{found.value} {found.value!r} {found.value.__cause__}"
 
 

@@ -573,14 +573,22 @@ def test_a_response_that_failed_is_a_fault(
     members: dict[str, Any], kind: FaultKind, code: str, retryable: bool
 ) -> None:
     """An error in a 200, or a status that is not the end, is never taken for a reply."""
-    body = {"object": "response", "status": "completed", "output": [json.loads(SAY)], **members}
+    body = {"object": "response", "status": "completed", "output": [json.loads(THINK)], **members}
 
     with pytest.raises(ProtocolFault) as caught:
         OPENAI.reply(json.dumps(body).encode())
+    with pytest.raises(ProtocolFault) as beside:
+        OPENAI.reply(json.dumps(body | {"output": [json.loads(SAY)]}).encode())
 
     fault = caught.value.fault
     assert (fault.kind, fault.code, fault.retryable) == (kind, code, retryable)
+    assert caught.value.partial_text == ""
     assert SECRET not in str(caught.value)
+    # Beside text the reply broke off, as in a stream: the text is kept.
+    assert beside.value.partial_text == "Hi"
+    assert beside.value.fault.code == code
+    unfinished = members.get("status") in ("cancelled", "queued", "in_progress")
+    assert beside.value.fault.kind == ("protocol" if unfinished else "interrupted")
 
 
 @pytest.mark.parametrize("odd", ["[" * 300 + "]" * 300, "1e999", '{"code":1e999}'])
@@ -592,7 +600,7 @@ def test_an_error_that_cannot_be_read_is_an_error(odd: str) -> None:
     with pytest.raises(ProtocolFault) as caught:
         OPENAI.reply(body)
 
-    assert caught.value.fault.kind == "protocol"
+    assert (caught.value.fault.kind, caught.value.partial_text) == ("interrupted", "Hi")
     assert OPENAI.reply(elsewhere).text == "Hi"
 
 

@@ -19,8 +19,8 @@ import openai
 import pytest
 
 from goaitools_py import DeadlineExceededError, ProviderUnavailableError, TurnError
-from goaitools_py.backends.http import aside
 from goaitools_py.backends.http.deadlines import SDK_LIMITS, DeadlineClient, until
+from goaitools_py.edges import aside
 
 from ._clients import CLIENTS, backend_over, close_client
 
@@ -102,7 +102,7 @@ def _threads_end_soon(monkeypatch: pytest.MonkeyPatch) -> None:
 def _wait_for_those_left() -> None:
     """Calls that were left in their threads end with their connections."""
     for thread in threading.enumerate():
-        if thread.name == "goaitools-send":
+        if thread.name == "goaitools-aside":
             thread.join(2 * PATIENCE)
 
 

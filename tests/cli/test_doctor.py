@@ -18,8 +18,11 @@ import pytest
 
 import goaitools_py
 from goaitools_py.cli import checks, main, store_checks
+from goaitools_py.cli.stores import lacking_limit
 from goaitools_py.errors import StateConflictError
 from goaitools_py.stores import MemoryStore, SQLiteStore, Stored
+
+from ..stores._places import mariadb_database
 
 ROOT = Path(__file__).resolve().parents[2]
 SECRET = "sk-Harrogate-4711"
@@ -166,6 +169,31 @@ def test_a_store_is_checked_and_left_as_it_was(tmp_path: Path, capsys: pytest.Ca
         ("store", "store round trip", "store race", "store lease", "store clock"), "ok"
     )
     assert found["store race"][1] == "1 of 8 saves of one version won"
+
+
+@pytest.mark.parametrize(("query", "lacks"), [("", "read_timeout"), ("?read_timeout=5", "")])
+def test_a_url_without_a_limit_is_named(query: str, lacks: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The command itself waits for 10 seconds; a program of the user's, with this URL alone, for ever."""
+    with mariadb_database() as url:
+        assert main(["doctor", "--offline", "--store", url + query, "--json"]) == 0
+    found = findings(capsys)
+    assert found["store round trip"][0] == "ok"
+    status, text = found.get("store timeout", ("", ""))
+    assert (status, lacks in text) == ("note" if lacks else "", True)
+
+
+@pytest.mark.parametrize(
+    ("url", "lacks"),
+    [
+        ("chat.db", ""),
+        ("postgresql+psycopg://h/x", ""),
+        ("postgresql+asyncpg://h/x", "command_timeout"),
+        ("redis://h/0?socket_timeout=5", ""),
+    ],
+)
+def test_which_urls_have_no_limit(url: str, lacks: str) -> None:
+    """psycopg has no such setting; there the store ends a silent connection."""
+    assert lacking_limit(url) == lacks
 
 
 def test_no_store_is_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

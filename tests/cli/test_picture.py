@@ -283,7 +283,7 @@ def test_the_page_has_content_only_with_show(
 def test_the_page_is_written_in_one_step_for_its_owner(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Mode 600, and where the write fails the old page is as it was."""
+    """Mode 600, or that of the old page; and where the write fails the old page is as it was."""
     out = tmp_path / "page.html"
     out.write_text("old")
     os.chmod(out, 0o644)
@@ -298,7 +298,9 @@ def test_the_page_is_written_in_one_step_for_its_owner(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["page.html", "state.bin"]
 
     assert main(["inspect", str(file), "--html", str(out)]) == 0
-    assert stat.S_IMODE(out.stat().st_mode) == 0o600
+    assert stat.S_IMODE(out.stat().st_mode) == 0o644
+    assert main(["inspect", str(file), "--html", str(tmp_path / "new.html")]) == 0
+    assert stat.S_IMODE((tmp_path / "new.html").stat().st_mode) == 0o600
     assert main(["inspect", str(file), "--html", str(out), "--json"]) == 2
     assert "one of them" in capsys.readouterr().err
 

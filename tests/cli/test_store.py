@@ -202,12 +202,16 @@ def test_json_tells_what_was_done(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert json.loads(capsys.readouterr().out)["steps"] == []
 
 
-def test_a_store_that_meets_an_older_table_names_the_command(kind: str, url: str) -> None:
+def test_a_store_that_meets_an_older_table_names_the_command(
+    kind: str, url: str, request: pytest.FixtureRequest
+) -> None:
     """The load before a turn says it: nothing was called then, and there is nothing to wait for."""
     make_older(kind, url)
     stores: list[Any] = [store_at(url)]
     if kind == "sqlite":
-        stores.append(SQLiteStore(url.removeprefix("sqlite:///")))
+        file = SQLiteStore(url.removeprefix("sqlite:///"))
+        request.addfinalizer(file.close)
+        stores.append(file)
 
     for store in stores:
         calls = (

@@ -457,12 +457,13 @@ def test_between_cuts_the_prefix_only_grows(face: Any, wire: str, name: str) -> 
 
     backend = ScriptedBackend(*[say] * 200, wire=wire)
     chat = face.chat(backend, tools=[look], system="You are a guide.", compactor=COMPACTORS[name])
-    state, cuts, breaks, last = None, 0, 0, b""
+    state, cuts, acts, breaks, last = None, 0, 0, 0, b""
     for number in range(40):
         first = len(backend.requests)
         result = chat.chat_with_state(state, user=f"Note {number}")
         state = result.state
-        has_cut = result.compaction is not None and result.compaction.outcome == "compacted"
+        report = result.compaction
+        has_cut = report is not None and report.outcome == "compacted"
         assert result.warnings == ()
         sent = [_history(request, wire)[:-1] for request in backend.requests[first:]]
         for history in sent:
@@ -472,8 +473,9 @@ def test_between_cuts_the_prefix_only_grows(face: Any, wire: str, name: str) -> 
                 breaks += 1
             last = history
         cuts += has_cut
+        acts += len(report.by.split(", ")) if has_cut else 0  # in one turn two of `first_of` may act
         assert check_history(wire, state_messages(state)) == []
-    assert breaks <= cuts
+    assert breaks <= acts
     assert 1 <= cuts <= 20
 
 

@@ -322,6 +322,42 @@ def test_what_was_taken_back_goes(wire: str, base: bytes) -> None:
     assert said(again)[2:] == ["Ada won.", "Poison."]
 
 
+def test_what_theirs_took_back_does_not_come_back(wire: str, base: bytes) -> None:
+    """It waited on in my state, whose turn went without it. Its author has it in their hands, and may say it
+    again: its event id and its turn id are free."""
+    happened = chat(wire).append_to_state(base, event("Poison.", id="e-1"))
+    with pytest.raises(TurnError) as failed:
+        chat(wire, BackendError("down")).chat_with_state(happened, user="Pay.", turn_id="m-1")
+    waiting = failed.value.state
+    turn = chat(wire, "Noted too.").chat_with_state(base, user="Mine.").state
+    mine = rebase_state(turn, base=base, theirs=waiting)
+    theirs = chat(wire).append_to_state(base_as_new(base, waiting), event("Ada won."))
+
+    joined = rebase_state(mine, base=waiting, theirs=theirs)
+    again = chat(wire).append_to_state(joined, event("Poison.", id="e-1"))
+    again = chat(wire, "Paid.").chat_with_state(again, user="Pay.", turn_id="m-1").state
+
+    assert said(mine)[2:] == ["Mine.", "Noted too.", "Poison.", "Pay."]
+    assert said(joined)[2:] == ["Mine.", "Noted too.", "Ada won."]
+    assert said(again)[4:] == ["Ada won.", "Poison.", "Pay.", "Paid."]
+    check(wire, again)
+
+
+@pytest.mark.parametrize("other", WIRES)
+def test_two_beginnings_of_different_providers(wire: str, other: str) -> None:
+    """One has a turn, and the other one only waits: it is converted, whoever was first."""
+    turn = chat(wire, "Hello.").chat(user="Hello?", turn_id="m-1").state
+    waits = chat(other).append_to_state(b"", event("Ada won.", id="e-1"))
+
+    for one, two in ((turn, waits), (waits, turn)):
+        joined = rebase_state(one, base=None, theirs=two)
+        again = chat(wire).append_to_state(joined, event("Ada won.", id="e-1"))
+        assert inspect_state(joined).wire == wire
+        assert said(joined) == ["Hello?", "Hello.", "Ada won."]
+        assert again == joined
+        check(wire, joined)
+
+
 def refused(wire: str, waiting: bytes, **how: Any) -> bytes:
     """What a worker is left with whose provider refused the request with all that waits."""
     refusal = BackendError("no", status=400, body=b"{}")

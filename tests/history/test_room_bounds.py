@@ -11,10 +11,11 @@ from goaitools_py.backends.base import BackendError
 from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.history.open.room import size_of, written_size
 from goaitools_py.history.open.steps import close_turn
-from goaitools_py.state.codec import PLAIN
+from goaitools_py.state.codec import LIMITS, PLAIN
 from goaitools_py.state.meta_segment import meta_bytes
 from goaitools_py.state.row_ends import iteration_facts
-from goaitools_py.state.state import ConversationState, load_state
+from goaitools_py.state.segments import values_of_lines
+from goaitools_py.state.state import ConversationState, load_state, written
 from goaitools_py.testing import Calls, ScriptedBackend
 from goaitools_py.values import replace
 
@@ -95,10 +96,13 @@ def test_no_size_is_below_the_one_that_is_written(wire: str, make: Any) -> None:
     """Neither now nor when the open turn closes."""
     state = make(wire)
 
-    bound = size_of(state, PLAIN, meta=meta_bytes(state.meta))
+    most = LIMITS.max_values
+    bound = size_of(state, PLAIN, meta=meta_bytes(state.meta), most_values=most)
 
     for one in (state, close_turn(state, dialect_of(wire))):
-        size = written_size(one, PLAIN)
+        size = written_size(one, PLAIN, most_values=most)
+        values = sum(values_of_lines(segment.raw(), most) for segment in written(one, LIMITS)[0])
+        assert bound.values >= values > 0
         assert bound.decoded >= size.decoded
         assert bound.entries >= size.entries
         assert bound.segments >= size.segments

@@ -23,6 +23,7 @@ from ..stores.test_keys import near_keys
 from ._django import Conversation, Player, server_settings  # sets Django up: before anything of Django's
 
 # isort: split
+from asgiref.sync import sync_to_async
 from django.contrib import admin
 from django.contrib.contenttypes.models import ContentType
 from django.core import serializers
@@ -483,7 +484,9 @@ def test_the_async_store_is_the_same_store(alias: str, store: DjangoStore) -> No
         listed = await other.list("a")
         with pytest.raises(StateConflictError):
             await other.save("ada", STATE, expected=version + 1)
-        return [loaded, listed.keys[0].version == version, await other.delete("ada", expected=version)]
+        deleted = await other.delete("ada", expected=version)
+        await sync_to_async(connections.close_all)()  # the thread in which the store works has its own
+        return [loaded, listed.keys[0].version == version, deleted]
 
     loaded, same, deleted = asyncio.run(run())
 

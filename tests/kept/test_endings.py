@@ -6,6 +6,8 @@ import asyncio
 import gc
 import logging
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -205,6 +207,34 @@ def test_what_could_not_be_saved_is_logged(
     (record,) = [record for record in caplog.records if record.name == "goaitools_py.state"]
     assert "StoreUnavailableError" in record.getMessage()
     assert "Secret" not in caplog.text
+
+
+@pytest.mark.parametrize("is_failed", [False, True], ids=["complete", "failed"])
+def test_what_was_not_saved_is_logged_if_an_exit_hides_its_error(
+    kept: Threads, leasing: LeasingStore, caplog: pytest.LogCaptureFixture, is_failed: bool
+) -> None:
+    """Another worker had a turn, or the store is away. Ctrl-C comes while the lease is given back, before the
+    error is raised."""
+    lease = leasing.lease
+
+    @contextmanager
+    def interrupted(key: str, ttl: float) -> Iterator[Any]:
+        with lease(key, ttl) as held:
+            yield held
+        raise KeyboardInterrupt
+
+    leasing.lease = interrupted  # type: ignore[method-assign, assignment]
+    had_turn: Any = lambda: other(leasing, "Theirs.").send("They?")  # noqa: E731
+    leasing.faults = ["lost", "lost"] if is_failed else [had_turn]
+    script = BackendError("down") if is_failed else "Secret."
+    turn = kept(ScriptedBackend(script), leasing).start("Hello?")
+    with caplog.at_level(logging.WARNING, "goaitools_py"), pytest.raises(KeyboardInterrupt):
+        turn.result()
+
+    (told,) = [record.getMessage() for record in caplog.records if record.name == "goaitools_py.state"]
+    assert ("StoreUnavailableError" if is_failed else "StateConflictError") in told
+    assert "Secret" not in caplog.text
+    assert said(turn.state)[-1] == ("Hello?" if is_failed else "Secret.")
 
 
 def test_a_turn_given_up_before_its_load_leaves_nothing(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import Chat, event
+from goaitools_py import Chat, StateConflictError, event
 from goaitools_py.backends.base import BackendError
 from goaitools_py.events import ModelRequested
 from goaitools_py.states import inspect_state, read_history
@@ -68,6 +68,38 @@ def test_what_another_worker_appended_meanwhile_is_kept(kept: Threads, save: str
     assert sorted(texts) == sorted(
         ["I am Ada.", "Hello Ada.", "Look around.", "A clock.", "Rain began.", "What else?", "It rains."]
     )
+
+
+@pytest.mark.parametrize("converts", [True, False], ids=["converts", "raises"])
+def test_two_begin_it_with_different_providers(kept: Threads, converts: bool) -> None:
+    """An event is appended by a chat of another provider while the first turn runs: both are in the row. A
+    chat that converts nothing gets a conflict, and the row stays as it is."""
+    store = MemoryStore()
+
+    def append(_: Any) -> str:
+        Chat(ScriptedBackend()).conversation(store, "ada").append(event("Rain began.", id="e-1"))
+        return "A clock."
+
+    backend = ScriptedBackend(append, "It rains.", wire="anthropic")
+    conversation = kept(backend, store, chat=CONVERTS if converts else {})
+    if not converts:
+        with pytest.raises(StateConflictError):
+            conversation.send("Look around.")
+        assert inspect_state(stored(store)).wire == "openai"
+        return
+    conversation.send("Look around.")
+    waiting = [message.text for message in read_history(stored(store)).waiting]
+    conversation.send("What else?")
+
+    assert inspect_state(stored(store)).wire == "anthropic"
+    assert waiting == ["Rain began."]
+    assert [message.text for message in read_history(stored(store)).all_messages()] == [
+        "Look around.",
+        "A clock.",
+        "Rain began.",
+        "What else?",
+        "It rains.",
+    ]
 
 
 def test_a_chat_with_fallbacks_keeps_its_conversation(kept: Threads, save: str) -> None:

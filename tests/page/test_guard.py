@@ -104,7 +104,7 @@ def test_a_token_is_asked_for() -> None:
 
 
 def test_a_page_that_only_reads_changes_nothing() -> None:
-    """Nor does it ask a model: following a turn could go on with it."""
+    """Nor does it ask a model. It may follow a turn that runs: that begins nothing."""
     store = AsyncMemoryStore()
     with paged("Hello.", store=store) as client:
         said(client, "Hi")
@@ -112,13 +112,15 @@ def test_a_page_that_only_reads_changes_nothing() -> None:
     with paged(store=store, read_only=True) as client:
         refused: list[Any] = [
             client.post(TURNS, json={"text": "More", "turn_id": "m2"}),
-            client.get(f"{TURNS}/current"),
+            client.post(f"{TURNS}/current", json={}),
+            client.delete(f"{TURNS}/current"),
             client.delete("/api/conversations/hall"),
             client.post("/conversations/hall/rewind", json={"before": 1}),
             client.post("/conversations/hall/fork", json={"after": None}),
             client.post("/conversations/hall/title", json={"title": "x"}),
         ]
         assert [answer.status_code for answer in refused] == [403] * len(refused)
+        assert client.get(f"{TURNS}/current").status_code == 204
         assert client.get("/conversations").json() == before
         assert client.get("/about").json()["read_only"] is True
         assert client.get("/conversations/hall/facts").status_code == 200

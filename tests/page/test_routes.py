@@ -77,7 +77,7 @@ def test_a_conversation_is_shown_as_it_is() -> None:
         assert client.get("/conversations/hall/facts").status_code == 404
         assert said(client, "Fire at the door.")["status"] == "awaiting_tools"
         view = client.get("/conversations/hall").json()
-        assert (view["status"], view["running"]) == ("awaiting_tools", False)
+        assert (view["status"], view["turn_status"]) == ("awaiting_tools", "none")
         [call] = view["pending"]
         answer = client.post(
             "/api/conversations/hall/answers", json={"answers": {call["id"]: {"approve": True}}}

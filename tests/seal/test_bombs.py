@@ -234,7 +234,7 @@ def _crowds() -> dict[str, bytes]:
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peak memory is read from /proc")
 def test_many_values_in_a_small_blob_cost_no_gigabytes() -> None:
-    """Each is refused within a second of CPU, and below 160 MiB, before its values become objects."""
+    """Each is refused within half a second of CPU, and below 160 MiB, before its values become objects."""
     meta = _segment(0, META, len(META), 0)
     blobs = []
     for body in _crowds().values():
@@ -246,8 +246,9 @@ def test_many_values_in_a_small_blob_cost_no_gigabytes() -> None:
 
     by_name = dict(zip(_crowds(), found, strict=True))
     print(f"{kibibytes} KiB more at its peak, slowest {max(s for _, s in found) * 1000:.1f} ms")
-    assert {name: error for name, (error, _) in by_name.items() if error != "StateInvalidError"} == {}
-    assert {name: seconds for name, (_, seconds) in by_name.items() if seconds > 1} == {}
+    expected = {"StateInvalidError", "StateTooLargeError"}
+    assert {name: error for name, (error, _) in by_name.items() if error not in expected} == {}
+    assert {name: seconds for name, (_, seconds) in by_name.items() if seconds > 0.5} == {}
     assert kibibytes < 160 * 1024
 
 
@@ -316,7 +317,7 @@ def test_an_archive_of_many_values_is_refused_before_it_is_read(
     assert len(blob) < 200_000
 
     start = process_time()
-    with pytest.raises(StateInvalidError, match="archive of the state has more than"):
+    with pytest.raises(StateInvalidError, match="a part of the archive has more"):
         READERS[reader](blob)
     assert process_time() - start < 1
 

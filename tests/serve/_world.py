@@ -84,6 +84,7 @@ class Answer:
 class World:
     """One application. `user` is the authenticated user of a request: the header ``x-user``.
 
+    `backend`: a model of the test's own, in place of one that says `steps`.
     `gunner`: what the model of another chat says, which is the tool "gunner" and can fire.
     """
 
@@ -96,13 +97,14 @@ class World:
         relay: Relay | None = None,
         allowed_hosts: list[str] | None = None,
         more_tools: Sequence[Any] = (),
+        backend: ScriptedBackend | None = None,
         **fields: Any,
     ) -> None:
         self.held = asyncio.Event()
         self.is_inside = asyncio.Event()
         self.looked: list[str] = []
         self.store = AsyncMemoryStore() if store is None else store
-        self.backend = ScriptedBackend(*steps)
+        self.backend = backend or ScriptedBackend(*steps)
 
         @tool(idempotent=True)
         async def look(at: str) -> str:

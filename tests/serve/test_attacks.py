@@ -110,6 +110,7 @@ async def test_another_owners_conversation_is_not_reached_by_its_id() -> None:
         for method, route, body in (
             ("GET", path, None), ("GET", f"{path}/messages", None), ("POST", f"{path}/answers", yes),
             ("GET", f"{path}/turns/current", None), ("DELETE", f"{path}/turns/current", None),
+            ("POST", f"{path}/turns/current", None),
             ("DELETE", path, None), ("GET", f"/aisdk/{name}/messages", None),
         ):  # fmt: skip
             status, answer = await world.ask(method, route, body, user="bob")

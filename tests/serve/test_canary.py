@@ -144,6 +144,7 @@ async def driven(world: Any, routes: dict[str, str], state: str | None = None) -
         asked += [
             ("GET", HALL, None, {}), ("GET", f"{HALL}/messages", None, {}),
             ("GET", f"{HALL}/turns/current", None, {}), ("DELETE", f"{HALL}/turns/current", None, {}),
+            ("POST", f"{HALL}/turns/current", {"canary-said": 1}, {}),
             ("GET", "/conversations?cursor=canary-key", None, {}),
             ("POST", "/events", {"hall": [{"text": "canary-event", "topic": ["canary-event"]}]}, {}),
             ("POST", "/agui", agui, {}), ("DELETE", HALL, None, {}),

@@ -76,7 +76,8 @@ async def test_a_process_that_is_killed_loses_and_doubles_nothing(tmp_path: Path
     (tmp_path / "hold").unlink()
 
     async with server(tmp_path, "Done.") as (process, client):
-        whole = events_in((await client.get(f"{TURNS}/current")).text)
+        assert (await client.get(f"{TURNS}/current")).text == ""  # it waits for the lease, and only looks
+        whole = events_in((await client.post(f"{TURNS}/current", json={})).text)
         messages = (await client.get("/conversations/hall/messages")).json()
         assert (await client.post(TURNS, json=said())).text.count("event: done") == 1  # the message again
 
@@ -107,3 +108,28 @@ async def test_a_process_that_is_told_to_end_finishes_its_turns(tmp_path: Path) 
                     (tmp_path / "hold").unlink()
         assert events_in(text)[-1][0] == "done"
         assert await process.wait() in (0, -signal.SIGTERM)
+
+
+@pytest.mark.parametrize("where", ["the process that dies", "another process"])
+@asynchronous
+async def test_a_stop_outlives_the_process_that_runs_the_turn(tmp_path: Path, where: str) -> None:
+    """It was answered, and then the process is killed: the page that comes back pays for nothing, also while
+    the lease of the dead process lasts. A message is answered in a new turn."""
+    for name in ("hold", "effects"):
+        (tmp_path / name).touch()
+    async with server(tmp_path, "look", "Never said.") as (process, client):
+        await until_it_looks(client, tmp_path)
+        async with server(tmp_path, "Next.") as (_, other):
+            stops = client if where == "the process that dies" else other
+            assert (await stops.delete(f"{TURNS}/current")).json() == {"stopped": True}
+            process.send_signal(signal.SIGKILL)
+            await process.wait()
+            back = [await other.post(f"{TURNS}/current", json={})]
+            for path in (f"{TURNS}/current", "/aisdk/hall/stream", "/agui/hall/stream"):
+                back.append(await other.get(path))
+            assert {(one.status_code, one.headers["turn-status"]) for one in back} == {(204, "stopped")}
+            while (await other.post(TURNS, json=said("Next", "m2"))).status_code == 409:
+                await asyncio.sleep(0.05)  # the lease of the dead process lasts for a moment
+            stored = (await other.get("/conversations/hall/messages")).json()
+    assert [message["text"] for message in stored] == ["Hello", "I look. ", "Next", "Next."]
+    assert len((tmp_path / "effects").read_text().splitlines()) == 1

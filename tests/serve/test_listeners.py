@@ -15,7 +15,10 @@ from ._world import World, asynchronous, said
 
 HALL = "/conversations/hall"
 LOOK = Calls([("look", {"at": "door"})])
-FOLLOWS = [("GET", f"{HALL}/turns/current"), ("GET", "/aisdk/hall/stream"), ("GET", "/agui/hall/stream")]
+FOLLOWS = [
+    ("GET", f"{HALL}/turns/current"), ("GET", "/aisdk/hall/stream"), ("GET", "/agui/hall/stream"),
+    ("POST", f"{HALL}/turns/current"),
+]  # fmt: skip
 
 
 @asynchronous
@@ -72,6 +75,7 @@ async def test_requests_that_are_refused_or_answered_at_once_keep_no_place() -> 
     world = World("One.", limits=ServeLimits(listeners_per_owner=1))
     for _ in range(3):
         assert (await world.ask("GET", f"{HALL}/turns/current"))[0] == 204
+        assert (await world.ask("POST", f"{HALL}/turns/current"))[0] == 204
         assert (await world.ask("POST", f"{HALL}/answers", {"answers": {"c": {"approve": True}}}))[0] == 409
     for _ in range(3):
         assert (await world.ask("POST", f"{HALL}/turns", said()))[0] == 200

@@ -38,6 +38,7 @@ def requests(name: str) -> list[tuple[str, str, Any, dict[str, str]]]:
         ("GET", one, None, {}),
         ("GET", f"{one}/messages", None, {}),
         ("GET", f"{one}/turns/current", None, ids),
+        ("POST", f"{one}/turns/current", {}, ids),
         ("DELETE", f"{one}/turns/current", None, {}),
         ("POST", f"{one}/answers", ANSWER, {}),
         ("POST", f"{one}/answers", ANSWER, {"accept": "text/event-stream"}),

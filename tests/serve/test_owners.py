@@ -27,6 +27,7 @@ ROUTES = [
     ("GET", f"{HALL}/messages"),
     ("POST", f"{HALL}/turns"),
     ("GET", f"{HALL}/turns/current"),
+    ("POST", f"{HALL}/turns/current"),
     ("DELETE", f"{HALL}/turns/current"),
     ("POST", f"{HALL}/answers"),
     ("POST", f"{HALL}/events"),

@@ -119,7 +119,8 @@ async def test_another_process_goes_on_with_a_turn_that_died() -> None:
     await world.store.save("ada/hall", rows.blob, expected=None)
     world.held.set()
 
-    async with world.stream("GET", CURRENT) as answer:
+    assert await world.ask("GET", CURRENT) == (204, None)
+    async with world.stream("POST", CURRENT) as answer:
         events = await answer.events()
 
     kinds = [name for name, _ in events if name != "text"]
@@ -175,7 +176,7 @@ async def test_the_server_stops(grace: float) -> None:
     assert (await world.ask("POST", "/conversations/other/turns", said()))[0] == 503
     after = World("Later.", store=world.store)
     after.held.set()
-    async with after.app.running(), after.stream("GET", CURRENT) as answer:
+    async with after.app.running(), after.stream("POST", CURRENT) as answer:
         assert answer.status == (204 if grace else 200)
         await answer.body()
     texts = [message["text"] for message in (await after.ask("GET", f"{HALL}/messages"))[1]]

@@ -13,35 +13,49 @@ from typing import Any, Final
 from goaitools_py import Approve, Chat, Compactor, Conversation, Deny, KeepRecentTurns, MessageLimit, event
 from goaitools_py.history.append import append_messages
 from goaitools_py.history.open.answers import Answers
+from goaitools_py.history.update import update_state
 from goaitools_py.kept import changes
+from goaitools_py.kept.stops import stop_flow
 from goaitools_py.kept.turn import KeptTurn
 from goaitools_py.seal import BlobLimits, Plain
 from goaitools_py.states import pending_calls
 from goaitools_py.turn.flow import Flow, Invoke
+from goaitools_py.turn.outages import Outages
 from goaitools_py.values import replace
 
 from ._bank import TOOLS, Bank, Teller
-from ._provider import Provider, directive
-from ._schedule import Act
+from ._provider import REFUSED, Provider, directive
+from ._schedule import Act, Schedule
 from ._store import Port
 from ._worker import LEASE_SECONDS, Renewal, Worker
 
-__all__ = ["Desk", "event_text"]
+__all__ = ["Desk"]
 
 TIGHT: Final = BlobLimits(max_blob_bytes=8_192, max_decoded_bytes=32_768, max_entries=64)
 COMPACTOR: Final = Compactor(MessageLimit(2), KeepRecentTurns(1))
 ARCHIVING: Final = Compactor(MessageLimit(2), KeepRecentTurns(1), retain=True)
-"""What it cuts out goes into parts."""
+"""What it cuts out goes into the archive, and with ``parts="store"`` into parts."""
+RECALLING: Final = Compactor(MessageLimit(4), KeepRecentTurns(1), recall=True)
+STOP_SECONDS: Final = 0.1
+REST_SECONDS: Final = 2.0
 
 
 @cache
-def chat_of(wire: str, is_tight: bool) -> Chat:
-    """The chat of all runs of a kind: it keeps nothing of them."""
-    return Chat(Provider(wire), codec=Plain(limits=TIGHT) if is_tight else Plain(), tools=TOOLS)
+def chat_of(wire: str, is_tight: bool, converts: bool, fallback: str, recalls: bool) -> Chat:
+    """The chat of all runs of a kind: it keeps nothing of them, for a run has outages of its own."""
+    fields: dict[str, Any] = {"on_foreign_state": "convert"} if converts else {}
+    return Chat(
+        Provider(wire),
+        codec=Plain(limits=TIGHT) if is_tight else Plain(),
+        tools=TOOLS,
+        fallbacks=[Provider(fallback)] if fallback else (),
+        compactor=RECALLING if recalls else None,
+        **fields,
+    )
 
 
 @cache
-def usual_conversation(chat: Chat, save: str, behind: bool) -> Conversation:
+def usual_conversation(chat: Chat, save: str, behind: bool, stops: bool) -> Conversation:
     """A conversation with the settings that all of its kind have."""
     place: Any = Port(None, "")  # type: ignore[arg-type]
     return chat.conversation(
@@ -50,12 +64,24 @@ def usual_conversation(chat: Chat, save: str, behind: bool) -> Conversation:
         save=save,  # type: ignore[arg-type]
         lease_ttl=LEASE_SECONDS,
         concurrent_turns=behind,
+        stop_every=STOP_SECONDS if stops else None,
     )
 
 
-def event_text(id: int) -> str:
+def message_text(act: Act, *, redacts: bool) -> str:
+    """What a message says. `redacts`: also something that may be taken out again."""
+    refused = f" {REFUSED}" if act.kind == "refused" else ""
+    return directive(act.id, act.rounds) + refused + (secret(act.id) if redacts else "")
+
+
+def event_text(id: int, *, redacts: bool) -> str:
     """What an appended event says."""
-    return f"[[e{id}]]"
+    return f"[[e{id}]]" + (secret(id) if redacts else "")
+
+
+def secret(id: int) -> str:
+    """What only one message or event says."""
+    return f"((s{id}))"
 
 
 class Plainly:
@@ -114,50 +140,72 @@ class Desk:
     """Makes the work of a run's acts. `given`: the answers that were given last, by conversation."""
 
     def __init__(
-        self,
-        *,
-        wire: str,
-        is_tight: bool,
-        behind: bool,
-        in_parts: bool,
-        bank: Bank,
-        wall: Callable[[], int],
+        self, schedule: Schedule, bank: Bank, wall: Callable[[], int], cancel: Callable[[Worker], None]
     ) -> None:
-        self.chat = chat_of(wire, is_tight)
         self.given: dict[str, Mapping[str, Any]] = {}
-        self._behind = behind
-        self._in_parts = in_parts
+        self._schedule = schedule
+        self._redacts = schedule.redacts
+        self._outages = Outages(REST_SECONDS)
         self._bank = bank
         self._wall = wall
+        self._cancel = cancel
+
+    def chat(self, act: Act) -> Chat:
+        """The chat of the worker that has this act."""
+        schedule = self._schedule
+        wire = act.wire or schedule.wire
+        return chat_of(wire, schedule.is_tight, schedule.converts, schedule.fallback, schedule.recalls)
 
     def work(self, worker: Worker) -> Any:
         """What a worker does for its act."""
         act = worker.act
         kept = self._conversation(worker)
         settings = kept._settings
+        if act.says:
+            fields = {"turn_id": f"t{act.id}"} if act.has_id else {}
+            pending = "deny" if act.kind == "final" else ("raise", "deny", "queue")[int(act.choice * 3)]
+            text = message_text(act, redacts=self._redacts)
+            return self._turn(kept, worker, text, {**fields, "on_pending": pending})
         match act.kind:
-            case "send" | "again" | "final":
-                fields = {"turn_id": f"t{act.id}"} if act.has_id else {}
-                pending = "deny" if act.kind == "final" else ("raise", "deny", "queue")[int(act.choice * 3)]
-                text = directive(act.id, act.rounds)
-                return self._turn(kept, worker, text, {**fields, "on_pending": pending})
             case "resume":
                 return self._turn(kept, worker, None, {}, resume=True)
             case "answer" | "answer_again":
                 return Answering(worker, self)
             case "append":
                 return Plainly(partial(changes.append_flow, settings, partial(self._append, act)))
+            case "update":
+                grow = partial(self._updated, act)
+                return Plainly(partial(changes.append_flow, settings, grow, count=None))
             case "compact":
-                return kept._compaction(ARCHIVING if self._in_parts else COMPACTOR, False, {})[0]
+                compactor = ARCHIVING if self._schedule.archives(act) else COMPACTOR
+                return kept._compaction(compactor, False, {})[0]
+            case "undo":
+                return Plainly(partial(changes.undo_flow, settings))
             case "rewind":
                 return Plainly(partial(changes.rewind_flow, settings, 1))
             case "reset":
                 return Plainly(partial(changes.reset_flow, settings))
+            case "erase":
+                return kept._erasure()
+            case "redact":
+                return kept._redaction(secret(act.target), "[redacted]")
+            case "stop":
+                return Plainly(partial(stop_flow, settings))
+            case "cancel":
+                return Plainly(partial(self._cancelling, worker))
             case "fork":
                 other = replace(settings, key=f"f{act.id}")
                 return Plainly(partial(changes.fork_flow, settings, other))
             case _:
                 raise AssertionError(act.kind)
+
+    def inner(self, worker: Worker, turn_id: str) -> Any:
+        """What the other conversation of a hand-off is asked."""
+        text = message_text(worker.act, redacts=False)
+        return self.turn(worker, text, fields={"turn_id": turn_id, "on_pending": "deny"})
+
+    def _cancelling(self, worker: Worker) -> Flow[None]:
+        yield Invoke(self._cancel, (worker,))
 
     def commit(self, error: Any, worker: Worker) -> Any:
         """The work that saves what an error carries."""
@@ -173,30 +221,42 @@ class Desk:
     ) -> KeptTurn:
         deps = Teller(self._bank, worker.act.key)
         work, _ = kept._work(text, None, {"deps": deps, **fields}, **how)
-        work._plan = replace(work._plan, new_id=worker.new_id)
+        work._plan = replace(work._plan, new_id=worker.new_id, outages=self._outages)
         return work
 
     def _conversation(self, worker: Worker) -> Conversation:
         # A conversation costs as much as some steps, so one is made of each kind, and changed for its worker.
-        usual = usual_conversation(self.chat, worker.act.save, self._behind)
+        schedule, act = self._schedule, worker.act
+        usual = usual_conversation(self.chat(act), act.save, schedule.behind, schedule.stops)
         settings = replace(
             usual._settings,
             store=worker.port,
-            key=worker.act.key,
-            gate="reject" if worker.act.choice < 0.2 else "queue",
-            in_parts=self._in_parts,
+            key=act.key,
+            gate="reject" if act.choice < 0.2 else "queue",
+            in_parts=schedule.parts,
             renewal=lambda lease, ttl: Renewal(worker, lease, ttl),
         )
         return Conversation(usual._ports, settings, usual._save)
 
     def _append(self, act: Act, blob: bytes) -> bytes:
+        said = event(event_text(act.id, redacts=self._redacts), id=f"e{act.id}")
+        return self._grown(act, blob, said)
+
+    def _updated(self, act: Act, blob: bytes) -> bytes:
+        known = blob or self._grown(act, b"")
+        about = {f"u{act.id}": "told"}
+        return update_state(known, title=f"title {act.id}", metadata=about, codec=self.chat(act)._codec)
+
+    def _grown(self, act: Act, blob: bytes, *said: Any) -> bytes:
+        chat = self.chat(act)
         return append_messages(
             blob,
-            [event(event_text(act.id), id=f"e{act.id}")],
-            self.chat._dialect,
-            codec=self.chat._codec,
+            said,
+            chat._dialect,
+            codec=chat._codec,
             binding=None,
             min_revision=None,
             fresh_id=changes.conversation_id(act.key),
             now_ms=self._wall(),
+            converts=self._schedule.converts,
         )

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from goaitools_py import Tool, ToolContext, tool
+from goaitools_py.hand_off import hand_off
 
-__all__ = ["TOOLS", "Bank", "Teller"]
+__all__ = ["HANDED", "OTHER", "TOOLS", "Bank", "Teller"]
 
 
 class Bank:
@@ -64,4 +65,22 @@ def look(ctx: ToolContext[Teller], id: str) -> str:
     return ctx.deps.bank.act(ctx.deps.key, id, once=False)
 
 
-TOOLS: Final[tuple[Tool[..., str], ...]] = (pay, ask, look)
+class Handed:
+    """Stands for the other conversation of a hand-off, which a worker of its own has had meanwhile."""
+
+    result: Any = None
+    failure: Exception | None = None
+
+    def send(self, message: str, **fields: Any) -> Any:
+        """What came of it."""
+        if self.failure is not None:
+            raise self.failure
+        return self.result
+
+
+HANDED: Final = Handed()
+"""What the next call of `other` finds."""
+
+OTHER: Final = hand_off("other", "Ask another one.", lambda key: HANDED, None, {})
+
+TOOLS: Final[tuple[Tool[..., str], ...]] = (pay, ask, look, OTHER)

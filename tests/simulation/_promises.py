@@ -3,8 +3,14 @@
 Owns: the books of what was said, answered and taken away, and the checks. Must never know: the order of
 steps, or how a fault is made.
 
-- What was acknowledged is in the conversation, once: a message whose turn gave a result, or failed and was
-  saved, and an event that was appended. Rewinds, resets, compactions and `pending_input` take away openly.
+- What was acknowledged is in the conversation or its archive, once: a message whose turn gave a result, or
+  failed and was saved, and an event that was appended. Rewinds, resets, erasures, compactions without an
+  archive, and `pending_input` take away openly.
+- What is to be deleted is gone, and so is what a redaction takes out; it comes back only if it is said again.
+- A cancelled turn leaves its message, and each reply that it got, in the conversation. A turn that ended does
+  so too.
+- A refused message that was handed back is not in the conversation.
+- What an update said of a conversation stays until that is deleted.
 - An effect that must not be repeated takes place once, however often its message is delivered.
 - A message with a turn id is answered in the end, and each delivery gets the same reply.
 - Nothing but the documented errors comes out.
@@ -13,7 +19,7 @@ steps, or how a fault is made.
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from functools import lru_cache
 from typing import Any, Final
 
@@ -26,17 +32,23 @@ from goaitools_py import (
     TurnError,
     TurnInProgressError,
 )
+from goaitools_py.errors import TurnStoppedError
+from goaitools_py.history.archive.reading import archive_of
 from goaitools_py.state.codec import Codec
-from goaitools_py.state.state import closed_entries, load_state
+from goaitools_py.state.state import ConversationState, closed_entries, load_state
 from goaitools_py.testing import check_history
 
-from ._schedule import Act
+from ._provider import as_seen
+from ._schedule import WITH_TOOLS, Act, Schedule
 from ._store import Save
 
-__all__ = ["Promises", "ids_in"]
+__all__ = ["Promises", "ids_in", "inner_id"]
 
-_MARK: Final = re.compile(rb"<<(m\d+):|\[\[(e\d+)\]\]")
+_MARK: Final = re.compile(rb"<<(m\d+):|\[\[(e\d+)\]\]|\(\((s\d+)\)\)")
 _ANSWER: Final = re.compile(r"answer m\d+")
+_REPLY: Final = re.compile(r"(?:answer )?(m\d+)")
+INNER: Final = 1_000_000
+"""What hand-offs say has numbers from here on: so many for each idempotency key, 100 for each message."""
 DOCUMENTED: Final = (
     TurnError,
     StateConflictError,
@@ -48,20 +60,34 @@ DOCUMENTED: Final = (
 """Errors that any act may end with."""
 
 
+DELETES: Final = ("reset", "erase")
+TAKES: Final = (*DELETES, "rewind", "compact", "redact", "undo")
+"""Acts that take something away, or give it back."""
+
+
 @lru_cache(maxsize=64)
 def ids_in(blob: bytes, codec: Codec) -> Counter[str]:
-    """The messages ("m1") and events ("e2") that a state holds, and how often."""
+    """The messages ("m1"), events ("e2") and texts ("s1") that a state holds, and how often."""
     if not blob:
         return Counter()
-    return Counter(_marks(b"\n".join(_entries(blob, codec))))
+    return Counter(_marks(_text(load_state(blob, codec=codec))))
+
+
+def inner_id(call: str, number: int) -> int:
+    """The number of what a hand-off says, by the id of its call, such as "m3.0.1", and by that of its key."""
+    message, reply, at = (int(part) for part in call[1:].split("."))
+    return INNER * (number + 1) + 100 * message + 10 * reply + at
 
 
 def _marks(text: bytes) -> list[str]:
-    return [(found[1] or found[2]).decode() for found in _MARK.finditer(text)]
+    return [(found[1] or found[2] or found[3]).decode() for found in _MARK.finditer(as_seen(text))]
 
 
-def _entries(blob: bytes, codec: Codec) -> list[bytes]:
-    state = load_state(blob, codec=codec)
+def _text(state: ConversationState) -> bytes:
+    return b"\n".join(_entries(state))
+
+
+def _entries(state: ConversationState) -> list[bytes]:
     entries = closed_entries(state)
     if state.open is not None:
         entries.extend(state.open.entries)
@@ -69,18 +95,38 @@ def _entries(blob: bytes, codec: Codec) -> list[bytes]:
 
 
 class Promises:
-    """The books of one run. `problem` is the first promise that was broken, "" for none."""
+    """The books of one run. `problem` is the first promise that was broken, "" for none.
 
-    def __init__(self, wire: str, codec: Codec, *, is_tight: bool) -> None:
+    `kept`: what was acknowledged, by conversation. `gone`: what was taken away openly. `cut`: what a
+    compaction took out. `forgotten`: what was deleted. `back`: the refused messages that were handed back.
+    `told`: the names that updates have set. `answered`: the newest message that was answered.
+    """
+
+    def __init__(self, schedule: Schedule, codec: Codec) -> None:
         self.problem = ""
-        self.wire = wire
         self.codec = codec
-        self.is_tight = is_tight
-        self.kept: dict[str, set[str]] = {}
-        self.gone: set[str] = set()
+        self.is_tight = schedule.is_tight
         self.replayable: set[str] = set()
-        self.cut: dict[str, set[str]] = {}
         self.undelivered: dict[int, Act] = {}
+        self.answered: dict[str, Act] = {}
+        self._cuts = schedule.recalls
+        self._schedule = schedule
+        self._looks = (
+            schedule.is_tight
+            or schedule.recalls
+            or any(act.kind in TAKES or act.kind == "resume" for act in schedule.acts)
+        )
+        self._kept: defaultdict[str, set[str]] = defaultdict(set)
+        self._gone: defaultdict[str, set[str]] = defaultdict(set)
+        self._cut: defaultdict[str, set[str]] = defaultdict(set)
+        self._forgotten: defaultdict[str, set[str]] = defaultdict(set)
+        self._back: defaultdict[str, set[str]] = defaultdict(set)
+        self._told: defaultdict[str, set[str]] = defaultdict(set)
+        self._stopped: set[str] = set()
+        self._copied: set[str] = set()
+        self._resumed: defaultdict[int, set[str]] = defaultdict(set)
+        self._deletions: Counter[str] = Counter()
+        self._found: dict[int, tuple[int, bool]] = {}
 
     def broken(self, what: str) -> None:
         """Note that a promise does not hold."""
@@ -88,29 +134,70 @@ class Promises:
 
     def may_repeat(self, id: int) -> bool:
         """True if a message was taken away: who says it again says something new."""
-        return f"m{id}" in self.replayable
+        return f"m{id if id < INNER else id % INNER // 100}" in self.replayable
 
     # ---------------------------------------------------------------------------- what happens in a run
 
-    def begun(self, act: Act) -> None:
-        """Note that a message is delivered."""
-        if act.kind == "send" and act.has_id:
+    def begun(self, act: Act, blob: bytes) -> None:
+        """Note what an act finds: a message is delivered, a turn is stopped, something is to be deleted."""
+        if act.kind in WITH_TOOLS and act.has_id:
             self.undelivered[act.id] = act
+        elif act.kind == "stop":
+            self._stopped.add(act.key)
+        elif act.kind in DELETES:
+            self._found[act.id] = self._deletions[act.key], bool(blob)
+        elif act.kind == "redact":
+            self._found[act.id] = self._deletions[act.key], bool(ids_in(blob, self.codec)[f"s{act.target}"])
 
-    def saved(self, save: Save, kind: str) -> None:
-        """Note what a save takes away that is allowed to. `kind`: of the act that made it."""
-        if kind in ("rewind", "reset", "compact") or self.is_tight:
-            gone = ids_in(save.before, self.codec).keys() - ids_in(save.after, self.codec).keys()
-            self.gone |= gone
-            if kind in ("rewind", "reset"):
-                self.replayable |= gone
-            else:
-                self.cut.setdefault(save.key, set()).update(gone)
-            if kind == "reset":  # the ids of what was cut before go with the row
-                self.replayable |= self.cut.pop(save.key, set())
+    def saved(self, save: Save, act: Act) -> None:
+        """Note what a save takes away that is allowed to, and that nothing comes back. `act`: who made it."""
+        if act.kind == "update":
+            self._told[save.key].add(f"u{act.id}")
+        if not self._looks:
+            return
+        kind, key = act.kind, save.key
+        before, after = ids_in(save.before, self.codec), ids_in(save.after, self.codec)
+        lost, new = before.keys() - after.keys(), after.keys() - before.keys()
+        forgotten = self._forgotten[key]
+        for id in sorted(new & forgotten):
+            # The first save of a fork may still be on its way when the fork is deleted.
+            says = after[f"m{id[1:]}"] > before[f"m{id[1:]}"] or after[f"e{id[1:]}"] > before[f"e{id[1:]}"]
+            if kind != "fork" and not (says and int(id[1:]) == act.id):
+                self.broken(f"{id} was deleted in {key}, and came back with {kind} {act.id}")
+        forgotten -= new
+        self._gone[key] -= new
+        if kind in DELETES:
+            self._deletions[key] += 1
+            self._told.pop(key, None)
+            self._back.pop(key, None)
+        self._cut[key] -= new
+        if lost:
+            self._taken(key, act, lost)
 
-    def ended(self, act: Act, result: Any, failure: BaseException | None) -> None:
-        """Note how an act ended, and check what its caller got."""
+    def _taken(self, key: str, act: Act, lost: set[str]) -> None:
+        kind = act.kind
+        if kind in DELETES:
+            lost = lost | self._cut.pop(key, set())  # the ids of what was cut before go with the row
+            self._forgotten[key] |= lost
+        elif kind == "redact":
+            self._forgotten[key] |= {id for id in lost if id[0] == "s"}
+            lost = lost & self._forgotten[key]
+        if kind in (*DELETES, "rewind"):
+            self.replayable |= lost
+        elif kind == "compact" or self._cuts or self.is_tight:
+            self._cut[key] |= lost
+            if self._schedule.archives(act):
+                return
+        elif kind != "redact":
+            if kind == "resume":
+                self._resumed[act.id] |= lost
+            return
+        self._gone[key] |= lost
+
+    def ended(self, act: Act, result: Any, failure: BaseException | None, blob: bytes) -> None:
+        """Note how an act ended, and check what its caller got. `blob`: what is stored."""
+        if act.id in self._found and failure is None and blob:
+            self._check_gone(act, blob)
         if failure is not None:
             self._failed(act, failure)
         elif isinstance(result, ChatResult):
@@ -118,46 +205,112 @@ class Promises:
         elif act.kind == "append":
             self._keep(act.key, f"e{act.id}")
 
+    def _check_gone(self, act: Act, blob: bytes) -> None:
+        deletions, was_there = self._found[act.id]
+        if self._deletions[act.key] > deletions:
+            return
+        text, forgotten = f"s{act.target}", self._forgotten[act.key]
+        is_there = act.kind in DELETES or text in ids_in(blob, self.codec)
+        if was_there and is_there and text not in forgotten:
+            self.broken(f"{act.kind} {act.id} ended, and what it was to take out of {act.key} is there")
+        elif not is_there:
+            forgotten.add(text)  # it may have stood in the archive alone
+
+    def copied(self, act: Act) -> None:
+        """Note that two processes say the same message: each may be told that it is refused."""
+        self._copied.add(f"m{act.id}")
+
+    def killed(self, act: Act) -> None:
+        """Note what died with a process. What waits alone, and is refused to a `resume`, is handed to it."""
+        self._gone[act.key] |= self._resumed[act.id]
+
     def stored(self, act: Act) -> None:
         """Note that a turn which the store did not take was committed."""
         self._keep(act.key, f"m{act.id}")
 
+    def cancelled(self, act: Act, blob: bytes) -> None:
+        """Check that the message of a turn that was cancelled after its first request is stored."""
+        id = f"m{act.id}"
+        if blob and not self._may_lack(act.key, id) and id not in ids_in(blob, self.codec):
+            self.broken(f"{id} was asked in {act.key} and then cancelled, and is not stored")
+        self._keep(act.key, id)
+
+    def heard(self, act: Act, replies: list[str], blob: bytes) -> None:
+        """Check that the replies that a turn got are stored."""
+        text = _text(load_state(blob, codec=self.codec)) if blob else b""
+        for reply in replies:
+            found = _REPLY.match(reply)
+            if blob and found and not self._may_lack(act.key, found[1]) and reply.encode() not in text:
+                self.broken(f"the reply {reply!r} of {act.kind} {act.id} was paid for and is not stored")
+
+    def _may_lack(self, key: str, id: str) -> bool:
+        """True if a message may be out of the live history."""
+        return self.is_tight or self._cuts or id in self._gone[key] or id in self._cut[key]
+
     def _keep(self, key: str, id: str) -> None:
-        self.kept.setdefault(key, set()).add(id)
+        self._kept[key].add(id)
 
     def _answered(self, act: Act, result: ChatResult) -> None:
-        if act.kind not in ("send", "again", "final"):
+        if not act.says:
             return
         self._keep(act.key, f"m{act.id}")
-        self.undelivered.pop(act.id, None)
+        if self.undelivered.pop(act.id, None) is not None:
+            self.answered[act.key] = act
         # A message that failed waits, and may be answered together with a later one.
         is_answer = _ANSWER.fullmatch(result.text) is not None
         if not is_answer and not (result.text == "" and (result.duplicate or result.status != "complete")):
             self.broken(f"m{act.id} was answered with {result.text!r}, status {result.status}")
 
     def _failed(self, act: Act, failure: BaseException) -> None:
-        is_empty = act.kind in ("answer", "answer_again", "resume", "rewind", "fork")
+        is_empty = act.kind in ("answer", "answer_again", "resume", "rewind", "undo", "fork")
         if not isinstance(failure, (*DOCUMENTED, ValueError) if is_empty else DOCUMENTED):
             text = f"{type(failure).__name__}: {failure}"
             self.broken(f"{act.kind} {act.id} ended with {text}; cause {failure.__cause__!r}")
             return
         if not isinstance(failure, TurnError):
             return
-        handed_back = b" ".join(message.text.encode() for message in failure.pending_input)
-        self.gone.update(_marks(handed_back))
-        if act.kind in ("send", "again") and failure.unsaved is None and f"m{act.id}" not in self.gone:
+        if isinstance(failure, TurnStoppedError) and act.key not in self._stopped:
+            self.broken(f"{act.kind} {act.id} was stopped, and nobody had asked for it")
+        handed_back = _marks(b" ".join(message.text.encode() for message in failure.pending_input))
+        self._gone[act.key].update(handed_back)
+        if not act.says or failure.unsaved is not None:
+            return
+        if f"m{act.id}" not in handed_back:
             self._keep(act.key, f"m{act.id}")
+        elif act.kind == "refused":
+            self._back[act.key].add(f"m{act.id}")
 
     # --------------------------------------------------------------------------------------- at the end
 
     def check(self, key: str, blob: bytes) -> None:
-        """Check a conversation that has come to rest."""
-        entries = _entries(blob, self.codec)
-        if problems := check_history(self.wire, entries):
+        """Check a conversation that has come to rest. `blob`: with all of its parts in it."""
+        state = load_state(blob, codec=self.codec)
+        entries = _entries(state)
+        if problems := check_history(state.meta.wire, entries):
             self.broken(f"the history of {key} would be refused: {problems[0]}")
-        text = b"\n".join(entries)
-        found = Counter(_marks(text))
-        if lost := self.kept.get(key, set()) - found.keys() - self.gone:
+        found = Counter(_marks(b"\n".join(entries)))
+        archived = self._archived(state)
+        if lost := self._kept[key] - found.keys() - archived - self._gone[key]:
             self.broken(f"{', '.join(sorted(lost))} was acknowledged in {key} and is lost")
-        if twice := [id for id, count in found.items() if count > 1 and id not in self.replayable]:
+        if twice := [id for id, count in found.items() if count > 1 and not self._may_stand_twice(id)]:
             self.broken(f"{', '.join(twice)} stands in {key} twice")
+        if back := archived & self._forgotten[key]:
+            self.broken(f"{', '.join(sorted(back))} was deleted in {key} and is in its archive")
+        # What was redacted while it waited is another message: it cannot be known for the one that came back.
+        redacted = {f"m{id[1:]}" for id in self._forgotten[key]}
+        if refused := (self._back[key] & found.keys()) - redacted - self._copied:
+            self.broken(f"{', '.join(sorted(refused))} was refused and handed back, and is in {key}")
+        if untold := self._told[key] - state.meta.about.keys():
+            self.broken(f"{', '.join(sorted(untold))} was said of {key} and is lost")
+
+    def _may_stand_twice(self, id: str) -> bool:
+        return id[0] == "s" or (id[0] == "m" and self.may_repeat(int(id[1:]))) or id in self.replayable
+
+    def _archived(self, state: ConversationState) -> set[str]:
+        entries = [
+            entry
+            for record in archive_of(state, self.codec)
+            for turn in record.turns
+            for entry in turn.entries
+        ]
+        return set(_marks(b"\n".join(entries)))

@@ -4,7 +4,7 @@ Owns: what the model answers. Must never know: who asks, or what became of an an
 
 A message carries what the model is to do with it: ``<<m3:pay,look|ask>>`` makes it call `pay` and `look`,
 then `ask`, and then say ``answer m3``. The calls of the reply `1` have the ids ``m3.1.0``, ``m3.1.1`` … in
-their arguments, by which each effect is known.
+their arguments, by which each effect is known. A request with the word `REFUSED` in it is refused.
 """
 
 from __future__ import annotations
@@ -18,14 +18,24 @@ from goaitools_py.backends.base import BackendError, ModelRequest
 from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.testing import _anthropic_wire, _openai_wire, _responses_wire, check_history
 
-__all__ = ["Provider", "answer_to", "directive", "outage"]
+__all__ = ["REFUSED", "Provider", "as_seen", "directive", "outage", "refusal"]
 
 SHAPES: Final[dict[str, Any]] = {
     "openai": _openai_wire,
     "openai-responses": _responses_wire,
     "anthropic": _anthropic_wire,
 }
+REFUSED: Final = "((refused))"
+"""What the provider takes in no request."""
+
 _DIRECTIVE: Final = re.compile(rb"<<m(\d+):([a-z,|]*)>>")
+_RECALLED: Final = b" earlier turns, oldest first:"
+_PAGE: Final = re.compile(rb' earlier turns, oldest first:(?:[^"\\]|\\.)*')
+"""What a search in the archive gives: it repeats old messages, which say nothing new."""
+
+
+_ARGUMENTS: Final = {"recall": "query", "other": "message"}
+"""The name of a call's only argument, where it is not `id`."""
 
 
 def directive(id: int, rounds: tuple[tuple[str, ...], ...]) -> str:
@@ -33,9 +43,14 @@ def directive(id: int, rounds: tuple[tuple[str, ...], ...]) -> str:
     return f"<<m{id}:{'|'.join(','.join(calls) for calls in rounds)}>>"
 
 
-def answer_to(id: int) -> str:
-    """What the model says at the end of a message's turn."""
-    return f"answer m{id}"
+def as_seen(text: bytes) -> bytes:
+    """Entries without what a search has repeated of older ones."""
+    return _PAGE.sub(b"", text) if _RECALLED in text else text
+
+
+def refusal() -> BackendError:
+    """What comes instead of a reply if the provider does not take a request."""
+    return BackendError("bad request", status=400, body=b'{"error": {"message": "bad request"}}')
 
 
 def outage(choice: float) -> BackendError:
@@ -45,7 +60,7 @@ def outage(choice: float) -> BackendError:
     if choice < 1.0:
         return BackendError("too many requests", kind="rate_limit", status=429)
     if choice < 2.0:
-        return BackendError("bad request", status=400, body=b'{"error": {"message": "bad request"}}')
+        return refusal()
     return BackendError("server error", status=503)
 
 
@@ -77,18 +92,19 @@ class Provider:
         """What a provider would refuse in the request's history."""
         return _problems(self.wire, request.body)
 
-    def reply(self, request: ModelRequest) -> bytes:
-        """The body of the answer."""
+    def reply(self, request: ModelRequest) -> tuple[bytes, str]:
+        """The body of the answer, and what it is known by in a state."""
         self._asked += 1
         text, calls = self._said(request.body)
         shape = SHAPES[self.wire]
         answer = shape.reply(
             text, calls, reasoning="", model=self.model, number=self._asked, sent=len(request.body)
         )
-        return rawjson.dumps(answer)
+        mark = next(iter(calls[0][1].values())) if calls else text
+        return rawjson.dumps(answer), mark
 
     def _said(self, body: bytes) -> tuple[str, list[tuple[str, dict[str, str]]]]:
-        found = None
+        found, body = None, as_seen(body)
         for found in _DIRECTIVE.finditer(body):  # noqa: B007 - the last one counts
             pass
         if found is None:
@@ -96,6 +112,9 @@ class Provider:
         name, rounds = f"m{found[1].decode()}", found[2].decode()
         for number, calls in enumerate(rounds.split("|") if rounds else ()):
             if f"{name}.{number}.".encode() not in body:
-                made = [(call, {"id": f"{name}.{number}.{at}"}) for at, call in enumerate(calls.split(","))]
+                made = [
+                    (call, {_ARGUMENTS.get(call, "id"): f"{name}.{number}.{at}"})
+                    for at, call in enumerate(calls.split(","))
+                ]
                 return "", made
         return f"answer {name}", []

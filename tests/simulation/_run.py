@@ -10,24 +10,27 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from goaitools_py import StoreCommitError
-from goaitools_py.turn.flow import CallModel, Clock, Invoke, ReadChunk, Sleep
+from goaitools_py import StoreCommitError, TurnError
+from goaitools_py.kept.turn import KeptTurn
+from goaitools_py.turn.flow import CallModel, CallTool, Clock, Invoke, ReadChunk, Sleep
 
 from ._acts import Desk
 from ._bank import Bank
-from ._promises import Promises, ids_in
+from ._promises import Promises, ids_in, inner_id
 from ._provider import Provider
-from ._schedule import Act, Schedule
+from ._schedule import Act, Fault, Schedule
 from ._store import CombiningPort, LeasingPort, Port, Rows, Save
 from ._worker import Renewal, Worker
 
 __all__ = ["Run", "run"]
 
-MAX_STEPS = 20_000
+MAX_STEPS = 5_000
 PAUSES = (0.0, 0.0, 0.001, 0.02)
 """Seconds between two steps, drawn."""
 DURATIONS = (0.0, 0.01, 0.1, 0.5)
 """Seconds that something takes, drawn."""
+INNER_FAULTS = ("fail", "unanswered", "late", "pause")
+"""What may hit the other conversation of a hand-off."""
 REST = 100.0
 """Seconds after which nothing is on its way any more, and no lease is held."""
 
@@ -42,7 +45,8 @@ class Run:
         self.now = 0.0
         self.wall = 1_800_000_000_000.0
         self.trace: list[str] | None = [] if traced else None
-        self.provider = Provider(schedule.wire)
+        self._providers: dict[str, Provider] = {}
+        self._down_until = -1.0
         self.rows = Rows(self, self._saved)
         self._workers: dict[str, Worker] = {}
         self._running: list[Worker] = []
@@ -50,15 +54,10 @@ class Run:
         self._steps = 0
         wall = lambda: int(self.wall + self.now * 1000)  # noqa: E731
         self.bank = Bank(lambda id: self.promises.may_repeat(id), self.broken)
-        self.desk = Desk(
-            wire=schedule.wire,
-            is_tight=schedule.is_tight,
-            behind=schedule.behind,
-            in_parts=schedule.parts,
-            bank=self.bank,
-            wall=wall,
-        )
-        self.promises = Promises(schedule.wire, self.desk.chat._codec, is_tight=schedule.is_tight)
+        self.desk = Desk(schedule, self.bank, wall, self._cancel)
+        self.promises = Promises(schedule, self.desk.chat(Act("", 0))._codec)
+        self._is_calm = False
+        self._handed: dict[str, int] = {}
 
     # ------------------------------------------------------------------------------------ the whole run
 
@@ -76,19 +75,26 @@ class Run:
         return self.promises.problem
 
     def _come_to_rest(self) -> None:
-        """No more faults: what was not answered is delivered again, and each conversation answers."""
+        """No more faults: what was not answered is delivered again, and each conversation answers.
+
+        The newest message that was answered comes once more, too: nothing may be done for it.
+        """
         self.schedule = self.schedule._replace(crowd=1)
+        self._is_calm = True
         self._advance(self.now + REST)
-        self.rows.away_until = -1.0
+        self.rows.away_until = self._down_until = -1.0
         keys = dict.fromkeys([*(act.key for act in self.schedule.acts), *self.rows.rows])
         for number, key in enumerate(keys):
             left = [act for act in self.promises.undelivered.values() if act.key == key]
             for act in left:
                 self._alone(act._replace(kind="final", faults=()))
+            newest = self.promises.answered.get(key)
+            if newest is not None and newest not in left:
+                self._alone(newest._replace(kind="final", faults=()))
             last = Act(kind="final", id=900 + number, key=key, has_id=False)
             self._alone(last)
             if not self.promises.problem:
-                self.promises.check(key, self.rows.rows[key].blob)
+                self.promises.check(key, self.rows.whole(key))
 
     def _alone(self, act: Act) -> None:
         """One act without faults, which has to succeed."""
@@ -105,10 +111,12 @@ class Run:
     def _begin(self, act: Act, make: Callable[[Worker], Any] | None = None, name: str = "") -> Worker:
         if act.kind == "again":
             said = next(one for one in self.schedule.acts if one.id == act.target)
-            act = act._replace(id=said.id, rounds=said.rounds, has_id=True)
+            act = act._replace(id=said.id, rounds=said.rounds, has_id=True, wire=said.wire)
+        if act.kind == "fallback":
+            self._down_until = max(self._down_until, self.now + 3 * act.choice)
         worker = self._hire(act, name or f"w{len(self._workers) + 1}")
         self.tell(worker, f"--- {act.kind} {act.id} key={act.key} save={act.save} {act.rounds or ''}")
-        self.promises.begun(act)
+        self.promises.begun(act, self._blob(act.key))
         worker.begin(make or self.desk.work)
         return worker
 
@@ -138,8 +146,8 @@ class Run:
                 return
             worker = ready[0] if len(ready) == 1 else ready[self._below(len(ready))]
         worker.step()
-        if worker.is_over and worker in self._running:
-            self._running.remove(worker)
+        if worker.is_over:  # and with it those that it has ended
+            self._running = [one for one in self._running if not one.is_over]
         if pause := PAUSES[self._below(4)]:
             self._advance(self.now + pause)
 
@@ -179,6 +187,53 @@ class Run:
         """Let the store be away for everybody."""
         self.rows.away_until = self.now + seconds
 
+    def provider(self, act: Act, backend: Any) -> Provider:
+        """The provider that a worker asks: that of its chat, or another one."""
+        wire = backend.wire if backend is not None else act.wire or self.schedule.wire
+        found = self._providers.get(wire)
+        if found is None:
+            found = self._providers[wire] = Provider(wire)
+        return found
+
+    def is_down(self, backend: Any) -> bool:
+        """True while the own provider of all chats is down; the second one never is."""
+        return backend is None and self.now < self._down_until
+
+    def _cancel(self, by: Worker) -> None:
+        """Cancel a worker that runs in the same conversation."""
+        others = [
+            one
+            for one in self._running
+            if one is not by and one.act.key == by.act.key and not one.is_settling and not one.is_over
+        ]
+        if others:
+            other = others[self._below(len(others))]
+            self.tell(other, "*** is cancelled")
+            other.leave(0.2 + 2 * by.act.choice)
+
+    def hand_off(self, worker: Worker, effect: CallTool) -> Worker:
+        """Let another worker have the conversation that a call asks: it says the call's message there."""
+        context = effect.context
+        number = self._handed.setdefault(context.idempotency_key, len(self._handed))
+        id = inner_id(effect.arguments["message"], number)
+        faults: tuple[Fault, ...] = ()
+        if not self._is_calm and self._below(2):
+            faults = (Fault(self._below(12), INNER_FAULTS[self._below(len(INNER_FAULTS))], 0.7),)
+        act = Act(
+            kind="inner",
+            id=id,
+            key=f"{context.conversation_id}/{effect.tool.name}",
+            save=worker.act.save,
+            rounds=(("pay",),) if id % 3 else (),
+            choice=self.random.random(),
+            faults=faults,
+        )
+        name = f"{worker.name}.{id}"
+        while name in self._workers:
+            name += "'"
+        key = context.idempotency_key
+        return self._begin(act, lambda inner: self.desk.inner(inner, key), name)
+
     @property
     def is_traced(self) -> bool:
         """True if each step is told."""
@@ -204,7 +259,9 @@ class Run:
             return False
         if isinstance(effect, Invoke) and getattr(effect.function, "__name__", "") != "_load":
             return False
-        return not worker.has_claimed and (worker.act.has_id or worker.act.kind != "send")
+        if self.schedule.fallback:  # which providers rest is known to a process, and not to its flow
+            return False
+        return not worker.has_claimed and (worker.act.has_id or not worker.act.says)
 
     def copy(self, worker: Worker) -> None:
         """Fork a worker's process. Each copy has its own name, which the ids that it draws are made of."""
@@ -212,18 +269,22 @@ class Run:
         while name in self._workers:
             name += "'"
         twin = self._hire(worker.act._replace(faults=()), name)
+        self.promises.copied(worker.act)
         twin.replay(worker)
         twin.wake = worker.wake
         self.tell(twin, f"is a copy of {worker.name}")
 
     def ended(self, worker: Worker, result: Any, failure: BaseException | None) -> None:
         """Take the end of a worker's act."""
-        worker.failure = failure
+        worker.result, worker.failure = result, failure
         shown = f"{type(failure).__name__}: {failure}" if failure else getattr(result, "status", "")
         self.tell(worker, f"=== {shown}")
-        self.promises.ended(worker.act, result, failure)
+        self.promises.ended(worker.act, result, failure, self._blob(worker.act.key))
+        is_saved = isinstance(failure, TurnError) and not failure.unsaved
+        if worker.heard and (is_saved or (failure is None and not getattr(result, "duplicate", False))):
+            self._check_heard(worker)
         if isinstance(failure, StoreCommitError) and worker.act.choice < 0.5:
-            is_message = worker.act.kind in ("send", "again")
+            is_message = worker.act.says
             act = worker.act._replace(kind="commit", faults=(), target=worker.act.id if is_message else 0)
             self._begin(act, lambda committer: self.desk.commit(failure, committer), f"{worker.name}c")
         elif worker.act.kind == "commit" and failure is None and worker.act.target:
@@ -232,6 +293,25 @@ class Run:
     def given_up(self, worker: Worker) -> None:
         """Take the end of a worker that was killed or cancelled: nobody heard anything."""
         self.tell(worker, "=== given up")
+        if not worker.is_settling:
+            self.promises.killed(worker.act)
+
+    def settled(self, worker: Worker) -> None:
+        """Take the end of a worker that was cancelled: what it came to is saved."""
+        self.given_up(worker)
+        if isinstance(worker.work, KeptTurn) and worker.work.unsaved is None and worker.has_asked:
+            if worker.act.says:
+                self.promises.cancelled(worker.act, self._blob(worker.act.key))
+            if not (worker.act.says and worker.act.has_id):  # another worker may have finished that turn
+                self._check_heard(worker)
+
+    def _check_heard(self, worker: Worker) -> None:
+        if not self.promises.problem:
+            self.promises.heard(worker.act, worker.heard, self._blob(worker.act.key))
+
+    def _blob(self, key: str) -> bytes:
+        row = self.rows.rows.get(key)
+        return row.blob if row is not None else b""
 
     def _saved(self, save: Save) -> None:
         if self.trace is not None:
@@ -240,7 +320,7 @@ class Run:
             self.trace.append(
                 f"{self.now:8.3f}  {save.by:5} saved {save.key}: {len(save.after)} bytes, {shown}"
             )
-        self.promises.saved(save, self._workers[save.by].act.kind)
+        self.promises.saved(save, self._workers[save.by].act)
 
 
 def run(schedule: Schedule) -> str:

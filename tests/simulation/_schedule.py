@@ -11,7 +11,7 @@ from __future__ import annotations
 from random import Random
 from typing import Final, NamedTuple
 
-__all__ = ["ACTS", "FAULTS", "WIRES", "Act", "Fault", "Schedule", "draw"]
+__all__ = ["ACTS", "FAULTS", "SAYS", "WIRES", "Act", "Fault", "Schedule", "draw"]
 
 WIRES: Final = ("openai", "openai-responses", "anthropic")
 
@@ -40,11 +40,38 @@ ACTS: Final = {
     "rewind": 1,
     "fork": 1,
     "reset": 1,
+    "refused": 2,  # a message that the provider refuses, and with it each request that has it
+    "cancel": 2,  # a turn that runs is cancelled; its save comes some time later
+    "redact": 1,  # what only one message or event says is taken out of the conversation
+    "erase": 1,
+    "undo": 1,  # the newest cut
+    "update": 1,  # title and metadata
+    "stop": 1,  # the stop flag is set
+    "convert": 1,  # a message through a chat of another provider API
+    "fallback": 1,  # a message while the provider is down, and there is a second one
+    "recall": 1,  # a message whose model searches what was cut out
+    "hand_off": 1,  # a message whose model asks another conversation
 }
 """What workers do, and how often compared with the others."""
 
+SAYS: Final = frozenset(
+    ("send", "again", "refused", "convert", "fallback", "recall", "hand_off", "final", "inner")
+)
+"""Acts that say a message. "final" delivers at the end of a run, "inner" is what a hand-off says."""
+
+WITH_TOOLS: Final = frozenset(("send", "convert", "fallback", "recall", "hand_off"))
+"""Messages whose model may call tools."""
+
+FIRST: Final = ("send",) * 12 + ("refused", "convert", "fallback", "recall", "hand_off", "append", "update")
+"""What a schedule begins with."""
+
 APPROVAL: Final = ("send", "answer", "answer_again")
 """How some schedules begin: with a call that waits, and an answer that is delivered twice."""
+
+CUT: Final = ("send", "send", "compact", "")
+"""How others begin: with a cut, and one of `AFTER_CUT`."""
+
+AFTER_CUT: Final = ("undo", "redact")
 
 
 class Fault(NamedTuple):
@@ -66,9 +93,10 @@ class Act(NamedTuple):
         id: Names the message or the event; unique in a schedule.
         key: Which conversation.
         save: As for `Chat.conversation`.
+        wire: The provider API of the worker's chat; "" for that of the schedule.
         rounds: The tools that the model calls, reply by reply.
         has_id: The message has a `turn_id`, and is delivered until it was answered.
-        target: For "again": the id of the message.
+        target: For "again" and "redact": the id of the message or event.
         choice: A number between 0 and 1 for what is left to choose.
         faults: What hits this worker.
     """
@@ -82,6 +110,12 @@ class Act(NamedTuple):
     target: int = 0
     choice: float = 0.0
     faults: tuple[Fault, ...] = ()
+    wire: str = ""
+
+    @property
+    def says(self) -> bool:
+        """True if it says a message."""
+        return self.kind in SAYS
 
 
 class Schedule(NamedTuple):
@@ -91,6 +125,9 @@ class Schedule(NamedTuple):
     `parts`: the archive of cuts is kept beside the state, as with ``parts="store"``.
     `behind`: conversations are made with ``concurrent_turns=True``.
     `crowd`: how many workers may be at work at a time. `is_tight`: the limits of a state are small.
+    `stops`: turns look at the stop flag. `converts`: a state of another provider API is converted.
+    `fallback`: the provider API of a second backend; "" for none. `recalls`: turns cut long histories, and
+    the model can search what was cut.
     """
 
     seed: int
@@ -102,56 +139,85 @@ class Schedule(NamedTuple):
     is_tight: bool
     acts: tuple[Act, ...]
     parts: bool = False
+    stops: bool = False
+    converts: bool = False
+    fallback: str = ""
+    recalls: bool = False
+
+    @property
+    def redacts(self) -> bool:
+        """True if something is taken out. Then each message and each event says something of its own."""
+        return any(act.kind == "redact" for act in self.acts)
+
+    def archives(self, act: Act) -> bool:
+        """True if what this act cuts out goes into the archive."""
+        if self.is_tight:
+            return False
+        return self.parts or act.choice >= 0.5 if act.kind == "compact" else self.recalls
 
 
 def draw(seed: int) -> Schedule:
     """The schedule of a seed."""
     random = Random(seed)
-    count = random.choice((2, 2, 2, 3, 3, 4, 5))
+    count = random.choice((2, 2, 3, 3, 4, 4, 5))
     acts: list[Act] = []
+    said: list[int] = []
     messages: list[int] = []
     keys = ["k"]
+    wire = WIRES[seed % 3]
+    others = [other for other in WIRES if other != wire]
     is_faulty = random.random() < 0.9
-    is_about_approval = random.random() < 0.15
-    for id in range(1, count + 1 + is_about_approval):
-        kind = _one_of(random, ACTS) if acts else "send"
-        if is_about_approval and id <= len(APPROVAL):
-            kind = APPROVAL[id - 1]
-        if kind == "again" and not messages:
+    theme = random.random()
+    is_about_approval = theme < 0.15
+    plot = APPROVAL if is_about_approval else CUT if theme < 0.2 else ()
+    for id in range(1, max(count, len(plot)) + is_about_approval + 1):
+        kind = _one_of(random, ACTS) if acts else random.choice(FIRST)
+        if id <= len(plot):
+            kind = plot[id - 1] or random.choice(AFTER_CUT)
+        if (kind == "again" and not messages) or (kind == "redact" and not said):
             kind = "send"
         faults = _faults(random) if is_faulty else ()
-        target = random.choice(messages) if kind == "again" else 0
+        target = random.choice({"again": messages, "redact": said}.get(kind, [0]))
         key = random.choice(keys)
-        if kind == "again":
+        if target:
             key = next(act.key for act in acts if act.id == target)
         has_id = random.random() < 0.85
-        if kind == "send" and has_id:
+        if kind in WITH_TOOLS and has_id:
             messages.append(id)
+        if kind in WITH_TOOLS or kind in ("append", "refused"):
+            said.append(id)
+        rounds = _rounds(random, kind, asks=is_about_approval and id == 1) if kind in WITH_TOOLS else ()
         acts.append(
             Act(
                 kind=kind,
                 id=id,
                 key=key,
                 save=random.choice(("turn", "checkpoint")),
-                rounds=_rounds(random, asks=is_about_approval and id == 1) if kind == "send" else (),
+                rounds=rounds,
                 has_id=has_id,
                 target=target,
                 choice=random.random(),
                 faults=faults,
+                wire=random.choice(others) if kind == "convert" else "",
             )
         )
         if kind == "fork":
             keys.append(f"f{id}")
+    kinds = {act.kind for act in acts}
     return Schedule(
         seed=seed,
-        wire=WIRES[seed % 3],
+        wire=wire,
         leases=random.random() < 0.6,
         combines=seed // 3 % 2 == 0,
         behind=random.random() < 0.15,
         crowd=random.choice((1, 2, 2, 3, 3, 4)),
-        is_tight=random.random() < 0.1,
+        is_tight=random.random() < 0.1 and "recall" not in kinds,
         acts=tuple(acts),
         parts=seed // 6 % 2 == 0,
+        stops="stop" in kinds,
+        converts="convert" in kinds or "fallback" in kinds,
+        fallback=random.choice((wire, *others)) if "fallback" in kinds else "",
+        recalls="recall" in kinds,
     )
 
 
@@ -159,11 +225,14 @@ def _one_of(random: Random, weights: dict[str, int]) -> str:
     return random.choices(list(weights), list(weights.values()))[0]
 
 
-def _rounds(random: Random, *, asks: bool) -> tuple[tuple[str, ...], ...]:
+def _rounds(random: Random, kind: str, *, asks: bool) -> tuple[tuple[str, ...], ...]:
     """Which tools the model calls, reply by reply: `pay` and `ask` must not run twice, `look` may.
 
     `asks`: it begins with a call that has to be approved.
     """
+    if kind in ("recall", "hand_off"):
+        call = "recall" if kind == "recall" else "other"
+        return random.choice((((call,),), ((call, "pay"),), ((call,), ("pay",)), (("pay",), (call,))))
     if asks:
         return random.choice(((("ask",),), (("ask", "pay"),), (("ask",), ("pay",))))
     replies = random.choice((0, 0, 1, 1, 1, 1, 2))

@@ -49,9 +49,13 @@ def _smaller(schedule: Schedule) -> Iterator[Schedule]:
             yield schedule._replace(acts=(*acts[:at], smaller, *acts[at + 1 :]))
     if schedule.crowd > 1:
         yield schedule._replace(crowd=schedule.crowd - 1)
-    for name in ("is_tight", "behind"):
+    for name in ("is_tight", "behind", "stops", "recalls", "parts", "combines", "leases"):
         if getattr(schedule, name):
             yield schedule._replace(**{name: False})
+    if schedule.fallback:
+        yield schedule._replace(fallback="")
+    if schedule.converts and not schedule.fallback and not any(act.wire for act in acts):
+        yield schedule._replace(converts=False)
 
 
 def _simpler(act: Act) -> Iterator[Act]:

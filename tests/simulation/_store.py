@@ -15,10 +15,11 @@ from typing import Any, NamedTuple, Protocol
 
 from goaitools_py import StateConflictError, StoreUnavailableError
 from goaitools_py.errors import LeaseHeldError
+from goaitools_py.kept.parts import joined
 from goaitools_py.seal import Plain
 from goaitools_py.state.parts import ELSEWHERE
 from goaitools_py.state.placing import parts_of
-from goaitools_py.stores import Stored, StoredHead, StoredPart
+from goaitools_py.stores import Stored, StoredHead, StoredKey, StoredPage, StoredPart
 
 __all__ = ["CombiningPort", "LeasingPort", "Place", "Port", "Rows", "Save"]
 
@@ -54,6 +55,7 @@ class Rows:
         self.parts: dict[str, dict[bytes, StoredPart]] = {}
         self.leases: dict[str, tuple[str, float]] = {}
         self.held: dict[str, tuple[str, float]] = {}
+        self.stops: set[str] = set()
         self.away_until = -1.0
         self._on_save = on_save
         self._versions = 0
@@ -82,9 +84,16 @@ class Rows:
             lacking = len(listed - self.parts[key].keys())
             self.place.broken(f"{lacking} parts of {key} are missing, or one is there that no head lists")
 
+    def whole(self, key: str) -> bytes:
+        """A state with all of its parts in it."""
+        row, parts = self.rows[key], tuple(self.parts.get(key, {}).values())
+        head = StoredHead(blob=row.blob, version=row.version, updated_at=row.updated_at, parts=parts)
+        return joined(head, Plain(), None)[0] if parts else row.blob
+
     def delete(self, by: str, key: str) -> bool:
         """As `Deleting.delete`."""
         self.parts.pop(key, None)
+        self.stops.discard(key)
         old = self.rows.pop(key, None)
         if old is not None:
             self._on_save(Save(by, key, old.blob, b""))
@@ -165,8 +174,35 @@ class Port:
 
     def delete(self, key: str, *, expected: int | None = None) -> bool:
         """As `Deleting.delete`."""
+        is_unanswered = self._takes("unanswered")
         self._reach()
-        return self.rows.delete(self.name, key)
+        was_there = self.rows.delete(self.name, key)
+        if is_unanswered:
+            raise StoreUnavailableError("no answer came")
+        return was_there
+
+    def list(self, prefix: str = "", *, cursor: str | None = None, limit: int = 100) -> StoredPage:
+        """As `Listing.list`."""
+        self._reach()
+        found = [
+            StoredKey(key=key, version=row.version, updated_at=row.updated_at)
+            for key, row in sorted(self.rows.rows.items())
+            if key.startswith(prefix)
+        ]
+        return StoredPage(keys=tuple(found), cursor=None)
+
+    def set_stop(self, key: str, is_wanted: bool = True) -> bool:
+        """As `Stopping.set_stop`."""
+        self._reach()
+        if key not in self.rows.rows:
+            return False
+        (self.rows.stops.add if is_wanted else self.rows.stops.discard)(key)
+        return True
+
+    def stop_requested(self, key: str) -> bool:
+        """As `Stopping.stop_requested`."""
+        self._reach()
+        return key in self.rows.stops
 
     def _head(self, key: str, kinds: Collection[int] | None) -> StoredHead | None:
         row = self.rows.rows.get(key)

@@ -4,8 +4,9 @@ Owns: the step from one effect to the next, and what each effect does in a run. 
 edge. Must never know: what the flow is for, or which promises are checked.
 
 A worker that dies is never resumed again. One that is cancelled is closed, and its work is settled, as a
-driver of kept turns does. One that is copied, as a fork of its process, is run again from the beginning with
-the answers that it got: from there on both go on.
+driver of kept turns does: at once, or some time later if its reader has just gone away. One that is copied,
+as a fork of its process, is run again from the beginning with the answers that it got: from there on both go
+on.
 """
 
 from __future__ import annotations
@@ -31,13 +32,16 @@ from goaitools_py.turn.flow import (
     ToolDone,
 )
 
-from ._provider import outage
+from ._bank import HANDED, OTHER
+from ._provider import REFUSED, outage, refusal
 from ._schedule import Act, Fault
 from ._store import Port
 
 __all__ = ["LEASE_SECONDS", "Renewal", "Run", "Worker", "Workload"]
 
 LEASE_SECONDS: Final = 1.0
+
+JSON: Final = {"content-type": "application/json"}
 
 STRIKES: Final[dict[str, tuple[type, ...]]] = {
     "fail": (Invoke, CallModel, ReadChunk, AwaitTool),
@@ -63,8 +67,13 @@ class Run(Protocol):
 
     now: float
     wall: float
-    provider: Any
     random: Any
+
+    def provider(self, act: Act, backend: Any) -> Any: ...
+
+    def is_down(self, backend: Any) -> bool: ...
+
+    def hand_off(self, worker: Worker, effect: CallTool) -> Worker: ...
 
     def seconds(self) -> float: ...
 
@@ -80,6 +89,8 @@ class Run(Protocol):
     def ended(self, worker: Worker, result: Any, failure: BaseException | None) -> None: ...
 
     def given_up(self, worker: Worker) -> None: ...
+
+    def settled(self, worker: Worker) -> None: ...
 
     def copy(self, worker: Worker) -> None: ...
 
@@ -125,14 +136,22 @@ class Worker:
         self.is_settling = False
         self.renewals: list[Renewal] = []
         self.answers: list[tuple[Any, BaseException | None]] = []
+        self.result: Any = None
         self.failure: BaseException | None = None
+        self.has_asked = False
+        """True once the provider has taken a request of it."""
+        self.heard: list[str] = []
+        """What the replies that it has got whole are known by in a state."""
         self.given: Any = None
         """The answers that it gave, if it gave some."""
         self._ids = 0
         self._flow: Flow[Any] | None = None
         self._pending: Effect | None = None
         self._chunks: deque[Any] = deque()
+        self._hears = ""
         self._tools: list[CallTool] = []
+        self._inner: dict[int, Worker] = {}
+        self._is_left = False
         self._strikes = ""
         self._amount = 0.0
 
@@ -163,7 +182,8 @@ class Worker:
                 effect.function()
             self._resume(answer, failure)
         self.name = self.port.name = name
-        self._chunks = deque(other._chunks)
+        self._chunks, self._hears = deque(other._chunks), other._hears
+        self.has_asked, self.heard = other.has_asked, list(other.heard)
 
     @property
     def pending(self) -> Effect | None:
@@ -184,9 +204,17 @@ class Worker:
 
     def step(self) -> None:
         """Carry the next effect out, or let a fault hit it."""
+        if self._is_left:
+            self._is_left = False
+            self._advance(None, None)
+            return
         effect = self._pending
         assert effect is not None
         self.is_frozen = False
+        waits = bool(self._inner) and type(effect) is AwaitTool and not self._ready()
+        if waits and not self.faults:
+            self.wake = self.run.now + 0.02
+            return
         if not self.faults:
             failure: BaseException | None = None
             answer = None
@@ -214,7 +242,10 @@ class Worker:
             self.run.away(amount)
         elif kind == "copy":
             self.run.copy(self)
-        elif kind in STRIKES:
+        if waits:
+            self.wake = self.run.now + 0.02
+            return
+        if kind in STRIKES:
             self._strikes, self._amount = kind, amount
             self.port.fault, self.port.amount = kind, amount
         answer, failure = None, None
@@ -242,33 +273,50 @@ class Worker:
             return not self.is_settling and self.run.may_copy(self)
         if fault.kind == "cancel":
             return not self.is_settling
+        if type(effect) is AwaitTool and self._inner:
+            return fault.kind not in STRIKES and (fault.kind != "kill_after" or bool(self._ready()))
         if fault.kind in STRIKES:
             return type(effect) in STRIKES[fault.kind]
         return True
 
     def _die(self) -> None:
         self.is_over = True
+        for inner in self._inner.values():  # it runs in the same process
+            inner.is_over = True
         self.run.given_up(self)
 
     def _cancel(self) -> None:
-        assert self._flow is not None
-        assert self.work is not None
-        self._flow.close()
-        for effect in self._tools:
-            if self.run.random.random() < 0.5:  # a thread cannot be stopped: what it does comes later
-                self.run.later(0.5, lambda effect=effect: self._run_tool(effect))  # type: ignore[misc]
-        self._tools = []
+        self._end_run()
         self._settle()
 
-    def _settle(self) -> None:
+    def leave(self, seconds: float) -> None:
+        """Cancel it from outside. Its work is settled some time later, and the first save of that is late."""
+        self._end_run()
+        self.faults = deque([Fault(0, "late", seconds)])
+        self._settle(after=seconds)
+
+    def _end_run(self) -> None:
+        assert self._flow is not None
+        self._flow.close()
+        for effect in self._tools:
+            # A thread cannot be stopped: what it does comes later. Another conversation goes on by itself.
+            if effect.index not in self._inner and self.run.random.random() < 0.5:
+                self.run.later(0.5, lambda effect=effect: self._run_tool(effect))  # type: ignore[misc]
+        self._tools = []
+        self._inner.clear()
+
+    def _settle(self, after: float = 0.0) -> None:
         assert self.work is not None
         self.is_settling = True
         if self.work.is_settled:
             self.is_over = True
             self.run.given_up(self)
             return
-        self._flow = self.work.settle()
-        self._advance(None, None)
+        self._flow, self._pending = self.work.settle(), None
+        if after:
+            self._is_left, self.wake = True, self.run.now + after
+        else:
+            self._advance(None, None)
 
     def _resume(self, answer: Any, failure: BaseException | None) -> None:
         self.answers.append((answer, failure))
@@ -278,19 +326,19 @@ class Worker:
         flow = self._flow
         assert flow is not None
         try:
-            self._pending = flow.throw(failure) if failure is not None else flow.send(answer)
+            effect = flow.throw(failure) if failure is not None else flow.send(answer)
+            while type(effect) is Emit:  # nobody listens; a turn that can be stopped is a stream all the same
+                effect = effect.then if effect.then is not None else flow.send(None)
+            self._pending = effect
         except StopIteration as stop:
             self._pending, self.is_over = None, True
             if self.is_settling:
-                self.run.given_up(self)
+                self.run.settled(self)
             else:
                 self.run.ended(self, stop.value, None)
         except Exception as exc:
             self._pending, self.is_over = None, True
             self.run.ended(self, None, exc)
-        else:
-            if type(self._pending) is Emit:
-                raise AssertionError("a run listens to no event")
 
     # -------------------------------------------------------------------------------------- the effects
 
@@ -312,7 +360,9 @@ class Worker:
             return self._read(effect)
         if isinstance(effect, CallTool):
             self._tools.append(effect)
-            run.tell(self, f"start {effect.tool.name} {effect.arguments.get('id')}")
+            run.tell(self, f"start {effect.tool.name} {_named(effect)}")
+            if effect.tool is OTHER:
+                self._inner[effect.index] = run.hand_off(self, effect)
             return None
         if isinstance(effect, AwaitTool):
             return self._await_tool()
@@ -322,17 +372,22 @@ class Worker:
         run = self.run
         self._chunks.clear()
         run.tell(self, "ask the model")
-        if problems := run.provider.problems(effect.request):
+        provider = run.provider(self.act, effect.backend)
+        if problems := provider.problems(effect.request):
             run.broken(f"{self.name} sent a history that is refused: {problems[0]}")
         if self._strikes == "fail":
             raise outage(self._amount)
-        self.wake = run.now + run.seconds()
-        body = run.provider.reply(effect.request)
+        if run.is_down(effect.backend):
+            raise outage(0.0)
+        if REFUSED.encode() in effect.request.body:
+            raise refusal()
+        self.wake, self.has_asked = run.now + run.seconds(), True
+        body, self._hears = provider.reply(effect.request)
         if self._strikes == "unanswered":
             self._chunks.extend([body[:20], BackendError("the answer broke off", kind="interrupted")])
         else:
             self._chunks.extend([body, b""])
-        return ResponseHead(status=200)
+        return ResponseHead(status=200, headers=JSON)
 
     def _read(self, effect: ReadChunk) -> Any:
         if self._strikes == "fail":
@@ -341,18 +396,37 @@ class Worker:
         chunk = self._chunks.popleft() if self._chunks else b""
         if isinstance(chunk, Exception):
             raise chunk
+        if not chunk and self._hears:
+            self.heard.append(self._hears)
+            self._hears = ""
         return (self._perform(Clock()), chunk) if effect.timed else chunk
 
+    def _ready(self) -> list[CallTool]:
+        """The calls that have an end: all but those whose other conversation still runs."""
+        inner = self._inner
+        return [effect for effect in self._tools if effect.index not in inner or inner[effect.index].is_over]
+
     def _await_tool(self) -> ToolDone:
-        effect = self._tools.pop(self.run.random.randrange(len(self._tools)) if len(self._tools) > 1 else 0)
+        if self._inner:
+            effect = self.run.random.choice(self._ready())
+            self._tools.remove(effect)
+        else:
+            at = self.run.random.randrange(len(self._tools)) if len(self._tools) > 1 else 0
+            effect = self._tools.pop(at)
         self.wake = self.run.now + self.run.seconds()
         return ToolDone(index=effect.index, outcome=self._run_tool(effect), started=self.run.now, seconds=0.1)
 
     def _run_tool(self, effect: CallTool) -> Any:
         bank = effect.context.deps.bank
         bank.fault = {"fail": "before", "unanswered": "after"}.get(self._strikes, "")
-        self.run.tell(self, f"run {effect.tool.name} {effect.arguments.get('id')} {bank.fault}")
+        if (inner := self._inner.pop(effect.index, None)) is not None:
+            HANDED.result, HANDED.failure = inner.result, inner.failure
+        self.run.tell(self, f"run {effect.tool.name} {_named(effect)} {bank.fault}")
         return run_call(effect.tool, effect.context, effect.arguments)
+
+
+def _named(effect: CallTool) -> Any:
+    return next(iter(effect.arguments.values()), "")
 
 
 def _shown(effect: Invoke) -> str:

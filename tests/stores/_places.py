@@ -173,12 +173,18 @@ def opened(place: Place) -> Iterator[Any]:
     else:
         import sqlalchemy
 
-        patience = {"timeout": 60.0} if place.url.startswith("sqlite") else {}
-        engine = sqlalchemy.create_engine(place.url, connect_args=patience)
+        engine = sqlalchemy.create_engine(place.url, connect_args=_patience(place))
         try:
             yield SQLAlchemyStore(engine)
         finally:
             engine.dispose()
+
+
+def _patience(place: Place) -> dict[str, float]:
+    """How long a driver waits: for another writer, or for an answer."""
+    if place.url.startswith("sqlite"):
+        return {"timeout": 60.0}
+    return {"read_timeout": 60} if place.url.startswith("mysql") else {}
 
 
 @asynccontextmanager
@@ -201,8 +207,7 @@ async def async_opened(place: Place) -> AsyncIterator[Any]:
     else:
         from sqlalchemy.ext.asyncio import create_async_engine
 
-        patience = {"timeout": 60.0} if place.url.startswith("sqlite") else {}
-        engine = create_async_engine(place.url, connect_args=patience)
+        engine = create_async_engine(place.url, connect_args=_patience(place))
         try:
             yield AsyncSQLAlchemyStore(engine)
         finally:

@@ -178,3 +178,44 @@ def private_redis_cluster(folder: Path, nodes: int = 2) -> Iterator[list[int]]:
 
         wait_for(is_whole, "the cluster's nodes know each other")
         yield ports
+
+
+@contextmanager
+def private_pgbouncer(url: str, mode: str = "transaction", servers: int = 3) -> Iterator[str]:
+    """PgBouncer in front of a database, with so many connections to it; gives the URL by way of it.
+
+    The test that uses it needs a PgBouncer before 1.21: later ones keep track of prepared statements.
+    """
+    import sqlalchemy
+
+    program = _program("pgbouncer", Path("/usr/sbin"))
+    told = subprocess.run([program, "--version"], check=True, capture_output=True, text=True).stdout
+    version = tuple(int(number) for number in told.split()[1].split(".")[:2])
+    if version >= (1, 21):
+        pytest.skip("PgBouncer is 1.21 or newer here, and keeps prepared statements: an older one is tested")
+    at, port = sqlalchemy.make_url(url), free_port()
+    folder = tempfile.mkdtemp(prefix="goaitools-pgbouncer-", dir="/tmp")
+    try:
+        user = "postgres" if os.getuid() == 0 else None
+        if user is not None:
+            owner = pwd.getpwnam(user)
+            os.chown(folder, owner.pw_uid, owner.pw_gid)
+        settings = Path(folder) / "pgbouncer.ini"
+        settings.write_text(
+            "[databases]\n"
+            f"* = host={at.host} port={at.port or 5432} user={at.username}\n"
+            "[pgbouncer]\n"
+            f"listen_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\nauth_type = any\n"
+            f"pool_mode = {mode}\ndefault_pool_size = {servers}\n"
+            "ignore_startup_parameters = extra_float_digits\n"
+        )
+        settings.chmod(0o644)
+        log = Path(folder) / "log"
+        server = Server([program, str(settings)], port, user=user, log=log, kill=signal.SIGINT)
+        server.start()
+        try:
+            yield at.set(host="127.0.0.1", port=port).render_as_string(hide_password=False)
+        finally:
+            server.kill()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

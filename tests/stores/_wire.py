@@ -21,7 +21,7 @@ from ._places import Place
 __all__ = ["Cut", "Wire", "wire_to"]
 
 Direction = Literal["question", "answer"]
-How = Literal["reset", "close", "stall"]
+How = Literal["reset", "close", "stall", "hold"]
 
 
 class Cut(NamedTuple):
@@ -30,7 +30,8 @@ class Cut(NamedTuple):
     Attributes:
         direction: Whose bytes are counted: of questions to the server, or of its answers.
         after: How many bytes are forwarded before it strikes, since it was armed.
-        how: "reset" ends both sides at once, "close" in order, "stall" leaves them open and silent.
+        how: "reset" ends both sides at once, "close" in order, "stall" leaves them open and silent. "hold" is
+            as silent, but nothing is lost: once the cut is taken away, all that was kept back is forwarded.
         is_lasting: It strikes every connection from then on at its first byte in that direction, until it is
             taken away. Without it one connection is hit, and the next one works.
     """
@@ -68,11 +69,13 @@ class Wire:
         self._cut: Cut | None = None
         self._lock = threading.Lock()
         self._open: list[socket.socket] = []
+        self._is_closed = False
         self._healed = threading.Event()
         threading.Thread(target=self._accept, daemon=True).start()
 
     def arm(self, cut: Cut | None) -> None:
-        """Begin to count anew, and strike there. None: strike no more; connections that stalled are reset."""
+        """Begin to count anew, and strike there. None: strike no more; connections that stalled are reset,
+        those that were held go on."""
         with self._lock:
             self.counts = {"question": 0, "answer": 0}
             self.has_struck = False
@@ -85,8 +88,10 @@ class Wire:
         """Close all connections."""
         self._listener.close()
         self.arm(None)
-        for each in self._open:
-            _reset(each)
+        with self._lock:
+            self._is_closed = True
+            for each in self._open:
+                _reset(each)
 
     def _accept(self) -> None:
         while True:
@@ -97,7 +102,12 @@ class Wire:
                 return
             for each in (client, server):
                 each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._open += [client, server]
+            with self._lock:
+                self._open += [client, server]
+                if self._is_closed:  # it came while this proxy was being closed
+                    _reset(client)
+                    _reset(server)
+                    return
             pair = _Pair(client, server)
             threading.Thread(target=self._pump, args=(pair, "question"), daemon=True).start()
             threading.Thread(target=self._pump, args=(pair, "answer"), daemon=True).start()
@@ -112,7 +122,10 @@ class Wire:
                     time.sleep(self._delay)
                 if allowed:
                     into.sendall(data[:allowed])
-                if cut is not None:
+                if cut is not None and cut.how == "hold":
+                    self.has_run_out |= not healed.wait(20.0)
+                    into.sendall(data[allowed:])
+                elif cut is not None:
                     if cut.how == "stall":
                         pair.is_silent.set()
                         self.has_run_out |= not healed.wait(20.0)

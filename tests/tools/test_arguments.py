@@ -31,9 +31,13 @@ def test_a_slip_in_the_json_is_located() -> None:
     )
 
 
-@pytest.mark.parametrize("text", ["", "  \n", "{}"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "  \n", "{}", "null", " null ", "None", "undefined", "[]", '""', '"null"', '"{}"', '"\\n{}\\n"'],
+)
 def test_no_text_means_no_arguments(text: str) -> None:
-    """Models that call a tool without parameters send anything from nothing to an empty object."""
+    """Models that call a tool without parameters send anything from nothing to an empty object, and servers
+    put it into a string once more."""
 
     def ping() -> None: ...
 
@@ -49,7 +53,8 @@ BROKEN = [
     ('{"x": ' + "9" * 5000 + "x}", "The arguments are not valid JSON"),
     ("[1]", "The arguments must be one JSON object."),
     ('"x"', "The arguments must be one JSON object."),
-    ("null", "The arguments must be one JSON object."),
+    ("7", "The arguments must be one JSON object."),
+    ('"{', "The arguments are not valid JSON"),
 ]
 
 
@@ -63,6 +68,18 @@ def test_text_that_is_no_json_object_is_the_models_fault(text: str, message: str
 
     assert told.startswith(message)
     assert problem(Tool("f", "", {"type": "object"}, f), text).startswith(message)
+
+
+def test_an_object_in_a_string_is_read() -> None:
+    """Some models and servers write the JSON of the arguments once too often; nothing else can be meant."""
+
+    def f(x: int) -> None: ...
+
+    text = json.dumps(json.dumps({"x": 1}))
+
+    assert Tool.from_function(f).bind(text) == {"x": 1}
+    assert Tool("f", "", {"type": "object"}, f).bind(text) == {"x": 1}
+    assert problem(Tool.from_function(f), "null") == "Invalid arguments:\n- x: is required"
 
 
 def test_many_problems_are_cut_short() -> None:

@@ -53,9 +53,9 @@ def turns(chat: Any, count: int, **fields: Any) -> Any:
     [
         (MessageLimit(5), True),
         (MessageLimit(6), False),
-        (TokenLimit(5), True),
+        (TokenLimit(45), True),
         (TokenLimit(50_000), False),
-        (any_of(MessageLimit(100), TokenLimit(5)), True),
+        (any_of(MessageLimit(100), TokenLimit(45)), True),
         (any_of(MessageLimit(100), TokenLimit(50_000)), False),
         (all_of(MessageLimit(5), TokenLimit(50_000)), False),
         (all_of(MessageLimit(5), TokenLimit(5)), True),

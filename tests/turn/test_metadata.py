@@ -18,7 +18,7 @@ from ._desk import Desk
 
 DOWN = BackendError("down", kind="unavailable")
 POISON = BackendError("no", status=400, headers={"content-type": "application/json"}, body=b'{"error":{}}')
-CUT = Compactor(MessageLimit(1), KeepRecentTurns(1))
+CUT = Compactor(MessageLimit(2), KeepRecentTurns(1))
 
 
 def kept_with(state: bytes) -> list[dict[str, str]]:

@@ -28,7 +28,7 @@ from ._reading import results, users
 
 DOWN = BackendError("down", kind="unavailable")
 POISON = BackendError("no", status=400, headers={"content-type": "application/json"}, body=b'{"error":{}}')
-CUT = Compactor(MessageLimit(1), KeepRecentTurns(1))
+CUT = Compactor(MessageLimit(2), KeepRecentTurns(1))
 SAID = 'Refund "my" 5 euros.\nNow!'
 QUOTED = "Refund my 5 euros Now"
 

@@ -76,6 +76,7 @@ from goaitools_py import (
     StateError,
     StateFormatError,
     StateInvalidError,
+    StatePartMissingError,
     StateProviderError,
     StateSaved,
     StateTooLargeError,
@@ -587,6 +588,8 @@ def failed(error: GoAIToolsError) -> bytes | None:
         assert_type(error.retry_after, float | None)
         assert_type((error.code, error.cost_usd), tuple[str, Decimal | None])
         return error.state
+    if isinstance(error, StatePartMissingError):
+        print(error.digest)
     if isinstance(error, StateProviderError):
         assert_type(error.found, str)
     if isinstance(error, StateTooLargeError):
@@ -601,6 +604,7 @@ STATE_ERRORS: tuple[type[StateError], ...] = (
     StateCorruptError,
     StateFormatError,
     StateInvalidError,
+    StatePartMissingError,
     StateProviderError,
     StateTooLargeError,
     StateVersionError,

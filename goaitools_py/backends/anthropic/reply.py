@@ -52,7 +52,7 @@ import msgspec
 from ... import rawjson
 from ...citations import Citation, citation_of
 from ...messages import ToolCall, Usage
-from ...render import plain
+from ...render import argument_object, plain
 from ...values import Value, replace
 from ..base import ProtocolFault, Reply
 from ..wire.answer import clean_name, error_fault, paid, shape_of
@@ -137,16 +137,16 @@ def read_body(body: bytes) -> RawReply:
         envelope = _ENVELOPE.read(body)
     except rawjson.RawJSONError as problem:
         raise ProtocolFault(f"the answer is not a message: {shape_of(body, lacks='content')}") from problem
-    usage = bytes(envelope.usage)
+    usage, content = bytes(envelope.usage), bytes(envelope.content)
     if envelope.error or envelope.type == "error":
-        raise paid(error_fault(envelope.error), usage_of(usage))
-    content = bytes(envelope.content)
+        raise paid(error_fault(envelope.error, text=_said(content)), usage_of(usage))
     if content == b"null" and envelope.stop_reason == "refusal":
         content = b"[]"  # a filter left nothing of it
     if content.startswith(b'"') and envelope.stop_reason:
         content = b"[]" if content == b'""' else _listed([b'{"type":"text","text":' + content + b"}"])
     if not content.startswith(b"["):
-        raise paid(ProtocolFault("the answer is not a message: it holds no content"), usage_of(usage))
+        fault = ProtocolFault("the answer is not a message: it holds no content", partial_text=_said(content))
+        raise paid(fault, usage_of(usage))
     return RawReply(
         content=content,
         stop_reason=envelope.stop_reason or "",
@@ -156,6 +156,19 @@ def read_body(body: bytes) -> RawReply:
         container=bytes(envelope.container),
         transformations=bytes(envelope.input_transformations),
     )
+
+
+def _said(content: bytes) -> str:
+    """The text of a content that is no reply; "" if there is none, or if it cannot be read."""
+    try:
+        pairs = _read(_entry(content))
+    except rawjson.RawJSONError:
+        return ""
+    return plain(_text(content) or _spoken(pairs))
+
+
+def _spoken(pairs: Iterable[_Pair]) -> str:
+    return "".join(block.text for _, block in pairs if block.type == "text")
 
 
 def _text(raw: bytes) -> str:
@@ -230,6 +243,7 @@ def reply_of(answer: RawReply) -> Reply:
         kept, calls, is_cut = _stored(pairs, answer.id.encode("utf-8", "replace") + entry)
         if any(block.type in _IMPOSSIBLE for _, block in kept):
             fault = ProtocolFault("the answer holds a block of no type, or a result, which only a user sends")
+            fault.partial_text = plain(_spoken(pairs))
             raise paid(fault, usage_of(answer.usage))
     except rawjson.RawJSONError as error:
         raise paid(ProtocolFault("the answer's content cannot be read"), usage_of(answer.usage)) from error
@@ -241,7 +255,7 @@ def reply_of(answer: RawReply) -> Reply:
         entry = _with_content(entry, sendable)
     return Reply(
         entries=(entry,) if sendable else (),
-        text=plain("".join(block.text for _, block in pairs if block.type == "text")),
+        text=plain(_spoken(pairs)),
         reasoning=plain("".join(block.thinking for _, block in pairs if block.type == "thinking")),
         calls=calls,
         finish_reason=finish,
@@ -352,6 +366,7 @@ def _arguments(block: _Block) -> str:
 
 def _stored_input(written: str) -> tuple[bytes, bool]:
     """The object in a text, or ``{}``; and True if it was cut because it would nest too deep."""
+    written = argument_object(written)
     data = rawjson.one_line(written.encode("utf-8", "replace"))
     if is_object(written):
         return data, False

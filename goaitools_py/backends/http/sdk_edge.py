@@ -16,8 +16,8 @@ from typing import Any, Generic, TypeVar
 
 import httpx2
 
+from ...edges.aside import within
 from ..base import BackendError, ModelRequest
-from .aside import within
 from .clients import ClientOfProcess, ClientsOfLoops
 from .deadlines import DeadlineClient, until
 from .exchange import HttpAsyncExchange, HttpExchange, bounded_timeout, let_body_take, wire_errors

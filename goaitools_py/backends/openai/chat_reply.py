@@ -76,6 +76,7 @@ from .mended import has_odd_content, mended_content
 
 __all__ = [
     "RawReply",
+    "ended_by",
     "read_body",
     "reply_of",
     "usage_of",
@@ -116,13 +117,12 @@ def read_body(body: bytes) -> RawReply:
             f"the answer is not a chat completion: {shape_of(body, lacks='choice with a message')}"
         ) from problem
     usage = bytes(completion.usage)
-    if completion.error:
-        raise paid(error_fault(completion.error), usage_of(usage))
     choice = completion.choices[0] if completion.choices else _Choice()
-    if choice.error:  # OpenRouter: the provider behind it failed
-        raise paid(error_fault(choice.error), usage_of(usage))
-    message, finish = bytes(choice.message), choice.finish_reason or ""
-    if message == b"null" and (finish == "length" or _is_filtered(finish)):
+    message = bytes(choice.message)
+    if error := completion.error or choice.error:  # the latter: OpenRouter, the provider behind it failed
+        raise paid(error_fault(error, text=_said(message)), usage_of(usage))
+    finish = ended_by(choice.finish_reason, choice.native_finish_reason)
+    if message == b"null" and (finish in _LENGTHS or _is_filtered(finish)):
         message = _NOTHING_SAID
     if not message.startswith(b"{"):
         fault = ProtocolFault("the answer is not a chat completion: it holds no message")
@@ -136,6 +136,15 @@ def read_body(body: bytes) -> RawReply:
     )
 
 
+def _said(message: bytes) -> str:
+    """The text of a message beside which an error stands; "" if there is none, or if it cannot be read."""
+    try:
+        view = rawjson.view(message)
+    except rawjson.RawJSONError:
+        return ""
+    return spoken(view)[0] or as_str(view.get("refusal")) if isinstance(view, dict) else ""
+
+
 _NOTHING_SAID: Final = b'{"role":"assistant","content":""}'
 """The message of a response that has none, because a filter or the output limit left nothing. Azure and
 Gemini's endpoint then leave `message` and `delta` out (2026-11: run-llama/llama_index#8995, ravendb's chat
@@ -145,6 +154,7 @@ client, envoyproxy/ai-gateway#2107)."""
 class _Choice(msgspec.Struct):
     message: msgspec.Raw = msgspec.Raw(b"null")
     finish_reason: str | None = None
+    native_finish_reason: str | None = None
     error: Any = None
 
 
@@ -176,6 +186,7 @@ def reply_of(answer: RawReply, *, family: str) -> Reply:
     except rawjson.RawJSONError as error:
         raise paid(ProtocolFault("the answer's message cannot be read"), usage_of(answer.usage)) from error
     except ProtocolFault as fault:
+        fault.partial_text = plain(_said(answer.message))
         raise paid(fault, usage_of(answer.usage)) from None
     text, reasoning = spoken(view)
     refusal = as_str(view.get("refusal"))
@@ -187,7 +198,7 @@ def reply_of(answer: RawReply, *, family: str) -> Reply:
         calls=calls,
         finish_reason=finish,
         stop=_stop(finish, refusal),
-        run_calls=bool(calls) and finish != "length" and not _is_filtered(finish) and not refusal,
+        run_calls=bool(calls) and finish not in _LENGTHS and not _is_filtered(finish) and not refusal,
         usage=usage_of(answer.usage),
         model=answer.model,
         id=answer.id,
@@ -215,15 +226,37 @@ def _with_usual_content(message: bytes, view: Any) -> tuple[bytes, Any]:
 
 
 def _stop(finish: str, refusal: str) -> Literal["end", "length", "refusal"]:
-    if finish == "length":
+    if finish in _LENGTHS:
         return "length"
     # Any other word, or none, means "end": servers use their own words, and "stop" with calls is recorded.
     return "refusal" if refusal or _is_filtered(finish) else "end"
 
 
-_FILTERS: Final = frozenset({"SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII"})
-"""Gemini's finish reasons for a filter. Its endpoint and gateways pass them on (2026-11:
-HKUDS/Vibe-Trading#308)."""
+_LENGTHS: Final = frozenset(
+    {
+        "length",
+        "max_tokens",
+        "max_output_tokens",
+        "MAX_TOKENS",
+        "model_length",
+        "model_context_window_exceeded",
+    }
+)
+"""Finish reasons of a reply that reached a limit: OpenAI's, and those of Anthropic, the Responses API, Gemini
+and Mistral, which gateways pass on (2026-11: nearai/ironclaw#5665)."""
+
+_FILTERS: Final = frozenset({"SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "refusal"})
+"""Finish reasons for a filter: Gemini's, whose endpoint and gateways pass them on (2026-11:
+HKUDS/Vibe-Trading#308), and Anthropic's."""
+
+
+def ended_by(finish: str | None, native: str | None) -> str:
+    """The finish reason that counts.
+
+    OpenRouter writes "tool_calls" for each reply that has calls, also if they are cut off. The model's own
+    word then stands in ``native_finish_reason`` only.
+    """
+    return native if native and (native in _LENGTHS or _is_filtered(native)) else finish or ""
 
 
 def _is_filtered(finish: str) -> bool:

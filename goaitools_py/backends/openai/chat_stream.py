@@ -35,7 +35,7 @@ from ..wire.growing import (
     written,
 )
 from ..wire.nesting import shallow
-from .chat_reply import RawReply, reply_of, usage_of
+from .chat_reply import RawReply, ended_by, reply_of, usage_of
 
 __all__ = ["ChatDecoder"]
 
@@ -59,6 +59,7 @@ class _Choice(msgspec.Struct):
     index: int | None = 0
     delta: Object | None = None
     finish_reason: str | None = None
+    native_finish_reason: str | None = None
     error: msgspec.Raw = NULL
 
 
@@ -225,7 +226,7 @@ class ChatDecoder:
                 self._grow(choice.delta, deltas)
                 self._expects_text = self._may_go_on(choice.delta)
             if choice.finish_reason:
-                self._finish = choice.finish_reason
+                self._finish = ended_by(choice.finish_reason, choice.native_finish_reason)
 
     def _may_go_on(self, delta: Object) -> bool:
         """True if the next event is probably plain text: this one had text, and nothing else is open."""
@@ -348,6 +349,7 @@ def _choice(data: bytes) -> _Choice:
         index=1 if members.get("index", b"0") not in (b"0", b"null") else 0,
         delta=None if delta == NULL else object_of(delta),
         finish_reason=_string(members, "finish_reason"),
+        native_finish_reason=_string(members, "native_finish_reason"),
         error=_raw(members, "error"),
     )
 

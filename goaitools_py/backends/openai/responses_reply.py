@@ -46,6 +46,7 @@ holds a key that this table leaves out.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, Literal
 
 import msgspec
@@ -71,6 +72,7 @@ __all__ = [
     "read_body",
     "read_response",
     "reply_of",
+    "said_in",
     "usage_of",
     "with_call_ids",
     "without_calls",
@@ -224,13 +226,15 @@ def read_response(raw: bytes, *, items: Sequence[bytes] = ()) -> RawReply | None
         return None
     status = response.status or ""
     usage = bytes(response.usage)
+    output = tuple(map(bytes, response.output or ())) or tuple(items)
     if response.object == "error":  # vLLM: the error's members are the body's own
-        raise paid(failure(error_in(raw)), usage_of(usage))
+        raise paid(failure(error_in(raw), text=said_in(output)), usage_of(usage))
     if response.error or status == "failed":
-        raise paid(failure(response.error), usage_of(usage))
+        raise paid(failure(response.error, text=said_in(output)), usage_of(usage))
     if status in _NOT_FINISHED:
         fault = Fault(kind="protocol", code=status, retryable=status == "cancelled")
-        raise paid(ProtocolFault(f"the response is {status}", fault), usage_of(usage))
+        unfinished = ProtocolFault(f"the response is {status}", fault, partial_text=said_in(output))
+        raise paid(unfinished, usage_of(usage))
     reason = (response.incomplete_details or _Incomplete()).reason or ""
     # An incomplete response may have no output, for example after a filter. Any other response has some.
     if response.output is None and not items and not (status == "incomplete" and reason):
@@ -238,7 +242,7 @@ def read_response(raw: bytes, *, items: Sequence[bytes] = ()) -> RawReply | None
             raise paid(ProtocolFault("the answer is not a response: it has no output"), usage_of(usage))
         return None
     return RawReply(
-        items=tuple(map(bytes, response.output or ())) or tuple(items),
+        items=output,
         status=status,
         reason=reason,
         usage=usage,
@@ -261,9 +265,20 @@ def _reasons(raw: bytes) -> tuple[str, ...]:
     return tuple(reason if reason.isidentifier() and len(reason) <= 64 else "unknown" for reason in reasons)
 
 
-def failure(error: object) -> ProtocolFault:
-    """The fault for the error of a failed response."""
-    finding = error_fault(error)
+def said_in(items: Sequence[bytes]) -> str:
+    """The text of the items of a response that is no reply, as far as they can be read."""
+    said: list[str] = []
+    for raw in items:
+        with suppress(rawjson.RawJSONError):
+            item = as_dict(rawjson.view(raw))
+            if kind_of(item) == "assistant":
+                said.append(spoken(item.get("content")))
+    return plain("".join(said))
+
+
+def failure(error: object, *, text: str = "") -> ProtocolFault:
+    """The fault for the error of a failed response. `text`: what stands in it all the same."""
+    finding = error_fault(error, text=text)
     if finding.fault.kind == "protocol" and finding.fault.code in _REJECTED_CODES:
         fault = Fault(kind="rejected", code=finding.fault.code)
         return ProtocolFault(f"the provider answered 200 with an error ({fault.code})", fault)
@@ -292,17 +307,19 @@ def reply_of(answer: RawReply, *, family: str, speakers: Sequence[str] = SPEAKER
         calls = said.open_calls()
         messages = 1 if len(calls) == len(said.calls) else len(read_entries(entries))
     except ProtocolFault as fault:
+        fault.partial_text = said_in(answer.items)
         raise paid(fault, usage_of(answer.usage)) from None
     except rawjson.RawJSONError as error:
-        raise paid(ProtocolFault("an item of the answer cannot be read"), usage_of(answer.usage)) from error
+        unread = ProtocolFault("an item of the answer cannot be read", partial_text=said_in(answer.items))
+        raise paid(unread, usage_of(answer.usage)) from error
     return Reply(
         entries=entries,
         text=plain("".join(said.text)),
         reasoning=plain("".join(said.reasoning)),
         calls=calls,
         finish_reason=answer.reason or answer.status,
-        stop=_stop(answer, said.is_refused),
-        run_calls=bool(calls) and answer.status == "completed" and not said.is_refused,
+        stop=_stop(answer, said),
+        run_calls=bool(calls) and _stop(answer, said) == "end" and answer.status == "completed",
         usage=usage_of(answer.usage),
         model=answer.model,
         id=answer.id,
@@ -313,10 +330,16 @@ def reply_of(answer: RawReply, *, family: str, speakers: Sequence[str] = SPEAKER
     )
 
 
-def _stop(answer: RawReply, is_refused: bool) -> Literal["end", "length", "refusal"]:
-    if is_refused or answer.reason == "content_filter":
+def _stop(answer: RawReply, said: _Items) -> Literal["end", "length", "refusal"]:
+    if said.is_refused or answer.reason == "content_filter":
         return "refusal"
-    return "length" if answer.status == "incomplete" else "end"
+    # A gateway may call a response completed of which a limit has cut the last call.
+    is_cut = answer.status == "incomplete" or answer.reason in _LENGTHS or said.has_cut_call
+    return "length" if is_cut else "end"
+
+
+_LENGTHS: Final = frozenset({"max_output_tokens", "max_tokens", "length"})
+"""Reasons of a response that reached a limit."""
 
 
 def usage_of(raw: bytes) -> Usage:
@@ -349,7 +372,7 @@ class _Items:
         self.reasoning: list[str] = []
         self.calls: list[ToolCall] = []
         self.citations: list[Citation] = []
-        self.is_refused = False
+        self.is_refused = self.has_cut_call = False
         self.signed: list[bool] = []
         self._family = family
         self._seed = seed
@@ -378,6 +401,7 @@ class _Items:
         if kind in CALLS:
             self._at.append(len(self.entries))
             entry = self._call(entry, item)
+            self.has_cut_call = self.has_cut_call or item.get("status") == "incomplete"
         elif (call := client.client_call(item, entry)) is not None:
             self._at.append(len(self.entries))
             entry = self._client_call(entry, call)

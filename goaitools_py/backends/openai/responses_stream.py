@@ -20,7 +20,7 @@ from ..base import Delta, Fault, ProtocolFault, Reply
 from ..http.sse import EventSplitter, EventTooLongError
 from ..wire.envelope import Envelope
 from ..wire.nesting import shallow
-from .responses_reply import RawReply, failure, read_response, reply_of
+from .responses_reply import RawReply, failure, read_response, reply_of, said_in
 
 __all__ = ["ResponsesDecoder"]
 
@@ -149,7 +149,7 @@ class ResponsesDecoder:
         except ProtocolFault as finding:
             raise self._fault(finding) from None
         if status == "failed":
-            raise self._fault(failure(None))
+            raise self._fault(failure(None, text=said_in(answer.items if answer else items)))
         if answer is None:
             raise self._fault(ProtocolFault("the stream's last event holds no response"))
         self._answer = answer if answer.status else replace(answer, status=status)
@@ -174,7 +174,7 @@ class ResponsesDecoder:
         if not self._has_begun:
             return finding
         fault = replace(_INTERRUPTED, code=finding.fault.code)
-        return ProtocolFault(str(finding), fault, usage=finding.usage)
+        return ProtocolFault(str(finding), fault, usage=finding.usage, partial_text=finding.partial_text)
 
 
 # ----------------------------------------------------------------------------------- reading events

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from ... import rawjson
 from ...messages import CallKind, ToolCall
-from ...render import plain_json
+from ...render import argument_object, plain_json
 from ..wire.tolerance import as_dict, as_str
 from .pieces import Called, Lost, Piece, Said, hosted, outcome
 
@@ -92,10 +92,8 @@ def _input(call: ToolCall) -> bytes | None:
     """The arguments as the bytes of an object; None if they are none."""
     if call.kind == "custom":
         return rawjson.dumps({"input": call.arguments})
-    if not call.arguments.strip():
-        return b"{}"
     try:
-        given = rawjson.one_line(plain_json(call.arguments).encode())
+        given = rawjson.one_line(plain_json(argument_object(call.arguments)).encode())
         rawjson.members(given)
         rawjson.view(b"[" * (rawjson.MAX_DEPTH - _DEEPEST) + given + b"]" * (rawjson.MAX_DEPTH - _DEEPEST))
     except (rawjson.RawJSONError, UnicodeEncodeError):

@@ -12,8 +12,8 @@ from typing import Final
 
 from ... import rawjson
 from ...messages import CallKind, Usage
-from ...render import plain
-from ..base import ProtocolFault
+from ...render import argument_object, plain
+from ..base import Fault, ProtocolFault
 from ..http.faults import fault_of_error
 
 __all__ = [
@@ -32,10 +32,18 @@ OPENAI_FAMILIES: Final = frozenset({"openai", "azure"})
 _UNCLEAN: Final = re.compile(r"[^a-zA-Z0-9_-]")
 
 
-def error_fault(error: object) -> ProtocolFault:
-    """The fault for an error object inside a 200 response."""
+def error_fault(error: object, *, text: str = "") -> ProtocolFault:
+    """The fault for an error object inside a 200 response.
+
+    `text`: what the model had said before the error. The reply broke off then, whatever the error is: the
+    provider took the request, and has charged for the text.
+    """
     fault = fault_of_error(error)
-    return ProtocolFault(f"the provider answered 200 with an error ({fault.code or fault.kind})", fault)
+    problem = f"the provider answered 200 with an error ({fault.code or fault.kind})"
+    if not text:
+        return ProtocolFault(problem, fault)
+    interrupted = Fault(kind="interrupted", code=fault.code, retryable=True)
+    return ProtocolFault(problem, interrupted, partial_text=plain(text))
 
 
 def paid(fault: ProtocolFault, usage: Usage) -> ProtocolFault:
@@ -73,11 +81,13 @@ def clean_name(name: str, *, limit: int) -> str | None:
 
 
 def stored_arguments(arguments: str, *, kind: CallKind, family: str) -> str:
-    """The arguments to store for a call: "{}" for arguments that servers of this family would refuse."""
+    """The arguments to store for a call. Where servers of this family refuse all but an object, it is the
+    object that they mean, or else "{}"."""
     if kind == "custom" or family in OPENAI_FAMILIES:
         return arguments
+    meant = argument_object(arguments)
     try:
-        rawjson.members(plain(arguments).encode())
+        rawjson.members(plain(meant).encode())
     except rawjson.RawJSONError:
         return "{}"
-    return arguments
+    return meant

@@ -30,13 +30,20 @@ from ...state.parts import (
     new_part,
 )
 from ...state.records import MAX_MEDIA
-from ...state.row_json import have_few_values
 from ...state.segments import JOIN
 from ...state.state import ConversationState
 from ...state.turn_rows import turn_columns
 from ...values import Value, replace
 from .dropping import journalled, without_parts
-from .records import Before, in_order, invalid_part, newest_record, record_digest, voice_digest
+from .records import (
+    Before,
+    have_few_values,
+    in_order,
+    invalid_part,
+    newest_record,
+    record_digest,
+    voice_digest,
+)
 
 __all__ = ["SHARED_BYTES", "Retention", "marked", "with_joined", "with_record", "with_room"]
 
@@ -160,7 +167,7 @@ def _with_entry(
         return None
     raw = text + b"\n" + lines
     alone = new_part(ARCHIVE, raw, 1, compresses=codec.compresses)
-    if not have_few_values([raw], alone.stored_len):
+    if not have_few_values([raw], alone.stored_len, codec):
         return None
     own = only_archived(state.segments, media)
     if alone.stored_len + own > min(retention.most_bytes, retention.limits.max_archive_bytes):

@@ -34,14 +34,15 @@ import msgspec
 
 from ... import rawjson
 from ...errors import StateInvalidError
+from ...json_scan import most_values, separators
 from ...rawjson import RawJSONError
 from ...state.bounds import Count, Label
 from ...state.closed_turns import ClosedTurn
 from ...state.codec import Codec
 from ...state.parts import ARCHIVE, Part, new_part
 from ...state.records import Meta, cut_facts, digest8
-from ...state.row_json import check_rows, check_values
-from ...state.segments import JOIN
+from ...state.segments import JOIN, values_of_lines
+from ...state.state import hard_limits
 from ...state.turn_rows import records_in
 from ...values import Value
 
@@ -49,6 +50,7 @@ __all__ = [
     "Before",
     "Record",
     "check_archive",
+    "have_few_values",
     "in_order",
     "invalid_part",
     "newest_record",
@@ -151,13 +153,34 @@ def part_of(records: Sequence[tuple[Sequence[bytes], Sequence[bytes]]], codec: C
 
 
 def check_archive(parts: Sequence[Part], codec: Codec, binding: Any = None) -> None:
-    """Refuse an archive of far more JSON values than stored bytes, before its records are read.
+    """Refuse an archive of far more JSON values than a state and the stored bytes, before it is read.
 
     Raises:
         StateError: It has so many, or a part is elsewhere, or damaged.
     """
-    raws = [part.raw(codec, binding) for part in parts]
-    check_values(raws, sum(part.stored_len for part in parts), "the archive of the state")
+    stored = sum(part.stored_len for part in parts)
+    records, most = sum(part.entries for part in parts), hard_limits(codec).max_entries + stored
+    if records > most:
+        raise invalid_part(f"{records} records, expected at most {most}")
+    if not have_few_values([part.raw(codec, binding) for part in parts], stored, codec):
+        raise invalid_part(f"more JSON values than a state may have, in {stored} stored bytes")
+
+
+def have_few_values(raws: Sequence[bytes], stored: int, codec: Codec) -> bool:
+    """True if raw parts have no more JSON values, and no more entries, than a state and their stored bytes.
+
+    An archive may be larger than a state, so what counts beyond that is how far it was inflated.
+    """
+    values = hard_limits(codec).max_values + stored
+    if sum([most_values(len(raw)) for raw in raws]) <= values:
+        return True
+    if sum(map(separators, raws)) <= values:
+        return True
+    for raw in raws:
+        values -= values_of_lines(raw, values)
+        if values < 0:
+            return False
+    return True
 
 
 def record_digest(columns: Sequence[bytes], entries: Sequence[bytes]) -> str:
@@ -183,7 +206,6 @@ def read_records(raw: bytes, count: int) -> list[Record]:
     """Read the records of a part from its raw bytes. `count`: how many it says that it has."""
     text, _, lines = raw.rpartition(b"\n")
     entries = text.split(JOIN) if text else []
-    check_rows([lines], len(entries))
     found = _columns(lines)
     if len(found) != count or not found:
         raise invalid_part(f"{len(found)} records, expected {count or 'at least 1'}")

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Final, Literal, TypeAlias, get_args
 
-from ...messages import CallKind
+from ...messages import CallKind, parsed_arguments
 from ...tools.results import ToolReturn
 from ...values import Given, Value
 
@@ -109,12 +109,10 @@ class PendingCall(Value, frozen=True, kw_only=True):
     def parsed(self) -> Any:
         """The arguments as Python values.
 
-        Raises ValueError if the arguments are not valid JSON, or nest too deep for `json`.
+        Raises ValueError if the arguments are not valid JSON, nest deeper than 100 levels, or have more than
+        a million values.
         """
-        try:
-            return json.loads(self.arguments or "{}")
-        except RecursionError:
-            raise ValueError("the arguments nest too deep to be read") from None
+        return parsed_arguments(self.arguments)
 
     @property
     def raw(self) -> dict[str, Any] | None:
@@ -133,7 +131,7 @@ def pending_text(calls: Iterable[PendingCall]) -> str:
 
 def pending_inside(outer: str, text: str) -> tuple[PendingCall, ...]:
     """The calls in such a text, under ids that begin with the outer call's; () for any other text."""
-    with suppress(ValueError, TypeError, RecursionError):
+    with suppress(ValueError, TypeError):
         return tuple(
             PendingCall(
                 id=f"{outer}{INSIDE}{id}",
@@ -142,6 +140,6 @@ def pending_inside(outer: str, text: str) -> tuple[PendingCall, ...]:
                 reason=reason if reason in get_args(PendingReason) else "approval",
                 kind=kind if kind in get_args(CallKind) else "function",
             )
-            for id, name, arguments, reason, kind in json.loads(text)
+            for id, name, arguments, reason, kind in parsed_arguments(text)
         )
     return ()

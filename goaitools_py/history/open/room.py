@@ -25,6 +25,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec import Raw
 
+from ... import json_scan
 from ...backends.base import Dialect
 from ...errors import StateTooLargeError
 from ...messages import Part, Text
@@ -33,6 +34,7 @@ from ...state.media_rows import media_weight
 from ...state.meta_segment import meta_bytes
 from ...state.parts import MEDIA
 from ...state.records import JournalCall, OpenTurn
+from ...state.segments import values_in
 from ...state.state import ConversationState, hard_limits, soft_limits, written
 from ...values import replace
 from . import steps
@@ -60,13 +62,14 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Size(NamedTuple):
-    """The sizes of a state, or the limits of these sizes. In bytes, but for `entries` and `segments`."""
+    """The sizes of a state, or the limits of these sizes. In bytes, but for entries, segments and values."""
 
     blob: int
     decoded: int
     entries: int
     segments: int
     meta: int = 0
+    values: int = 0
 
     @classmethod
     def of(cls, limits: BlobLimits) -> Size:
@@ -77,6 +80,7 @@ class Size(NamedTuple):
             limits.max_entries,
             limits.max_segments,
             limits.max_meta_bytes,
+            limits.max_values,
         )
 
     def without(self, soft: BlobLimits, eighths: int) -> Size:
@@ -85,6 +89,7 @@ class Size(NamedTuple):
             blob=self.blob - eighths * soft.max_blob_bytes // 8,
             decoded=self.decoded - eighths * soft.max_decoded_bytes // 8,
             entries=self.entries - eighths * soft.max_entries // 8,
+            values=self.values - eighths * soft.max_values // 8,
         )
 
     def beyond(self, most: Size) -> StateTooLargeError | None:
@@ -95,6 +100,7 @@ class Size(NamedTuple):
             and self.entries <= most.entries
             and self.segments <= most.segments
             and self.meta <= most.meta
+            and self.values <= most.values
         ):
             return None
         name, found, limit = next(row for row in zip(_NAMES, self, most, strict=True) if row[1] > row[2])
@@ -105,11 +111,21 @@ class Size(NamedTuple):
         )
 
 
-_NAMES: Final = ("max_blob_bytes", "max_decoded_bytes", "max_entries", "max_segments", "max_meta_bytes")
+_NAMES: Final = (
+    "max_blob_bytes",
+    "max_decoded_bytes",
+    "max_entries",
+    "max_segments",
+    "max_meta_bytes",
+    "max_values",
+)
 
 
-def size_of(state: ConversationState, codec: Codec, *, meta: int) -> Size:
-    """Upper bounds of a state's sizes, now and after its open turn closes. `meta`: bytes of its meta data."""
+def size_of(state: ConversationState, codec: Codec, *, meta: int, most_values: int) -> Size:
+    """Upper bounds of a state's sizes, now and after its open turn closes. `meta`: bytes of its meta data.
+
+    `most_values`: the limit of JSON values, which are counted only as far as that needs.
+    """
     blob, decoded, entries = _closed(state, codec)
     hot = state.hot
     if hot is not None and codec.compresses:
@@ -122,7 +138,9 @@ def size_of(state: ConversationState, codec: Codec, *, meta: int) -> Size:
     if state.open is not None:
         new += _open_bytes(state.open)
         entries += len(state.open.entries) + len(state.open.calls)
-    return Size(blob + new, decoded + new, entries, len(state.sealed) + 6)
+    own = json_scan.most_values(new)
+    values = values_in(state.segments, most_values - own) + own
+    return Size(blob + new, decoded + new, entries, len(state.sealed) + 6, values=values)
 
 
 def stored_size(state: ConversationState, codec: Codec) -> Size:
@@ -148,8 +166,8 @@ def _closed(state: ConversationState, codec: Codec) -> tuple[int, int, int]:
     return blob, decoded, entries
 
 
-def written_size(state: ConversationState, codec: Codec) -> Size:
-    """The sizes of a state if it were written now."""
+def written_size(state: ConversationState, codec: Codec, *, most_values: int) -> Size:
+    """The sizes of a state if it were written now. `most_values`: see `size_of`."""
     segments, parts, added = written(state, soft_limits(codec))
     decoded = sum(segment.raw_len for segment in segments)
     stored = sum(len(segment.stored) for segment in segments) if codec.compresses else decoded
@@ -160,6 +178,7 @@ def written_size(state: ConversationState, codec: Codec) -> Size:
         sum(segment.entries for segment in segments),
         len(segments),
         segments[0].raw_len,
+        values_in(segments, most_values),
     )
 
 
@@ -249,22 +268,26 @@ class Room:
 
     def _problem(self, state: ConversationState, most: Size, more: int) -> StateTooLargeError | None:
         codec = self._codec
-        if not state.meta.sticky and size_of(state, codec, meta=most.meta + more).beyond(most) is None:
+        if not state.meta.sticky and self._size(state, most, most.meta + more).beyond(most) is None:
             return None
         meta = meta_bytes(state.meta) + _PART_BYTES
-        if size_of(state, codec, meta=meta + more)._replace(meta=meta).beyond(most) is None:
+        if self._size(state, most, meta + more)._replace(meta=meta).beyond(most) is None:
             return None
         most = most._replace(blob=most.blob - more, decoded=most.decoded - more)
-        problem = written_size(state, codec).beyond(most)
+        problem = written_size(state, codec, most_values=most.values).beyond(most)
         if problem is not None or state.open is None:
             return problem
-        return written_size(steps.close_turn(state, self._dialect), codec).beyond(most)
+        closed = steps.close_turn(state, self._dialect)
+        return written_size(closed, codec, most_values=most.values).beyond(most)
+
+    def _size(self, state: ConversationState, most: Size, meta: int) -> Size:
+        return size_of(state, self._codec, meta=meta, most_values=most.values)
 
     def capped(self, text: str, state: ConversationState) -> str:
         """The longest beginning of a broken-off reply's text that the state has room for."""
         most = self._hard[REPLY]
         for meta in (most.meta, meta_bytes(state.meta)):
-            size = size_of(state, self._codec, meta=meta)
+            size = self._size(state, most, meta)
             room = min(most.blob - size.blob, most.decoded - size.decoded)
             if 6 * len(text) <= room:
                 return text

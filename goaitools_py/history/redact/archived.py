@@ -17,6 +17,7 @@ from ...state.media import cut_out, put_back, references
 from ...state.media_rows import media_of, with_archived_only
 from ...state.parts import ARCHIVE, Part
 from ...state.records import CutRow, cut_facts
+from ...state.segments import check_entries
 from ...state.state import ConversationState, hard_limits
 from ...state.stripped import known_record
 from ...state.turn_rows import turn_columns
@@ -98,7 +99,8 @@ class ArchivedCut(Value, frozen=True, kw_only=True):
 def cuts_of(state: ConversationState, codec: Codec, binding: Any) -> list[ArchivedCut]:
     """The records of the archive, oldest first, without the names of a later release.
 
-    Raises `StateError` if a part is damaged, or if they have too many values together.
+    Raises `StateError` if a part is damaged, if they have too many values together, or if an entry is not a
+    JSON object.
     """
     check_archive([part for part in state.parts if part.kind == ARCHIVE], codec, binding)
     media = media_of(state.meta, state.parts, codec, binding)
@@ -109,6 +111,7 @@ def cuts_of(state: ConversationState, codec: Codec, binding: Any) -> list[Archiv
         for stored, columns in records_of(part, codec, binding):
             names = [references(entry) for turn in stored.turns for entry in turn.entries]
             record = whole_record(stored, media, hard_limits(codec))
+            check_entries([entry for turn in record.turns for entry in turn.entries])
             dropped = len(rawjson.names(columns[0]) - _KNOWN)
             turns: list[ClosedTurn] = []
             for turn in record.turns:

@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import Final
 from urllib.parse import quote, unquote
 
+from ... import json_scan
 from . import json_tree, words
 from .json_tree import Edits, Node
 from .matching import ROUNDS, Finder, found_again, quoted
@@ -22,6 +23,17 @@ __all__ = ["Redactor"]
 
 _DEEPEST: Final = 6
 """How deep JSON in strings of JSON is read as JSON. Deeper ones are read as text."""
+
+_MOST_INNER: Final = 2_000_000
+"""How many JSON values the strings of JSON may have that are read as JSON in one pass. A string is read twice
+if something in it matches."""
+
+_BEGINNINGS: Final = ("{", "[", " ", "\n")
+"""How JSON in a string begins."""
+
+_SHORT: Final = 64
+_MOST_ABSENT: Final = 2**16
+"""So many short texts without a match are remembered: a state may have one of them a million times."""
 
 _SAFE: Final = re.compile(r"[A-Za-z0-9_-]{1,128}")
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]+")
@@ -45,7 +57,14 @@ class Redactor:
         self.kept = 0
         self.ids: dict[str, str] = {}
         self._taken: set[str] = set()
+        self._clean: set[bytes] = set()
+        self._absent: set[str] = set()
         self._depth = 0
+        self._left = _MOST_INNER
+
+    def begin(self) -> None:
+        """Begin a pass. JSON in strings may be read anew; entries that had no match still have none."""
+        self._left = _MOST_INNER
 
     def learn_ids(self, entries: Iterable[bytes]) -> None:
         """Note the ids in these entries: no new id becomes equal to one of them."""
@@ -54,33 +73,66 @@ class Redactor:
 
     def entry(self, entry: bytes) -> bytes:
         """The entry without the match. The same object if nothing in it matches."""
+        if entry in self._clean:
+            return entry
         text = entry.decode()
         new = self.item(text)
-        return entry if new == text else new.encode()
+        if new == text:
+            self._clean.add(entry)
+            return entry
+        return new.encode()
 
     def item(self, text: str) -> str:
         """As `entry`, for the text of an entry."""
-        tree = json_tree.parsed(text)
+        tree = json_tree.parsed(text, self._is_hit)
         if tree is None:
             return self.text(text)
         edits = Edits(text)
-        self._structure(text, tree, "", "", edits)
+        if tree.has_hits or tree.may_have_runs:
+            self._structure(tree, "", "", edits)
         return edits.done()
 
     def text(self, value: str) -> str:
         """A text without the match, also where it is JSON. The same object if nothing matches."""
+        if value in self._absent:
+            return value
         new = value
-        if value[:1] in ("{", "[", " ", "\n") and self._depth < _DEEPEST:
-            tree = json_tree.parsed(value)
-            if tree is not None and tree.kind in ("object", "array"):
-                edits = Edits(value)
-                self._depth += 1
-                try:
-                    self._content(value, tree, edits)
-                finally:
-                    self._depth -= 1
-                new = edits.done()
-        return self.finder.replaced(new)
+        if value[:1] in _BEGINNINGS and self._depth < _DEEPEST:
+            self._depth += 1
+            try:
+                tree = self._inner(value)
+                if tree is not None and tree.has_hits:
+                    edits = Edits(value)
+                    self._content(tree, edits)
+                    new = edits.done()
+            finally:
+                self._depth -= 1
+        new = self.finder.replaced(new)
+        if new == value and len(value) < _SHORT and len(self._absent) < _MOST_ABSENT:
+            self._absent.add(value)
+        return new
+
+    def _inner(self, value: str) -> Node | None:
+        """The tree of JSON inside a string; None for other text.
+
+        JSON of more values than may still be read in this pass is searched as text.
+        """
+        values = json_scan.separators(value.encode("utf-8", "surrogatepass"))
+        if values > self._left:
+            return None
+        self._left -= values
+        tree = json_tree.parsed(value, self._is_hit)
+        return tree if tree is not None and tree.kind in ("object", "array") else None
+
+    def _is_hit(self, value: str) -> bool:
+        """True if a string, or the digits of a number, may have to change. Nothing is counted."""
+        is_plain = value[:1] not in _BEGINNINGS and not _may_be_medium(value)
+        if is_plain and self.finder.is_plainly_absent(value):
+            return False
+        before = self.finder.count
+        is_changed = self.text(value) != value or (_may_be_medium(value) and self._medium(value) != value)
+        self.finder.count = before
+        return is_changed
 
     def arguments(self, value: str) -> str:
         """The arguments of a call without the match. What was a JSON object stays one, also if the match
@@ -127,61 +179,68 @@ class Redactor:
 
     # ------------------------------------------------------------------------------ inside an entry
 
-    def _structure(self, text: str, node: Node, key: str, kind: str, edits: Edits) -> None:
+    def _structure(self, node: Node, key: str, kind: str, edits: Edits) -> None:
         """What the provider API has given a shape: its words and ids keep theirs.
 
         `key`: the member that holds the node. `kind`: the type of the object that has this member.
         """
         if node.kind == "string":
-            self._string(text, node, edits, lambda said: self._member(key, said, kind))
+            self._string(node, edits, lambda said: self._member(key, said, kind))
         elif node.kind == "array":
-            self._array(text, node, key, kind, edits)
+            if node.may_have_runs:
+                self._parts(node, key, kind, edits)
+                return
+            for item in node.items():
+                if item.has_hits:
+                    self._structure(item, key, kind, edits)
         elif node.kind == "object":
-            members = node.members(text)
-            kind = _said(text, members.get("type"))
-            if self._is_named_medium(text, node, kind):
+            kind = _said(node.member("type"))
+            if self._is_named_medium(node, kind):
                 new = (
                     f'{{"type":"{words.placeholder_type(kind)}","text":"{quoted(self.finder.replacement)}"}}'
                 )
                 edits.put(node, new)
                 return
-            for name, item in zip(node.keys, node.items, strict=True):
-                self._key(text, name, edits)
-                self._value(text, item, name.said(text), kind, edits)
+            for name, item in node.members():
+                self._key(name, edits)
+                self._value(item, name, kind, edits)
 
-    def _value(self, text: str, item: Node, key: str, kind: str, edits: Edits) -> None:
+    def _value(self, item: Node, name: Node, kind: str, edits: Edits) -> None:
+        if not item.has_hits and not item.may_have_runs:
+            return
+        key = name.said
         if key in words.CALLERS_OWN and item.kind in ("object", "array"):
-            self._content(text, item, edits)
+            self._content(item, edits)
         else:
-            self._structure(text, item, key, kind, edits)
+            self._structure(item, key, kind, edits)
 
-    def _array(self, text: str, node: Node, key: str, kind: str, edits: Edits) -> None:
+    def _parts(self, node: Node, key: str, kind: str, edits: Edits) -> None:
         """An array. Texts of parts that stand side by side are also searched as one text."""
         run: list[Node] = []
-        for item in node.items:
-            members = item.members(text) if item.kind == "object" else {}
-            said = members.get("text")
-            is_text = _said(text, members.get("type")) in words.TEXT_PARTS
-            if said is None or said.kind != "string" or not is_text:
-                self._run(text, run, edits)
+        for item in node.items():
+            said = _text_of_part(item) if item.kind == "object" else None
+            if said is None:
+                self._run(run, edits)
                 run = []
-                self._structure(text, item, key, kind, edits)
+                if item.has_hits or item.may_have_runs:
+                    self._structure(item, key, kind, edits)
                 continue
             run.append(said)
-            for name, value in zip(item.keys, item.items, strict=True):
-                self._key(text, name, edits)
-                if value is not said:
-                    self._value(text, value, name.said(text), "text", edits)
-        self._run(text, run, edits)
+            if item.has_hits or item.may_have_runs:
+                for name, value in item.members():
+                    self._key(name, edits)
+                    if value.start != said.start:
+                        self._value(value, name, "text", edits)
+        self._run(run, edits)
 
-    def _run(self, text: str, run: Sequence[Node], edits: Edits) -> None:
+    def _run(self, run: Sequence[Node], edits: Edits) -> None:
         if len(run) < 2:
             for node in run:
-                self._string(text, node, edits, self.text)
+                self._string(node, edits, self.text)
             return
-        new = iter(self.across([self.text(node.said(text)) for node in run]))
+        new = iter(self.across([self.text(node.said) if node.has_hits else node.said for node in run]))
         for node in run:
-            self._string(text, node, edits, lambda _: next(new))
+            self._string(node, edits, lambda _: next(new))
 
     def across(self, texts: Sequence[str]) -> list[str]:
         """The texts without the matches that begin in one of them and end in another."""
@@ -194,19 +253,21 @@ class Redactor:
             found = _cut(found, spans, self.finder.replacement)
         raise found_again()
 
-    def _string(self, text: str, node: Node, edits: Edits, change: Callable[[str], str]) -> None:
-        said = node.said(text)
+    def _string(self, node: Node, edits: Edits, change: Callable[[str], str]) -> None:
+        said = node.said
         new = change(said)
         if new != said:
             edits.put(node, f'"{quoted(new)}"')
 
-    def _key(self, text: str, node: Node, edits: Edits) -> None:
-        said = node.said(text)
+    def _key(self, node: Node, edits: Edits) -> None:
+        if not node.has_hits:
+            return
+        said = node.said
         spans = self.finder.spans(said)
         if spans and words.is_words_key(said):
             self.kept += len(spans)
         elif spans:
-            self._string(text, node, edits, self.text)
+            self._string(node, edits, self.text)
 
     def _member(self, key: str, said: str, kind: str) -> str:
         """A string in the place of a member."""
@@ -256,43 +317,63 @@ class Redactor:
         self.finder.count += found
         return found > 0
 
-    def _is_named_medium(self, text: str, node: Node, kind: str) -> bool:
+    def _is_named_medium(self, node: Node, kind: str) -> bool:
         """True for a medium that is only an address, if the address matches. Another address would not
         lead anywhere, and the provider would refuse the request."""
         if words.placeholder_type(kind) is None:
             return False
         found = [
             said
-            for said in _addresses(text, node)
+            for said in _addresses(node)
             if not said.startswith("data:") and self.finder.replaced(said) != said
         ]
         return bool(found)
 
-    def _content(self, text: str, node: Node, edits: Edits) -> None:
+    def _content(self, node: Node, edits: Edits) -> None:
         """JSON of the caller's or the model's own: keys, strings and numbers are content."""
-        for name in node.keys:
-            self._string(text, name, edits, self.text)
-        for item in node.items:
-            if item.kind == "string":
-                self._string(text, item, edits, self.text)
-            elif item.kind != "literal":
-                self._content(text, item, edits)
-            elif item.raw(text) not in ("true", "false", "null") and self.finder.spans(item.raw(text)):
-                self.finder.count += 1
-                edits.put(item, f'"{quoted(self.finder.replacement)}"')
+        if node.kind == "object":
+            for name, item in node.members():
+                if name.has_hits:
+                    self._string(name, edits, self.text)
+                self._own(item, edits)
+        else:
+            for item in node.items():
+                self._own(item, edits)
+
+    def _own(self, item: Node, edits: Edits) -> None:
+        if not item.has_hits:
+            return
+        if item.kind == "string":
+            self._string(item, edits, self.text)
+        elif item.kind != "literal":
+            self._content(item, edits)
+        elif self.finder.spans(item.raw):
+            self.finder.count += 1
+            edits.put(item, f'"{quoted(self.finder.replacement)}"')
 
 
-def _said(text: str, node: Node | None) -> str:
-    return node.said(text) if node is not None and node.kind == "string" else ""
+def _said(node: Node | None) -> str:
+    return node.said if node is not None and node.kind == "string" else ""
 
 
-def _addresses(text: str, node: Node) -> Iterable[str]:
-    for name, item in zip(node.keys, node.items, strict=True):
-        key = name.said(text)
+def _may_be_medium(value: str) -> bool:
+    return len(value) % 4 == 0 or value.startswith("data:")
+
+
+def _text_of_part(node: Node) -> Node | None:
+    """The string of a part that is text; None for another part."""
+    said, kind = node.pick("text", "type")
+    is_text = said is not None and said.kind == "string" and _said(kind) in words.TEXT_PARTS
+    return said if is_text else None
+
+
+def _addresses(node: Node) -> Iterable[str]:
+    for name, item in node.members():
+        key = name.said
         if key in ("file_url", "image_url", "url") and item.kind == "string":
-            yield item.said(text)
+            yield item.said
         elif key in ("image_url", "source", "video_url") and item.kind == "object":
-            yield from _addresses(text, item)
+            yield from _addresses(item)
 
 
 def _cut(texts: Sequence[str], spans: Sequence[tuple[int, int]], replacement: str) -> list[str]:

@@ -1,51 +1,83 @@
 """JSON text as a tree of places, so that single strings of it can be replaced.
 
-Owns: where each value of a JSON text stands, and the text with other strings in some of these places. Must
-never know: what a string says.
+Owns: where the values of a JSON text stand that may have to change, and the text with others in their places.
+Must never know: what a string says.
 
 All that is not replaced stays character for character: white space, escapes, the digits of numbers, members
 that stand there twice.
+
+A text may have a million values, and a tree of them all would take gigabytes. So nodes are made when they are
+asked for, and the caller asks only for those that hold a *hit*: a string or a number that it wants to change.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, Literal, NamedTuple
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from typing import Final, Literal, NoReturn, TypeAlias
 
-from ... import rawjson
+from ... import json_scan
 
 __all__ = ["Edits", "Node", "parsed"]
 
+_Kind: TypeAlias = Literal["object", "array", "string", "literal"]
 
-class Node(NamedTuple):
-    """One value. `start` and `end`: its place in the text, the quotation marks of a string included.
 
-    `keys`: for an object the place of each key as a node of kind "string". `items`: its values.
-    """
+class Node:
+    """One value. `start` and `end`: its place in the text, the quotation marks of a string included."""
 
-    kind: Literal["object", "array", "string", "literal"]
-    start: int
-    end: int
-    keys: Sequence[Node] = ()
-    items: Sequence[Node] = ()
+    __slots__ = ("_tree", "end", "kind", "start")
 
-    def raw(self, text: str) -> str:
+    def __init__(self, tree: _Tree, start: int, end: int) -> None:
+        self._tree, self.start, self.end = tree, start, end
+        self.kind: _Kind = _KINDS.get(tree.text[start], "literal")
+
+    @property
+    def raw(self) -> str:
         """Its own text."""
-        return text[self.start : self.end]
+        return self._tree.text[self.start : self.end]
 
-    def said(self, text: str) -> str:
+    @property
+    def said(self) -> str:
         """The decoded text of a string."""
-        inside = text[self.start + 1 : self.end - 1]
-        return str(_DECODER.decode(f'"{inside}"')) if "\\" in inside else inside
+        return _decoded(self.raw)
 
-    def members(self, text: str) -> Mapping[str, Node]:
-        """The values of an object by key; of several with one key the last."""
-        return {key.said(text): item for key, item in zip(self.keys, self.items, strict=True)}
+    @property
+    def has_hits(self) -> bool:
+        """True if it is a hit, or holds one."""
+        return self._tree.has_hits(self.start, self.end)
+
+    @property
+    def may_have_runs(self) -> bool:
+        """True if it may hold several parts with text. False is certain."""
+        first = self._tree.text.find('"text"', self.start, self.end)
+        return first >= 0 and self._tree.text.find('"text"', first + 1, self.end) >= 0
+
+    def members(self) -> Iterator[tuple[Node, Node]]:
+        """The key and the value of each member of an object."""
+        return self._tree.members(self)
+
+    def items(self) -> Iterator[Node]:
+        """The elements of an array."""
+        return self._tree.items(self)
+
+    def member(self, name: str) -> Node | None:
+        """The value of a member; of several with one key the last."""
+        return self.pick(name)[0]
+
+    def pick(self, *names: str) -> list[Node | None]:
+        """The values of some members; of several with one key the last."""
+        found: list[Node | None] = [None] * len(names)
+        for key, item in self.members():
+            if (said := key.said) in names:
+                found[names.index(said)] = item
+        return found
 
 
-_DECODER: Final = json.JSONDecoder(strict=False)
+_KINDS: Final[dict[str, _Kind]] = {"{": "object", "[": "array", '"': "string"}
 
 
 class Edits:
@@ -71,67 +103,107 @@ class Edits:
         return "".join((*pieces, self._text[at:]))
 
 
-_TOKEN: Final = re.compile(
-    r'[ \t\n\r]*+(?:("[^"\\]*+(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\]*+)*+")'
-    r"|([-0-9][-+.0-9eE]*+|true|false|null)|([\[\]{},:]))"
-)
+def parsed(text: str, is_hit: Callable[[str], bool] = lambda _: False) -> Node | None:
+    """The outermost value of a JSON text; None for a text that is not JSON, or nests deeper than
+    `json_scan.MAX_DEPTH`.
 
-
-def parsed(text: str) -> Node | None:
-    """The tree of a JSON text; None for a text that is not JSON, or nests deeper than `rawjson.MAX_DEPTH`."""
-    tokens = list(_tokens(text))
-    try:
-        node, at = _value(tokens, 0, 1)
-    except (_NotJSONError, IndexError):
+    `is_hit`: tells of a string, or of the digits of a number, whether it may have to change.
+    """
+    if not json_scan.is_shallow(text.encode("utf-8", "surrogatepass")):
         return None
-    return node if at == len(tokens) - 1 else None
+    start = len(text) - len(text.lstrip(_SPACE))
+    try:
+        _, end = _READER.raw_decode(text, start)
+    except (ValueError, _ConstantError):
+        return None
+    return Node(_Tree(text, is_hit), start, end) if not text[end:].strip(_SPACE) else None
 
 
-class _NotJSONError(Exception):
-    """The text is not JSON."""
+class _ConstantError(Exception):
+    """JSON has no NaN and no Infinity."""
 
 
-class _Token(NamedTuple):
-    kind: str
-    start: int
-    end: int
+def _no_constant(name: str) -> NoReturn:
+    raise _ConstantError
 
 
-def _tokens(text: str) -> Iterable[_Token]:
-    at = 0
-    while (found := _TOKEN.match(text, at)) is not None:
-        group = found.lastindex or 0
-        start, at = found.span(group)
-        yield _Token({1: "string", 2: "literal"}.get(group, found[group]), start, at)
-    # The end stands for the missing token of a text that is cut off, or that has more behind its value.
-    yield _Token("end" if not text[at:].strip(" \t\n\r") else "?", at, at)
+_SPACE: Final = " \t\n\r"
+_READER: Final = json.JSONDecoder(strict=False, parse_float=len, parse_int=len, parse_constant=_no_constant)
+"""Models write line breaks into strings. No number is read as one: that takes long for many digits."""
+_DECODER: Final = json.JSONDecoder(strict=False)
+
+_STRING: Final = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+_NUMBER: Final = r"-?[0-9][-+.0-9eE]*+"
+_VALUE: Final = rf"({_STRING}|{_NUMBER}|true|false|null|[\[{{])"
+_SCALARS: Final = re.compile(rf"{_STRING}|{_NUMBER}", re.DOTALL)
+_BRACKETS: Final = re.compile(rf"{_STRING}|[\[\]{{}}]", re.DOTALL)
+_ITEM: Final = re.compile(rf"[ \t\n\r,]*+{_VALUE}", re.DOTALL)
+_MEMBER: Final = re.compile(rf"[ \t\n\r,]*+({_STRING})[ \t\n\r]*+:[ \t\n\r]*+{_VALUE}", re.DOTALL)
 
 
-def _value(tokens: Sequence[_Token], at: int, depth: int) -> tuple[Node, int]:
-    kind, start, end = tokens[at]
-    if kind == "string" or kind == "literal":
-        return Node(kind, start, end), at + 1  # type: ignore[arg-type]
-    if kind not in ("{", "[") or depth > rawjson.MAX_DEPTH:
-        raise _NotJSONError
-    closing = "}" if kind == "{" else "]"
-    keys: list[Node] = []
-    items: list[Node] = []
-    at += 1
-    while tokens[at].kind != closing:
-        if items:
-            _expect(tokens[at], ",")
-            at += 1
-        if kind == "{":
-            _expect(tokens[at], "string")
-            keys.append(Node("string", tokens[at].start, tokens[at].end))
-            _expect(tokens[at + 1], ":")
-            at += 2
-        item, at = _value(tokens, at, depth + 1)
-        items.append(item)
-    name: Literal["object", "array"] = "object" if kind == "{" else "array"
-    return Node(name, start, tokens[at].end, tuple(keys), tuple(items)), at + 1
+def _decoded(raw: str) -> str:
+    inside = raw[1:-1]
+    return str(_DECODER.decode(raw)) if "\\" in inside else inside
 
 
-def _expect(token: _Token, kind: str) -> None:
-    if token.kind != kind:
-        raise _NotJSONError
+class _Tree:
+    """The places in a text that is known to be JSON."""
+
+    def __init__(self, text: str, is_hit: Callable[[str], bool]) -> None:
+        self.text = text
+        self._is_hit = is_hit
+        self._hits: array[int] | None = None
+        self._opened: array[int] | None = None
+        self._closed: array[int] = array("I")
+
+    def has_hits(self, start: int, end: int) -> bool:
+        if self._hits is None:
+            self._hits = _hits(self.text, self._is_hit)
+        at = bisect_left(self._hits, start)
+        return at < len(self._hits) and self._hits[at] < end
+
+    def members(self, node: Node) -> Iterator[tuple[Node, Node]]:
+        at = node.start + 1
+        while (found := _MEMBER.match(self.text, at)) is not None:
+            item = self._node(*found.span(2))
+            yield Node(self, *found.span(1)), item
+            at = item.end
+
+    def items(self, node: Node) -> Iterator[Node]:
+        at = node.start + 1
+        while (found := _ITEM.match(self.text, at)) is not None:
+            item = self._node(*found.span(1))
+            yield item
+            at = item.end
+
+    def _node(self, start: int, end: int) -> Node:
+        return Node(self, start, self._end(start) if self.text[start] in "[{" else end)
+
+    def _end(self, start: int) -> int:
+        """Where the container ends that begins at `start`."""
+        if self._opened is None:
+            self._opened, self._closed = _containers(self.text)
+        return self._closed[bisect_left(self._opened, start)]
+
+
+def _hits(text: str, is_hit: Callable[[str], bool]) -> array[int]:
+    """Where the hits begin. Each different string is looked at once."""
+    wanted = {raw for raw in set(_SCALARS.findall(text)) if is_hit(_decoded(raw) if raw[0] == '"' else raw)}
+    if not wanted:
+        return array("I")
+    return array("I", [found.start() for found in _SCALARS.finditer(text) if found[0] in wanted])
+
+
+def _containers(text: str) -> tuple[array[int], array[int]]:
+    """Where the containers begin, in order, and where each of them ends."""
+    opened, closed = array("I"), array("I")
+    inside: list[int] = []
+    for found in _BRACKETS.finditer(text):
+        bracket = found[0]
+        if bracket in ("[", "{"):
+            inside.append(len(opened))
+            opened.append(found.start())
+            closed.append(0)
+        elif bracket in ("]", "}"):
+            closed[inside.pop()] = found.end()
+    return opened, closed

@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import json
 import re
+from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from ...escaping import escaped
@@ -47,6 +49,10 @@ class Finder:
             raise ValueError("the match also matches with_, so the replacement would be found again")
         self.count = 0
 
+    def is_plainly_absent(self, text: str) -> bool:
+        """True if nothing in the text matches, and it has no escapes that could hide a match."""
+        return "\\" not in text and "&" not in text and not self.spans(text)
+
     def spans(self, text: str) -> list[_Span]:
         """The places of all matches, in order; overlapping ones are joined, empty ones left out."""
         return _joined(self._find(text), len(text)) if text else []
@@ -64,15 +70,14 @@ class Finder:
     def _without(self, text: str, escapes: Sequence[_Escape]) -> str:
         """The text without the matches that are seen when these escapes are undone, the first one first."""
         for _ in range(ROUNDS):
-            read, layers = text, []
+            read = text
             for escape in escapes:
-                read, layer = _undone(read, escape)
-                layers.append(layer)
-            found = self.spans(read)
+                read = escape.undone(read)
+            found = self.spans(read) if read != text or not escapes else []
             if not found:
                 return text
             self.count += len(found)
-            for layer in reversed(layers):
+            for layer in reversed(_layers(text, escapes)):
                 found = [(layer.raw(start), layer.raw(end)) for start, end in found]
             text = self._spliced(text, found, escapes)
         raise found_again()
@@ -108,7 +113,7 @@ def _finding(match: Any) -> Callable[[str], Iterable[_Span]]:
     if isinstance(match, str):
         if not match:
             raise ValueError("match must not be empty")
-        return lambda text: _places(text, match)
+        return lambda text: _places(text, match) if match in text else ()
     if isinstance(match, re.Pattern):
         if not isinstance(match.pattern, str):
             raise TypeError("match must be a regular expression for text, not for bytes")
@@ -152,10 +157,12 @@ def _joined(spans: Iterable[_Span], length: int) -> list[_Span]:
 
 
 class _Escape(NamedTuple):
-    """One way to escape a text: what an escape looks like, what it stands for, and how a text is written."""
+    """One way to escape a text: what an escape looks like, what it stands for, how a whole text is read, and
+    how it is written."""
 
     pattern: re.Pattern[str]
     read: Callable[[str], str]
+    undone: Callable[[str], str]
     write: Callable[[str], str]
 
 
@@ -171,9 +178,17 @@ class _Layer(NamedTuple):
         return self.raws[known] + at - self.starts[known]
 
 
-def _undone(text: str, escape: _Escape) -> tuple[str, _Layer]:
+def _layers(text: str, escapes: Sequence[_Escape]) -> list[_Layer]:
+    found: list[_Layer] = []
+    for escape in escapes:
+        text, layer = _layer(text, escape)
+        found.append(layer)
+    return found
+
+
+def _layer(text: str, escape: _Escape) -> tuple[str, _Layer]:
     pieces: list[str] = []
-    starts, raws = [0], [0]
+    starts, raws = array("I", [0]), array("I", [0])
     done = length = 0
     for found in escape.pattern.finditer(text):
         meant = escape.read(found[0])
@@ -198,8 +213,33 @@ _BLOCK: Final = re.compile(r"<app-(?:event|context|note|system)")
 
 _UNIT: Final = r"\\u[0-9a-fA-F]{4}"
 _PAIR: Final = r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+_SIMPLE: Final = {'"': '"', "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+
+
+def _without_json(text: str) -> str:
+    """Undo all escapes of JSON. With a million of them, a function for each would take seconds."""
+    if "\\" not in text:
+        return text
+    if _MARK in text:
+        return _JSON.pattern.sub(lambda found: _JSON.read(found[0]), text)
+    text = text.replace("\\\\", _MARK)
+    for escape, meant in _SIMPLE.items():
+        text = text.replace("\\" + escape, meant)
+    if "\\u" in text:
+        text = _UNITS.sub(lambda found: _unit(found[0]), text)
+    return text.replace(_MARK, "\\")
+
+
+@lru_cache(maxsize=1024)
+def _unit(found: str) -> str:
+    return str(json.loads(f'"{found}"'))
+
+
+_MARK: Final = "\U0010ffff"
+"""Stands for an escaped backslash until all other escapes are undone."""
+_UNITS: Final = re.compile(rf"{_PAIR}|{_UNIT}")
 _JSON: Final = _Escape(
-    re.compile(rf'{_PAIR}|{_UNIT}|\\["\\/bfnrt]'), lambda found: str(json.loads(f'"{found}"')), quoted
+    re.compile(rf'{_PAIR}|{_UNIT}|\\["\\/bfnrt]'), lambda found: _unit(found), _without_json, quoted
 )
 
 _MEANT: Final = {"&amp;": "&", "&lt;": "<", "&gt;": ">", "&quot;": '"', "&#10;": "\n", "&#13;": "\r"}
@@ -211,7 +251,16 @@ def _with_entities(text: str) -> str:
     return text
 
 
+def _without_entities(text: str) -> str:
+    for entity, meant in reversed(_MEANT.items()):  # "&" comes last
+        text = text.replace(entity, meant)
+    return text
+
+
 _ENTITIES: Final = _Escape(
-    re.compile("|".join(map(re.escape, _MEANT))), lambda found: _MEANT[found], _with_entities
+    re.compile("|".join(map(re.escape, _MEANT))),
+    lambda found: _MEANT[found],
+    _without_entities,
+    _with_entities,
 )
 """The escapes inside a block of this package; see `render`."""

@@ -22,7 +22,6 @@ from ..rewrite.unsign import is_signed
 from ..wires import known_dialect
 from .archived import ArchivedCut, cuts_of, with_cuts
 from .entries import Redactor
-from .matching import Finder
 from .rows import inbox_without, meta_without, open_without, record_without
 from .signatures import Changed, first_change, open_unsigned, unsigned_behind
 
@@ -62,10 +61,11 @@ class Pass:
     """
 
     def __init__(
-        self, state: ConversationState, finder: Finder, dialect: Dialect, codec: Codec, binding: Any
+        self, state: ConversationState, redactor: Redactor, dialect: Dialect, codec: Codec, binding: Any
     ) -> None:
-        self._finder, self._dialect = finder, dialect
-        self._redactor = Redactor(finder)
+        self._finder, self._dialect = redactor.finder, dialect
+        self._redactor = redactor
+        redactor.begin()
         self.places: list[RedactedPlace] = []
         self.unsigned = 0
         cuts = cuts_of(state, codec, binding)

@@ -24,6 +24,7 @@ from ...values import Value, replace
 from ..archive.undoing import REDACTED
 from ..wires import dialect_for
 from .archived import cuts_of
+from .entries import Redactor
 from .matching import Finder, Match, found_again
 from .passes import Pass, RedactedPlace
 
@@ -97,7 +98,7 @@ def redact_state(
         ValueError: Parts of the state are kept in a store: use `redact` of the conversation.
         StateError: The blob cannot be read, or a part of it is damaged.
     """
-    finder = Finder(match, with_)
+    redactor = Redactor(Finder(match, with_))
     given = load_state(blob, codec=codec, binding=binding, min_revision=min_revision)
     if any(part.place == ELSEWHERE for part in given.parts):
         raise ValueError(
@@ -106,10 +107,10 @@ def redact_state(
         )
     dialect = dialect_for(given.meta.wire, dialect)
     known, dropped = stripped(given)
-    first = Pass(known, finder, dialect, codec, binding)
+    first = Pass(known, redactor, dialect, codec, binding)
     state, places = first.state, first.places
     for _ in range(_PASSES):
-        again = Pass(state, finder, dialect, codec, binding)
+        again = Pass(state, redactor, dialect, codec, binding)
         if not again.places:
             break
         state, places = again.state, [*places, *again.places]

@@ -60,7 +60,7 @@ NO_TEXT: Final = frozenset(
             "tokens",
         ),
         *("total", "usage", "preamble", "tools", "context", "events", "turn", "systems", "signed", "unbound"),
-        *("aside", "gauge", "cost", "warned", "rules", "ask_failed", "gap", "media", "output"),
+        *("aside", "gauge", "cost", "warned", "rules", "ask_failed", "rests", "gap", "media", "output"),
     }
 )
 """The meta data that hold no text. All others are searched."""

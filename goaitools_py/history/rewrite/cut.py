@@ -19,6 +19,7 @@ from ...compaction.base import CompactionRequest
 from ...compaction.recall_note import with_recall_note
 from ...compaction.strategies import drop_to, fitting
 from ...compaction.turn_views import TurnView, note_of
+from ...json_scan import separators
 from ...messages import Message, ToolResult
 from ...reading import read_entries
 from ...render import note_message
@@ -34,6 +35,7 @@ from ..open.room import Size, stored_size, written_size
 from ..open.turn_ids import given_up, with_texts
 from .contexts import with_newest_context
 from .questions import row_after_cut
+from .resting import is_resting
 from .unsign import is_signed, unsigned_turns
 
 __all__ = [
@@ -99,7 +101,7 @@ def _words(state: ConversationState, dialect: Dialect, size: int) -> _Words:
 
 
 def _views(state: ConversationState, dialect: Dialect) -> tuple[TurnView, ...]:
-    turns = closed_turns(state)
+    turns = closed_turns(state, checked=False)
     words = _words(state, dialect, sum(len(entry) for turn in turns for entry in turn.entries))
     numbers = numbers_of([turn.record for turn in turns])
     return tuple(
@@ -147,20 +149,21 @@ def compaction_request(
 ) -> CompactionRequest:
     """What a compactor may read. The history is parsed only when the compactor asks for the turns."""
     opened, meta = state.open, state.meta
-    size = state.history_bytes()
+    size, tokens = state.history_bytes(), next_tokens(state, dialect)
     return CompactionRequest(
         message_count=meta.messages
         + len(state.inbox)
         + (opened.messages + len(opened.calls) if opened is not None else 0),
         turn_count=meta.turns,
         pending_count=len(state.inbox),
-        token_count=next_tokens(state, dialect),
+        token_count=tokens,
         history_bytes=size,
         usage=usage_of(meta.usage),
         most_blob_bytes=most_blob_bytes,
         context_window=context_window,
         idle_seconds=idle_seconds,
         is_cold=is_cold,
+        rests=lambda compactor: is_resting(state, compactor, tokens),
         load_turns=partial(_views, state, dialect),
         load_blob_bytes=blob_bytes,
         write_note=partial(_note, _words(state, dialect, size)),
@@ -338,7 +341,7 @@ def limit_cut(
     """
     turns = request.turns
     closed = stored_size(replace(state, inbox=()), codec)
-    size = written_size(state, codec)
+    size = written_size(state, codec, most_values=limits.max_values)
     entry_bytes = sum(turn.entry_bytes for turn in turns)
     tried = len(turns)
     for share in _SHARES:
@@ -364,7 +367,7 @@ def limit_cut(
 def _targets(
     limits: BlobLimits, share: float, size: Size, closed: Size, entry_bytes: int
 ) -> list[tuple[Callable[[TurnView], int], int]]:
-    """How many bytes, and how many entries, of all turns may stay; each with its measure of a turn."""
+    """How many bytes, entries and JSON values of all turns may stay; each with its measure of a turn."""
     parts = [
         (share * limit - (whole - own)) / max(1, own)
         for limit, whole, own in (
@@ -374,10 +377,17 @@ def _targets(
         )
     ]
     most_entries = share * limits.max_entries - (size.entries - closed.entries)
-    return [
+    targets: list[tuple[Callable[[TurnView], int], int]] = [
         (lambda turn: turn.entry_bytes, int(max(0.0, min(parts)) * entry_bytes)),
         (lambda turn: len(turn.entries), int(max(0.0, most_entries))),
     ]
+    if size.values > limits.max_values:
+        targets.append((_values, int(share * limits.max_values)))
+    return targets
+
+
+def _values(turn: TurnView) -> int:
+    return sum(map(separators, turn.entries))
 
 
 def _lean(meta: Meta) -> Meta:

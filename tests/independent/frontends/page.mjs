@@ -3,8 +3,8 @@
 //   node page.mjs FOLDER CHROMIUM URL LOCKED CONTROL PICTURES
 //
 // FOLDER: where npm has installed `playwright-core` and `axe-core`. URL: a page's server. LOCKED: one that asks for
-// a token. CONTROL: `inside/NAME` answers once the tool of a scenario runs, `release/NAME` lets it end, and
-// `ran/NAME` says how often it ran. PICTURES: a folder for screenshots.
+// a token. CONTROL: `inside/NAME` answers once the tool of a scenario runs, `release/NAME` lets it end,
+// `ran/NAME` says how often it ran, and `append/NAME` adds a message to a conversation as a program does. PICTURES: a folder for screenshots.
 // The answer: for each scenario null, or what went wrong; and what the console and axe-core have said.
 import { mkdtempSync, rmSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -195,6 +195,40 @@ const scenarios = {
     await page.close();
   },
 
+  async stop_and_reload() {
+    const page = await opened("halt");
+    await say(page, "look halt");
+    await seen(page, "Let me see.");
+    await ask("inside", "halt");
+    await page.locator("#stop").click();
+    await seen(page, "You stopped the last turn.");
+    await page.reload();
+    await seen(page, "You stopped the last turn.");
+    await settled(page);
+    expect((await ask("ran", "halt")) === 1, "a turn that nobody went on with");
+    await ask("release", "halt");
+    await page.getByRole("button", { name: "Continue" }).click();
+    await seen(page, "Done: seen halt");
+    await settled(page);
+    expect(!(await page.getByText("You stopped the last turn.").isVisible()), "no note of the stop");
+    await page.close();
+  },
+
+  async a_message_that_waits() {
+    const page = await opened("waits");
+    await say(page, "count first");
+    await seen(page, "This is reply 1.");
+    await settled(page);
+    await ask("append", "waits");
+    await seen(page, "A message waits for an answer."); // the page reads the list every few seconds
+    expect(await page.locator("#log .reply").count() === 1, "no reply that nobody has asked for");
+    await page.locator(".note").getByRole("button", { name: "Continue" }).click();
+    await seen(page, "You said: added");
+    await settled(page);
+    expect(await page.locator("#log .reply").count() === 2, "a reply to the message");
+    await page.close();
+  },
+
   async regenerate() {
     const page = await opened("again");
     await say(page, "count again");
@@ -295,7 +329,7 @@ const scenarios = {
     const pieces = calls.flatMap((call) => [{ type: "tool_call", ...call }, { type: "pending", id: call.id, reason: call.reason }]);
     const files = [{ media_type: "image/svg+xml", name: evil, url: "javascript:pwned=1" }, { media_type: evil, url: "data:text/html,x" },
       { media_type: "image/svg+xml", url: `data:image/svg+xml,<svg xmlns="http://www.w3.org/2000/svg" onload="pwned=1"/>` }];
-    const view = { key: evil, running: false, version: "1", title: evil, status: "awaiting_tools", model: evil, failure: evil, pending: calls,
+    const view = { key: evil, turn_status: "none", version: "1", title: evil, status: "awaiting_tools", model: evil, failure: evil, pending: calls,
       messages: [{ id: "__proto__", role: evil, speaker: evil, text: evil, files }, { id: "r", role: "assistant", text: evil, pieces: [
         { type: "text", text: `[x](javascript:pwned=1) \`${evil}\`\n\`\`\`${evil}\n${evil}\n\`\`\`` }, { type: "reasoning", text: evil },
         { type: evil, text: evil }, { type: "tool_call", id: "d", name: evil, arguments: evil }, { type: "tool_result", id: "d", flag: "constructor", output: evil }, ...pieces] }] };

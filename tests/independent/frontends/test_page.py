@@ -25,7 +25,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from goaitools_py import AsyncChat, tool
+from goaitools_py import AsyncChat, tool, user
 from goaitools_py.backends import BackendError
 from goaitools_py.backends.base import ModelRequest
 from goaitools_py.mcp import MCPTools
@@ -40,7 +40,8 @@ ROOT = HERE.parents[2]
 TOKEN = "a token of this test"
 SCENARIOS = (
     "type_and_stream", "code_is_code", "approve", "approve_after_a_reload", "deny_and_approve", "parallel",
-    "approve_while_the_provider_fails", "reload_in_mid_reply", "stop", "regenerate", "a_provider_that_fails",
+    "approve_while_the_provider_fails", "reload_in_mid_reply", "stop", "stop_and_reload",
+    "a_message_that_waits", "regenerate", "a_provider_that_fails",
     "two_tabs", "upload", "hostile_text_stays_text", "a_hostile_conversation", "resend",
     "inspect_fork_and_rewind", "keyboard", "a_question", "an_address", "progress", "sign_in", "pictures",
 )  # fmt: skip
@@ -146,8 +147,8 @@ def box_office() -> MCPServer:
     return server
 
 
-def control(model: Model) -> Starlette:
-    """What a scenario may ask of the tools."""
+def control(model: Model, store: AsyncMemoryStore) -> Starlette:
+    """What a scenario may ask of the tools, and of a program beside the server."""
 
     async def inside(request: Request) -> JSONResponse:
         await model.inside[request.path_params["name"]].wait()
@@ -160,9 +161,13 @@ def control(model: Model) -> Starlette:
     async def ran(request: Request) -> JSONResponse:
         return JSONResponse(model.ran[request.path_params["name"]])
 
-    return Starlette(
-        routes=[Route(f"/{one.__name__}/{{name}}", one, methods=["POST"]) for one in (inside, release, ran)]
-    )
+    async def append(request: Request) -> JSONResponse:
+        key = request.path_params["name"]
+        await model.chat.conversation(store, key).append(user("added"))
+        return JSONResponse(True)
+
+    each = (inside, release, ran, append)
+    return Starlette(routes=[Route(f"/{one.__name__}/{{name}}", one, methods=["POST"]) for one in each])
 
 
 @asynccontextmanager
@@ -195,10 +200,11 @@ def told() -> dict[str, Any]:
                 MCPTools(Client(box_office(), mode="legacy"), approve="none")
             )
             model = Model(*tools)
+            store = AsyncMemoryStore()
             apps = [
-                page_app(model.chat, AsyncMemoryStore(), PageSettings(model="scripted")),
+                page_app(model.chat, store, PageSettings(model="scripted")),
                 page_app(model.chat, AsyncMemoryStore(), PageSettings(model="scripted", token=TOKEN)),
-                control(model),
+                control(model, store),
             ]
             urls = [await stack.enter_async_context(served(app)) for app in apps]
             node = await asyncio.create_subprocess_exec(

@@ -24,6 +24,7 @@ from .conftest import ROOT, installed
 
 EXAMPLE = ROOT / "examples" / "typescript"
 SAID = [
+    "went on: false",
     "streamed: Good evening.",
     'waits: fire {"at":"y"}',
     "complete: Hit.",

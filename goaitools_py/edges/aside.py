@@ -2,9 +2,10 @@
 
 Owns: those threads, and what happens to an answer that comes too late. Must never know: what is called.
 
-It is for calls that have no deadline of their own and that nothing can interrupt. The thread that watches
-times (`edges.watch`) cannot help here: it can tell that the time is over, but not end the call. So somebody
-has to stay behind in the call, and that is this thread.
+It is for calls that have no deadline of their own and that nothing can interrupt: a whole post of an SDK, a
+call of a store over a driver that may wait for ever. The thread that watches times (`watch`) cannot help
+here: it can tell that the time is over, but not end the call. So somebody has to stay behind in the call, and
+that is this thread.
 
 A thread that is done waits a moment for the next call, because a new one costs four times as much.
 """
@@ -13,12 +14,13 @@ from __future__ import annotations
 
 import contextvars
 import queue
+import sys
 import threading
 from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
-from ...process import PerProcess
+from ..process import PerProcess
 
 __all__ = ["within"]
 
@@ -44,7 +46,7 @@ class _Worker:
 
     def start(self) -> None:
         """Start the thread. Raises RuntimeError if the system has no more threads."""
-        threading.Thread(target=self._work, name="goaitools-send", daemon=True).start()
+        threading.Thread(target=self._work, name="goaitools-aside", daemon=True).start()
 
     def begin(self, call: _Call) -> None:
         """Give the thread its next call. Only one who took the worker from `idle`, or made it, may do so."""
@@ -113,6 +115,8 @@ def within(seconds: float, call: Callable[[], T], discard: Callable[[T], object]
         if "value" in ended:
             discard(ended["value"])
 
+    if sys.is_finalizing():  # the process ends: other threads run no more
+        return call()
     context = contextvars.copy_context()
     done.acquire()
     try:

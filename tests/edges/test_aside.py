@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from goaitools_py.backends.http import aside
-from goaitools_py.backends.http.aside import within
+from goaitools_py.edges import aside
+from goaitools_py.edges.aside import within
 from goaitools_py.process import PerProcess
 
 Idle = PerProcess[list[Any]]

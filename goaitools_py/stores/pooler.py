@@ -1,0 +1,53 @@
+"""A pooler between a store and PostgreSQL, such as PgBouncer: how it is seen, and what it cannot do.
+
+Owns: these rules, and the texts of the errors. Must never know: a store, a pool, or an engine.
+
+A pooler that lends a server for one transaction only sends a prepared statement to a server that does not
+know it, or, worse, that knows another one by the same name. PgBouncer keeps track of them from 1.21 on, with
+`max_prepared_statements`. No session state besides is needed here: no statement of a store sets, locks or
+listens to anything.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ..errors import StoreError
+
+__all__ = ["ASK_PID", "is_unprepared", "pooler_problem"]
+
+ASK_PID: Final = "SELECT pg_backend_pid()"
+"""A server's own number. If it is not the one that the driver was told at the connect, a pooler told that."""
+
+_UNKNOWN: Final = ("42P05", "26000")
+_PROTOCOL: Final = "08P01"
+_OF_ANOTHER: Final = "but prepared statement"
+_NO_TRANSACTIONS: Final = "statement pooling mode"
+
+
+def is_unprepared(error: BaseException | None) -> bool:
+    """Whether a server did not know a prepared statement, or knew another one by its name."""
+    code = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
+    return code in _UNKNOWN or (code == _PROTOCOL and _OF_ANOTHER in str(error))
+
+
+def pooler_problem(error: BaseException | None, remedy: str) -> StoreError | None:
+    """The error for what a pooler cannot do; None if that is not the matter.
+
+    It is no `StoreUnavailableError`: waiting does not help.
+
+    Args:
+        error: The driver's error.
+        remedy: How the store that met it does without prepared statements.
+    """
+    if is_unprepared(error):
+        return StoreError(
+            "a pooler is between the store and PostgreSQL, and does not keep prepared statements; PgBouncer "
+            f"does in transaction mode from 1.21 on, with max_prepared_statements: {remedy}"
+        )
+    if _NO_TRANSACTIONS in str(error):
+        return StoreError(
+            "PgBouncer is between the store and PostgreSQL, and pools single statements where transactions "
+            "are needed: set pool_mode to transaction, or open a PostgresStore with prepare=False"
+        )
+    return None

@@ -1,0 +1,50 @@
+"""Whether statements are prepared over an engine of SQLAlchemy.
+
+Owns: how each driver is told. Must never know: a statement of a store.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from sqlalchemy import Connection, Engine, event
+from sqlalchemy.exc import DBAPIError
+
+from ..errors import StoreError
+from .pooler import ASK_PID, pooler_problem
+
+__all__ = ["Preparing", "refused_by_pooler"]
+
+_REMEDY: Final = "make the store with prepare=False before the engine has connections"
+
+
+class Preparing:
+    """Tells the connections of one store's steps whether to prepare.
+
+    psycopg can be told at any time. asyncpg is told when it connects. Other drivers prepare nothing.
+    """
+
+    def __init__(self, engine: Engine, prepare: bool | None) -> None:
+        self._is_told = engine.dialect.driver in ("psycopg", "psycopg_async")
+        self._prepare = prepare
+        if engine.dialect.driver == "asyncpg" and prepare is False:
+
+            @event.listens_for(engine, "do_connect")
+            def _connecting(dialect: Any, record: Any, args: Any, given: dict[str, Any]) -> None:
+                given["statement_cache_size"] = 0
+
+    def begin(self, connection: Connection) -> None:
+        """Make a connection ready. Without an order of the application's, look once for a pooler."""
+        if not self._is_told or self._prepare:
+            return
+        driver: Any = connection.connection.driver_connection
+        if self._prepare is None:
+            self._prepare = connection.exec_driver_sql(ASK_PID).scalar() == driver.info.backend_pid
+            if self._prepare:
+                return
+        driver.prepare_threshold = None
+
+
+def refused_by_pooler(error: DBAPIError) -> StoreError | None:
+    """The error for what a pooler cannot do; None if that is not the matter."""
+    return pooler_problem(error.orig, _REMEDY)

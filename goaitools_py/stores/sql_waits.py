@@ -1,0 +1,57 @@
+"""How long the connections of an engine of SQLAlchemy wait for an answer.
+
+Owns: what is seen of an engine's settings when it connects. Must never know: SQL.
+
+An engine does not show what it gives to its driver. But it tells listeners, at each new connection.
+"""
+
+from __future__ import annotations
+
+import weakref
+from math import inf
+from typing import Any, Final
+
+from sqlalchemy import Engine, event
+
+from .clients import answer_setting, warn_once
+
+__all__ = ["EngineWaits", "waits_of"]
+
+_CONNECT: Final = 10.0
+"""Seconds: what drivers of MySQL wait for a connection, by default."""
+
+
+class EngineWaits:
+    """Watches one engine, for all stores over it.
+
+    Attributes:
+        longest: Seconds after which a call has ended in any case, as far as it is known: 0 on a machine's own
+            files, infinity for a driver that may wait for ever.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self.longest = 0.0 if engine.dialect.name == "sqlite" else inf
+        setting = answer_setting(engine.dialect.driver)
+        if not setting:
+            return
+        name, it = engine.dialect.driver, weakref.ref(engine)
+
+        @event.listens_for(engine, "do_connect")
+        def _connecting(dialect: Any, record: Any, args: Any, given: dict[str, Any]) -> None:
+            seconds = given.get(setting)
+            if seconds is None:
+                if (engine := it()) is not None:
+                    warn_once(engine, name, setting)
+            elif not dialect.is_async:  # a connection is made, one statement gets no answer, and no reset
+                self.longest = float(given.get("connect_timeout") or _CONNECT) + 2 * float(seconds)
+
+
+_known: Final[weakref.WeakKeyDictionary[Engine, EngineWaits]] = weakref.WeakKeyDictionary()
+
+
+def waits_of(engine: Engine) -> EngineWaits:
+    """What is known of an engine's waits; the same for each store over it."""
+    found = _known.get(engine)
+    if found is None:
+        found = _known.setdefault(engine, EngineWaits(engine))
+    return found
