@@ -29,6 +29,8 @@ class Charge(Value, frozen=True, kw_only=True):
         family: The operator of the endpoint: "openai", "azure", "anthropic", "foundry", "aws", "local" or a
             host name.
         at_ms: The time of the call, in milliseconds since the epoch, because prices change.
+        cost_usd: What the provider itself says that the call has cost; None if it does not say so, and for a
+            call of a stored turn.
     """
 
     model: str
@@ -36,6 +38,7 @@ class Charge(Value, frozen=True, kw_only=True):
     wire: str = ""
     family: str = ""
     at_ms: int = 0
+    cost_usd: Decimal | None = None
 
 
 class Prices(Protocol):
@@ -72,8 +75,11 @@ _MAKERS: Final = {"openai": "openai", "openai-responses": "openai", "anthropic":
 def genai_price(charge: Charge, /) -> Decimal | None:
     """The price list of genai-prices (the extra ``[prices]``). It is loaded at the first call.
 
-    The result is None for a model on this machine, and for one that the list does not have for its provider.
+    A cost that the provider has named is the price. Else the result is None for a model on this machine, and
+    for one that the list does not have for its provider.
     """
+    if charge.cost_usd is not None:
+        return charge.cost_usd
     family = charge.family or _MAKERS.get(charge.wire, "")
     if family == "local" or not charge.model:
         return None
@@ -114,14 +120,15 @@ def nano_dollars(dollars: Decimal) -> int:
 
 
 def priced(prices: Prices, charge: Charge, asked: str) -> Decimal | None:
-    """The call's price by the model's name in the reply; if unknown, by the name in the request.
+    """The call's price by the model's name in the reply; if unknown, by the name in the request; if that is
+    unknown too, what the provider says that the call has cost.
 
     Raises TypeError or ValueError if `prices` gave no price. An int or a float is one.
     """
     found = _dollars(prices(charge)) if charge.model else None
     if found is None and asked != charge.model:
         found = _dollars(prices(replace(charge, model=asked)))
-    return found
+    return charge.cost_usd if found is None else found
 
 
 def _dollars(found: Any) -> Decimal | None:

@@ -261,8 +261,8 @@ def learned(gauge: Gauge, usage: Usage, said: ExchangeEstimate) -> Gauge:
     else:
         history = gauge.tokens - gauge.frame
         gauge = replace(gauge, frame=max(0, usage.input_tokens - history - round(said.sent * gauge.scale)))
-    visible = usage.output_tokens - usage.reasoning_tokens
-    thought = usage.reasoning_tokens
+    thought = min(usage.reasoning_tokens, usage.output_tokens)
+    visible = usage.output_tokens - thought
     if needs_reply(usage, has_reasoning=said.has_reasoning):
         # Some servers report reasoning in steps of 64 or not at all: limit the visible part by its estimate.
         likely = round(said.replied * gauge.scale) + _MARGIN

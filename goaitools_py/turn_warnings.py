@@ -43,6 +43,7 @@ WarningCode = Literal[
     "tool_failed",  # a tool raised something that it does not raise on purpose; the log says where
     "token_counter_failed",  # the caller's token counter raised, or gave a number below 0
     "price_unknown",  # a price list was given, and does not know what a model call cost
+    "context_cut_by_server",  # the server cuts the prompt without an error; its size is the window's
     "context_mark",  # the history has grown beyond a mark of the context window, or of the state's limits
     "emergency_cut",  # the provider or a size limit refused the history, and old turns were dropped
 ]

@@ -30,6 +30,8 @@ ALLOWED = {
     "extras": "",
     "addresses": "",
     "again": "",
+    "exits": "",
+    "undisturbed": "",
     "escaping": "",
     "usage": "values",
     "errors": "usage",
@@ -137,8 +139,10 @@ ALLOWED = {
     "vocabulary": "media messages",
     # a state's history: a state in, a state out, no effect
     "history": "",
+    "history.unseen_cut": "messages tokens values",
     "history.meter": (
-        "backends.base backends.capabilities messages reading state.bounds state.records state.state tokens"
+        "backends.base backends.capabilities history.unseen_cut messages reading state.bounds state.records "
+        "state.state tokens values"
     ),
     "history.open": "",
     "history.open.answers": "messages tools values",
@@ -157,8 +161,8 @@ ALLOWED = {
     "history.open.failed": "state.bounds state.state values",
     "history.open.steps": (
         "backends.base citations history.meter history.open.attempts history.open.journal "
-        "history.open.turn_ids messages reading state.bounds state.closed_turns state.letters state.records "
-        "state.row_ends state.state tokens values"
+        "history.open.turn_ids history.unseen_cut messages reading state.bounds state.closed_turns "
+        "state.letters state.records state.row_ends state.state tokens values"
     ),
     "history.open.room": (
         "backends.base errors history.open.steps history.open.turn_ids json_scan messages state.codec "
@@ -246,9 +250,9 @@ ALLOWED = {
         "history.wires state.bounds state.closed_turns state.codec state.records state.state values"
     ),
     "history.info": (
-        "backends.capabilities errors events history.open.answers history.open.failed history.open.journal "
-        "messages options state.blob state.codec state.letters state.outline state.parts state.records "
-        "state.segments state.state values"
+        "backends.capabilities errors events history.meter history.open.answers history.open.failed "
+        "history.open.journal messages options state.blob state.codec state.letters state.outline "
+        "state.parts state.records state.segments state.state values"
     ),
     "history.transcript_json": "",
     "history.transcript": (
@@ -335,9 +339,9 @@ ALLOWED = {
     ),
     "turn.model_failures": "backends.base errors turn.ledger turn.retry",
     "turn.model_call": (
-        "backends.base errors events history.open.admission history.open.steps history.rewrite.narrow "
-        "history.rewrite.repair rawjson turn.body turn.deadlines turn.flow turn.ledger turn.model_failures "
-        "turn.receive turn.request turn.retry values"
+        "backends.base errors events history.meter history.open.admission history.open.steps "
+        "history.rewrite.narrow history.rewrite.repair rawjson turn.body turn.deadlines turn.flow "
+        "turn.ledger turn.model_failures turn.receive turn.request turn.retry values"
     ),
     "turn.tool_failures": "errors state.records turn.ledger",
     "turn.fitting": (
@@ -387,8 +391,9 @@ ALLOWED = {
     "turn.engine": (
         "backends.base citations errors events history.open.attempts history.open.journal "
         "history.open.steps history.open.turn_ids messages output.misfit output.words reading result "
-        "state.records state.state turn.answer turn.beginning turn.checks turn.flow turn.ledger turn.limits "
-        "turn.marks turn.model_call turn.plan turn.request turn.shrink turn.tool_calls turn_warnings values"
+        "state.blob state.records state.state turn.answer turn.beginning turn.checks turn.flow turn.ledger "
+        "turn.limits turn.marks turn.model_call turn.plan turn.request turn.shrink turn.tool_calls "
+        "turn_warnings values"
     ),
     "turn.count_tokens": (
         "backends.base errors history.open.inbox history.open.journal history.open.steps state.state "
@@ -428,7 +433,7 @@ ALLOWED = {
     "kept.changes": (
         "errors events history.branch history.info history.undo kept.row state.reseal state.state turn.flow"
     ),
-    "kept.ending": "again events observers process turn.flow",
+    "kept.ending": "again events exits observers process turn.flow",
     # edges: the only places that touch clocks, sockets, threads, loops, files
     "edges": "",
     "edges.watch": "process",
@@ -444,7 +449,7 @@ ALLOWED = {
     ),
     "stores.layout": "",
     "stores.base": "stores.layout",
-    "stores": "addresses edges.watch errors extras process stores.base stores.layout",
+    "stores": "addresses again edges.watch errors extras process stores.base stores.layout undisturbed",
     "integrations": (
         "errors extras history.info history.open.answers history.turns messages state.blob state.codec "
         "stores stores.layout"
@@ -454,8 +459,8 @@ ALLOWED = {
     "kept.facade": (
         "backends.base calling errors history.info history.open.answers history.redact.matching "
         "history.turns history.update kept.changes kept.compaction kept.facts kept.lease kept.parts "
-        "kept.privacy kept.row kept.stops kept.turn messages options result state.codec state.state "
-        "stores.layout tools turn.flow turn.plan values"
+        "kept.privacy kept.row kept.stops kept.turn messages options result state.blob state.codec "
+        "state.state stores.layout tools turn.flow turn.plan undisturbed values"
     ),
     "conversation": (
         "calling errors history.open.answers history.redact.matching history.redact.redaction history.turns "

@@ -12,6 +12,7 @@ that the provider sent. A *backend* posts a finished body and returns the respon
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
 from typing import Any, Final, Literal, Protocol, runtime_checkable
 
 from ..citations import Citation
@@ -171,8 +172,12 @@ class Reply(Value, frozen=True, kw_only=True):
             most 256 characters) and its expiry in milliseconds since the epoch, 0 for never.
         dropped: Why the provider ignored parts of the request's history: its own word for the reason, once
             for each part. Never content.
-        aside: What the request consumed in addition to `usage`, for example in a compaction that the
-            provider made. It is no part of the following context. None: nothing.
+        asides: What the request consumed in addition to `usage`, for example in a compaction that the
+            provider made: by the model's name, "" for the reply's own model. It is no part of the following
+            context.
+        context: Of several runs of the model within the request, the usage of the newest: it says how large
+            the context is. None: `usage` says it.
+        cost_usd: What the provider says that the request has cost, with the `asides`; None if it does not.
         messages: The number of neutral messages in the entries. More than one only if the server answered
             its own calls in the middle of the reply.
         cut: True if parts of the reply are not in `entries` because they nest too deep to be read.
@@ -195,7 +200,9 @@ class Reply(Value, frozen=True, kw_only=True):
     signed: bool = False
     carried: Mapping[str, tuple[str, int]] = {}
     dropped: tuple[str, ...] = ()
-    aside: Usage | None = None
+    asides: Mapping[str, Usage] = {}
+    context: Usage | None = None
+    cost_usd: Decimal | None = None
     citations: tuple[Citation, ...] = ()
     messages: int = 1
     cut: bool = False

@@ -7,6 +7,7 @@ Must never know: which provider it is, what a request holds, how it is sent.
 from __future__ import annotations
 
 import hashlib
+import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Hashable, Iterator
@@ -157,10 +158,12 @@ class _Held:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)  # `interrupt`, where the backend's own has it
 
-    def __del__(self) -> None:
-        # Ctrl-C may come before anybody holds this. A place must not be taken for ever.
-        with suppress(AttributeError):
-            self._gate.leave(self._ticket)
+    def __del__(self, is_ending: Callable[[], bool] = sys.is_finalizing) -> None:
+        # Ctrl-C may come before anybody holds this. A place must not be taken for ever. When Python ends, a
+        # thread that it has stopped may hold the lock of the gate.
+        if not is_ending():
+            with suppress(AttributeError):
+                self._gate.leave(self._ticket)
 
 
 class _HeldExchange(_Held):

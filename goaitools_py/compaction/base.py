@@ -71,6 +71,8 @@ class CompactionRequest(Value, frozen=True, kw_only=True, dict=True):
         most_blob_bytes: An upper limit of `blob_bytes`, known without encoding anything.
         usage: What the last model call consumed.
         context_window: The model's context window, in tokens; None if it is not known.
+        server_window: The tokens at which the server has been seen to cut the prompt without an error; None
+            if it has cut none. `Compactor` fires above it, whatever its trigger says.
         idle_seconds: How long the conversation had been silent when this turn began.
         is_cold: True if that is longer than `ChatOptions.cold_after`. The provider's cache has then expired.
         rests: Says of a compactor whether it rests, because its last cut has left more than its limit and
@@ -93,9 +95,15 @@ class CompactionRequest(Value, frozen=True, kw_only=True, dict=True):
     pending_count: int = 0
     most_blob_bytes: int = 2**63
     context_window: int | None = None
+    server_window: int | None = None
     idle_seconds: float = 0.0
     is_cold: bool = False
     rests: Callable[[Any], bool] = _never
+
+    @property
+    def is_cut_by_server(self) -> bool:
+        """True if the server would cut the next request, as it has cut an earlier one."""
+        return self.server_window is not None and self.token_count > self.server_window
 
     @cached_property
     def turns(self) -> tuple[TurnView, ...]:
@@ -132,6 +140,7 @@ def of_turns(
         write_note=request.write_note,
         pending_count=request.pending_count,
         context_window=request.context_window,
+        server_window=request.server_window,
         idle_seconds=request.idle_seconds,
         is_cold=request.is_cold,
     )

@@ -159,7 +159,8 @@ class Compactor(Given, frozen=True):
         """True if the trigger fires because of a size: it would not fire if nothing had any. One that fires
         for another reason, such as a pause, has no limit that a cut could reach."""
         try:
-            return self.trigger(request) and not self.trigger(of_turns(request, ()))
+            empty = of_turns(request, ())
+            return request.is_cut_by_server or (self.trigger(request) and not self.trigger(empty))
         except Exception:  # `plan` tells what a trigger raises
             return False
 
@@ -179,7 +180,7 @@ class Compactor(Given, frozen=True):
 
     def _fires(self, request: CompactionRequest) -> bool:
         try:
-            return self.trigger(request)
+            return request.is_cut_by_server or self.trigger(request)
         except Exception as exc:
             raise TriggerFailed(name_of(self.trigger)) from exc
 

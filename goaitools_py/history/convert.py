@@ -29,7 +29,7 @@ from ..state.records import fresh_id, with_cut
 from ..state.state import ConversationState, closed_entries, dump_state, load_state, new_state, rebuild
 from ..values import replace
 from .open import steps
-from .rewrite.mend import Mended, mended
+from .rewrite.mend import Entry, Mended, mended
 from .rewrite.repair import checked, noted
 from .rewrite.unsign import is_signed, unsigned_turns
 from .wires import dialect_for
@@ -83,6 +83,10 @@ def state_from_messages(
 ) -> bytes:
     """Make a state of messages in the provider's own JSON shape.
 
+    A call whose id an earlier call of the history has gets another id, and so does its result: some servers
+    refuse one id twice, and a result would answer two calls. The same messages get the same ids. The change
+    is noted as a repair, and signed thinking is left out then. All else stays as it is without `repair`.
+
     A turn begins at each user message that follows a reply. The result depends on the arguments alone if
     `conversation_id` and `created_ms` are given.
 
@@ -126,7 +130,8 @@ def state_of_entries(
     repair: bool = False,
     may_lead: bool = False,
 ) -> ConversationState:
-    """As `state_from_messages`, of the JSON text of each message, which is kept byte for byte.
+    """As `state_from_messages`, of the JSON text of each message. Its bytes are kept, but for ids of calls
+    that come again.
 
     Args:
         entries: One JSON object each, without a line break.
@@ -148,6 +153,11 @@ def state_of_entries(
     problems = rules.check_history(wire, entries, unique_ids=False) if wire in rules.WIRES else []
     if problems:
         raise ValueError(f"the provider would refuse this history: {problems[0]}")
+    apart = narrow.distinct(wire, entries)
+    if any(one.changes for one in apart):
+        found, is_reread = _apart(entries, apart, found), True
+        entries = [one.entry for one in apart]
+        views = [dialect.view([entry]) for entry in entries]
     turns = _split_turns(entries, views, dialect)
     state = new_state(
         wire,
@@ -191,6 +201,22 @@ def _mended(entries: Sequence[bytes], dialect: Dialect) -> tuple[Mended, bool]:
         is_reread = bool(found.log) or any(narrow.is_read(kind) for kind, _ in changes)
         return Mended(entries=found.entries, log=log), is_reread
     raise ValueError("the provider would refuse this history, and it cannot be repaired")
+
+
+def _apart(entries: Sequence[bytes], apart: Sequence[narrow.Narrow], found: Mended | None) -> Mended:
+    """The history with unique ids of calls, which is noted as a repair."""
+    if found is None:
+        same = tuple([Entry(entry=entry, source=at, letter="") for at, entry in enumerate(entries)])
+        found = Mended(entries=same, log=())
+    made: list[Entry] = []
+    log = list(found.log)
+    place = 0
+    for old, new in zip(found.entries, apart, strict=True):
+        flags = {new.ids.get(id, id): flag for id, flag in old.flags.items()}
+        made.append(replace(old, entry=new.entry, flags=flags) if new.changes else old)
+        place = place if old.source is None else old.source  # an added entry has the place before it
+        log += [(kind, place) for kind in new.changes]
+    return Mended(entries=tuple(made), log=tuple(sorted(log, key=lambda row: row[1])))
 
 
 def _split_turns(

@@ -26,6 +26,7 @@ from ..state.records import dollars_of, turn_ref, usage_of
 from ..state.segments import count_letters
 from ..state.state import ConversationState, hard_limits, load_state, newest_number, soft_limits
 from ..values import Value, field
+from .meter import server_window
 from .open import failed, journal
 from .open.answers import PendingCall
 
@@ -44,7 +45,8 @@ class StateInfo(Value, frozen=True, kw_only=True):
             what came since.
         aside_usage: The part of `total_usage` that compaction consumed, such as for summaries.
         total_cost_usd: See `ChatResult.total_cost_usd`.
-        context_window: The context window of the model in tokens; None for an unknown model.
+        context_window: The context window of the model in tokens; None for an unknown model. If the server
+            has cut a longer prompt, what it has left of it.
         cuts: The cuts, the newest last: (time, name of the strategy, turns removed, messages removed).
         failure: Class and code of the error that the unfinished turn ended with, such as
             ``("RateLimitError", "rate_limit_exceeded")``. The code is "" if the provider gave none.
@@ -173,6 +175,8 @@ def inspect_state(
     header, parts = outline(blob, hard_limits(codec))
     opened = state.open
     window = capabilities(meta.model).context_window if meta.model else None
+    if cut := server_window(meta):
+        window = min(cut, window or cut)
     return StateInfo(
         wire=meta.wire,
         endpoint=meta.family,

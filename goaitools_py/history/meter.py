@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
+from functools import partial
 
 import msgspec
 
@@ -27,14 +28,18 @@ from ..tokens import (
     learned,
     needs_reply,
 )
+from ..values import replace
+from .unseen_cut import Before, cut_at
 
 __all__ = [
     "BelowZeroError",
     "booked",
     "checked_count",
     "count_entries",
+    "elsewhere",
     "gauge_of",
     "next_tokens",
+    "server_window",
     "unanchored",
     "with_unanswered",
     "without_unsent",
@@ -57,9 +62,14 @@ def gauge_of(meta: Meta) -> Gauge:
     )
 
 
-def _kept(meta: Meta, gauge: Gauge) -> Meta:
+def server_window(meta: Meta) -> int:
+    """The tokens at which the server has been seen to cut the prompt; 0 if it has cut none (`unseen_cut`)."""
+    return (*meta.gauge, 0, 0, 0, 0, 0, 0)[5]
+
+
+def _kept(meta: Meta, gauge: Gauge, window: int) -> Meta:
     anchor = gauge.tokens if gauge.is_anchored else 0
-    row = (anchor, gauge.thinking, gauge.estimated, gauge.real, gauge.frame)
+    row = (anchor, gauge.thinking, gauge.estimated, gauge.real, gauge.frame, *([window] if window else []))
     return msgspec.structs.replace(
         meta, tokens=bounded(gauge.tokens), gauge=bounded_row(row) if any(row) else ()
     )
@@ -70,6 +80,11 @@ def unanchored(meta: Meta) -> Meta:
     return msgspec.structs.replace(meta, gauge=(0, *meta.gauge[1:])) if meta.gauge else meta
 
 
+def elsewhere(meta: Meta) -> Meta:
+    """The meta data after the model or the server changed: what the old one could take no longer applies."""
+    return msgspec.structs.replace(meta, gauge=meta.gauge[:5]) if len(meta.gauge) > 5 else meta
+
+
 def booked(
     meta: Meta,
     sent: Sequence[bytes],
@@ -78,8 +93,10 @@ def booked(
     counter: TokenCounter | None = None,
     *,
     calibrates: bool = True,
+    before: Before | None = None,
 ) -> Meta:
-    """The meta data after a reply. Its usage anchors the size of the next request.
+    """The meta data after a reply. Its usage anchors the size of the next request, unless the server has cut
+    the prompt: then the history is larger than what was counted (`server_window`).
 
     Args:
         meta: The meta data from when the request was sent.
@@ -89,8 +106,15 @@ def booked(
         counter: The caller's token counter; None: `TokenEstimate`.
         calibrates: True: the usage also calibrates later estimates. False, where there are none: the entries
             are then neither read nor counted, unless the usage alone does not give the size.
+        before: The history before `sent`. None: nobody looks whether the server cuts it.
     """
-    gauge, usage = gauge_of(meta), reply.usage
+    gauge, usage, window = gauge_of(meta), reply.context or reply.usage, server_window(meta)
+    if before is not None:
+        cut = cut_at(gauge, usage, sent, before, partial(_estimated, dialect, counter), window=window)
+        if cut:  # what is left of the prompt says nothing of the history
+            usage, window = replace(usage, input_tokens=0), cut
+        elif window:
+            window = max(window, usage.input_tokens)
     has_reasoning = bool(reply.reasoning) or reply.signed
     replied = 0
     if needs_reply(usage, has_reasoning=has_reasoning):
@@ -111,7 +135,7 @@ def booked(
         goes_on=bool(reply.calls) and reply.run_calls,
         stays=_stays(reply, dialect.wire, meta.model),
     )
-    return _kept(meta, learned(gauge, usage, said))
+    return _kept(meta, learned(gauge, usage, said), window)
 
 
 def _stays(reply: Reply, wire: str, model: str) -> ReasoningStays:
@@ -164,6 +188,13 @@ def count_entries(entries: Sequence[bytes], dialect: Dialect, counter: TokenCoun
     """An estimate of the tokens of stored entries, without calibration."""
     messages, unread = _read(entries, dialect)
     return unread + _count(messages, dialect.wire, counter)
+
+
+def _estimated(
+    dialect: Dialect, counter: TokenCounter | None, entries: Sequence[bytes]
+) -> tuple[tuple[Message, ...], int]:
+    messages, unread = _read(entries, dialect)
+    return messages, unread + _count(messages, dialect.wire, counter)
 
 
 def _read(entries: Sequence[bytes], dialect: Dialect) -> tuple[tuple[Message, ...], int]:

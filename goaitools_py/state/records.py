@@ -149,7 +149,7 @@ class Meta(Value, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_
     the last model call; `aside`: the part of `total` that went into summaries and the like.
     `tokens`: the size of the next request before anything new is said. `gauge`: [that number by the last
     usage, reasoning in it that leaves with the turn, tokens estimated for the newest messages, their real
-    number, tokens around the history].
+    number, tokens around the history, and if a server cuts the prompt the tokens that it leaves].
     `cost`: [billionths of a US dollar for the calls of known price, number of calls of unknown price].
     `warned`: how many marks were reported, four bits each for the context window, the blob's bytes, those
     inflated, and entries.

@@ -16,6 +16,7 @@ The parts can be read alone::
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from typing import Any, TypeVar
 
 import msgspec
@@ -25,7 +26,7 @@ from ..backends.base import Dialect
 from ..errors import CheckpointError, DeadlineExceededError, StateSizeError, StateTooLargeError, TurnError
 from ..events import CheckpointReady
 from ..history.archive.keeping import Retention
-from ..history.meter import BelowZeroError, checked_count
+from ..history.meter import BelowZeroError, checked_count, server_window
 from ..history.open import failed, journal
 from ..history.rewrite.unsign import unsign, unsign_open
 from ..messages import Message, ToolRecord, Usage
@@ -134,15 +135,21 @@ class Ledger(Standing):
             for index, call in enumerate(opened.calls):
                 if call.state == "done":
                     self.record(index, journal.tool_record(call, iteration=self.iteration))
+        self.see_window(server_window(admitted.meta))
         earlier = self._earlier
         self.first_given = state if earlier is None else earlier.first_given or state
         if earlier is not None:
             self.iterations_before = earlier.iterations_before
         self.stand_on(state, admitted, has_grown=has_grown)
 
+    def see_window(self, window: int) -> None:
+        """Take the size at which the server cuts the prompt for that of the context, if it is less."""
+        if window:
+            self.context_window = min(window, self.plan.context_window or window)
+
     def identify(self, meta: Meta, number: int | None) -> None:
         """Note the conversation of the events, and the number of its turn, if it is known."""
-        id = self.options.conversation_id or meta.id
+        id = meta.id or self.options.conversation_id or ""
         self.of = {"conversation_id": id, "turn_ref": "" if number is None else turn_ref(id, number)}
 
     # ---------------------------------------------------------------------------------- what is told
@@ -246,7 +253,15 @@ class Ledger(Standing):
 
         return once_more(entry)
 
-    def book(self, usage: Usage, *, asked: str, answered: str = "", dialect: Dialect | None = None) -> None:
+    def book(
+        self,
+        usage: Usage,
+        *,
+        asked: str,
+        answered: str = "",
+        dialect: Dialect | None = None,
+        cost_usd: Decimal | None = None,
+    ) -> None:
         """Add a model call to the turn's account, and its cost to the conversation's.
 
         Args:
@@ -254,16 +269,26 @@ class Ledger(Standing):
             asked: The model's name in the request; "" if it is not known, and then its price is not either.
             answered: The model's name in the reply.
             dialect: The dialect of another backend than the turn's own.
+            cost_usd: What the provider says that the call has cost.
         """
-        cost = self.spending.book(self._charge(usage, answered or asked, dialect), asked=asked)
+        charge = replace(self._charge(usage, answered or asked, dialect), cost_usd=cost_usd)
+        cost = self.spending.book(charge, asked=asked)
         meta = self.state.meta
         if self.spending.prices is None and not meta.cost:
             return  # this conversation keeps no costs
         self.state = replace(self.state, meta=with_cost(meta, None if cost is None else nano_dollars(cost)))
 
-    def book_aside(self, usage: Usage, *, asked: str, answered: str, dialect: Dialect) -> None:
+    def book_aside(
+        self,
+        usage: Usage,
+        *,
+        asked: str,
+        answered: str,
+        dialect: Dialect,
+        cost_usd: Decimal | None = None,
+    ) -> None:
         """Add what was used beside the conversation, such as for a summary, to the totals; see `book`."""
-        self.entered(self._book_aside, usage, asked, answered, dialect)
+        self.entered(self._book_aside, usage, asked, answered, dialect, cost_usd)
 
     def book_charge_aside(self, charge: Charge, *, asked: str) -> None:
         """Add a model call that a tool made to the totals; see `book`. `entered` is up to the caller."""
@@ -285,8 +310,10 @@ class Ledger(Standing):
         total = usage_row(usage_of(meta.total) + usage)
         self.state = replace(self.state, meta=msgspec.structs.replace(meta, total=total))
 
-    def _book_aside(self, usage: Usage, asked: str, answered: str, dialect: Dialect) -> None:
-        self.book(usage, asked=asked, answered=answered, dialect=dialect)
+    def _book_aside(
+        self, usage: Usage, asked: str, answered: str, dialect: Dialect, cost_usd: Decimal | None
+    ) -> None:
+        self.book(usage, asked=asked, answered=answered, dialect=dialect, cost_usd=cost_usd)
         meta = self.state.meta
         total, aside = usage_of(meta.total) + usage, usage_of(meta.aside) + usage
         meta = msgspec.structs.replace(meta, total=usage_row(total), aside=usage_row(aside))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from decimal import Decimal
 from functools import partial
 from math import inf
 from typing import Final
@@ -16,6 +17,7 @@ import msgspec
 from ..backends.base import BackendError, Fault, ModelRequest, ProtocolFault, Reply
 from ..errors import StateInvalidError, TurnError
 from ..events import ModelRequested, Retried, TextDelta
+from ..history.meter import server_window
 from ..history.open import steps
 from ..history.open.admission import reply_problem
 from ..history.rewrite.narrow import narrowed
@@ -120,7 +122,8 @@ def _prepared(ledger: Ledger, voice: Voice, forbid_tools: bool) -> Flow[Call]:
     request = _timed(ledger.dialect.request(parts), times, began.monotonic)
     if ledger.listening:
         yield Emit(ModelRequested(ledger.iteration, len(request.body), request.body, **ledger.of))
-    return Call(before, began, request, times, voice.model, ledger.left_waiting)
+    edits = "context_management" in parts.settings
+    return Call(before, began, request, times, voice.model, ledger.left_waiting, edits_context=edits)
 
 
 def _timed(request: ModelRequest, times: CallTimes, now: float) -> ModelRequest:
@@ -253,9 +256,15 @@ def _take(ledger: Ledger, call: Call, reply: Reply) -> Reply:
         ledger.warn(
             "input_dropped", f"the provider left {len(reply.dropped)} parts of the history out ({reasons})"
         )
-    ledger.book(reply.usage, asked=call.model, answered=reply.model)
-    if reply.aside is not None:
-        ledger.book_aside(reply.aside, asked=call.model, answered=reply.model, dialect=ledger.dialect)
+    ledger.book(reply.usage, asked=call.model, answered=reply.model, cost_usd=reply.cost_usd)
+    for model, usage in reply.asides.items():
+        ledger.book_aside(
+            usage,
+            asked=model or call.model,
+            answered=model or reply.model,
+            dialect=ledger.dialect,
+            cost_usd=None if reply.cost_usd is None else Decimal(0),  # it is in what the provider names
+        )
     ledger.telling.text = reply.text or ledger.telling.text
     with_reply = steps.add_reply(
         ledger.state,
@@ -266,7 +275,10 @@ def _take(ledger: Ledger, call: Call, reply: Reply) -> Reply:
         counter=ledger.counter,
         calibrates=ledger.options.compactor is not None,  # its trigger is what asks for estimates
         request_id=ledger.telling.request_id if ledger.options.record_ids else "",
+        watches=not (call.edits_context or reply.asides or reply.dropped),
     )
+    if window := server_window(with_reply.meta):
+        _tell_window(ledger, window)
     ledger.oversized = reply_problem(ledger.room, with_reply, kept)
     if ledger.oversized:
         # The state cannot hold the reply. Its text stays as that of a reply that broke off, as far as there
@@ -278,6 +290,18 @@ def _take(ledger: Ledger, call: Call, reply: Reply) -> Reply:
     else:
         ledger.state = with_reply
     return kept
+
+
+def _tell_window(ledger: Ledger, window: int) -> None:
+    """The server cuts the prompt. It is told once; the size at which it cuts is that of the window."""
+    if not server_window(ledger.state.meta):
+        ledger.warn(
+            "context_cut_by_server",
+            f"the server has counted {window} tokens of a longer history and has cut the rest, without an "
+            "error; that is taken for its context window. A compactor shrinks the history to that size, or "
+            "give the server a larger window (Ollama: num_ctx)",
+        )
+    ledger.see_window(window)
 
 
 def _with_fresh_ids(ledger: Ledger, reply: Reply) -> Reply:

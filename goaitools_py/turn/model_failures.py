@@ -29,6 +29,9 @@ REFUSES_FORMS: Final = frozenset({400, 413, 422, None})
 """Statuses by which servers refuse the form of a request, so that another form may help. None: the provider
 said so inside an answer with status 200."""
 
+_NO_CREDIT: Final = frozenset({"402", "base_resp_1008", "billing_error", "insufficient_balance"})
+"""Codes inside an answer with status 200 for an account without credit."""
+
 _NO_SUCH_PLACE: Final = 404
 """The address or the model is wrong, and not what the request says."""
 
@@ -162,13 +165,13 @@ def _words(ledger: Ledger, failure: Failure) -> tuple[str, str]:
             f"{asked} redirected the request to {other}, another origin, and nothing was sent there",
             "if the other server is the right one, set base_url= to it, then resume(err.state)",
         )
-    if failure.fault.kind == "auth" and failure.status is None:
+    if failure.fault.kind == "auth" and failure.status is None and isinstance(cause, BackendError):
         variable = getattr(failure.cause, "key_variable", "") or "(see err.sdk_error)"
         return (
             "there are no credentials for the provider, so it was not asked",
             f"set the environment variable {variable} or pass api_key=, then resume(err.state)",
         )
-    if failure.fault.kind == "auth" and failure.status == 402:
+    if failure.fault.kind == "auth" and (failure.status == 402 or failure.fault.code in _NO_CREDIT):
         return (
             "the provider wants to be paid first: the account or the key has no credit left",
             "add credit, or raise the key's limit, then resume(err.state)",

@@ -59,12 +59,14 @@ class Call:
         is_stream: True once the answer turned out to be an event stream.
         has_begun: True once anything of the reply has come. Headers and pings are nothing of it.
         was_shown: True once a listener has seen a part of the reply.
+        edits_context: True if the provider was asked to edit the context.
     """
 
     __slots__ = (
         "asked_ms",
         "before",
         "began",
+        "edits_context",
         "has_begun",
         "is_stream",
         "model",
@@ -82,6 +84,8 @@ class Call:
         times: CallTimes,
         model: str,
         others: Others | None,
+        *,
+        edits_context: bool = False,
     ) -> None:
         self.before = before
         self.others = others
@@ -90,6 +94,7 @@ class Call:
         self.request = request
         self.times = times
         self.model = model
+        self.edits_context = edits_context
         self.is_stream = False
         self.has_begun = False
         self.was_shown = False

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
+from decimal import Decimal
 from typing import Any, Final
 
 from ..backends.base import CompactsHistory, Dialect, ModelRequest, ProtocolFault, Reply, RequestParts
@@ -34,12 +35,22 @@ MAX_WAIT_SECONDS: Final = 20.0
 
 
 class Spent(Value, frozen=True, kw_only=True):
-    """What one answer used: the usage, the model that was asked, the one that answered, and its dialect."""
+    """What one answer used: the usage, the model that was asked, the one that answered, and its dialect.
+
+    `cost_usd`: what the provider says that it has cost.
+    """
 
     usage: Usage
     asked: str
     answered: str
     dialect: Dialect
+    cost_usd: Decimal | None = None
+
+
+def _spent(reply: Reply, model: str, dialect: Dialect) -> Spent:
+    """What an answer used, including a compaction that the provider did by itself."""
+    usage = sum(reply.asides.values(), start=reply.usage)
+    return Spent(usage=usage, asked=model, answered=reply.model, dialect=dialect, cost_usd=reply.cost_usd)
 
 
 def consult(
@@ -102,21 +113,16 @@ def _answer(
         model, dialect = voice.model, ledger.dialect
         reply = yield from _ask(ledger, voice, question, forbid_tools=False)
         if reply.calls:
-            booked(Spent(usage=_consumed(reply), asked=model, answered=reply.model, dialect=dialect))
+            booked(_spent(reply, model, dialect))
             reply = yield from _ask(ledger, voice, question, forbid_tools=True)
     else:
         other = yield OpenBackend(question.backend)
         model, dialect = other.model, other.dialect
         reply = yield from _post(ledger, dialect, _transcript(other, question), other)
-    booked(Spent(usage=_consumed(reply), asked=model, answered=reply.model, dialect=dialect))
+    booked(_spent(reply, model, dialect))
     if reply.calls:
         raise AskFailed("the model asked for a tool instead of answering")
     return ModelAnswer(text=reply.text, stop=reply.stop, usage=reply.usage, model=reply.model)
-
-
-def _consumed(reply: Reply) -> Usage:
-    """What an answer used, including a compaction that the provider did by itself."""
-    return reply.usage if reply.aside is None else reply.usage + reply.aside
 
 
 def _compaction(
@@ -138,7 +144,7 @@ def _compaction(
             raise
 
     reply = yield from _post(ledger, dialect, request, None, read)
-    booked(Spent(usage=reply.usage, asked=voice.model, answered=reply.model, dialect=dialect))
+    booked(_spent(reply, voice.model, dialect))
     return note_of(question.turns[0].words, reply.entries, COMPACTED)
 
 

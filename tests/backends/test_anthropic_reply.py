@@ -113,7 +113,6 @@ def test_every_kind_of_block_is_kept(block: JSON) -> None:
 @pytest.mark.parametrize(
     ("stop", "meaning"),
     [
-        ("end_turn", "end"),
         ("stop_sequence", "end"),
         ("brand_new", "end"),
         (None, "end"),
@@ -124,12 +123,13 @@ def test_every_kind_of_block_is_kept(block: JSON) -> None:
         ("compaction", "pause"),
     ],
 )
-def test_only_tool_use_runs_calls(stop: str | None, meaning: str) -> None:
+def test_only_tool_use_and_end_turn_run_calls(stop: str | None, meaning: str) -> None:
     """Any other word means that the calls may not be whole, or not meant."""
     found = reply(TEXT, CALL, stop=stop)
 
     assert (found.stop, found.run_calls) == (meaning, False)
     assert len(found.calls) == 1
+    assert reply(TEXT, CALL, stop="end_turn").run_calls
 
 
 def test_calls_of_hosted_tools_are_nobodys_to_run() -> None:

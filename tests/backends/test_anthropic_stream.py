@@ -369,16 +369,20 @@ def test_container_and_transformations_come_at_either_end() -> None:
 # --------------------------------------------------------------------------------------- broken streams
 
 
-def test_only_message_stop_ends_a_reply() -> None:
-    """A clean end of the connection before it is a break, even after a stop reason."""
+def test_a_reply_ends_with_its_stop_reason() -> None:
+    """A clean end of the connection before it is a break; what stands behind it may be missing."""
     stream = b"".join(WHOLE)
-    for at in range(0, len(stream), 3):
+    end = stream.index(b"\n\n", stream.index(b'"message_delta"')) + 2
+    for at in range(0, end, 3):
         decoder = DIALECT.decoder()
         decoder.feed(stream[:at])
         assert not decoder.is_done
         with pytest.raises(ProtocolFault) as caught:
             decoder.finish()
         assert (caught.value.fault.kind, caught.value.fault.retryable) == ("interrupted", True)
+    decoder = DIALECT.decoder()
+    decoder.feed(stream[:end])
+    assert (decoder.is_done, decoder.finish().finish_reason) == (False, "tool_use")
 
 
 def test_nothing_after_the_end_matters() -> None:

@@ -132,7 +132,8 @@ def test_a_recorded_compaction_inside_a_reply_is_booked_and_names_its_beta(data_
     carried = {name: value for name, (value, _) in reply.carried.items()}
     asked = ANTHROPIC.request(RequestParts(model="m", history=list(reply.entries), carried=carried))
 
-    assert (reply.usage.input_tokens, reply.aside.input_tokens, reply.aside.requests) == (220, 55196, 0)
+    (aside,) = reply.asides.values()
+    assert (reply.usage.input_tokens, aside.input_tokens, aside.requests) == (220, 55196, 0)
     assert "compact-2026-01-12" in asked.headers["anthropic-beta"]
 
 

@@ -26,6 +26,8 @@ from goaitools_py import (
     rawjson,
     user,
 )
+from goaitools_py.history.meter import server_window
+from goaitools_py.state.state import load_state
 from goaitools_py.states import state_messages
 from goaitools_py.testing import check_history
 
@@ -92,6 +94,14 @@ class RecordedTraffic:
         print("not reached:", sorted(wanted - done))
 
         assert len(done) == self.exchanges
+
+    def test_no_server_is_taken_for_one_that_cuts(self, replays: Replays) -> None:
+        """No recorded usage looks like a prompt that was cut, whatever it counts as cached."""
+        states = [(one.where, state) for one in replays.all if one.driven for state in one.driven.states]
+        cut = [where for where, state in states if server_window(load_state(state).meta)]
+
+        assert len(states) >= len(replays.records)
+        assert cut == []
 
     def test_only_answers_that_failed_raise(self, replays: Replays) -> None:
         """A 200 with a whole answer is a result; a stream that broke off is not a whole answer."""

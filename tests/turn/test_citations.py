@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 
+from goaitools_py.backends.base import ModelRequest
 from goaitools_py.backends.openai.chat import OpenAIChatDialect
 from goaitools_py.citations import Citation
 from goaitools_py.states import read_history, state_messages
-from goaitools_py.testing import ScriptedBackend, check_history
+from goaitools_py.testing import Raw, ScriptedBackend, check_history
 
 from ._answers import Answer, anthropic_answer, chat_answer, responses_answer
 from ._reading import ANTHROPIC, CHAT, HISTORY, RESPONSES
+from ._talk import FORMS, Talk
 
 TEXT = "Open at nine. Closed on Mondays."
 PAGE = {"url": "https://hall.example/hours", "title": "Hours \ud800", "start_index": 0, "end_index": 13}
@@ -134,3 +136,85 @@ def test_what_is_no_citation_is_passed_over(face: Any, run: Any) -> None:
 def test_a_citation_shows_no_content() -> None:
     """Its repr may be logged."""
     assert "hall" not in repr(Citation(kind="url_citation", url="https://hall.example", title="hall"))
+
+
+# ------------------------------------------------------------------- sources beside the message
+
+PAGES = ["https://a.example", "https://b.example"]
+FOUND = [
+    {"url": PAGES[1], "title": "B", "date": "2026-11-01", "snippet": "It closes."},
+    {"url": "https://c.example", "title": "C", "snippet": ""},
+    {"title": "no address"},
+    7,
+]
+TOPS = {
+    "perplexity": ({"citations": PAGES, "search_results": FOUND}, [*PAGES, "https://c.example"]),
+    "xai": ({"citations": PAGES}, PAGES),
+    "results": ({"search_results": FOUND}, [PAGES[1], "https://c.example"]),
+    "zhipu": ({"web_search": [{"link": PAGES[0], "title": "A", "content": "Nine."}]}, PAGES[:1]),
+    "odd": ({"citations": {"a": 1}, "search_results": "x", "web_search": [None]}, []),
+}
+
+
+def beside(wire: str, top: dict[str, Any], said: str, *, early: bool) -> Answer:
+    """An answer with these members at its top; streamed they come in the last event, or in the first."""
+
+    def answer(request: ModelRequest) -> Raw:
+        if wire == RESPONSES:
+            part = {"type": "output_text", "text": said, "annotations": []}
+            item = {"type": "message", "id": "msg_1", "role": "assistant", "content": [part]}
+            body = {"id": "r", "object": "response", "status": "completed", "output": [item], **top}
+            done = {"type": "response.output_item.done", "output_index": 0, "item": item}
+            events: list[Any] = [done, {"type": "response.completed", "response": body}]
+        else:
+            message = {"role": "assistant", "content": said}
+            choice = {"index": 0, "message": message, "finish_reason": "stop"}
+            body = {"id": "c", "model": "m", "choices": [choice], **top}
+            deltas = [
+                {"index": 0, "delta": {"content": said[:9]}},
+                {"index": 0, "delta": {"content": said[9:]}},
+            ]
+            ends = [*deltas, {"index": 0, "delta": {}, "finish_reason": "stop"}]
+            events = [{"id": "c", "model": "m", "choices": [one]} for one in ends]
+            events[0 if early else -1] |= top
+        if not request.stream:
+            return Raw.body(json.dumps(body).encode())
+        return Raw([b"data: " + json.dumps(event).encode() + b"\n\n" for event in events])
+
+    return answer
+
+
+@pytest.mark.parametrize("early", [False, True])
+@pytest.mark.parametrize("name", list(TOPS))
+@pytest.mark.parametrize("wire", [CHAT, RESPONSES])
+@pytest.mark.parametrize(("kept", "stream"), FORMS)
+def test_sources_at_the_top_of_a_completion(
+    face: Any, wire: str, name: str, early: bool, kept: bool, stream: bool
+) -> None:
+    """In the order of the marks in the text, each address once; stored with the turn, and not sent back."""
+    top, urls = TOPS[name]
+    backend = ScriptedBackend(beside(wire, top, "Open at nine [1][2].", early=early), "Yes.", wire=wire)
+    talk = Talk(face, face.chat(backend), kept=kept, streamed=stream)
+
+    first, second = talk.say("When?"), talk.say("Sure?")
+
+    assert [one.url for one in first.citations] == urls
+    assert second.citations == ()
+    known = read_history(second.state).turns[0].citations
+    assert [one.url for one in known] == urls
+    assert b"search_results" not in backend.requests[1].body
+    if name == "perplexity":
+        assert [one.title for one in first.citations] == [None, "B", "C"]
+        assert first.citations[1].quoted == "It closes."
+        assert json.loads(first.citations[1].raw or b"") == FOUND[0]
+
+
+def test_a_source_that_an_annotation_names_is_there_once(face: Any) -> None:
+    """The annotation has the passage."""
+    said = {"role": "assistant", "content": TEXT, "annotations": [ANNOTATION]}
+    body = {"choices": [{"message": said, "finish_reason": "stop"}], "citations": [PAGE["url"], PAGES[0]]}
+    backend = ScriptedBackend(Raw.body(json.dumps(body).encode()), wire=CHAT)
+
+    found = face.chat(backend).chat_with_state(None, user="When?").citations
+
+    assert [(one.url, one.start) for one in found] == [(PAGE["url"], 0), (PAGES[0], None)]

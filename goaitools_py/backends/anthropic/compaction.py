@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from ... import rawjson
+from ...messages import Usage
 from ...rawjson import RawJSONError
 from ...values import replace
 from ..base import ProtocolFault, Reply
@@ -33,10 +34,16 @@ def compacted(body: bytes) -> Reply:
     """
     answer = reading.read_body(body)
     reply = reading.reply_of(answer)
-    usage = reading.compaction_usage(answer.usage) or reply.usage
+    usage = _consumed(reply)
     if len(reply.entries) != 1 or not _has_content(reply.entries[0]):
         raise ProtocolFault("the answer holds no compaction of the history", usage=usage)
-    return replace(reply, usage=usage, aside=None, signed=True)
+    return replace(reply, usage=usage, asides={}, context=None, signed=True)
+
+
+def _consumed(reply: Reply) -> Usage:
+    """What the compaction has consumed: the totals are those of a reply, and here they repeat it or are 0."""
+    asides = sum(reply.asides.values(), start=Usage())
+    return replace(asides, requests=1) if asides.total_tokens else reply.usage
 
 
 def is_boundary(entry: bytes) -> bool:

@@ -54,13 +54,15 @@ import msgspec
 
 from ... import rawjson
 from ...citations import Citation, citation_of
-from ...messages import ToolCall, Usage
+from ...messages import ToolCall
 from ...render import argument_object, plain, plain_bytes
 from ...values import Value, replace
 from ..base import ProtocolFault, Reply
-from ..wire.answer import clean_name, error_fault, paid, shape_of
+from ..wire.answer import BROKEN_OFF, broken_off, clean_name, error_fault, misplaced_error, paid, shape_of
+from ..wire.bill import cost_of
 from ..wire.envelope import Envelope
-from ..wire.tolerance import as_dict, count, members_of, object_of
+from ..wire.tolerance import members_of, object_of
+from .bill import asides_of, billed, context_of, usage_of
 from .remnants import marks_of
 from .toolsets import member_call
 
@@ -74,7 +76,6 @@ __all__ = [
     "reply_of",
     "settled",
     "unsigned",
-    "usage_of",
     "with_call_ids",
     "without_calls",
 ]
@@ -93,7 +94,8 @@ _HOSTED: Final = frozenset({"server_tool_use", "mcp_tool_use"})
 _MADE: Final = _HOSTED | {"tool_use"}
 _ENDED: Final = _MADE | {"tool_result"}
 _PAUSES: Final = frozenset({"pause_turn", "compaction"})
-_LENGTHS: Final = frozenset({"max_tokens", "model_context_window_exceeded"})
+_LENGTHS: Final = frozenset({"max_tokens", "model_context_window_exceeded", "length", "MAX_TOKENS"})
+"""Stop reasons of a reply that reached a limit: Anthropic's, and words of others that gateways pass on."""
 
 GUARDRAIL: Final = "guardrail_intervened"
 """Bedrock's word for a reply that a guardrail wrote. On this provider API its answer says so in a member of
@@ -106,7 +108,7 @@ _REFUSALS: Final = frozenset({"refusal", GUARDRAIL})
 
 class RawReply(Value, frozen=True, kw_only=True):
     """The members of a response that are used, not yet parsed. `content`, `usage`, `container` and
-    `transformations` are raw values."""
+    `transformations` are raw values. `is_closed`: False if the end of a block did not come in a stream."""
 
     _unshown = frozenset({"content", "usage", "container", "transformations"})
 
@@ -117,6 +119,7 @@ class RawReply(Value, frozen=True, kw_only=True):
     id: str = ""
     container: bytes = b"null"
     transformations: bytes = b"null"
+    is_closed: bool = True
 
 
 # ------------------------------------------------------------------------------------- the envelope
@@ -152,14 +155,18 @@ def read_body(body: bytes) -> RawReply:
         raise ProtocolFault(f"the answer is not a message: {shape_of(body, lacks='content')}") from problem
     usage, content = bytes(envelope.usage), bytes(envelope.content)
     if envelope.error or envelope.type == "error":
-        raise paid(error_fault(envelope.error, text=_said(content)), usage_of(usage))
+        raise paid(error_fault(envelope.error, text=_said(content)), billed(usage))
+    if envelope.stop_reason in BROKEN_OFF:
+        raise paid(broken_off(envelope.stop_reason, _said(content)), billed(usage))
     if content == b"null" and envelope.stop_reason in _REFUSALS:
         content = b"[]"  # a filter left nothing of it
     if content.startswith(b'"') and envelope.stop_reason:
         content = b"[]" if content == b'""' else _listed([b'{"type":"text","text":' + content + b"}"])
     if not content.startswith(b"["):
+        if (error := misplaced_error(body)) is not None:
+            raise paid(error_fault(error, text=_said(content)), billed(usage))
         fault = ProtocolFault("the answer is not a message: it holds no content", partial_text=_said(content))
-        raise paid(fault, usage_of(usage))
+        raise paid(fault, billed(usage))
     return RawReply(
         content=content,
         stop_reason=GUARDRAIL if envelope.guardrail == "INTERVENED" else envelope.stop_reason or "",
@@ -250,19 +257,18 @@ def reply_of(answer: RawReply) -> Reply:
     """
     finish = answer.stop_reason
     entry = _entry(rawjson.one_line(answer.content))
-    aside = compaction_usage(answer.usage)
     try:
         pairs = _read(entry)
         kept, calls, is_cut = _stored(pairs, answer.id.encode("utf-8", "replace") + entry)
         if any(block.type in _IMPOSSIBLE for _, block in kept):
             fault = ProtocolFault("the answer holds a block of no type, or a result, which only a user sends")
             fault.partial_text = plain(_spoken(pairs))
-            raise paid(fault, usage_of(answer.usage))
+            raise paid(fault, billed(answer.usage))
     except rawjson.RawJSONError as error:
-        raise paid(ProtocolFault("the answer's content cannot be read"), usage_of(answer.usage)) from error
+        raise paid(ProtocolFault("the answer's content cannot be read"), billed(answer.usage)) from error
     if not pairs and not finish:  # an empty response is a reply only if it has a stop reason
         fault = ProtocolFault("the answer holds nothing, and no reason for that")
-        raise paid(fault, usage_of(answer.usage))
+        raise paid(fault, billed(answer.usage))
     sendable = _sendable(_plain(kept))
     if not _same(sendable, pairs):
         entry = _with_content(entry, sendable)
@@ -273,18 +279,28 @@ def reply_of(answer: RawReply) -> Reply:
         calls=calls,
         finish_reason=finish,
         stop=_stop(finish),
-        run_calls=bool(calls) and finish == "tool_use",
+        run_calls=bool(calls) and _may_run(answer, calls),
         usage=usage_of(answer.usage),
         model=answer.model,
         id=answer.id,
         signed=any(block.is_signed for _, block in sendable),
         carried=_container(answer.container) | marks_of((block.type, block.name) for _, block in pairs),
         dropped=_dropped(answer.transformations),
-        aside=None if aside is None else replace(aside, requests=0),
+        asides=asides_of(answer.usage),
+        context=context_of(answer.usage),
+        cost_usd=cost_of(object_of(answer.usage)) if b'"cost' in answer.usage else None,
         citations=_citations(pairs),
         cut=is_cut,
         blocks=finish in _REFUSALS,
     )
+
+
+def _may_run(answer: RawReply, calls: Sequence[ToolCall]) -> bool:
+    """True for calls that are whole. Under another word than ``tool_use``, which some compatible servers
+    write, they are whole if their blocks were closed and their arguments are objects."""
+    if answer.stop_reason == "end_turn" and answer.is_closed:
+        return all(is_object(argument_object(call.arguments)) for call in calls)
+    return answer.stop_reason == "tool_use"
 
 
 def _plain(pairs: Sequence[_Pair]) -> list[_Pair]:
@@ -507,50 +523,6 @@ def _is_assistants(entry: bytes) -> bool:
 
 
 # ------------------------------------------------------------------------------- beside the content
-
-
-def usage_of(raw: bytes) -> Usage:
-    """Read a usage object, for one request. A member that is missing or is no count is 0.
-
-    Anthropic's `input_tokens` leave out what the cache read or wrote; in `Usage` they are included. The
-    tokens of a compaction inside the request are no part of the following context: see `compaction_usage`.
-    It never raises, because a reply must not be lost for its usage.
-    """
-    root = object_of(raw)
-    cached = count(root.get("cache_read_input_tokens"))
-    written = count(root.get("cache_creation_input_tokens"))
-    return Usage(
-        input_tokens=count(root.get("input_tokens")) + cached + written,
-        cached_input_tokens=cached,
-        cache_write_tokens=written,
-        output_tokens=count(root.get("output_tokens")),
-        reasoning_tokens=count(as_dict(root.get("output_tokens_details")).get("thinking_tokens")),
-        requests=1,
-    )
-
-
-def compaction_usage(raw: bytes) -> Usage | None:
-    """What compactions inside a request consumed; None without one. It is listed in ``iterations`` and is not
-    included in the totals."""
-    total: Usage | None = None
-    if b"compaction" not in raw:
-        return None
-    iterations = object_of(raw).get("iterations")
-    for iteration in iterations if isinstance(iterations, list) else ():
-        members = as_dict(iteration)
-        if members.get("type") != "compaction":
-            continue
-        cached = count(members.get("cache_read_input_tokens"))
-        written = count(members.get("cache_creation_input_tokens"))
-        usage = Usage(
-            input_tokens=count(members.get("input_tokens")) + cached + written,
-            cached_input_tokens=cached,
-            cache_write_tokens=written,
-            output_tokens=count(members.get("output_tokens")),
-            requests=0 if total else 1,
-        )
-        total = usage if total is None else total + usage
-    return total
 
 
 _MAX_CARRIED: Final = 256

@@ -21,12 +21,14 @@ from ...render import Halves, plain
 from ...values import replace
 from ..base import Delta, Fault, ProtocolFault, Reply
 from ..http.sse import EventSplitter, EventTooLongError
-from ..wire.answer import error_fault, left_over
+from ..wire.answer import BROKEN_OFF, broken_off, error_fault, left_over
+from ..wire.bill import merged
 from ..wire.envelope import REFUSALS, Envelope
 from ..wire.growing import joined
 from ..wire.nesting import read_again, shallow
 from ..wire.tolerance import members_of
-from .reply import GUARDRAIL, RawReply, is_object, reply_of, usage_of
+from .bill import billed
+from .reply import GUARDRAIL, RawReply, is_object, reply_of
 
 __all__ = ["AnthropicDecoder"]
 
@@ -83,6 +85,9 @@ _MAX_GUESSES: Final = 8
 class AnthropicDecoder:
     """Decodes one streamed response, which ends with ``message_stop``.
 
+    Some servers leave that event out. The response is whole, too, if every block was closed, and the stop
+    reason and a usage have come.
+
     Attributes:
         is_done: True if ``message_stop`` was read; nothing after it is needed.
     """
@@ -93,9 +98,10 @@ class AnthropicDecoder:
         self._splitter = EventSplitter()
         self._message: _Object = {}
         self._end: _Object = {}
-        self._usage: dict[str, bytes] = {}
+        self._usage = b"null"
         self._transformations = b"null"
         self._blocks: dict[int, _Block] = {}
+        self._closed: set[int] = set()
         self.is_done = self._is_cut = self._is_guarded = False
         self._guesses_left = _MAX_GUESSES
         self._halves = Halves()
@@ -140,8 +146,11 @@ class AnthropicDecoder:
         Raises:
             ProtocolFault: The stream ended before the reply did, or its content cannot be read.
         """
-        if not self.is_done:
+        is_closed = self._closed.issuperset(self._blocks)
+        if not self.is_done and not (is_closed and self._usage != b"null" and "stop_reason" in self._end):
             raise ProtocolFault("the stream ended before the reply did", _INTERRUPTED)
+        if (word := self._stop_reason) in BROKEN_OFF:
+            raise broken_off(word, self.partial_text)
         message = members_of(_joined(self._message))
         end = members_of(_joined(self._end))
         try:
@@ -150,8 +159,9 @@ class AnthropicDecoder:
             raise ProtocolFault("the pieces of the reply do not make one", _INTERRUPTED) from problem
         answer = RawReply(
             content=b"[" + b",".join(blocks) + b"]",
-            stop_reason=GUARDRAIL if self._is_guarded else self._stop_reason,
-            usage=_joined(self._usage),
+            stop_reason=GUARDRAIL if self._is_guarded else word,
+            is_closed=is_closed,
+            usage=self._usage,
             model=_string(message, "model"),
             id=_string(message, "id"),
             container=_given(end, message, "container"),
@@ -170,7 +180,7 @@ class AnthropicDecoder:
     @property
     def usage_so_far(self) -> Usage | None:
         """The usage that the stream has reported so far: the input from its first event on."""
-        return usage_of(_joined(self._usage)) if self._usage else None
+        return None if self._usage == b"null" else billed(self._usage)
 
     # ----------------------------------------------------------------------------------- one event
 
@@ -205,6 +215,7 @@ class AnthropicDecoder:
         if event.type == "content_block_delta":
             self._grow(self._block(event), _object_of(event.delta), deltas)
         elif event.type == "content_block_stop":
+            self._closed.add(-1 if event.index is None else event.index)
             deltas += left_over(self._halves)
         elif event.type == "content_block_start":
             if event.index is None or event.index in self._blocks:
@@ -213,11 +224,11 @@ class AnthropicDecoder:
             self._tell("text", block.text(), deltas)
         elif event.type == "message_start":
             self._message = _object_of(event.message)
-            self._add_usage(self._message.get("usage", _NULL))
+            self._usage = merged(self._usage, bytes(self._message.get("usage", _NULL)))
             self._transform(self._message.get("input_transformations", _NULL))
         elif event.type == "message_delta":
             self._end |= {key: raw for key, raw in _object_of(event.delta).items() if raw != _NULL}
-            self._add_usage(event.usage)
+            self._usage = merged(self._usage, bytes(event.usage))
             self._transform(event.input_transformations)
         elif event.type == "message_stop":
             self.is_done = True
@@ -250,12 +261,6 @@ class AnthropicDecoder:
     def _tell(self, kind: Literal["text", "reasoning"], text: str, deltas: list[Delta]) -> None:
         if text and (shown := self._halves.shown(kind, text)):
             deltas.append(Delta(kind=kind, text=shown))
-
-    def _add_usage(self, raw: msgspec.Raw) -> None:
-        """Counts are totals, so each replaces the previous one."""
-        self._usage |= {
-            key: value for key, value in members_of(bytes(raw)).items() if not rawjson.is_null(value)
-        }
 
     def _transform(self, raw: msgspec.Raw) -> None:
         if raw != _NULL:

@@ -17,8 +17,8 @@ tool's result. That is done after a server has refused the history, and only the
 members            Members that the request type does not have. A model does not read them.
 marks              Marks for a prompt cache. The request has marks of its own.
 item_id            The id of an item, where it is too long, of another type of item, or there twice.
-call_renamed       The id of a call is too long, has other characters, or is there twice. A digest
-                   replaces it.
+call_renamed       The id of a call is too long, has other characters, or is there twice (`distinct`). A
+                   digest replaces it.
 tool_renamed       The name of a tool in a call has other characters, or is too long.
 speaker_renamed    The name of a message's author has other characters, or is too long.
 rewritten          A member or part has another shape, with the same meaning.
@@ -36,8 +36,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from ...values import Value
 from . import anthropic, openai_chat, openai_responses
 from .common import Change, Narrow
+from .distinct import distinct
 
-__all__ = ["Change", "Narrowed", "is_read", "narrowed"]
+__all__ = ["Change", "Narrow", "Narrowed", "distinct", "is_read", "narrowed"]
 
 
 class Narrowed(Value, frozen=True):

@@ -20,6 +20,7 @@ __all__ = [
     "clean_name",
     "digest_id",
     "each",
+    "fresh_id",
     "note",
     "object_in",
     "text_in",
@@ -128,10 +129,8 @@ class Ids:
         if not id:
             return
         new = self._valid(id)
-        while self.unique and new in self._used:
-            # The count goes on: a hostile history may have 100,000 calls with one id.
-            times = self._times[id] = self._times.get(id, 1) + 1
-            new = digest_id(f"{id}/{times}")
+        if self.unique and new in self._used:
+            new = fresh_id(id, self._times, self._used)
         self._used.add(new)
         self._now[id] = new
         self._put(edit, key, id, new)
@@ -200,6 +199,16 @@ def clean_name(name: str, *, limit: int) -> str:
 def digest_id(id: str, prefix: str = "call_") -> str:
     """An id that every host takes, made of one that some do not. Equal ids give equal ids."""
     return prefix + hashlib.sha256(id.encode("utf-8", "surrogatepass")).hexdigest()[:24]
+
+
+def fresh_id(id: str, times: dict[str, int], used: Collection[str]) -> str:
+    """An id for another call with this id, which no call has yet. `times`: how often each id came."""
+    while True:
+        # The count goes on: a hostile history may have 100,000 calls with one id.
+        times[id] = times.get(id, 1) + 1
+        new = digest_id(f"{id}/{times[id]}")
+        if new not in used:
+            return new
 
 
 def note(kind: str) -> str:

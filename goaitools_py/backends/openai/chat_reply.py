@@ -16,6 +16,12 @@ half a surrogate pair      anywhere                      no UTF-8 can hold it, a
 ``refusal``                empty, or not a string        it says nothing; 436 of 436 were null
 ``audio``                  without an id                 a server without sound sent it hollow
 ``audio``                  becomes ``{"id": …}``         the request type has the id only
+``executed_tools``         always                        what Groq's own tools did, up to 190 KB: refused with
+                                                         400, and in no request type (groq-python 0681348,
+                                                         types/chat). The pages in it become citations
+``provider_metadata``      always                        Vercel's AI Gateway: its routing, and the cost, which
+                                                         is read; 74 % of a reply's bytes, no request type
+``audio_content``          empty                         MiniMax has it in each reply; no request type
 ``function_call``          not a call                    deprecated, never asked for; 6 of 6 were hollow
 ``name``                   not a string                  the request type has a string
 ``tool_calls``             null or ``[]``                OpenAI refuses an empty list
@@ -70,18 +76,23 @@ from ..base import ProtocolFault, Reply
 from ..rules import check_entry
 from ..rules.openai_chat import entry_problems, is_silent
 from ..wire.answer import (
+    BROKEN_OFF,
     OPENAI_FAMILIES,
+    broken_off,
     clean_name,
     error_fault,
     made_call_id,
+    misplaced_error,
     paid,
     shape_of,
     stored_arguments,
 )
+from ..wire.bill import consumed, cost_of, merged
 from ..wire.envelope import Envelope
 from ..wire.tolerance import as_dict, as_str, count, is_hollow, object_of
 from .chat_message import call_of, spoken
 from .mended import has_odd_content, mended_content
+from .sources import BESIDE, cited
 
 __all__ = [
     "RawReply",
@@ -99,15 +110,16 @@ _MAX_NAME: Final = 64
 
 class RawReply(Value, frozen=True, kw_only=True):
     """The members of a response that are used, not yet parsed. `message` is the raw object of choice 0,
-    `usage` the raw value of that name."""
+    `usage` the raw value of that name, `beside` the lists of sources by name."""
 
-    _unshown = frozenset({"message", "usage"})
+    _unshown = frozenset({"message", "usage", "beside"})
 
     message: bytes
     finish_reason: str = ""
     usage: bytes = b"null"
     model: str = ""
     id: str = ""
+    beside: Mapping[str, bytes] = {}
 
 
 # ------------------------------------------------------------------------------------- the envelope
@@ -125,15 +137,19 @@ def read_body(body: bytes) -> RawReply:
         raise ProtocolFault(
             f"the answer is not a chat completion: {shape_of(body, lacks='choice with a message')}"
         ) from problem
-    usage = bytes(completion.usage)
     choice = completion.choices[0] if completion.choices else _Choice()
+    usage = merged(bytes(choice.usage), bytes(completion.usage))
     message = bytes(choice.message)
     if error := completion.error or choice.error:  # the latter: OpenRouter, the provider behind it failed
         raise paid(error_fault(error, text=_said(message)), usage_of(usage))
     finish = ended_by(choice.finish_reason, choice.native_finish_reason)
+    if finish in BROKEN_OFF:
+        raise paid(broken_off(finish, _said(message)), usage_of(usage))
     if message == b"null" and (finish in _LENGTHS or _is_filtered(finish)):
         message = _NOTHING_SAID
     if not message.startswith(b"{"):
+        if (misplaced := misplaced_error(body)) is not None:
+            raise paid(error_fault(misplaced), usage_of(usage))
         fault = ProtocolFault("the answer is not a chat completion: it holds no message")
         raise paid(fault, usage_of(usage))
     return RawReply(
@@ -142,6 +158,7 @@ def read_body(body: bytes) -> RawReply:
         usage=usage,
         model=completion.model or "",
         id=completion.id or "",
+        beside={name: bytes(raw) for name in BESIDE if (raw := getattr(completion, name)) != _NULL},
     )
 
 
@@ -160,18 +177,25 @@ Gemini's endpoint then leave `message` and `delta` out (2026-11: run-llama/llama
 client, envoyproxy/ai-gateway#2107)."""
 
 
+_NULL: Final = msgspec.Raw(b"null")
+
+
 class _Choice(msgspec.Struct):
-    message: msgspec.Raw = msgspec.Raw(b"null")
+    message: msgspec.Raw = _NULL
     finish_reason: str | None = None
     native_finish_reason: str | None = None
+    usage: msgspec.Raw = _NULL  # Moonshot's place for it (2026-03: AstrBotDevs/AstrBot#6614)
     error: Any = None
 
 
 class _Completion(msgspec.Struct):
     choices: list[_Choice] | None = None
-    usage: msgspec.Raw = msgspec.Raw(b"null")
+    usage: msgspec.Raw = _NULL
     model: str | None = None
     id: str | None = None
+    citations: msgspec.Raw = _NULL
+    search_results: msgspec.Raw = _NULL
+    web_search: msgspec.Raw = _NULL
     error: Any = None
 
 
@@ -202,6 +226,7 @@ def reply_of(answer: RawReply, *, family: str) -> Reply:
     finish = answer.finish_reason
     entry = _plain(entry)
     says_nothing = not calls and not text and is_silent(rawjson.view(entry))
+    usage = object_of(answer.usage)
     return Reply(
         entries=() if says_nothing else (entry,),
         text=plain(text or refusal),
@@ -210,10 +235,11 @@ def reply_of(answer: RawReply, *, family: str) -> Reply:
         finish_reason=finish,
         stop=_stop(finish, refusal),
         run_calls=bool(calls) and finish not in _LENGTHS and not _is_filtered(finish) and not refusal,
-        usage=usage_of(answer.usage),
+        usage=_consumed(usage),
+        cost_usd=cost_of(usage, view.get("provider_metadata")),
         model=answer.model,
         id=answer.id,
-        citations=_citations(message, view, text),
+        citations=_citations(answer.beside, message, view, text),
         blocks=_is_filtered(finish) and finish not in _ENDS_THIS_REPLY,
     )
 
@@ -236,14 +262,22 @@ def _plain(entry: bytes) -> bytes:
     return rawjson.without(made, gone) if gone else made
 
 
-def _citations(message: bytes, view: Mapping[str, Any], text: str) -> tuple[Citation, ...]:
-    """The sources that a message names. Their positions count in its text."""
+def _citations(
+    beside: Mapping[str, bytes], message: bytes, view: Mapping[str, Any], text: str
+) -> tuple[Citation, ...]:
+    """The sources that a message names, whose positions count in its text, and those beside it."""
     annotations = view.get("annotations")
-    if not annotations or not isinstance(annotations, list) or not text:
+    if not text:
         return ()
-    raws = rawjson.items(rawjson.members(rawjson.one_line(message))["annotations"])
-    found = (citation_of(one, raw=raw) for one, raw in zip(annotations, raws, strict=True))
-    return tuple(filter(None, found))
+    found: list[Citation] = []
+    if annotations and isinstance(annotations, list):
+        raws = rawjson.items(rawjson.members(rawjson.one_line(message))["annotations"])
+        pairs = zip(annotations, raws, strict=True)
+        found += filter(None, (citation_of(one, raw=raw) for one, raw in pairs))
+    if beside or "executed_tools" in view:
+        known = {one.url for one in found}
+        found += (one for one in cited(beside, view.get("executed_tools")) if one.url not in known)
+    return tuple(found)
 
 
 def _with_usual_content(message: bytes, view: Any) -> tuple[bytes, Any]:
@@ -304,18 +338,23 @@ def usage_of(raw: bytes) -> Usage:
 
     It never raises, because a reply must not be lost for its usage.
     """
-    root = object_of(raw)
+    return _consumed(object_of(raw))
+
+
+def _consumed(root: Mapping[str, Any]) -> Usage:
     prompt = as_dict(root.get("prompt_tokens_details"))
     completion = as_dict(root.get("completion_tokens_details"))
-    return Usage(
-        input_tokens=count(root.get("prompt_tokens")),
-        cached_input_tokens=count(prompt.get("cached_tokens"))
+    return consumed(
+        read=count(root.get("prompt_tokens")),
+        written=count(root.get("completion_tokens")),
+        total=count(root.get("total_tokens")),
+        cached=count(prompt.get("cached_tokens"))
         or count(root.get("prompt_cache_hit_tokens"))  # DeepSeek
         or count(root.get("num_cached_tokens")),  # Mistral
-        cache_write_tokens=count(prompt.get("cache_write_tokens")),
-        output_tokens=count(root.get("completion_tokens")),
-        reasoning_tokens=count(completion.get("reasoning_tokens")),
-        requests=1,
+        cache_write=count(prompt.get("cache_write_tokens")),
+        reasoning=count(completion.get("reasoning_tokens"))
+        or count(root.get("reasoning_tokens")),  # Perplexity
+        has_sound=bool(count(root.get("prompt_audio_seconds"))),  # Mistral
     )
 
 
@@ -340,7 +379,14 @@ def _is_no_call(value: Any) -> bool:
     return not as_str(body.get("name")) or not isinstance(body.get("arguments"), str)
 
 
+def _always(value: Any) -> bool:
+    return True
+
+
 _LEFT_OUT: Final[Mapping[str, Callable[[Any], bool]]] = {
+    "executed_tools": _always,
+    "provider_metadata": _always,
+    "audio_content": is_hollow,
     "refusal": lambda value: not value or not isinstance(value, str),
     "audio": _has_no_id,
     "function_call": _is_no_call,

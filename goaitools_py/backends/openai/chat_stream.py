@@ -20,7 +20,8 @@ from ...render import Halves, plain
 from ...values import replace
 from ..base import Delta, Fault, ProtocolFault, Reply
 from ..http.sse import EventSplitter, EventTooLongError
-from ..wire.answer import error_fault, left_over
+from ..wire.answer import BROKEN_OFF, broken_off, error_fault, left_over, misplaced_error
+from ..wire.bill import merged
 from ..wire.envelope import REFUSALS
 from ..wire.growing import (
     NULL,
@@ -36,6 +37,7 @@ from ..wire.growing import (
 )
 from ..wire.nesting import shallow
 from .chat_reply import RawReply, ended_by, reply_of, usage_of
+from .sources import BESIDE
 
 __all__ = ["ChatDecoder"]
 
@@ -60,6 +62,7 @@ class _Choice(msgspec.Struct):
     delta: Object | None = None
     finish_reason: str | None = None
     native_finish_reason: str | None = None
+    usage: msgspec.Raw = NULL
     error: msgspec.Raw = NULL
 
 
@@ -71,6 +74,9 @@ class _Chunk(msgspec.Struct):
     usage: msgspec.Raw = NULL
     error: msgspec.Raw = NULL
     x_groq: msgspec.Raw = NULL
+    citations: msgspec.Raw = NULL
+    search_results: msgspec.Raw = NULL
+    web_search: msgspec.Raw = NULL
 
 
 # The shape of most events: text of choice 0 and nothing else of interest. Every other member of interest is
@@ -92,6 +98,7 @@ class _TextChoice(msgspec.Struct, gc=False):
     delta: _TextDelta
     index: Literal[0] | None = 0
     finish_reason: Literal[""] | None = None
+    usage: None = None
     error: None = None
 
 
@@ -124,6 +131,7 @@ class ChatDecoder:
         self._splitter = EventSplitter()
         self._id = self._model = self._finish = ""
         self._usage = b"null"
+        self._beside: dict[str, bytes] = {}
         self.is_done = self._is_cut = self._has_choice = self._has_begun = False
         self._expects_text = False
         self._guesses_left = _MAX_GUESSES
@@ -179,6 +187,8 @@ class ChatDecoder:
         """
         if not self._finish and not (self.is_done and self._has_choice):
             raise ProtocolFault("the stream ended before the reply did", _INTERRUPTED)
+        if self._finish in BROKEN_OFF:
+            raise broken_off(self._finish, self.partial_text)
         try:
             message = self._assembled()
         except rawjson.RawJSONError as problem:
@@ -189,6 +199,7 @@ class ChatDecoder:
             usage=self._usage,
             model=self._model,
             id=self._id,
+            beside=self._beside,
         )
         reply = reply_of(answer, family=self._family)
         return replace(reply, cut=True) if self._is_cut else reply
@@ -210,20 +221,27 @@ class ChatDecoder:
             raise self._fault("the provider broke the stream off", rawjson.loads(data))
         if chunk.error != NULL:
             self._check_error(chunk.error)
+        if not chunk.choices and not self._has_choice and (error := misplaced_error(data)) is not None:
+            raise self._fault("the provider broke the stream off", error)
         if not self._id:
             self._id = chunk.id or ""
         if not self._model:
             self._model = chunk.model or ""
         if chunk.usage != NULL:
-            self._usage = bytes(chunk.usage)
+            self._usage = merged(self._usage, bytes(chunk.usage))
         elif chunk.x_groq != NULL:
-            self._usage = bytes(_member(chunk.x_groq, "usage") or self._usage)
+            self._usage = merged(self._usage, bytes(_member(chunk.x_groq, "usage") or NULL))
+        for name in BESIDE:  # each list comes whole, and most events have none
+            if (sources := getattr(chunk, name)) != NULL:
+                self._beside[name] = bytes(sources)
         for choice in chunk.choices or ():
             if choice.index:
                 continue  # only the first of several choices is kept
             if choice.error != NULL:
                 self._check_error(choice.error)
             self._has_choice = True
+            if choice.usage != NULL:
+                self._usage = merged(self._usage, bytes(choice.usage))
             if choice.delta:
                 self._grow(choice.delta, deltas)
                 self._expects_text = self._may_go_on(choice.delta)
@@ -343,6 +361,7 @@ def _chunk(data: bytes) -> _Chunk:
         usage=_raw(members, "usage"),
         error=_raw(members, "error"),
         x_groq=_raw(members, "x_groq"),
+        **{name: _raw(members, name) for name in BESIDE},
     )
 
 
@@ -354,6 +373,7 @@ def _choice(data: bytes) -> _Choice:
         delta=None if delta == NULL else object_of(delta),
         finish_reason=_string(members, "finish_reason"),
         native_finish_reason=_string(members, "native_finish_reason"),
+        usage=_raw(members, "usage"),
         error=_raw(members, "error"),
     )
 

@@ -61,13 +61,23 @@ from ...render import plain, plain_bytes
 from ...values import Value, replace
 from ..base import Fault, ProtocolFault, Reply
 from ..rules import check_entry
-from ..wire.answer import clean_name, error_fault, made_call_id, paid, shape_of, stored_arguments
+from ..wire.answer import (
+    clean_name,
+    error_fault,
+    made_call_id,
+    misplaced_error,
+    paid,
+    shape_of,
+    stored_arguments,
+)
+from ..wire.bill import consumed, cost_of
 from ..wire.envelope import Envelope, error_in
 from ..wire.tolerance import as_dict, as_str, count, members_of, object_of
 from . import responses_client as client
 from . import responses_units as units
 from .responses_item import CALLS, call_of, is_refused, kind_of, read_entries, spoken, thought
 from .responses_mended import SPEAKERS, is_odd_item, mended_item
+from .sources import BESIDE, cited
 
 __all__ = [
     "RawReply",
@@ -166,9 +176,10 @@ class RawReply(Value, frozen=True, kw_only=True):
         reason: Why the response is incomplete.
         usage: The raw value of that name.
         dropped: Reasons of `input_transformations`.
+        beside: The raw lists of sources beside the output, by name.
     """
 
-    _unshown = frozenset({"items", "usage"})
+    _unshown = frozenset({"items", "usage", "beside"})
 
     items: tuple[bytes, ...]
     status: str = ""
@@ -177,6 +188,7 @@ class RawReply(Value, frozen=True, kw_only=True):
     model: str = ""
     id: str = ""
     dropped: tuple[str, ...] = ()
+    beside: Mapping[str, bytes] = {}
 
 
 # ------------------------------------------------------------------------------------- the envelope
@@ -190,8 +202,13 @@ def read_body(body: bytes) -> RawReply:
     """
     answer = read_response(body)
     if answer is None:
+        if (error := misplaced_error(body)) is not None:
+            raise failure(error)
         raise ProtocolFault(f"the answer is not a response: {shape_of(body, lacks='output')}")
     return answer
+
+
+_NULL: Final = msgspec.Raw(b"null")
 
 
 class _Incomplete(msgspec.Struct):
@@ -204,7 +221,10 @@ class _Response(msgspec.Struct):
     incomplete_details: _Incomplete | None = None
     error: Any = None
     usage: msgspec.Raw = msgspec.Raw(b"null")
-    input_transformations: msgspec.Raw = msgspec.Raw(b"null")
+    input_transformations: msgspec.Raw = _NULL
+    citations: msgspec.Raw = _NULL
+    search_results: msgspec.Raw = _NULL
+    web_search: msgspec.Raw = _NULL
     model: str | None = None
     id: str | None = None
     object: str | None = None
@@ -252,6 +272,7 @@ def read_response(raw: bytes, *, items: Sequence[bytes] = ()) -> RawReply | None
         model=response.model or "",
         id=response.id or "",
         dropped=_reasons(bytes(response.input_transformations)),
+        beside={name: bytes(raw) for name in BESIDE if (raw := getattr(response, name)) != _NULL},
     )
 
 
@@ -317,6 +338,7 @@ def reply_of(answer: RawReply, *, family: str, speakers: Sequence[str] = SPEAKER
     except rawjson.RawJSONError as error:
         unread = ProtocolFault("an item of the answer cannot be read", partial_text=said_in(answer.items))
         raise paid(unread, usage_of(answer.usage)) from error
+    usage = object_of(answer.usage)
     return Reply(
         entries=entries,
         text=plain("".join(said.text)),
@@ -325,15 +347,24 @@ def reply_of(answer: RawReply, *, family: str, speakers: Sequence[str] = SPEAKER
         finish_reason=answer.reason or answer.status,
         stop=_stop(answer, said),
         run_calls=bool(calls) and _stop(answer, said) == "end" and answer.status == "completed",
-        usage=usage_of(answer.usage),
+        usage=_consumed(usage),
+        cost_usd=cost_of(usage),
         model=answer.model,
         id=answer.id,
         signed=any(said.signed[: len(entries)]),
         dropped=answer.dropped,
-        citations=tuple(said.citations),
+        citations=_cited(said, answer.beside),
         messages=messages,
         blocks=answer.reason == "content_filter",
     )
+
+
+def _cited(said: _Items, beside: Mapping[str, bytes]) -> tuple[Citation, ...]:
+    """The sources that the messages name, and those beside them, if there is a text."""
+    if not beside or not any(said.text):
+        return tuple(said.citations)
+    known = {one.url for one in said.citations}
+    return (*said.citations, *(one for one in cited(beside) if one.url not in known))
 
 
 def _stop(answer: RawReply, said: _Items) -> Literal["end", "length", "refusal"]:
@@ -353,16 +384,19 @@ def usage_of(raw: bytes) -> Usage:
 
     It never raises, because a reply must not be lost for its usage.
     """
-    root = object_of(raw)
+    return _consumed(object_of(raw))
+
+
+def _consumed(root: Mapping[str, Any]) -> Usage:
     read = as_dict(root.get("input_tokens_details"))
     written = as_dict(root.get("output_tokens_details"))
-    return Usage(
-        input_tokens=count(root.get("input_tokens")),
-        cached_input_tokens=count(read.get("cached_tokens")),
-        cache_write_tokens=count(read.get("cache_write_tokens")),
-        output_tokens=count(root.get("output_tokens")),
-        reasoning_tokens=count(written.get("reasoning_tokens")),
-        requests=1,
+    return consumed(
+        read=count(root.get("input_tokens")),
+        written=count(root.get("output_tokens")),
+        total=count(root.get("total_tokens")),
+        cached=count(read.get("cached_tokens")),
+        cache_write=count(read.get("cache_write_tokens")),
+        reasoning=count(written.get("reasoning_tokens")),
     )
 
 

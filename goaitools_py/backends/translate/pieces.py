@@ -21,6 +21,7 @@ __all__ = ["Called", "LossKind", "Lost", "Piece", "Said", "call_id", "hosted", "
 LossKind = Literal[
     "arguments",  # the arguments of a call are no JSON object; the call has {} now
     "archive",  # turns that a cut took out stay in the archive as they were; that cut cannot be undone
+    "call_id",  # a call whose id an earlier call has got another one; its result too
     "carried",  # a value that later requests had to repeat, such as the id of a container, is gone
     "citations",  # the links from a reply's text to its sources are gone; `HistoryTurn.citations` has them
     "compaction",  # a compaction of the provider became text as far as it can be read

@@ -8,20 +8,25 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from ... import rawjson
 from ...messages import CallKind, Usage
 from ...render import Halves, argument_object, plain, plain_json
 from ..base import Delta, Fault, ProtocolFault
 from ..http.faults import fault_of_error
+from .tolerance import as_dict, count, object_of
 
 __all__ = [
+    "BROKEN_OFF",
     "OPENAI_FAMILIES",
+    "broken_off",
     "clean_name",
     "error_fault",
     "left_over",
     "made_call_id",
+    "misplaced_error",
     "paid",
     "shape_of",
     "stored_arguments",
@@ -45,6 +50,62 @@ def error_fault(error: object, *, text: str = "") -> ProtocolFault:
         return ProtocolFault(problem, fault)
     interrupted = Fault(kind="interrupted", code=fault.code, retryable=True)
     return ProtocolFault(problem, interrupted, partial_text=plain(text))
+
+
+BROKEN_OFF: Final = frozenset(
+    {
+        "abort",  # SGLang, vLLM
+        "aborted",
+        "error",  # OpenRouter, vLLM
+        "insufficient_system_resource",  # DeepSeek: "due to insufficient resource of the inference system"
+        "internal_error",
+        "network_error",  # Zhipu
+        "server_error",
+        "timeout",
+        "MALFORMED_FUNCTION_CALL",  # Gemini: the model wrote a call that cannot be read
+    }
+)
+"""Finish reasons of a reply that did not come to its end: the server failed (2026-11, references of the named
+servers)."""
+
+
+def broken_off(word: str, text: str) -> ProtocolFault:
+    """The fault of a reply that ends with one of these words. `text`: what the model had said."""
+    if text:
+        fault = Fault(kind="interrupted", code=word, retryable=True)
+    else:
+        fault = Fault(kind="unavailable", code=word, retryable=True)
+    return ProtocolFault(f"the reply broke off ({word})", fault, partial_text=plain(text))
+
+
+_MINIMAX: Final = {
+    **dict.fromkeys((1002, 1041, 2045, 2056), 429),
+    **dict.fromkeys((1004, 2049), 401),
+    **dict.fromkeys((1000, 1001, 1013, 1024, 1033), 500),
+    1008: 402,
+}
+"""Codes of MiniMax's ``base_resp`` as statuses (platform.minimax.io, error codes, seen 2026-11). Any other
+one refuses the request."""
+
+
+def misplaced_error(body: bytes) -> Mapping[str, Any] | None:
+    """The error of an answer without a reply, where it stands in no member ``error``; None if there is none.
+
+    MiniMax writes ``base_resp`` with a code of its own, vLLM an object of the kind "error", Cloudflare a list
+    ``errors``, DashScope ``code`` and ``message`` at the top.
+    """
+    root = object_of(body)
+    given = as_dict(root.get("base_resp"))
+    if code := count(given.get("status_code")):
+        said = given.get("status_msg")
+        status = _MINIMAX.get(code, 400)
+        return {"status_code": status, "code": f"base_resp_{code}", "message": said}
+    listed = root.get("errors")
+    if isinstance(listed, list) and listed and isinstance(listed[0], dict):
+        return as_dict(listed[0])
+    if root.get("object") == "error" or (root.get("code") and isinstance(root.get("message"), str)):
+        return root
+    return None
 
 
 def paid(fault: ProtocolFault, usage: Usage) -> ProtocolFault:

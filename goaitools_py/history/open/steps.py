@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -21,10 +22,11 @@ from ...state.closed_turns import UNSENT, Iteration
 from ...state.letters import ASSISTANT, SYSTEM, TOOL, USER
 from ...state.records import InboxItem, JournalCall, OpenTurn, model_index, usage_of, usage_row
 from ...state.row_ends import iteration_facts, with_seconds
-from ...state.state import ConversationState, with_turn
+from ...state.state import ConversationState, closed_turns, with_turn
 from ...tokens import TokenCounter
 from ...values import replace
 from ..meter import booked, with_unanswered, without_unsent
+from ..unseen_cut import Before
 from .attempts import ANSWERS, ends_with_answer, has_attempts, without_attempts
 from .journal import CLAIM, STARTED, calls_started, resolved, results
 from .turn_ids import TURN_IDS_FACT, UNANSWERED, finished
@@ -197,6 +199,7 @@ def add_reply(
     counter: TokenCounter | None = None,
     calibrates: bool = True,
     request_id: str = "",
+    watches: bool = True,
 ) -> ConversationState:
     """The state with a complete reply at the end of its open turn. Calls that may run enter the journal.
 
@@ -209,6 +212,7 @@ def add_reply(
         counter: The caller's token counter, for what no usage has counted yet.
         calibrates: True if the reply's usage calibrates estimates of tokens; see `meter.booked`.
         request_id: The provider's id of the request, to be kept with the iteration; "" for none.
+        watches: False: the provider was asked to edit the context, so its usage is no sign of a cut.
     """
     turn = state.open
     assert turn is not None
@@ -221,6 +225,10 @@ def add_reply(
         ms=ms,
         more=iteration_facts(model_index(state.meta), turn.facts.get("who"), request_id),
     )
+    before = None
+    if watches:
+        size = state.history_bytes() + sum(map(len, turn.entries)) - sum(map(len, sent))
+        before = Before(size=size, load=partial(_before, state, turn, len(sent)))
     calls: tuple[JournalCall, ...] = ()
     if reply.calls and reply.run_calls:
         calls = tuple(
@@ -240,13 +248,20 @@ def add_reply(
         facts=_facts_with(turn, reply),
     )
     meta = msgspec.structs.replace(
-        booked(state.meta, sent, reply, dialect, counter, calibrates=calibrates),
+        booked(state.meta, sent, reply, dialect, counter, calibrates=calibrates, before=before),
         total=usage_row(usage_of(state.meta.total) + reply.usage),
         usage=usage_row(reply.usage),
         signed=state.meta.signed or reply.signed,
         carry={**state.meta.carry, **_carried(reply)} if reply.carried else state.meta.carry,
     )
     return replace(state, meta=meta, open=turn)
+
+
+def _before(state: ConversationState, turn: OpenTurn, sent: int) -> list[bytes]:
+    """The entries before the last request's new ones. A refused turn is left out: it may not be sent."""
+    closed = closed_turns(state)
+    entries = [one for own in closed if own.record.facts.get("status") != "refused" for one in own.entries]
+    return [*entries, *turn.entries[: len(turn.entries) - sent]]
 
 
 def _facts_with(turn: OpenTurn, reply: Reply) -> Mapping[str, Any]:

@@ -30,7 +30,7 @@ from ...state.records import Meta, usage_of, with_cut, with_info
 from ...state.state import ConversationState, closed_turns, rebuild
 from ...values import Value, replace
 from ..archive.keeping import Retention, marked, with_record
-from ..meter import gauge_of, next_tokens
+from ..meter import gauge_of, next_tokens, server_window
 from ..open.room import Size, stored_size, written_size
 from ..open.turn_ids import given_up, with_texts
 from .contexts import with_newest_context
@@ -163,6 +163,7 @@ def compaction_request(
         usage=usage_of(meta.usage),
         most_blob_bytes=most_blob_bytes,
         context_window=context_window,
+        server_window=server_window(meta) or None,
         idle_seconds=idle_seconds,
         is_cold=is_cold,
         rests=lambda compactor: is_resting(state, compactor, tokens),

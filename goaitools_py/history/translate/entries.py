@@ -63,17 +63,26 @@ class Translator:
         self.books = Books()
         self._ids: dict[str, str] = {}
         self._taken: set[str] = set()
+        self._called: dict[str, int] = {}
         self._kinds: dict[str, CallKind] = {}
 
     def id(self, old: str) -> str:
-        """The id of a call on the other provider API. The same id always becomes the same one."""
+        """The id of a call on the other provider API: that of the newest call with this id."""
         if old not in self._ids:
             new = call_id(self.target.wire, old)
-            if new in self._taken:
-                new = call_id(self.target.wire, old, taken=True)
-            self._ids[old] = new
-            self._taken.add(new)
+            self._name(old, call_id(self.target.wire, old, taken=True) if new in self._taken else new)
         return self._ids[old]
+
+    def _name(self, old: str, new: str) -> None:
+        self._ids[old] = new
+        self._taken.add(new)
+
+    def _call_again(self, old: str) -> None:
+        """Give a call an id of its own if an earlier one has its id: only some servers take one id twice."""
+        times = self._called[old] = self._called.get(old, 0) + 1
+        if times > 1:
+            self.books.lose("call_id")
+            self._name(old, call_id(self.target.wire, f"{old}/{times}", taken=True))
 
     def moved(self, entries: Sequence[bytes], letters: str, flags: Mapping[str, ResultFlag]) -> Moved:
         """The entries of one iteration: those that were sent, then those of the reply.
@@ -147,6 +156,7 @@ class Translator:
             kind = "function"
         elif kind == "custom" and self.target.wire == "anthropic":
             self.books.lose("custom_call")
+        self._call_again(call.id)
         id = self.id(call.id)
         self._kinds[id] = kind
         return replace(call, id=id, name=name or call.name, kind=kind)

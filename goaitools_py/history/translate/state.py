@@ -37,7 +37,7 @@ from ...state.records import (
 from ...state.row_ends import NO_MORE
 from ...state.state import ConversationState, closed_turns, newest_number, rebuild
 from ...values import replace
-from ..meter import unanchored
+from ..meter import elsewhere, unanchored
 from ..open import journal, steps
 from ..open.inbox import inbox_messages
 from ..open.turn_ids import UNKNOWN_SAID, with_texts
@@ -265,7 +265,7 @@ def _meta(
     state: ConversationState, turns: Sequence[ClosedTurn], target: Dialect, books: Books, at: int
 ) -> Meta:
     """The meta data of the converted state. What was spent, said and named stays."""
-    meta = unanchored(state.meta)
+    meta = elsewhere(unanchored(state.meta))
     sticky = {name: value for name, value in meta.sticky.items() if _takes(target, name, value)}
     books.lose("setting", len(meta.sticky) - len(sticky))
     books.lose("carried", len(meta.carry))

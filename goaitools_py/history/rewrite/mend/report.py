@@ -14,6 +14,7 @@ stray_result      A result belongs to no call. It is dropped. As a user message 
                   output the authority of the user.
 duplicate_call    A reply with calls stands in the history twice. One is dropped.
 call_renamed      Two calls beside each other have the same id. The second one and its result get a new id.
+                  An import renames calls whose id an earlier exchange has, too.
 orphan            A piece of reasoning lacks what has to follow it. It is dropped.
 unfinished        The call of a hosted tool lacks its result. It is dropped.
 calls_removed     No step above makes the calls of a reply valid. The reply stays without them.

@@ -1,0 +1,102 @@
+"""Tells from a usage that a server has cut the prompt, and did not say so.
+
+Owns: the signs of such a cut, and what is no sign. Must never know: a turn, a warning, or a provider's JSON.
+
+Ollama cuts what does not fit into ``num_ctx`` (4,096 by default) from the front, answers 200, and counts
+what is left: 60,000 words were sent, and 2,050 tokens counted (ollama/ollama#17427, 2026-07). Nothing else
+says it.
+
+A count is a sign if the request cannot have so few tokens, or if it is much smaller than the count before it
+although the history has only grown. These are no signs:
+
+- A server that counts only what its cache did not have. The count is then about as large as what is new.
+- A hosted tool whose finds were counted once. The history itself is not that large.
+- A provider that edits the context because it was asked to. The caller leaves such replies out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from ..messages import Message, Text, Usage
+from ..tokens import Gauge
+from ..values import Value
+
+__all__ = ["Before", "Entries", "cut_at"]
+
+Entries = Callable[[Sequence[bytes]], tuple[tuple[Message, ...], int]]
+"""Reads entries: their messages, and their tokens as an estimate."""
+
+_FALLEN: Final = 0.8
+"""A count below this part of the one before it is looked at."""
+_MISSING: Final = 0.7
+"""The part of the estimate that a request takes at least. The estimate of a history errs by some per cent."""
+_BYTES: Final = 5
+"""An entry of words has at least so many bytes for each word, so a cheap look comes before the count."""
+_NEW: Final = 256
+"""Tokens that a request has around what is new, at most, on a server that counts only that."""
+_WIDER: Final = 1.1
+_ONE_TOKEN: Final = 12
+"""So many bytes more than characters are at least one token: six Chinese characters."""
+
+
+class Before(Value, frozen=True, kw_only=True):
+    """The history before a request's new entries.
+
+    Attributes:
+        size: Its bytes.
+        load: Loads its entries.
+    """
+
+    size: int
+    load: Callable[[], Sequence[bytes]]
+
+
+def cut_at(
+    gauge: Gauge, usage: Usage, sent: Sequence[bytes], before: Before, read: Entries, *, window: int = 0
+) -> int:
+    """The tokens that a server has left of the prompt; 0 if it has not cut it, as far as its usage says.
+
+    Args:
+        gauge: What was known before the request.
+        usage: What the server has counted.
+        sent: The entries that the request added to the one before it.
+        before: The history before them.
+        read: Reads entries.
+        window: The tokens that the server has left of an earlier prompt; 0 if it cut none.
+    """
+    left = usage.input_tokens
+    if not left or usage.cached_input_tokens > left:
+        return 0
+    if window and gauge.tokens > window:
+        return max(window, left) if left <= window * _WIDER + _NEW else 0
+    new = sum(map(len, sent))
+    if new > _BYTES * left > _BYTES * _NEW and _least(read(sent)[0]) > left:
+        return left
+    fell = gauge.is_anchored and left < _FALLEN * (gauge.tokens - gauge.thinking)
+    if not fell and (gauge.is_anchored or before.size + new <= 2 * _BYTES * left):
+        return 0
+    entries = before.load()
+    old, estimate = read(entries)
+    added, more = read(sent)
+    if left < 2 * (more + read(entries[-1:])[1]) + _NEW:
+        return 0
+    if _least((*old, *added)) > left:
+        return left
+    if not fell or not estimate:
+        return 0
+    # The conversation shows how many tokens its own words take.
+    scale = min(1.0, (gauge.tokens - gauge.frame) / estimate)
+    return left if left < _MISSING * scale * (estimate + more) else 0
+
+
+def _least(messages: Sequence[Message]) -> int:
+    """The fewest tokens that the messages can have on any vocabulary: no token holds more than a word."""
+    words = 0
+    for message in messages:
+        for part in message.parts:
+            if isinstance(part, Text):
+                more = len(part.text.encode("utf-8", "replace")) - len(part.text)
+                words += len(part.text.split()) + more // _ONE_TOKEN
+    return words

@@ -1,0 +1,234 @@
+"""A server that cuts the prompt and says nothing: seen from its usage, told once, taken for its window."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from goaitools_py import ChatResult, ModelSettings
+from goaitools_py.backends.base import ModelRequest
+from goaitools_py.compaction import Compactor, DropOldest, KeepRecentTurns, ServerToolClearing, TokenLimit
+from goaitools_py.states import convert_state, inspect_state
+from goaitools_py.testing import Raw, ScriptedBackend
+
+from ..backends.test_bills import streamed, whole
+from ._reading import ALL, ANTHROPIC, CHAT, RESPONSES
+from ._talk import FORMS, Talk
+
+FORM = pytest.mark.parametrize(("kept", "stream"), FORMS)
+CODE = "context_cut_by_server"
+STORY = "The guard walks to the gate and looks at the moor for a while before the bell rings. " * 10
+"""170 words; about 190 tokens."""
+
+
+def counted(wire: str, read: int, *, cached: int = 0, wrote: int = 3) -> Callable[[ModelRequest], Raw]:
+    """A short answer to a prompt of so many tokens. `cached`: as many of them came from the cache."""
+    if wire == CHAT:
+        details = {"prompt_tokens_details": {"cached_tokens": cached}}
+        usage: dict[str, Any] = {"prompt_tokens": read, "completion_tokens": wrote, **details}
+    elif wire == RESPONSES:
+        details = {"input_tokens_details": {"cached_tokens": cached}}
+        usage = {"input_tokens": read, "output_tokens": wrote, **details}
+    else:
+        usage = {"input_tokens": read - cached, "output_tokens": wrote, "cache_read_input_tokens": cached}
+
+    def answer(request: ModelRequest) -> Raw:
+        return Raw([streamed(wire, usage)]) if request.stream else Raw.body(whole(wire, usage))
+
+    return answer
+
+
+class Ollama:
+    """A server that takes so many tokens, and cuts longer prompts; it counts a token for each five bytes."""
+
+    def __init__(self, wire: str, window: int, *, left: float = 0.5) -> None:
+        self.wire, self.window, self.left = wire, window, left
+        self.counts: list[int] = []
+
+    def __call__(self, request: ModelRequest) -> Raw:
+        size = len(request.body) // 5
+        self.counts.append(size if size <= self.window else int(self.window * self.left))
+        return counted(self.wire, self.counts[-1])(request)
+
+
+def codes(result: ChatResult) -> list[str]:
+    return [warning.code for warning in result.warnings if warning.code == CODE]
+
+
+@FORM
+@pytest.mark.parametrize("wire", ALL)
+def test_a_long_message_that_was_cut(face: Any, wire: str, kept: bool, stream: bool) -> None:
+    """60,000 words were sent, and 2,050 tokens counted. It is told once."""
+    backend = ScriptedBackend(*[counted(wire, read) for read in (2_050, 2_053, 2_048)], wire=wire)
+    talk = Talk(face, face.chat(backend), kept=kept, streamed=stream)
+
+    first, *later = talk.say("word " * 60_000), talk.say("And?"), talk.say("Well?")
+
+    assert codes(first) == [CODE]
+    assert [codes(one) for one in later] == [[], []]
+    assert first.context_used > 60_000
+    assert later[-1].context_used > first.context_used
+    assert first.context_fraction == pytest.approx(first.context_used / 2_050)
+    assert inspect_state(first.state).context_window == 2_050
+    assert first.usage.input_tokens == 2_050  # what is billed is what the server has counted
+
+
+@FORM
+@pytest.mark.parametrize("left", [0.5, 0.7])
+@pytest.mark.parametrize("wire", ALL)
+def test_a_history_that_outgrows_the_window(
+    face: Any, wire: str, left: float, kept: bool, stream: bool
+) -> None:
+    """The count falls although the history has grown, and no compactor has cut anything."""
+    server = Ollama(wire, 2_500, left=left)
+    backend = ScriptedBackend(*[server] * 16, wire=wire)
+    talk = Talk(face, face.chat(backend), kept=kept, streamed=stream)
+
+    results = [talk.say(STORY) for _ in range(16)]
+
+    fell = next(at for at, count in enumerate(server.counts) if at and count < server.counts[at - 1])
+    assert [at for at, one in enumerate(results) if codes(one)] == [fell]
+    assert results[-1].context_used > server.counts[-1]
+
+
+@FORM
+@pytest.mark.parametrize("strategy", [KeepRecentTurns(2), DropOldest(target_tokens=600)])
+@pytest.mark.parametrize("wire", ALL)
+def test_compaction_begins(face: Any, wire: str, strategy: Any, kept: bool, stream: bool) -> None:
+    """Long before the compactor's own limit, which the server's window never reaches."""
+    server = Ollama(wire, 2_500)
+    backend = ScriptedBackend(*[server] * 20, wire=wire)
+    chat = face.chat(backend, compactor=Compactor(TokenLimit(100_000), strategy))
+    talk = Talk(face, chat, kept=kept, streamed=stream)
+
+    results = [talk.say(STORY) for _ in range(20)]
+
+    told = [at for at, one in enumerate(results) if codes(one)]
+    cuts = [at for at, one in enumerate(results) if one.compaction is not None]
+    assert len(told) == 1
+    assert cuts[0] in (told[0], told[0] + 1)
+    assert all(count <= 2_500 for count in server.counts)
+    window = inspect_state(results[-1].state).context_window
+    assert all(one.context_used <= window for one in results[cuts[0] + 1 :])
+    assert len(cuts) <= 7  # each cut is deep, and a turn without need makes none
+
+
+@pytest.mark.parametrize("wire", ALL)
+def test_no_compaction_without_a_compactor(face: Any, wire: str, run: Any) -> None:
+    """The history stays whole; only the warning says what the server does."""
+    server = Ollama(wire, 1_500)
+    backend = ScriptedBackend(*[server] * 14, wire=wire)
+    chat, state = face.chat(backend), None
+    for _ in range(14):
+        state = run(chat, state, user=STORY).state
+
+    assert inspect_state(state).turns == 14
+
+
+# ------------------------------------------------------------------------------------ what is no sign
+
+
+def talks_on(face: Any, wire: str, run: Any, *reads: Any, said: str = STORY, **fields: Any) -> list[str]:
+    """The codes of a conversation in which the server counts these tokens."""
+    steps = [one if callable(one) else counted(wire, one) for one in reads]
+    chat = face.chat(ScriptedBackend(*steps, wire=wire), **fields)
+    state, found = None, list[str]()
+    for _ in reads:
+        result = run(chat, state, user=said)
+        state = result.state
+        found += codes(result)
+    return found
+
+
+@pytest.mark.parametrize("wire", ALL)
+def test_a_server_that_counts_only_what_is_new_is_none(face: Any, wire: str, run: Any) -> None:
+    """Its cache has the rest, and it does not say so."""
+    assert talks_on(face, wire, run, 300, 210, 215, 205, 230, 200) == []
+
+
+@pytest.mark.parametrize("wire", [CHAT, RESPONSES])
+def test_a_server_that_counts_its_cache_apart_is_none(face: Any, wire: str, run: Any) -> None:
+    """It names more cached tokens than input."""
+    reads = [300, counted(wire, 600), *(counted(wire, 420, cached=900 + 200 * at) for at in range(5))]
+
+    assert talks_on(face, wire, run, *reads) == []
+
+
+@pytest.mark.parametrize("wire", [ANTHROPIC])
+def test_a_cache_that_is_within_the_input_is_none(face: Any, wire: str, run: Any) -> None:
+    """Anthropic's three counts make the input."""
+    reads = [counted(wire, 250 * at, cached=200 * at) for at in range(1, 8)]
+
+    assert talks_on(face, wire, run, *reads) == []
+
+
+@pytest.mark.parametrize("wire", ALL)
+def test_finds_of_a_hosted_tool_are_none(face: Any, wire: str, run: Any) -> None:
+    """They were counted once, and are not sent again."""
+    assert talks_on(face, wire, run, 300, 9_000, 700, 950, 8_000, 1_500) == []
+
+
+@pytest.mark.parametrize("wire", ALL)
+def test_scripts_of_few_tokens_are_none(face: Any, wire: str, run: Any) -> None:
+    """A vocabulary that writes several Chinese characters as one token: the estimate is a multiple."""
+    said = "守卫走到门口看了一会儿沼泽然后钟声响起" * 20
+    assert talks_on(face, wire, run, *(110 * at for at in range(1, 9)), said=said) == []
+
+
+@pytest.mark.parametrize("wire", ALL)
+def test_a_server_without_a_count_is_none(face: Any, wire: str, run: Any) -> None:
+    """It says 0."""
+    assert talks_on(face, wire, run, *[0] * 4, said="word " * 5_000) == []
+
+
+@pytest.mark.parametrize("wire", ALL)
+def test_a_cut_of_ours_is_none(face: Any, wire: str, run: Any) -> None:
+    """The count falls after each, and the next one is measured anew."""
+    compactor = Compactor(TokenLimit(900), KeepRecentTurns(1))
+    server = Ollama(wire, 10**6)
+
+    assert talks_on(face, wire, run, *[server] * 14, compactor=compactor) == []
+    assert any(after < before for before, after in zip(server.counts, server.counts[1:], strict=False))
+
+
+@pytest.mark.parametrize("wire", [ANTHROPIC])
+def test_edits_that_were_asked_for_are_none(face: Any, wire: str, run: Any) -> None:
+    """The provider clears what it was told to clear."""
+    settings = ModelSettings(context_management=(ServerToolClearing(),))
+
+    assert talks_on(face, wire, run, 300, 2_000, 900, 700, said="word " * 600, settings=settings) == []
+
+
+# ---------------------------------------------------------------------------------- another window
+
+
+@pytest.mark.parametrize("wire", ALL)
+def test_a_larger_window_is_taken(face: Any, wire: str, run: Any) -> None:
+    """The server was restarted with a larger `num_ctx`: what it counts is believed again."""
+    backend = ScriptedBackend(*[counted(wire, read) for read in (600, 1_300, 1_500)], wire=wire)
+    chat = face.chat(backend)
+    first = run(chat, user="word " * 1_100)
+    second = run(chat, first.state, user="And?")
+    third = run(chat, second.state, user=STORY)
+
+    assert [codes(one) for one in (first, second, third)] == [[CODE], [], []]
+    assert second.context_used == pytest.approx(1_303, abs=20)
+    assert inspect_state(third.state).context_window == 1_500
+
+
+@pytest.mark.parametrize("wire", ALL)
+def test_another_model_has_another_window(face: Any, wire: str, run: Any) -> None:
+    """What one server could take says nothing of the next one; nor after a conversion."""
+    cut = run(face.chat(ScriptedBackend(counted(wire, 600), wire=wire)), user="word " * 1_100)
+    assert inspect_state(cut.state).context_window == 600
+
+    other = ScriptedBackend(counted(wire, 1_300), wire=wire, model="another")
+    result = run(face.chat(other), cut.state, user="And?")
+    assert codes(result) == []
+    assert inspect_state(result.state).context_window is None
+    assert result.context_fraction is None
+
+    to = ANTHROPIC if wire == CHAT else CHAT
+    assert inspect_state(convert_state(cut.state, to=to).state).context_window is None
