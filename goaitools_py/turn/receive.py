@@ -16,10 +16,10 @@ Three rules hold wherever a reply is read:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
-from ..backends.base import BackendError, Dialect, ModelRequest, ProtocolFault, Reply, StreamDecoder
+from ..backends.base import BackendError, Delta, Dialect, ModelRequest, ProtocolFault, Reply, StreamDecoder
 from ..errors import TurnError
 from ..events import ReasoningDelta, TextDelta
 from ..history.open.inbox import Others
@@ -170,6 +170,10 @@ def _stream(
             else:
                 chunk, opening = opening, None
             if not chunk:
+                for delta in _last_deltas(decoder):
+                    call.was_shown = call.has_begun = True
+                    made = TextDelta if delta.kind == "text" else ReasoningDelta
+                    yield Emit(made(delta.text, iteration, conversation_id=conversation, turn_ref=turn))
                 break
             size += len(chunk)
             if size > most_bytes or said > most_text:
@@ -201,6 +205,12 @@ def _stream(
         if reply is None:
             raise
         return reply
+
+
+def _last_deltas(decoder: StreamDecoder) -> Sequence[Delta]:
+    """What the end of a stream completes, if the decoder knows of such."""
+    end: Callable[[], Sequence[Delta]] | None = getattr(decoder, "end", None)
+    return () if end is None else tuple(end())
 
 
 def _despite(

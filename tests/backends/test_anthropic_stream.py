@@ -373,7 +373,7 @@ def test_a_reply_ends_with_its_stop_reason() -> None:
     """A clean end of the connection before it is a break; what stands behind it may be missing."""
     stream = b"".join(WHOLE)
     end = stream.index(b"\n\n", stream.index(b'"message_delta"')) + 2
-    for at in range(0, end, 3):
+    for at in range(0, end - 2, 3):
         decoder = DIALECT.decoder()
         decoder.feed(stream[:at])
         assert not decoder.is_done

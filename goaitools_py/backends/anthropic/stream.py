@@ -10,7 +10,7 @@ wrote it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Literal, TypeAlias
 
 import msgspec
@@ -115,11 +115,22 @@ class AnthropicDecoder:
             ProtocolFault: An error event, one that is not JSON or makes no sense, or one that is too large.
                 Its kind is "interrupted" if a part of the reply has come.
         """
-        deltas: list[Delta] = []
         try:
             events = self._splitter.feed(chunk)
         except EventTooLongError as problem:
             raise self._fault(str(problem)) from problem
+        return self._read(events)
+
+    def end(self) -> list[Delta]:
+        """Take what the end of the stream completes: a last event without its blank line.
+
+        Raises:
+            ProtocolFault: As `feed`.
+        """
+        return self._read(self._splitter.rest())
+
+    def _read(self, events: Sequence[bytes]) -> list[Delta]:
+        deltas: list[Delta] = []
         for data in events:
             if self.is_done:
                 break
@@ -146,6 +157,7 @@ class AnthropicDecoder:
         Raises:
             ProtocolFault: The stream ended before the reply did, or its content cannot be read.
         """
+        self.end()
         is_closed = self._closed.issuperset(self._blocks)
         if not self.is_done and not (is_closed and self._usage != b"null" and "stop_reason" in self._end):
             raise ProtocolFault("the stream ended before the reply did", _INTERRUPTED)

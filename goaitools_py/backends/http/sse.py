@@ -1,12 +1,14 @@
 """Splits the bytes of an event stream into the data of its events.
 
 Owns: line ends, comments and the ends of events in ``text/event-stream``.
-Must never know: JSON, a provider, what an event means.
+Must never know: a provider, what an event means.
 """
 
 from __future__ import annotations
 
 from typing import Final
+
+from ... import rawjson
 
 __all__ = ["MAX_EVENT_BYTES", "EventSplitter", "EventTooLongError"]
 
@@ -30,8 +32,9 @@ class EventSplitter:
     Only the data of an event counts. The fields ``event``, ``id`` and ``retry`` are skipped, because servers
     of these provider APIs do not set them reliably.
 
-    If the stream ends before the blank line that closes an event, that event is *not* returned. It counts as
-    cut off, as in the standard and in the providers' own SDKs.
+    It is more patient than the standard in two places, because servers and proxies leave blank lines out. Two
+    ``data`` lines of one event are two events if each is JSON of its own. And `rest` returns a last event
+    without its blank line if it is whole JSON; any other one counts as cut off.
 
     Args:
         limit: How many bytes an event may have. As many are held while it is not complete.
@@ -102,12 +105,53 @@ class EventSplitter:
                     data.clear()
                     known = self._data_size = 0
             elif line.startswith(b"data:"):
-                data.append(line[6:] if line.startswith(b"data: ") else line[5:])
+                value = line[6:] if line.startswith(b"data: ") else line[5:]
+                if data and value[:1] in (b"{", b"[") and _is_whole(b"\n".join(data)):
+                    events.append(b"\n".join(data))
+                    data.clear()
+                    known = self._data_size = 0
+                data.append(value)
             elif line == b"data":
                 data.append(b"")
         if len(data) > known:
             self._data_size += sum(len(line) + 1 for line in data[known:])
         return events
+
+    def rest(self) -> list[bytes]:
+        """Return the data of a last event that has no blank line behind it, if the stream ends here and the
+        event is whole."""
+        data = list(self._data)
+        line = b"".join(self._line)
+        if line.startswith(b"data:"):
+            value = line[5:].removeprefix(b" ")
+            if data and _is_whole(b"\n".join(data)) and _is_whole(value):
+                self._clear()
+                return [b"\n".join(data), value]
+            data.append(value)
+        joined = b"\n".join(data)
+        if not joined or not _is_whole(joined):
+            return []
+        self._clear()
+        return [joined]
+
+    def _clear(self) -> None:
+        self._data.clear()
+        self._line.clear()
+        self._data_size = self._line_size = 0
+
+
+def _is_whole(data: bytes) -> bool:
+    """True for a JSON object, and for the word that ends a stream."""
+    data = data.strip()
+    if data == b"[DONE]":
+        return True
+    if not data.startswith(b"{") or not data.endswith(b"}"):
+        return False
+    try:
+        rawjson.members(data)
+    except rawjson.RawJSONError:
+        return False
+    return True
 
 
 def _one_event(chunk: bytes) -> bytes | None:

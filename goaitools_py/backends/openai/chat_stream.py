@@ -9,7 +9,7 @@ joined code point by code point. Values of unknown keys keep their bytes and are
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
 import msgspec
@@ -60,6 +60,7 @@ _INTERRUPTED: Final = Fault(kind="interrupted", retryable=True)
 class _Choice(msgspec.Struct):
     index: int | None = 0
     delta: Object | None = None
+    message: Object | None = None  # a proxy that puts a whole completion into one event
     finish_reason: str | None = None
     native_finish_reason: str | None = None
     usage: msgspec.Raw = NULL
@@ -150,11 +151,22 @@ class ChatDecoder:
             ProtocolFault: An error event, one that is not JSON, or one that is too large. Its kind is
                 "interrupted" if a part of the reply has come.
         """
-        deltas: list[Delta] = []
         try:
             events = self._splitter.feed(chunk)
         except EventTooLongError as problem:
             raise self._fault(str(problem)) from problem
+        return self._read(events)
+
+    def end(self) -> list[Delta]:
+        """Take what the end of the stream completes: a last event without its blank line.
+
+        Raises:
+            ProtocolFault: As `feed`.
+        """
+        return self._read(self._splitter.rest())
+
+    def _read(self, events: Sequence[bytes]) -> list[Delta]:
+        deltas: list[Delta] = []
         for data in events:
             if self._expects_text and (text := self._plain_text(data)) is not None:
                 if text:
@@ -185,6 +197,7 @@ class ChatDecoder:
         Raises:
             ProtocolFault: The stream ended before the reply did.
         """
+        self.end()
         if not self._finish and not (self.is_done and self._has_choice):
             raise ProtocolFault("the stream ended before the reply did", _INTERRUPTED)
         if self._finish in BROKEN_OFF:
@@ -242,9 +255,9 @@ class ChatDecoder:
             self._has_choice = True
             if choice.usage != NULL:
                 self._usage = merged(self._usage, bytes(choice.usage))
-            if choice.delta:
-                self._grow(choice.delta, deltas)
-                self._expects_text = self._may_go_on(choice.delta)
+            if delta := choice.delta or choice.message:
+                self._grow(delta, deltas)
+                self._expects_text = self._may_go_on(delta)
             if choice.finish_reason:
                 self._finish = ended_by(choice.finish_reason, choice.native_finish_reason)
                 deltas += left_over(self._halves)
@@ -367,10 +380,11 @@ def _chunk(data: bytes) -> _Chunk:
 
 def _choice(data: bytes) -> _Choice:
     members = rawjson.members(data)
-    delta = _raw(members, "delta")
+    delta, message = _raw(members, "delta"), _raw(members, "message")
     return _Choice(
         index=1 if members.get("index", b"0") not in (b"0", b"null") else 0,
         delta=None if delta == NULL else object_of(delta),
+        message=None if message == NULL else object_of(message),
         finish_reason=_string(members, "finish_reason"),
         native_finish_reason=_string(members, "native_finish_reason"),
         usage=_raw(members, "usage"),

@@ -75,18 +75,22 @@ def entry_problems(message: object) -> Iterator[str]:
         yield from shape(message)
 
 
-def is_silent(view: Mapping[str, Any]) -> bool:
+def is_silent(message: Mapping[str, Any]) -> bool:
     """True for an assistant's message that says nothing: no text, no call, no refusal, no sound or picture.
-    Its reasoning does not count."""
-    if any(view.get(key) for key in _SAYING):
+    Its reasoning, and what servers note for themselves, does not count. A member that nobody knows does."""
+    if any(value and key not in _SILENT for key, value in message.items()):
         return False
-    content = view.get("content")
+    content = message.get("content")
     return not any(map(_says, content)) if isinstance(content, list) else not content
 
 
-_SAYING: Final = ("tool_calls", "function_call", "refusal", "audio", "images")
-"""Members that say something without any text. OpenRouter's models that draw put their pictures into
-``images``."""
+_SILENT: Final = frozenset(
+    {
+        *("role", "content", "name", "index", "phase", "annotations", "extra_content", "executed_tools"),
+        *("reasoning", "reasoning_content", "reasoning_details", "thinking", "thinking_blocks"),
+        *("provider_metadata", "provider_specific_fields", "matched_stop", "stop_reason"),
+    }
+)
 
 
 def _says(part: Any) -> bool:

@@ -253,9 +253,29 @@ class _Call:
             elif key != "index":  # its place in the stream
                 self.rest.grow(key, raw)
 
+    def is_other(self, kind: str, body: Object) -> bool:
+        """True if a piece with a name begins a call behind this one: it has another name, or this call has
+        whole arguments and the piece has some."""
+        own = self.bodies.get(kind)
+        known = None if own is None else own.get("name")
+        if own is None or known is None:
+            return False
+        if known != bytes(body["name"]):
+            return True
+        more = text_of(body.get("arguments", NULL)) or ""
+        return bool(more.strip()) and _is_object(own.text("arguments"))
+
     def raw(self) -> bytes:
         bodies = {key: with_members(body.members()) for key, body in self.bodies.items()}
         return with_members(self.rest.members() | bodies)
+
+
+def _is_object(text: str) -> bool:
+    try:
+        rawjson.members(plain(text).encode())
+    except rawjson.RawJSONError:
+        return False
+    return True
 
 
 class Calls:
@@ -278,14 +298,15 @@ class Calls:
                 if kind in delta and delta[kind] != NULL:
                     bodies[kind] = body = object_of(delta[kind])
                     begins = begins or bool("name" in body and text_of(body["name"]))
-            self._meant_by(delta, begins=begins).grow(delta, bodies)
+            self._meant_by(delta, bodies, begins=begins).grow(delta, bodies)
 
-    def _meant_by(self, delta: Object, *, begins: bool) -> _Call:
+    def _meant_by(self, delta: Object, bodies: Mapping[str, Object], *, begins: bool) -> _Call:
         """The call that a piece belongs to.
 
         A piece names its call by index. But Gemini's endpoint gives all parallel calls the index 0, and some
-        servers send no index. So a name with another id begins another call, whatever its index. A piece
-        without an index belongs to the call with its id, or else to the last call.
+        servers send no index. So a name with another id begins another call, whatever its index. So does a
+        name without an id, if the call at its index has no id either, and whole arguments or another name. A
+        piece without an index belongs to the call with its id, or else to the last call.
         """
         index = _number(delta["index"]) if "index" in delta else None
         id = bytes(delta["id"]) if "id" in delta and delta["id"] not in (NULL, EMPTY) else None
@@ -295,7 +316,14 @@ class Calls:
             call = next((call for call in self._calls if call.rest.get("id") == id), None)
         else:
             call = self._calls[-1] if self._calls and not begins else None
-        if call is None or (begins and id is not None and call.rest.get("id") not in (None, id)):
+        is_other = False
+        if begins and call is not None:
+            known = call.rest.get("id")
+            if id is not None:
+                is_other = known not in (None, id)
+            elif known in (None, b"null", b'""'):
+                is_other = any(call.is_other(kind, body) for kind, body in bodies.items())
+        if call is None or is_other:
             call = _Call()
             self._calls.append(call)
         if index is not None:

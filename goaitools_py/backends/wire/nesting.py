@@ -27,12 +27,23 @@ def shallow(data: bytes) -> bytes:
     return rawjson.pruned(data, as_text=_ARGUMENTS)
 
 
+def _without_done(body: bytes) -> bytes:
+    """A body without the word that ends a stream, which some proxies put behind a whole body, too."""
+    if not body[-32:].rstrip().endswith(b"[DONE]"):
+        return body
+    left = body.rstrip()[: -len(b"[DONE]")].rstrip()
+    left = left.removesuffix(b"data:").rstrip()
+    return left if left.endswith(b"}") else body
+
+
 def read_again(body: bytes, read: Callable[[bytes], Reply]) -> Reply:
-    """Read a body. If it cannot be read, cut what nests too deep and read it once more.
+    """Read a body, without ``[DONE]`` behind it. If it cannot be read, cut what nests too deep and read it
+    once more.
 
     Raises:
         ProtocolFault: The body is not a reply in either form.
     """
+    body = _without_done(body)
     try:
         return read(body)
     except ProtocolFault:
