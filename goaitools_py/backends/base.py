@@ -299,8 +299,8 @@ class BackendError(Exception):
 class StreamDecoder(Protocol):
     """Turns the chunks of one event stream into deltas and, at its end, into the reply.
 
-    It may have a method ``end``, which takes what only the end of the stream completes and returns its deltas.
-    It may have three more properties. ``has_begun``: True when any part of the reply has come, also a part of
+    It may have a method ``end``, which takes what only the end of the stream completes, and returns deltas.
+    Three more properties are optional. ``has_begun``: True when any part of the reply has come, also one of
     a call; without it, a reply begins with its first delta. ``usage_so_far``: a `Usage` or None, the
     consumption that a broken stream has already reported. ``reads_events``: True if the stream is
     ``text/event-stream``; the first bytes of a response then show whether it is one, whatever its content

@@ -641,8 +641,8 @@ def test_partial_text_grows() -> None:
         (b"<html>xyzzy</html>",),
         (b'{"choices":[{"message":{"content":"xyzzy"}}]}',),
         (chunk({"content": SECRET}),),
-        (chunk({"content": SECRET}), chunk(finish="stop")[:-1]),
-        (chunk({"content": SECRET}), b"data: [DONE]"),
+        (chunk({"content": SECRET}), chunk(finish="stop")[:-4]),
+        (chunk({"content": SECRET}), b"data: [DONE"),
         (chunk({"content": SECRET}, finish=""),),
         (chunk(calls({"index": 0, "id": "c", "function": F})),),
         (sse({"choices": [], "usage": {}}), DONE),
@@ -657,6 +657,79 @@ def test_a_clean_end_without_the_replys_own_end_is_an_interruption(chunks: tuple
 
     assert (found.value.fault.kind, found.value.fault.retryable) == ("interrupted", True)
     assert SECRET not in f"{found.value} {found.value!r}"
+
+
+@pytest.mark.parametrize("last", [chunk(finish="stop")[:-1], chunk(finish="stop")[:-2], b"data: [DONE]"])
+def test_a_last_event_needs_no_blank_line(last: bytes) -> None:
+    """Some servers close the connection right behind its JSON."""
+    reply, deltas = decode(chunk({"content": "Hi"}), last)
+
+    assert (reply.text, [delta.text for delta in deltas]) == ("Hi", ["Hi"])
+
+
+def test_a_last_event_without_its_blank_line_is_told() -> None:
+    """Its text, too, once the stream is over."""
+    decoder = OTHER.decoder()
+    decoder.feed(chunk({"content": "Hi"}, "stop")[:-1])
+
+    assert [delta.text for delta in decoder.end()] == ["Hi"]
+    assert decoder.end() == []
+    assert decoder.finish().text == "Hi"
+
+
+@pytest.mark.parametrize("line_end", [b"\n", b"\r\n"])
+def test_events_may_be_one_newline_apart(line_end: bytes) -> None:
+    """A proxy that drops blank lines: each line of data is JSON of its own."""
+    events = (chunk({"content": "H"}), chunk({"content": "i"}), chunk(finish="stop"), DONE)
+    stream = b"".join(events).replace(b"\n\n", line_end)
+
+    for size in (1, 7, len(stream)):
+        decoder = OTHER.decoder()
+        told = [one for at in range(0, len(stream), size) for one in decoder.feed(stream[at : at + size])]
+        told += decoder.end()
+        assert ("".join(one.text for one in told), decoder.finish().text) == ("Hi", "Hi")
+
+
+def test_a_whole_completion_in_one_event() -> None:
+    """A proxy that does not stream: a message where a delta should be, and ``[DONE]`` behind it."""
+    body = {
+        "choices": [{"index": 0, "message": {"role": "assistant", "content": "Hi"}, "finish_reason": "stop"}]
+    }
+
+    reply, deltas = decode(sse(body), DONE)
+
+    assert (reply.text, [delta.text for delta in deltas]) == ("Hi", ["Hi"])
+
+
+@pytest.mark.parametrize("behind", [b"\n\ndata: [DONE]\n\n", b"data: [DONE]", b"\n[DONE]\n"])
+def test_done_behind_a_whole_body(behind: bytes) -> None:
+    body = b'{"choices":[{"index":0,"message":{"role":"assistant","content":"Hi"},"finish_reason":"stop"}]}'
+
+    assert OTHER.reply(body + behind).text == "Hi"
+
+
+def test_calls_of_one_index_without_ids() -> None:
+    """A proxy numbers all calls 0 and names none: a name behind whole arguments begins another call."""
+
+    def piece(**function: str) -> dict[str, Any]:
+        return calls({"index": 0, "function": function})
+
+    pieces = [
+        piece(name="look", arguments=""),
+        piece(arguments='{"a":'),
+        piece(arguments="1}"),
+        piece(name="look", arguments='{"a":2}'),
+        piece(name="take", arguments='{"b"'),
+        piece(arguments=":3}"),
+    ]
+    reply, _ = decode(stream(*pieces, finish="tool_calls"))
+
+    assert [(call.name, call.arguments) for call in reply.calls] == [
+        ("look", '{"a":1}'),
+        ("look", '{"a":2}'),
+        ("take", '{"b":3}'),
+    ]
+    assert len({call.id for call in reply.calls}) == 3
 
 
 @pytest.mark.parametrize("finish", ["", None])

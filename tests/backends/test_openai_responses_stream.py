@@ -257,11 +257,11 @@ def test_partial_text_grows() -> None:
         (delta("Hi"),),
         (delta("Hi"), done(SAY)),
         (delta("Hi"), done(SAY), b"data: [DONE]\n\n"),
-        (done(CALL), end(CALL)[:-1]),
+        (done(CALL), end(CALL)[:-4]),
     ],
 )
 def test_a_clean_end_without_the_last_event_is_an_interruption(chunks: tuple[bytes, ...]) -> None:
-    """Neither finished items nor [DONE] end a reply; an event without its blank line was cut off."""
+    """Neither finished items nor [DONE] end a reply, nor does an event that was cut off."""
     with pytest.raises(ProtocolFault, match="before the reply did") as caught:
         decode(*chunks)
 

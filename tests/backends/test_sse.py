@@ -66,8 +66,30 @@ def test_an_event_is_out_as_soon_as_its_blank_line_is() -> None:
 
 @pytest.mark.parametrize("rest", [b"data: [DONE]", b"data: [DONE]\n", b"data: [DONE]\r"])
 def test_an_event_without_its_blank_line_is_cut_off(rest: bytes) -> None:
-    """The end of the stream completes nothing, as the standard says."""
+    """Until the stream is over: then it counts if it is whole JSON, or the word for the end."""
     assert split(b"data: a\n\n" + rest) == [b"a"]
+
+    splitter = EventSplitter()
+    splitter.feed(b"data: a\n\n" + rest)
+    assert splitter.rest() == [b"[DONE]"]
+    assert splitter.rest() == []
+
+
+@pytest.mark.parametrize(
+    "rest", [b"", b"data: {", b'data: {"a":1', b"data: [DONE", b'event: x\nid: {"a":1}', b"data: a"]
+)
+def test_an_event_that_is_not_whole_is_cut_off(rest: bytes) -> None:
+    splitter = EventSplitter()
+    splitter.feed(rest)
+
+    assert splitter.rest() == []
+    assert splitter.feed(b"\n\n") == split(rest + b"\n\n")  # and nothing of it is lost
+
+
+def test_two_lines_of_json_are_two_events() -> None:
+    """Where a blank line is missing; JSON over several lines is one event, as the standard says."""
+    assert split(b'data: {"a":1}\ndata: {"b":2}\n\n') == [b'{"a":1}', b'{"b":2}']
+    assert split(b'data: {"a":\ndata: {"b":2}\ndata: }\n\n') == [b'{"a":\n{"b":2}\n}']
 
 
 def test_a_mark_is_skipped_at_the_start_only() -> None:

@@ -17,8 +17,8 @@ from goaitools_py import (
 from goaitools_py.states import read_history
 from goaitools_py.testing import Raw, ScriptedBackend
 
-from ._reading import ALL, ANTHROPIC, CHAT
-from .test_empty_replies import chat, claude
+from ._reading import ALL, ANTHROPIC, CHAT, RESPONSES
+from .test_empty_replies import chat, claude, responses
 
 USAGE = {"input_tokens": 11, "output_tokens": 5}
 HEAD = {
@@ -232,3 +232,43 @@ def test_a_reply_with_a_status_of_zero_is_a_reply(face: Any, run: Any) -> None:
         return Raw([one.replace(b'"id"', b'"base_resp":{"status_code":0},"id"', 1) for one in chunks])
 
     assert run(face.chat(ScriptedBackend(answer)), user="Hi.").text == "Hello."
+
+
+# ------------------------------------------------------------------------- how servers write a stream
+
+
+ITEM = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed"}
+SAID = {**ITEM, "content": [{"type": "output_text", "text": "Hello.", "annotations": []}]}
+HELLO = {
+    CHAT: chat(content="Hello.", out=5),
+    RESPONSES: responses(SAID, out=5),
+    ANTHROPIC: claude({"type": "text", "text": "Hello."}, out=5),
+}
+
+
+@pytest.mark.parametrize("cut", [1, 7, 10_000])
+@pytest.mark.parametrize("is_narrow", [False, True], ids=["blank lines", "one newline"])
+@pytest.mark.parametrize("wire", ALL)
+def test_streams_without_blank_lines(face: Any, wire: str, is_narrow: bool, cut: int) -> None:
+    """The last event may lack its blank line, and all others, too: the reply is whole, and asked for once."""
+
+    def answer(request: Any) -> Raw:
+        sent = b"".join(HELLO[wire](request).chunks).rstrip(b"\n")
+        sent = sent.replace(b"\n\n", b"\n") if is_narrow else sent
+        return Raw([sent[at : at + cut] for at in range(0, len(sent), cut)])
+
+    backend = ScriptedBackend(answer, wire=wire, max_retries=2)
+
+    result = face.chat(backend).start(None, user="Hi.").result()
+
+    assert (result.status, result.text, result.usage.output_tokens) == ("complete", "Hello.", 5)
+    assert len(backend.requests) == 1
+
+
+@pytest.mark.parametrize("wire", ALL)
+def test_done_behind_a_whole_body(face: Any, wire: str) -> None:
+    backend = ScriptedBackend(
+        lambda request: Raw([*HELLO[wire](request).chunks, b"\n\ndata: [DONE]\n\n"]), wire=wire
+    )
+
+    assert face.chat(backend).chat_with_state(None, user="Hi.").text == "Hello."

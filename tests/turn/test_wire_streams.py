@@ -13,7 +13,7 @@ from goaitools_py.states import inspect_state
 from ._reading import ANTHROPIC, CHAT, LEAD, RESPONSES, has_calls, roles, users
 
 CALL = Reply.calls(("get_score", '{"team":"Red"}'), text="Let me see.", ids=("call_1",))
-LAST = {CHAT: b'"finish_reason":"tool_calls"', RESPONSES: b"response.completed", ANTHROPIC: b"message_stop"}
+LAST = {CHAT: b'"finish_reason":"tool_calls"', RESPONSES: b"response.completed", ANTHROPIC: b"message_delta"}
 """What is in the event with which a reply is whole."""
 
 

@@ -78,11 +78,15 @@ def entry_problems(message: object) -> Iterator[str]:
 def is_silent(message: Mapping[str, Any]) -> bool:
     """True for an assistant's message that says nothing: no text, no call, no refusal, no sound or picture.
     Its reasoning, and what servers note for themselves, does not count. A member that nobody knows does."""
-    if any(value and key not in _SILENT for key, value in message.items()):
-        return False
+    for key, value in message.items():
+        if key not in _SILENT and (value if key in _SAYING else value is not None):
+            return False
     content = message.get("content")
     return not any(map(_says, content)) if isinstance(content, list) else not content
 
+
+_SAYING: Final = frozenset({"tool_calls", "function_call", "refusal", "audio", "images"})
+"""Members that say something if they are not empty. OpenRouter's models that draw write ``images``."""
 
 _SILENT: Final = frozenset(
     {
