@@ -496,7 +496,7 @@ class AsyncChat(Facade[AsyncBackend]):
         """
         from .hand_off import async_hand_off
 
-        self._plan(None, None, fields)  # a wrong option is told now
+        self._check_for_a_tool(fields)
         return async_hand_off(name, description, partial(self.conversation, store), key, fields)
 
     def conversation(

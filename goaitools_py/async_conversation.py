@@ -233,20 +233,20 @@ class AsyncConversation(KeptFacade):
 
     async def history(self) -> History:
         """The whole conversation in neutral words; empty if nothing is stored."""
-        return self._history(await self._found())
+        return await self._run(self._reads(self._history, await self._found()))
 
     async def info(self) -> ConversationInfo | None:
         """What is stored, without its messages; None if nothing is."""
-        return self._info(await self._found())
+        return await self._run(self._reads(self._info, await self._found()))
 
     async def pending(self) -> tuple[PendingCall, ...]:
         """The calls that `resume` takes answers for."""
-        return self._pending(await self._found())
+        return await self._run(self._reads(self._pending, await self._found()))
 
     async def snapshot(self) -> ConversationSnapshot | None:
         """What a page shows, of one load: `info`, `pending` and `history`, which agree. None if nothing is
         stored."""
-        return self._snapshot(await self._found())
+        return await self._run(self._reads(self._snapshot, await self._found()))
 
     async def summaries(
         self, prefix: str, *, cursor: str | None = None, limit: int = 100, **misplaced: Unpack[NoFields]

@@ -490,7 +490,7 @@ class Chat(Facade[Backend]):
         """
         from .hand_off import hand_off
 
-        self._plan(None, None, fields)  # a wrong option is told now
+        self._check_for_a_tool(fields)
         return hand_off(name, description, partial(self.conversation, store), key, fields)
 
     def conversation(

@@ -318,11 +318,12 @@ class RateLimitError(TurnError):
 
 
 class AuthenticationError(TurnError):
-    """The provider refused the credentials (401, 403)."""
+    """The provider refused the credentials (401, 403), or wants to be paid first (402)."""
 
 
 class ProviderRejectedError(TurnError):
-    """The provider refused the request (400, 404, 413, 422). The same request will be refused again.
+    """The provider refused the request (400, 404, 413, 422, 446, 451 and the like, and 403 for its content).
+    The same request will be refused again.
 
     With `status_code` 301 to 308 the server redirects to another origin. The text names it, and nothing was
     sent there.

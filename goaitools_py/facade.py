@@ -269,6 +269,15 @@ class Facade(ABC, Generic[_B]):
         )
         return ports, made, save
 
+    def _check_for_a_tool(self, fields: Mapping[str, Any]) -> None:
+        """Raise for wrong options of a chat as a tool now, and not in its first call."""
+        self._plan(None, None, fields)
+        for name in PER_TURN & fields.keys():
+            raise TypeError(
+                f"{name!r} belongs to one turn, and each call of a chat as a tool is a turn of its own, in "
+                "the conversation that key= names: leave it out"
+            )
+
     def _series(
         self, state: State, texts: Sequence[str], options: ChatOptions | None, fields: Mapping[str, Any]
     ) -> Series:

@@ -14,6 +14,9 @@ from .places import known_names, place_of
 __all__ = ["refuse_misplaced"]
 
 _A_TURN: Final = "each turn: chat.chat_with_state(state, {0}=…) or conversation.send({0}=…)"
+_A_STATE: Final = (
+    "each turn of a state: chat.chat_with_state(state, {0}=…); a kept conversation has its key for an id"
+)
 _ANY_TURN: Final = "the chat, for all its turns: Chat(MODEL, {0}=…); or one turn: conversation.send({0}=…)"
 
 
@@ -27,7 +30,8 @@ def refuse_misplaced(method: str, given: Iterable[str]) -> None:
     for name in given:
         place = place_of(name)
         if place is None and name in OPTION_NAMES:
-            place = (_A_TURN if name in PER_TURN else _ANY_TURN).format(name)
+            each = _A_STATE if name == "conversation_id" else _A_TURN
+            place = (each if name in PER_TURN else _ANY_TURN).format(name)
         found = f"{method}() has no option {name!r}"
         raise TypeError(f"{found}: it belongs to {place}" if place is not None else f"{found}{_guess(name)}")
 

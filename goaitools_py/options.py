@@ -232,7 +232,8 @@ class ChatOptions(Given, frozen=True, kw_only=True):
             newer message closed without a reply is answered now; see docs/turns.md.
         on_pending: What a new message does on a state that waits for answers: "raise", "deny" the waiting
             calls, or "queue" the message until the `resume`.
-        conversation_id: Part of every idempotency key. The state keeps it until another one is given.
+        conversation_id: Part of every idempotency key. The state keeps it until a turn begins with another
+            one; an unfinished turn keeps its own. A kept conversation has its key for an id, and takes none.
         on_event: Called with every event. What it raises is logged, never propagated.
         on_checkpoint: Called with a resumable blob after each reply and around each tool call. The last one
             is the result's state.

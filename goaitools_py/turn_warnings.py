@@ -31,6 +31,7 @@ WarningCode = Literal[
     "answer_ignored",  # an answer came for a call that has another answer, or was closed without one
     "left_waiting",  # a request with messages that others had put there was refused; they wait on
     "calls_dropped",  # the reply was cut inside a tool call; its calls were not run
+    "empty_reply",  # the model's reply said nothing and called no tool; it is not in the history
     "reply_cut",  # parts of the reply nested deeper than 64 levels; null stands in their place
     "call_ids_rewritten",  # the reply gave its calls ids that the conversation had already
     "invalid_tool_calls",  # three replies in a row held only calls that cannot run

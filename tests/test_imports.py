@@ -30,6 +30,8 @@ ALLOWED = {
     "extras": "",
     "addresses": "",
     "again": "",
+    "exits": "",
+    "undisturbed": "",
     "escaping": "",
     "usage": "values",
     "errors": "usage",
@@ -123,10 +125,10 @@ ALLOWED = {
     "state.reseal": "state.blob state.codec state.formats state.parts state.state values",
     # pure rules that a turn and a history both use
     "backends.gate": "process",
-    "backends.gating": "backends.base backends.gate process values",
+    "backends.gating": "backends.base backends.gate exits process values",
     "backends.base": "citations context_edits messages values",
     "backends.rules": "rawjson",
-    "backends.narrow": "rawjson values",
+    "backends.narrow": "backends.rules rawjson values",
     "backends.atoms": "rawjson",
     "backends.capabilities": "values",
     "compaction": "backends.capabilities context_edits messages result state.letters values",
@@ -338,8 +340,8 @@ ALLOWED = {
     "turn.model_failures": "backends.base errors turn.ledger turn.retry",
     "turn.model_call": (
         "backends.base errors events history.meter history.open.admission history.open.steps "
-        "history.rewrite.narrow history.rewrite.repair rawjson turn.body turn.deadlines turn.flow turn.ledger "
-        "turn.model_failures turn.receive turn.request turn.retry values"
+        "history.rewrite.narrow history.rewrite.repair rawjson turn.body turn.deadlines turn.flow "
+        "turn.ledger turn.model_failures turn.receive turn.request turn.retry values"
     ),
     "turn.tool_failures": "errors state.records turn.ledger",
     "turn.fitting": (
@@ -389,8 +391,9 @@ ALLOWED = {
     "turn.engine": (
         "backends.base citations errors events history.open.attempts history.open.journal "
         "history.open.steps history.open.turn_ids messages output.misfit output.words reading result "
-        "state.records state.state turn.answer turn.beginning turn.checks turn.flow turn.ledger turn.limits "
-        "turn.marks turn.model_call turn.plan turn.request turn.shrink turn.tool_calls turn_warnings values"
+        "state.blob state.records state.state turn.answer turn.beginning turn.checks turn.flow turn.ledger "
+        "turn.limits turn.marks turn.model_call turn.plan turn.request turn.shrink turn.tool_calls "
+        "turn_warnings values"
     ),
     "turn.count_tokens": (
         "backends.base errors history.open.inbox history.open.journal history.open.steps state.state "
@@ -430,7 +433,7 @@ ALLOWED = {
     "kept.changes": (
         "errors events history.branch history.info history.undo kept.row state.reseal state.state turn.flow"
     ),
-    "kept.ending": "again events observers process turn.flow",
+    "kept.ending": "again events exits observers process turn.flow",
     # edges: the only places that touch clocks, sockets, threads, loops, files
     "edges": "",
     "edges.watch": "process",
@@ -446,7 +449,7 @@ ALLOWED = {
     ),
     "stores.layout": "",
     "stores.base": "stores.layout",
-    "stores": "addresses edges.watch errors extras process stores.base stores.layout",
+    "stores": "addresses again edges.watch errors extras process stores.base stores.layout undisturbed",
     "integrations": (
         "errors extras history.info history.open.answers history.turns messages state.blob state.codec "
         "stores stores.layout"
@@ -456,8 +459,8 @@ ALLOWED = {
     "kept.facade": (
         "backends.base calling errors history.info history.open.answers history.redact.matching "
         "history.turns history.update kept.changes kept.compaction kept.facts kept.lease kept.parts "
-        "kept.privacy kept.row kept.stops kept.turn messages options result state.codec state.state "
-        "stores.layout tools turn.flow turn.plan values"
+        "kept.privacy kept.row kept.stops kept.turn messages options result state.blob state.codec "
+        "state.state stores.layout tools turn.flow turn.plan undisturbed values"
     ),
     "conversation": (
         "calling errors history.open.answers history.redact.matching history.redact.redaction history.turns "

@@ -52,10 +52,10 @@ __all__ = [
 ]
 
 FaultKind = Literal[
-    "unavailable",  # connection, timeout, 408, 409, 5xx
+    "unavailable",  # connection, timeout, 408, 409, 423, 425, 499, 5xx
     "rate_limit",  # 429
-    "auth",  # 401, 403
-    "rejected",  # 400, 404, 413, 422
+    "auth",  # 401, 407; 402 and 403, unless they refuse the content
+    "rejected",  # every other 4xx
     "context",  # the history does not fit into the model's context
     "protocol",  # 200 with a body that is not a reply
     "interrupted",  # broke off in the middle of a reply

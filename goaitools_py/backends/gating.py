@@ -15,6 +15,7 @@ from functools import partial
 from math import inf
 from typing import Any, Final, overload
 
+from ..exits import is_ending
 from ..process import PerProcess
 from ..values import replace
 from .base import (
@@ -157,10 +158,11 @@ class _Held:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)  # `interrupt`, where the backend's own has it
 
-    def __del__(self) -> None:
+    def __del__(self, is_ending: Callable[[], bool] = is_ending) -> None:
         # Ctrl-C may come before anybody holds this. A place must not be taken for ever.
-        with suppress(AttributeError):
-            self._gate.leave(self._ticket)
+        if not is_ending():
+            with suppress(AttributeError):
+                self._gate.leave(self._ticket)
 
 
 class _HeldExchange(_Held):

@@ -40,7 +40,6 @@ from ..turn.flow import (
     Unanswered,
 )
 from ..values import replace
-from .aside import within
 from .watch import Watch
 
 __all__ = ["BlockingEdge", "refuse_async_callback"]
@@ -296,6 +295,8 @@ class BlockingEdge:
 
 
 def _answer_in_time(effect: Invoke, until: float) -> object:
+    from .aside import within  # few stores need a thread for their calls
+
     seconds = until - time.monotonic()
     try:
         return within(seconds, partial(effect.function, *effect.args), effect.late or _drop)

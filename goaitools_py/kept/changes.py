@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from ..errors import (
@@ -20,7 +21,7 @@ from ..history.info import refs_of
 from ..history.undo import undo_cut
 from ..state.reseal import rewrap
 from ..state.state import dump_state, load_state, new_state
-from ..turn.flow import Clock, Emit, Flow
+from ..turn.flow import Clock, Emit, Flow, computed
 from .row import Row, RowSettings
 
 __all__ = [
@@ -101,7 +102,9 @@ def _going_back(
     yield from row.load(is_whole=True)
     if not row.stored:
         raise ValueError(f"there is nothing to {name}: nothing is stored under this key")
-    new = back(row.stored, codec=settings.codec, binding=settings.binding, dialect=settings.reader)
+    new = yield from computed(
+        partial(back, row.stored, codec=settings.codec, binding=settings.binding, dialect=settings.reader)
+    )
     yield from row.commit(new, is_paid=False)
     if listening:
         yield from row.tell()
@@ -113,11 +116,14 @@ def fork_flow(settings: RowSettings, other: RowSettings, *, listening: bool = Fa
     yield from row.load(is_whole=True)
     if not row.stored:
         raise ValueError("there is nothing to fork: nothing is stored under this key")
-    blob = fork_state(
-        row.stored,
-        conversation_id=conversation_id(other.key),
-        codec=settings.codec,
-        binding=settings.binding,
+    blob = yield from computed(
+        partial(
+            fork_state,
+            row.stored,
+            conversation_id=conversation_id(other.key),
+            codec=settings.codec,
+            binding=settings.binding,
+        )
     )
     if other.binding != settings.binding:
         blob = rewrap(blob, codec=settings.codec, binding=settings.binding, to_binding=other.binding)

@@ -1,7 +1,7 @@
 """The end of a turn that is kept in a store. It is saved, however it ends.
 
 Owns: a driver around a turn's driver, one for sync and one for async, and the save of a turn that its caller
-has abandoned. Must never know: the content of a save, or its place.
+has abandoned, also when Python ends. Must never know: the content of a save, or its place.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ..again import once_more
 from ..events import Event
+from ..exits import finished, is_ending, unfinished
 from ..observers import notify, notify_async
 from ..process import this_process
 from ..turn.flow import AsyncDriver, BusyError, Driver, Flow
@@ -71,7 +72,9 @@ class KeptSteps:
 
     def step(self) -> Event | None:
         """As `Driver.step`. If the turn ends here, it is saved before this returns or raises."""
-        self._has_begun = True
+        if not self._has_begun:
+            self._has_begun = True
+            unfinished(self)
         try:
             event = self._steps.step()
         except BusyError:
@@ -97,14 +100,24 @@ class KeptSteps:
     def _settle_once(self) -> None:
         with self._lock:
             if self._work.is_settled or not self._has_begun:
+                finished(self)
                 return
             steps = self._drive(self._work.settle())
             while (told := steps.step()) is not None:
                 notify(self._on_event, told)
             _tell(self._work)
+            finished(self)
 
-    def __del__(self) -> None:
-        if getattr(self, "_has_begun", False) and not self._work.is_settled:
+    def end_with_python(self) -> None:
+        """As `close`, if no thread runs the turn at this moment. One that does is stopped by Python."""
+        if not self._steps.is_busy:
+            self.close()
+
+    def __del__(self, is_ending: Callable[[], bool] = is_ending) -> None:
+        if is_ending() or not getattr(self, "_has_begun", False):
+            return
+        finished(self)
+        if not self._work.is_settled:
             with suppress(Exception):
                 self.close()
 
@@ -174,9 +187,9 @@ class AsyncKeptSteps:
             self._settling = _begin(self._loop, self._work, self._drive, self._on_event)
         await asyncio.shield(self._settling)
 
-    def __del__(self) -> None:
+    def __del__(self, is_ending: Callable[[], bool] = is_ending) -> None:
         loop = getattr(self, "_loop", None)
-        if loop is None or self._work.is_settled or self._settling is not None:
+        if is_ending() or loop is None or self._work.is_settled or self._settling is not None:
             return
         if self._process is not this_process():
             return  # a fork: the turn and its lease are the parent's

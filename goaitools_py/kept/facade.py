@@ -12,8 +12,9 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace as replace_stored
 from datetime import datetime
+from functools import partial
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
 from ..backends.base import Dialect
 from ..calling import advised
@@ -24,14 +25,16 @@ from ..history.redact.matching import Finder, Match
 from ..history.turns import History, read_history
 from ..history.update import check_update, update_state
 from ..messages import Message
-from ..options import ChatOptions, given_options
+from ..options import UNSET, ChatOptions, given_options
 from ..result import CompactionReport
+from ..state.blob import may_take_long
 from ..state.codec import Codec
 from ..state.state import closed_turns, load_state
 from ..stores.layout import MAX_KEY_BYTES
 from ..tools import refuse_without_deps
-from ..turn.flow import Flow
+from ..turn.flow import Flow, computed
 from ..turn.plan import Plan
+from ..undisturbed import AsyncUndisturbed, Undisturbed
 from ..values import Value, field, replace
 from . import changes
 from .compaction import KeptCompaction
@@ -57,6 +60,9 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+
+_LONG: Final = 64 * 1024
+"""Stored bytes of a state from which on an event loop should not wait for a reader: about 10 ms."""
 
 Save = Literal["turn", "checkpoint"]
 Gate = Literal["queue", "reject"]
@@ -180,6 +186,7 @@ def settings_of(
         binding=binding,
         dialect=dialect,
         renewal=AsyncRenewal if is_async else Renewal,
+        undisturbed=AsyncUndisturbed if is_async else Undisturbed,
         gate=gate,
         lease_ttl=lease_ttl,
         save_timeout=save_timeout,
@@ -228,9 +235,16 @@ def _check_methods(store: Any) -> None:
             ) from None
 
 
-def _refuse_binding(given: Mapping[str, Any]) -> None:
+def _refuse_what_is_the_conversations(given: Mapping[str, Any]) -> None:
+    """Raise TypeError for what all turns of a conversation share. With an id of its own for one delivery, a
+    call would have another idempotency key in the next one."""
     if "binding" in given:
         raise TypeError("a kept conversation has one binding: give it to chat.conversation(…, binding=…)")
+    if given.get("conversation_id") not in (None, UNSET):
+        raise TypeError(
+            "a kept conversation has one id, which is made of its key: give your id as the key, "
+            "chat.conversation(store, ID), and leave conversation_id= out"
+        )
 
 
 class KeptFacade:
@@ -261,7 +275,7 @@ class KeptFacade:
     ) -> tuple[KeptTurn, Plan]:
         if user is not None and "user" in fields:
             raise TypeError("user was given twice: once in its place and once by name")
-        _refuse_binding(given_options(options, fields))
+        _refuse_what_is_the_conversations(given_options(options, fields))
         given = dict(fields) if user is None else {**fields, "user": user}
         plan = self._ports.plan(None, options, {**given, "binding": self._settings.binding}, **how)
         refuse_without_deps(plan.tools, plan.options.deps)
@@ -275,7 +289,7 @@ class KeptFacade:
         self, compactor: Any, dry_run: bool, fields: Mapping[str, Any]
     ) -> tuple[KeptCompaction, Any]:
         """The compaction, and who is told of it."""
-        _refuse_binding(fields)
+        _refuse_what_is_the_conversations(fields)
         given = {**fields, "binding": self._settings.binding}
         options = self._ports.plan(None, None, given).options
         work = KeptCompaction(
@@ -361,6 +375,11 @@ class KeptFacade:
 
     def _reading(self) -> dict[str, Any]:
         return {"codec": self._settings.codec, "binding": self._settings.binding}
+
+    def _reads(self, read: Callable[[Stored | None], T], found: Stored | None) -> Flow[T]:
+        """What a reader gives, read beside the event loop if that may take long."""
+        is_long = found is not None and (len(found.blob) > _LONG or may_take_long(found.blob))
+        return computed(partial(read, found), is_long=is_long)
 
     def _history(self, found: Stored | None) -> History:
         if found is None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import StateConflictError, StateError
@@ -20,7 +21,7 @@ from ..history.export import export_state
 from ..history.redact.matching import Match
 from ..history.redact.redaction import RedactedPlace, Redaction, redact_state
 from ..state.state import load_state
-from ..turn.flow import Flow
+from ..turn.flow import Flow, computed
 from ..values import replace
 from .row import Row, RowSettings, aside_prefix, is_aside
 
@@ -104,7 +105,8 @@ def _redacted(row: Row, match: Match, with_: str) -> Flow[Redaction]:
         if not row.stored:
             return Redaction(state=b"", count=0, places=(), kept=0, unsigned=0, sealed=0, dropped=0)
         meta = load_state(row.stored, codec=settings.codec, binding=settings.binding).meta
-        found = redact_state(
+        redact = partial(
+            redact_state,
             row.stored,
             match,
             with_,
@@ -112,6 +114,7 @@ def _redacted(row: Row, match: Match, with_: str) -> Flow[Redaction]:
             binding=settings.binding,
             dialect=settings.dialect if meta.wire == settings.dialect.wire else None,
         )
+        found = yield from computed(redact)
         if found.state == row.stored:
             return found
         try:
@@ -154,7 +157,8 @@ def _exported(settings: RowSettings) -> Flow[dict[str, Any] | None]:
         codec, binding = settings.codec, settings.binding
         wire = load_state(row.stored, codec=codec, binding=binding).meta.wire
         dialect = settings.dialect if wire == settings.dialect.wire else None
-        found["state"] = export_state(row.stored, codec=codec, binding=binding, dialect=dialect)
+        export = partial(export_state, row.stored, codec=codec, binding=binding, dialect=dialect)
+        found["state"] = yield from computed(export)
     if found["state"] is None:
         found["base64"] = _base64(row.stored)
         if parts := getattr(stored, "parts", ()):

@@ -85,6 +85,7 @@ class RowSettings(Value, frozen=True, kw_only=True):
 
     `renewal`: takes a lease and its seconds; what it makes renews the lease in the background, from `start`
     to `end`.
+    `undisturbed`: makes the call that takes or ends a lease; see `undisturbed`.
     `gate`: "queue" waits for a lease that another worker holds, "reject" raises at once.
     `lease_ttl`: how long a lease lasts without a renewal, in seconds.
     `concurrent_turns`: True puts a turn behind another worker's turn instead of raising a conflict.
@@ -107,6 +108,7 @@ class RowSettings(Value, frozen=True, kw_only=True):
     binding: Any
     dialect: Dialect
     renewal: Callable[[Any, float], Any]
+    undisturbed: Callable[[Callable[[], Any]], Any]
     gate: str = "queue"
     lease_ttl: float = 10.0
     concurrent_turns: bool = False
@@ -149,6 +151,10 @@ class Row:
         self._context: Any = None
         self._saves = self._told = 0
         self._lease: Any = None
+        self._taking: tuple[Any, Any] | None = None
+        """The call that takes the lease, and the lease's context if it has one; None before and after it."""
+        self._leaving: Any = None
+        """The call that ends the lease's context."""
         self._found: tuple[Stored | None, bool] | None = None
         """What was loaded together with the lease, until `load` gives it; and whether it has all parts."""
         self._is_combined = False
@@ -205,7 +211,7 @@ class Row:
         except Unanswered:
             self._is_silent = True
             if is_paid and self._patient_until is None:
-                self._patient_until = until
+                self._patient_until = until + LEAST_ANSWER  # other connections may do: look, and save again
             raise StoreUnavailableError(
                 f"the store gave no answer within {until - now.monotonic:.1f} seconds: try again later"
             ) from None
@@ -680,32 +686,53 @@ class Row:
         pause, waited = FIRST_WAIT, 0.0
         while True:
             try:
-                if in_one:
-                    context = None
-                    lease, found = yield from self.ask(self._lease_and_load, is_whole, late=_release_late)
-                    self._found, self._is_combined = (found, is_whole or not settings.in_parts), True
-                else:
+                context: Any = None
+                take: Callable[[], Any] = partial(self._lease_and_load, is_whole)
+                late: Callable[[Any], object] = _release_late
+                if not in_one:
                     context = settings.store.lease(settings.key, settings.lease_ttl)
-                    enter = getattr(context, "__aenter__", None) or context.__enter__
-                    lease = yield from self.ask(enter, late=partial(_leave_late, context))
+                    take = getattr(context, "__aenter__", None) or context.__enter__
+                    late = partial(_leave_late, context)
+                taking = settings.undisturbed(take)
+                self._taking = taking, context
+                taken = yield from self.ask(taking.call, late=late)
             except LeaseHeldError as exc:
+                self._taking = None
                 now = yield Clock()
                 waited = now.monotonic - began.monotonic
                 if settings.gate == "reject" or (timeout is not None and waited + pause > timeout):
                     raise TurnInProgressError(
                         "another turn runs on this conversation, and nothing was called: try again later"
                     ) from exc
+            except Exception:
+                self._taking = None  # it failed by itself: there is nothing to wait for
+                raise
             else:
-                self._context, self._lease = context, lease
-                self._renewal = settings.renewal(lease, settings.lease_ttl)
+                self._note_taken(context, taken)
+                if in_one:
+                    self._found = taken[1], is_whole or not settings.in_parts
+                self._renewal = settings.renewal(self._lease, settings.lease_ttl)
                 yield Invoke(self._renewal.start)
                 return waited
             yield Sleep(pause)
             pause = min(2 * pause, LONGEST_WAIT)
 
+    def _note_taken(self, context: Any, taken: Any) -> None:
+        """Note the lease that was taken. `context`: None if it was loaded together with the lease."""
+        self._lease, self._context = taken if context is not None else taken[0], context
+        self._is_combined = context is None
+        self._taking = None
+
     def release(self) -> Flow[None]:
         """Give the lease back. While the store is unavailable it is tried again, as a save is. A lease that
-        cannot be given back runs out. A caller that was interrupted here may call it again."""
+        cannot be given back runs out. A caller that was interrupted here may call it again, and so may one
+        that was interrupted while the lease was being taken."""
+        if self._taking is not None:
+            taking, context = self._taking
+            taken = yield Invoke(taking.rest)
+            if taken is not None:
+                self._note_taken(context, taken)
+            self._taking = None
         if self._renewal is not None:
             yield Invoke(self._renewal.end)
             self._renewal = None
@@ -715,10 +742,22 @@ class Row:
             self._patient_until = 0.0  # the wait was over before: one moment for the lease is enough
         with suppress(Exception):  # the outcome of the turn is more important than this error
             yield from self._give_back()
-            if self._context is not None:
-                yield from self.ask(_leave, self._context, is_paid=True)
-        self._context = self._lease = None
+            yield from self._leave()
+        self._context = self._lease = self._leaving = None
         self._is_combined = False
+
+    def _leave(self) -> Flow[None]:
+        """Leave the context of the lease, once. Where the lease has a `release` it has ended already."""
+        if self._context is None:
+            return
+        leave = partial(_leave, self._context)
+        if hasattr(self._lease, "release"):
+            yield from self.ask(leave, is_paid=True)
+        elif self._leaving is None:
+            self._leaving = self.settings.undisturbed(leave)
+            yield from self.ask(self._leaving.call, is_paid=True)
+        else:
+            yield Invoke(self._leaving.rest)
 
     def _give_back(self) -> Flow[None]:
         """Call the lease's own `release`, if it has one. It raises if it fails; its context does not."""

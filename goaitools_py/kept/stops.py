@@ -6,6 +6,8 @@ lease. Must never know: what a turn does when it is stopped.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -87,11 +89,24 @@ def running_flow(settings: RowSettings) -> Flow[bool]:
     if peeks(settings.store):
         held: bool = yield from Row(settings).ask(settings.store.is_held, settings.key)
         return held
-    context = settings.store.lease(settings.key, settings.lease_ttl)
-    is_async = hasattr(context, "__aenter__")
+    look = settings.undisturbed(partial(_is_taken, settings.store.lease(settings.key, settings.lease_ttl)))
+    found: bool = yield Invoke(look.call)
+    return found
+
+
+def _is_taken(context: Any) -> bool | Awaitable[bool]:
+    if hasattr(context, "__aenter__"):
+        return _is_taken_async(context)
     try:
-        yield Invoke(context.__aenter__ if is_async else context.__enter__)
+        with context:
+            return False
     except LeaseHeldError:
         return True
-    yield Invoke(context.__aexit__ if is_async else context.__exit__, (None, None, None))
-    return False
+
+
+async def _is_taken_async(context: Any) -> bool:
+    try:
+        async with context:
+            return False
+    except LeaseHeldError:
+        return True

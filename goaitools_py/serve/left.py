@@ -14,19 +14,20 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from ..errors import TurnStoppedError
 from ..messages import Message
+from .limits import MAX_DIGITS
 
 if TYPE_CHECKING:
     from ..kept.facade import ConversationSnapshot
 
-__all__ = ["GOES_ON", "STOPPED", "Left", "TurnStatus", "is_marked", "left_by", "mark_of"]
+__all__ = ["GOES_ON", "Left", "TurnStatus", "is_marked", "left_by", "mark_of"]
 
-STOPPED: Final = "goaitools.stopped"
+_STOPPED: Final = "goaitools.stopped"
 """The name in a conversation's metadata of the turn that a user has stopped: it is not gone on with."""
 
 _SAID: Final = "goaitools.stopped_said"
 """The name of the number of messages that the stopped turn had."""
 
-GOES_ON: Final[Mapping[str, str | None]] = {STOPPED: None, _SAID: None}
+GOES_ON: Final[Mapping[str, str | None]] = {_STOPPED: None, _SAID: None}
 """The metadata of a turn that is not stopped any more."""
 
 Left = Literal["unfinished", "messages", "stopped", ""]
@@ -42,8 +43,8 @@ def left_by(snapshot: ConversationSnapshot | None) -> Left:
         return ""
     state, said = snapshot.info.state, _said(snapshot)
     if is_marked(snapshot):
-        stopped = snapshot.info.metadata.get(_SAID, "")
-        most = int(stopped) if stopped.isascii() and stopped.isdecimal() else said.in_all
+        noted = snapshot.info.metadata.get(_SAID, "")
+        most = int(noted) if noted.isdecimal() and len(noted) <= MAX_DIGITS else said.in_all
         if said.in_all <= most or state.status == "awaiting_tools":
             return "stopped"
         return "messages" if said.in_turn is not None and said.in_turn <= most else "unfinished"
@@ -59,14 +60,14 @@ def is_marked(snapshot: ConversationSnapshot) -> bool:
     copy of the conversation has another id before it."""
     if snapshot.info.state.status == "complete":
         return False
-    _, _, number = snapshot.info.metadata.get(STOPPED, "").rpartition("-")
+    _, _, number = snapshot.info.metadata.get(_STOPPED, "").rpartition("-")
     return number == str(_number(snapshot))
 
 
 def mark_of(snapshot: ConversationSnapshot) -> dict[str, str]:
     """The metadata that remember a stop of the unfinished turn, with all that was said so far."""
     id = snapshot.info.state.conversation_id
-    return {STOPPED: f"{id}-{_number(snapshot)}", _SAID: str(_said(snapshot).in_all)}
+    return {_STOPPED: f"{id}-{_number(snapshot)}", _SAID: str(_said(snapshot).in_all)}
 
 
 def _number(snapshot: ConversationSnapshot) -> int:

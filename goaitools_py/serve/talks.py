@@ -284,7 +284,7 @@ class Talk:
         return False
 
     async def _stop_elsewhere(self) -> bool:
-        is_noted = False
+        is_noted = has_asked = False
         if await self._hub.is_running_anywhere(self._key):
             is_noted = await self._noted_early()
             if await self._hub.stop_elsewhere(self._key) is not None:
@@ -295,14 +295,14 @@ class Talk:
         for _ in range(round(STOP_SECONDS / LOOK_AGAIN)):
             is_held = await self._conversation.is_running()
             left = left_by(await self._conversation.snapshot())
-            is_meant = is_held or left == "unfinished" or (is_noted and left == "stopped")
+            if is_held and not has_asked:
+                has_asked = await self._conversation.stop()
+            is_meant = is_held or left == "unfinished" or ((is_noted or has_asked) and left == "stopped")
             if is_meant and await self._driving.remember_stop():
-                if is_held:
-                    await self._conversation.stop()
                 return True
             if not is_held:
                 return False
-            await asyncio.sleep(LOOK_AGAIN)  # a turn has begun, and saves its message in a moment
+            await asyncio.sleep(LOOK_AGAIN)  # a turn has begun, and nothing of it is stored yet
         return False
 
     async def forget(self) -> None:

@@ -92,6 +92,7 @@ __all__ = [
     "decode",
     "decode_whole",
     "encode",
+    "may_take_long",
     "peek",
     "segment",
 ]
@@ -465,6 +466,22 @@ def peek(blob: bytes | bytearray | memoryview) -> Header:
     except StateError as error:
         error.blob = source
         raise
+
+
+def may_take_long(blob: bytes) -> bool:
+    """True if reading meta data, inbox and open turn of a blob may take more than some milliseconds.
+
+    The header alone decides, so it costs a microsecond. Text of conversations is inflated to three to six
+    times its stored bytes.
+    """
+    if len(blob) < HEADER_BYTES or blob[:4] != MAGIC:
+        return False
+    decoded = int.from_bytes(blob[8:12], "big")
+    return decoded > _LONG_BYTES or decoded > max(_LONG_BYTES // 8, _INFLATED * len(blob))
+
+
+_LONG_BYTES: Final = 2 * 2**20
+_INFLATED: Final = 16
 
 
 def _bytes(blob: object) -> bytes:

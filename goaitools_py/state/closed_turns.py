@@ -158,8 +158,11 @@ class ClosedTurn(Value, frozen=True):
         """Give the last reply, and the replies directly before it that its provider had paused.
 
         Tool results may follow the last reply: its calls were not allowed, or had no result when the turn was
-        closed.
+        closed. A last model call whose reply was empty has no entry, and there is nothing to give.
         """
+        last = self.record.iterations[-1] if self.record.iterations else None
+        if last is not None and last.roles and ASSISTANT not in last.roles and last.finish_reason:
+            return ()
         end = self.letters.rfind(ASSISTANT) + 1
         return self.entries[len(self.letters[:end].rstrip(ASSISTANT)) : end]
 

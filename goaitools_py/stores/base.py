@@ -248,6 +248,8 @@ class Leasing(Protocol):
         seconds at most. It spares two workers from paying for the same turn. It is not a lock: a holder
         may be paused beyond its `ttl`, and a worker that does not ask for the lease is not kept out. Only the
         compare-and-swap of `save` ensures that no turn is lost or doubled.
+
+        If the caller is interrupted while it is taken, it is given back: nobody else would do that.
         """
         ...
 

@@ -147,8 +147,8 @@ class MemoryStore:
         """Hold the lease of `key` for at most `ttl` seconds, then renew it. `LeaseHeldError`: it is taken."""
         common.check_key(key)
         lease = MemoryLease(self._own_lock(), self._leases, key, common.check_ttl(ttl))
-        lease.take()
         try:
+            lease.take()
             yield lease
         finally:
             lease.release()

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, cast
 
 from ..edges.watch import Watch
-from ..errors import StoreError, StoreUnavailableError
+from ..errors import StoreError
 from ..extras import lacking
 from .base import RowFacts, Stored, StoredHead, StoredPage, StoredPart
 from .clients import OPENED, SILENCE, hang_up
@@ -32,6 +32,7 @@ from .postgres_pools import (
     psycopg_not_open,
 )
 from .postgres_steps import LeaseToken, PostgresSteps, Step, only_reads, problem
+from .taking import held, held_async, taking, taking_async
 
 if TYPE_CHECKING:
     import asyncpg  # type: ignore[import-untyped]
@@ -182,9 +183,9 @@ class PostgresStore:
 
     def lease_and_load(self, key: str, ttl: float) -> tuple[PostgresLease, Stored | None]:
         """Take a lease, and then load. See `Combining.lease_and_load`."""
-        token = LeaseToken(key, ttl)
-        found = self._run(self._steps.take_and_load(token))
-        return PostgresLease(self, token), found
+        lease = PostgresLease(self, LeaseToken(key, ttl))
+        with taking(lease):
+            return lease, self._run(self._steps.take_and_load(lease.token))
 
     def save_and_release(
         self,
@@ -204,9 +205,9 @@ class PostgresStore:
         self, key: str, ttl: float, *, kinds: Collection[int] | None = None
     ) -> tuple[PostgresLease, StoredHead | None]:
         """Take a lease, and then load the head. See `CombiningParts.lease_and_load_head`."""
-        token = LeaseToken(key, ttl)
-        found = self._run(self._steps.take_and_load_head(token, kinds))
-        return PostgresLease(self, token), found
+        lease = PostgresLease(self, LeaseToken(key, ttl))
+        with taking(lease):
+            return lease, self._run(self._steps.take_and_load_head(lease.token, kinds))
 
     def save_parts_and_release(
         self,
@@ -234,14 +235,9 @@ class PostgresStore:
 
         It is a row with a time, not a lock: nothing is open between the statements.
         """
-        token = LeaseToken(key, ttl)
-        self._run(self._steps.take(token))
-        lease = PostgresLease(self, token)
-        try:
+        lease = PostgresLease(self, LeaseToken(key, ttl))
+        with held(lease, lambda: self._run(self._steps.take(lease.token))):
             yield lease
-        finally:
-            with suppress(StoreUnavailableError):  # then it ends by itself
-                lease.release()
 
     def make_tables(self) -> None:
         """Make the tables that are missing, for a program that must not make them later."""
@@ -349,6 +345,11 @@ class PostgresLease:
         self._store = store
         self.token = token
         self.is_over = False
+
+    @property
+    def is_taken(self) -> bool:
+        """True once the server has said so."""
+        return self.token.is_taken
 
     def renew(self) -> bool:
         """Begin the `ttl` anew. False if it ran out meanwhile."""
@@ -500,9 +501,9 @@ class AsyncPostgresStore:
 
     async def lease_and_load(self, key: str, ttl: float) -> tuple[AsyncPostgresLease, Stored | None]:
         """As `PostgresStore.lease_and_load`, awaited."""
-        token = LeaseToken(key, ttl)
-        found = await self._run(self._steps.take_and_load(token))
-        return AsyncPostgresLease(self, token), found
+        lease = AsyncPostgresLease(self, LeaseToken(key, ttl))
+        async with taking_async(lease):
+            return lease, await self._run(self._steps.take_and_load(lease.token))
 
     async def save_and_release(
         self,
@@ -522,9 +523,9 @@ class AsyncPostgresStore:
         self, key: str, ttl: float, *, kinds: Collection[int] | None = None
     ) -> tuple[AsyncPostgresLease, StoredHead | None]:
         """As `PostgresStore.lease_and_load_head`, awaited."""
-        token = LeaseToken(key, ttl)
-        found = await self._run(self._steps.take_and_load_head(token, kinds))
-        return AsyncPostgresLease(self, token), found
+        lease = AsyncPostgresLease(self, LeaseToken(key, ttl))
+        async with taking_async(lease):
+            return lease, await self._run(self._steps.take_and_load_head(lease.token, kinds))
 
     async def save_parts_and_release(
         self,
@@ -549,14 +550,9 @@ class AsyncPostgresStore:
     @asynccontextmanager
     async def lease(self, key: str, ttl: float) -> AsyncIterator[AsyncPostgresLease]:
         """Hold the lease of `key` for at most `ttl` seconds, then renew it; see `PostgresStore.lease`."""
-        token = LeaseToken(key, ttl)
-        await self._run(self._steps.take(token))
-        lease = AsyncPostgresLease(self, token)
-        try:
+        lease = AsyncPostgresLease(self, LeaseToken(key, ttl))
+        async with held_async(lease, lambda: self._run(self._steps.take(lease.token))):
             yield lease
-        finally:
-            with suppress(StoreUnavailableError):  # then it ends by itself
-                await lease.release()
 
     async def make_tables(self) -> None:
         """As `PostgresStore.make_tables`, awaited."""
@@ -671,6 +667,11 @@ class AsyncPostgresLease:
         self._store = store
         self.token = token
         self.is_over = False
+
+    @property
+    def is_taken(self) -> bool:
+        """True once the server has said so."""
+        return self.token.is_taken
 
     async def renew(self) -> bool:
         """Begin the `ttl` anew. False if it ran out meanwhile."""

@@ -92,6 +92,8 @@ class LeaseToken:
         self.key = common.check_key(key)
         self.token = secrets.token_hex(16)
         self.ttl_ms = max(1, round(common.check_ttl(ttl) * 1000))
+        self.is_taken = False
+        """True once the server has said so."""
 
     @property
     def values(self) -> tuple[str, str, int]:
@@ -252,6 +254,7 @@ class PostgresSteps:
             rows = ()
         if not rows:
             raise common.held()
+        lease.is_taken = True
 
     def take_and_load(self, lease: LeaseToken) -> Step[Stored | None]:
         """Begin a lease, and then load.

@@ -12,7 +12,7 @@ keys are not evicted.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ..errors import StoreUnavailableError
@@ -21,6 +21,7 @@ from . import common
 from .base import RowFacts, Stored, StoredHead, StoredPage, StoredPart
 from .clients import redis_answers_within, warn_of_redis
 from .redis_keys import Command, KeySpace, LeaseKey, SaveCommand, by_digest, stored_keys
+from .taking import held, held_async, taking, taking_async
 
 if TYPE_CHECKING:
     from redis import Redis, RedisCluster
@@ -124,11 +125,10 @@ class RedisStore:
 
     def lease_and_load(self, key: str, ttl: float) -> tuple[RedisLease, Stored | None]:
         """Take a lease and load, in one script. See `Combining.lease_and_load`."""
-        name = self._keys.lease(key, ttl)
-        answer = self._send(self._keys.lease_and_load(key, name))
-        if answer is None:
-            raise common.held()
-        return RedisLease(name, self._send), self._keys.loaded(answer)
+        lease = RedisLease(self._keys.lease(key, ttl), self._send)
+        with taking(lease):
+            answer = self._send(self._keys.lease_and_load(key, lease.its_key))
+            return lease, self._keys.loaded(lease.taken(answer))
 
     def save_and_release(
         self,
@@ -148,11 +148,10 @@ class RedisStore:
         self, key: str, ttl: float, *, kinds: Collection[int] | None = None
     ) -> tuple[RedisLease, StoredHead | None]:
         """Take a lease and load the head, in one script. See `CombiningParts.lease_and_load_head`."""
-        its_key = self._keys.lease(key, ttl)
-        answer = self._send(self._keys.lease_and_load_head(key, its_key, kinds))
-        if answer is None:
-            raise common.held()
-        return RedisLease(its_key, self._send), self._keys.loaded_head(answer)
+        lease = RedisLease(self._keys.lease(key, ttl), self._send)
+        with taking(lease):
+            answer = self._send(self._keys.lease_and_load_head(key, lease.its_key, kinds))
+            return lease, self._keys.loaded_head(lease.taken(answer))
 
     def save_parts_and_release(
         self,
@@ -178,15 +177,9 @@ class RedisStore:
     @contextmanager
     def lease(self, key: str, ttl: float) -> Iterator[RedisLease]:
         """Hold the lease of `key` for at most `ttl` seconds, then renew it. `LeaseHeldError`: it is taken."""
-        name = self._keys.lease(key, ttl)
-        if not self._send(name.take()):
-            raise common.held()
-        lease = RedisLease(name, self._send)
-        try:
+        lease = RedisLease(self._keys.lease(key, ttl), self._send)
+        with held(lease, lambda: lease.taken(self._send(lease.its_key.take()) or None)):
             yield lease
-        finally:
-            with suppress(StoreUnavailableError):  # then it ends by itself
-                lease.release()
 
     def _send(self, command: Command, **where: Any) -> Any:
         with _errors():
@@ -208,6 +201,15 @@ class RedisLease:
         self.its_key = lease
         self._send = send
         self._is_over = False
+        self.is_taken = False
+        """True once Redis has said so."""
+
+    def taken(self, answer: Any) -> Any:
+        """Note the answer to the script that takes it, and give it. `LeaseHeldError` for None."""
+        if answer is None:
+            raise common.held()
+        self.is_taken = True
+        return answer
 
     def note_end(self) -> None:
         """Note that a save has ended it."""
@@ -317,11 +319,10 @@ class AsyncRedisStore:
 
     async def lease_and_load(self, key: str, ttl: float) -> tuple[AsyncRedisLease, Stored | None]:
         """As `RedisStore.lease_and_load`, awaited."""
-        name = self._keys.lease(key, ttl)
-        answer = await self._send(self._keys.lease_and_load(key, name))
-        if answer is None:
-            raise common.held()
-        return AsyncRedisLease(name, self._send), self._keys.loaded(answer)
+        lease = AsyncRedisLease(self._keys.lease(key, ttl), self._send)
+        async with taking_async(lease):
+            answer = await self._send(self._keys.lease_and_load(key, lease.its_key))
+            return lease, self._keys.loaded(lease.taken(answer))
 
     async def save_and_release(
         self,
@@ -341,11 +342,10 @@ class AsyncRedisStore:
         self, key: str, ttl: float, *, kinds: Collection[int] | None = None
     ) -> tuple[AsyncRedisLease, StoredHead | None]:
         """As `RedisStore.lease_and_load_head`, awaited."""
-        its_key = self._keys.lease(key, ttl)
-        answer = await self._send(self._keys.lease_and_load_head(key, its_key, kinds))
-        if answer is None:
-            raise common.held()
-        return AsyncRedisLease(its_key, self._send), self._keys.loaded_head(answer)
+        lease = AsyncRedisLease(self._keys.lease(key, ttl), self._send)
+        async with taking_async(lease):
+            answer = await self._send(self._keys.lease_and_load_head(key, lease.its_key, kinds))
+            return lease, self._keys.loaded_head(lease.taken(answer))
 
     async def save_parts_and_release(
         self,
@@ -371,15 +371,13 @@ class AsyncRedisStore:
     @asynccontextmanager
     async def lease(self, key: str, ttl: float) -> AsyncIterator[AsyncRedisLease]:
         """Hold the lease of `key` for at most `ttl` seconds, then renew it. `LeaseHeldError`: it is taken."""
-        name = self._keys.lease(key, ttl)
-        if not await self._send(name.take()):
-            raise common.held()
-        lease = AsyncRedisLease(name, self._send)
-        try:
+        lease = AsyncRedisLease(self._keys.lease(key, ttl), self._send)
+
+        async def take() -> None:
+            lease.taken(await self._send(lease.its_key.take()) or None)
+
+        async with held_async(lease, take):
             yield lease
-        finally:
-            with suppress(StoreUnavailableError):  # then it ends by itself
-                await lease.release()
 
     async def _send(self, command: Command, **where: Any) -> Any:
         self._check_process()
@@ -411,6 +409,15 @@ class AsyncRedisLease:
         self.its_key = lease
         self._send = send
         self._is_over = False
+        self.is_taken = False
+        """True once Redis has said so."""
+
+    def taken(self, answer: Any) -> Any:
+        """Note the answer to the script that takes it, and give it. `LeaseHeldError` for None."""
+        if answer is None:
+            raise common.held()
+        self.is_taken = True
+        return answer
 
     def note_end(self) -> None:
         """Note that a save has ended it."""

@@ -147,12 +147,17 @@ class LeaseRows(Rows):
 
 
 class SQLLease:
-    """One holder's lease. Its methods are the steps; each takes a connection."""
+    """One holder's lease. Its methods are the steps; each takes a connection.
+
+    Attributes:
+        is_taken: True once `take` has begun it.
+    """
 
     def __init__(self, rows: LeaseRows, key: str, ttl: float) -> None:
         self._rows = rows
         self._named = {"its_key": common.check_key(key), "its_token": secrets.token_hex(16)}
         self._timed = {**self._named, "its_ttl": max(1, round(common.check_ttl(ttl) * 1000))}
+        self.is_taken = False
 
     def take(self, connection: Connection) -> None:
         """Begin it, or raise `LeaseHeldError`."""
@@ -160,6 +165,7 @@ class SQLLease:
         rows = self._rows
         if not (self._wins(connection, rows.add) or self._wins(connection, rows.take_over)):
             raise common.held()
+        self.is_taken = True
 
     def take_and_load(self, connection: Connection, states: StateRows) -> Stored | None:
         """Begin it, and then load the row of its key; or raise `LeaseHeldError`.

@@ -9,7 +9,7 @@ Needs the extra: ``pip install 'goaitools-py[sqlalchemy]'``, and a driver. Make 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from sqlalchemy import Connection, Engine
@@ -25,6 +25,7 @@ from .sql_parts import PartRows, SaveParts
 from .sql_pooler import Preparing, refused_by_pooler
 from .sql_table import RowSave, StateRows, lacks_a_column, only_reads
 from .sql_waits import waits_of
+from .taking import held, held_async, taking, taking_async
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
@@ -193,9 +194,9 @@ class SQLAlchemyStore:
 
     def lease_and_load(self, key: str, ttl: float) -> tuple[SQLAlchemyLease, Stored | None]:
         """Take a lease, and then load, on one connection. See `Combining.lease_and_load`."""
-        row = SQLLease(self._leases, key, ttl)
-        found = self._run(lambda connection: row.take_and_load(connection, self._rows))
-        return SQLAlchemyLease(row, self._run), found
+        lease = SQLAlchemyLease(SQLLease(self._leases, key, ttl), self._run)
+        with taking(lease):
+            return lease, self._run(lambda connection: lease.row.take_and_load(connection, self._rows))
 
     def save_and_release(
         self,
@@ -216,9 +217,11 @@ class SQLAlchemyStore:
         self, key: str, ttl: float, *, kinds: Collection[int] | None = None
     ) -> tuple[SQLAlchemyLease, StoredHead | None]:
         """Take a lease, and then load the head, on one connection. See `CombiningParts`."""
-        row = SQLLease(self._leases, key, ttl)
-        found = self._run(lambda connection: row.take_and_load_head(connection, self._parts, kinds))
-        return SQLAlchemyLease(row, self._run), found
+        lease = SQLAlchemyLease(SQLLease(self._leases, key, ttl), self._run)
+        with taking(lease):
+            return lease, self._run(
+                lambda connection: lease.row.take_and_load_head(connection, self._parts, kinds)
+            )
 
     def save_parts_and_release(
         self,
@@ -248,14 +251,9 @@ class SQLAlchemyStore:
 
         It is a row with a time, not a lock: nothing is open between the statements.
         """
-        row = SQLLease(self._leases, key, ttl)
-        self._run(row.take)
-        lease = SQLAlchemyLease(row, self._run)
-        try:
+        lease = SQLAlchemyLease(SQLLease(self._leases, key, ttl), self._run)
+        with held(lease, lambda: self._run(lease.row.take)):
             yield lease
-        finally:
-            with suppress(StoreUnavailableError):  # then it ends by itself
-                lease.release()
 
     def _run(self, step: Callable[[Connection], T], way: _Way[T] = _each_by_itself) -> T:
         with _errors(self._dialect), self._forks.step():
@@ -287,6 +285,11 @@ class SQLAlchemyLease:
         self.row = lease
         self._run = run
         self._is_over = False
+
+    @property
+    def is_taken(self) -> bool:
+        """True once the database has said so."""
+        return self.row.is_taken
 
     def note_end(self) -> None:
         """Note that a save has ended it."""
@@ -417,9 +420,9 @@ class AsyncSQLAlchemyStore:
 
     async def lease_and_load(self, key: str, ttl: float) -> tuple[AsyncSQLAlchemyLease, Stored | None]:
         """As `SQLAlchemyStore.lease_and_load`, awaited."""
-        row = SQLLease(self._leases, key, ttl)
-        found = await self._run(lambda connection: row.take_and_load(connection, self._rows))
-        return AsyncSQLAlchemyLease(row, self._run), found
+        lease = AsyncSQLAlchemyLease(SQLLease(self._leases, key, ttl), self._run)
+        async with taking_async(lease):
+            return lease, await self._run(lambda connection: lease.row.take_and_load(connection, self._rows))
 
     async def save_and_release(
         self,
@@ -440,9 +443,11 @@ class AsyncSQLAlchemyStore:
         self, key: str, ttl: float, *, kinds: Collection[int] | None = None
     ) -> tuple[AsyncSQLAlchemyLease, StoredHead | None]:
         """As `SQLAlchemyStore.lease_and_load_head`, awaited."""
-        row = SQLLease(self._leases, key, ttl)
-        found = await self._run(lambda connection: row.take_and_load_head(connection, self._parts, kinds))
-        return AsyncSQLAlchemyLease(row, self._run), found
+        lease = AsyncSQLAlchemyLease(SQLLease(self._leases, key, ttl), self._run)
+        async with taking_async(lease):
+            return lease, await self._run(
+                lambda connection: lease.row.take_and_load_head(connection, self._parts, kinds)
+            )
 
     async def save_parts_and_release(
         self,
@@ -469,14 +474,9 @@ class AsyncSQLAlchemyStore:
     @asynccontextmanager
     async def lease(self, key: str, ttl: float) -> AsyncIterator[AsyncSQLAlchemyLease]:
         """Hold the lease of `key` for at most `ttl` seconds, then renew it; see `SQLAlchemyStore.lease`."""
-        row = SQLLease(self._leases, key, ttl)
-        await self._run(row.take)
-        lease = AsyncSQLAlchemyLease(row, self._run)
-        try:
+        lease = AsyncSQLAlchemyLease(SQLLease(self._leases, key, ttl), self._run)
+        async with held_async(lease, lambda: self._run(lease.row.take)):
             yield lease
-        finally:
-            with suppress(StoreUnavailableError):  # then it ends by itself
-                await lease.release()
 
     async def _run(self, step: Callable[[Connection], T], way: _Way[T] = _each_by_itself) -> T:
         with _errors(self._dialect), self._forks.step():
@@ -510,6 +510,11 @@ class AsyncSQLAlchemyLease:
         self.row = lease
         self._run = run
         self._is_over = False
+
+    @property
+    def is_taken(self) -> bool:
+        """True once the database has said so."""
+        return self.row.is_taken
 
     def note_end(self) -> None:
         """Note that a save has ended it."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -26,6 +26,7 @@ from . import common, lease_row, sqlite_tables
 from .base import RowFacts, Stored, StoredHead, StoredKey, StoredPage, StoredPart
 from .layout import PLAIN_COLUMNS, facts_of, lease_table_name, part_table_name, plain_values
 from .sqlite_file import Database
+from .taking import held, held_async, taking, taking_async
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
@@ -237,19 +238,15 @@ class SQLiteStore:
         It is a row with a time, not a lock: nothing is open between the statements.
         """
         lease = self.make_lease(key, ttl)
-        lease.take()
-        try:
+        with held(lease, lease.take):
             yield lease
-        finally:
-            # If this fails, the lease ends by itself. An error of the block must not be replaced by this one.
-            with suppress(StoreUnavailableError):
-                lease.release()
 
     def lease_and_load(self, key: str, ttl: float) -> tuple[SQLiteLease, Stored | None]:
         """Take a lease, and then load. See `Combining.lease_and_load`."""
         lease = self.make_lease(key, ttl)
-        lease.take()
-        return lease, self.load(key)
+        with taking(lease):
+            lease.take()
+            return lease, self.load(key)
 
     def save_and_release(
         self,
@@ -276,8 +273,9 @@ class SQLiteStore:
     ) -> tuple[SQLiteLease, StoredHead | None]:
         """Take a lease, and then load the head. See `CombiningParts.lease_and_load_head`."""
         lease = self.make_lease(key, ttl)
-        lease.take()
-        return lease, self.load_head(key, kinds=kinds)
+        with taking(lease):
+            lease.take()
+            return lease, self.load_head(key, kinds=kinds)
 
     def save_parts_and_release(
         self,
@@ -405,14 +403,14 @@ def _transaction(connection: sqlite3.Connection, begin: str = "BEGIN IMMEDIATE")
     A step that writes says so at its beginning. Otherwise two of them could both read first, and then neither
     could write.
     """
-    connection.execute(begin)
     try:
+        connection.execute(begin)
         yield
+        connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
-    connection.execute("COMMIT")
 
 
 def _write(
@@ -441,6 +439,8 @@ class SQLiteLease:
         self.row = row
         self._change = change
         self._is_over = False
+        self.is_taken = False
+        """True once the database has said so."""
 
     def note_end(self) -> None:
         """Note that a save has ended it."""
@@ -450,6 +450,7 @@ class SQLiteLease:
         """Begin it. `LeaseHeldError` if another one has not run out."""
         if not self._change(self.row.take()):
             raise common.held()
+        self.is_taken = True
 
     def renew(self) -> bool:
         """Begin the `ttl` anew. False if it ran out meanwhile."""
@@ -533,13 +534,9 @@ class AsyncSQLiteStore:
 
         It is a row with a time, not a lock: nothing is open between the statements.
         """
-        lease = await self._run(lambda store: store.make_lease(key, ttl))
-        await self._run(lambda store: lease.take())
-        try:
-            yield AsyncSQLiteLease(lease, self._run)
-        finally:
-            with suppress(StoreUnavailableError):  # then it ends by itself
-                await self._run(lambda store: lease.release())
+        lease = AsyncSQLiteLease(self._run)
+        async with held_async(lease, lambda: self._run(lambda store: lease.take(store, key, ttl))):
+            yield lease
 
     async def is_held(self, key: str) -> bool:
         """As `SQLiteStore.is_held`, awaited."""
@@ -547,8 +544,14 @@ class AsyncSQLiteStore:
 
     async def lease_and_load(self, key: str, ttl: float) -> tuple[AsyncSQLiteLease, Stored | None]:
         """As `SQLiteStore.lease_and_load`, awaited."""
-        lease, found = await self._run(lambda store: store.lease_and_load(key, ttl))
-        return AsyncSQLiteLease(lease, self._run), found
+        lease = AsyncSQLiteLease(self._run)
+
+        def take(store: SQLiteStore) -> Stored | None:
+            lease.take(store, key, ttl)
+            return store.load(key)
+
+        async with taking_async(lease):
+            return lease, await self._run(take)
 
     async def save_and_release(
         self,
@@ -568,8 +571,14 @@ class AsyncSQLiteStore:
         self, key: str, ttl: float, *, kinds: Collection[int] | None = None
     ) -> tuple[AsyncSQLiteLease, StoredHead | None]:
         """As `SQLiteStore.lease_and_load_head`, awaited."""
-        lease, found = await self._run(lambda store: store.lease_and_load_head(key, ttl, kinds=kinds))
-        return AsyncSQLiteLease(lease, self._run), found
+        lease = AsyncSQLiteLease(self._run)
+
+        def take(store: SQLiteStore) -> StoredHead | None:
+            lease.take(store, key, ttl)
+            return store.load_head(key, kinds=kinds)
+
+        async with taking_async(lease):
+            return lease, await self._run(take)
 
     async def save_parts_and_release(
         self,
@@ -625,13 +634,27 @@ def _thread(_: ThreadPoolExecutor | None) -> ThreadPoolExecutor:
 
 
 class AsyncSQLiteLease:
-    """`SQLiteLease` for async code."""
+    """`SQLiteLease` for async code. What it does is done in the thread of the store, in order."""
 
-    def __init__(
-        self, lease: SQLiteLease, run: Callable[[Callable[[SQLiteStore], Any]], Awaitable[Any]]
-    ) -> None:
-        self.blocking = lease
+    def __init__(self, run: Callable[[Callable[[SQLiteStore], Any]], Awaitable[Any]]) -> None:
         self._run = run
+        self._made: SQLiteLease | None = None
+
+    @property
+    def blocking(self) -> SQLiteLease:
+        """The lease, in the thread of the store."""
+        assert self._made is not None, "it was not taken"
+        return self._made
+
+    @property
+    def is_taken(self) -> bool:
+        """True once the database has said so."""
+        return self._made is not None and self._made.is_taken
+
+    def take(self, store: SQLiteStore, key: str, ttl: float) -> None:
+        """Begin it, in the thread of the store. `LeaseHeldError` if another one has not run out."""
+        self._made = store.make_lease(key, ttl)
+        self._made.take()
 
     async def renew(self) -> bool:
         """Begin the `ttl` anew. False if it ran out meanwhile."""
@@ -639,4 +662,4 @@ class AsyncSQLiteLease:
 
     async def release(self) -> None:
         """As `SQLiteLease.release`, awaited."""
-        await self._run(lambda store: self.blocking.release())
+        await self._run(lambda store: self._made.release() if self._made is not None else None)

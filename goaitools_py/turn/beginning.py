@@ -306,6 +306,14 @@ class Beginning:
             state = replace(state, meta=turn_ids.begun(state.meta, self.key))
         return state
 
+    def _id_of(self, state: ConversationState) -> str:
+        """The id for this turn. An unfinished one keeps its own: the calls of it have it in their keys.
+
+        A blob of another writer may have no id. It gets one: two such would share their keys.
+        """
+        given, own = self._ledger.options.conversation_id, state.meta.id
+        return (own if state.open is not None else "") or given or own or self._plan.new_id()
+
     def _marked(self, state: ConversationState, voice: Voice) -> ConversationState:
         """Note digests of what is not stored; gives the state, which is in the books.
 
@@ -314,8 +322,7 @@ class Beginning:
         """
         ledger, meta = self._ledger, state.meta
         marks = {
-            # A blob of another writer may have no id. It gets one: two such would share their keys.
-            "id": ledger.options.conversation_id or meta.id or self._plan.new_id(),
+            "id": self._id_of(state),
             "family": self._plan.dialect.family,
             **voice.marks,
         }

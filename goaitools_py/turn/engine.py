@@ -39,6 +39,7 @@ from ..output.misfit import Misfit
 from ..output.words import problem_words
 from ..reading import read_entries
 from ..result import ChatResult, Status
+from ..state.blob import may_take_long
 from ..state.records import Meta, dollars_of, usage_of
 from ..state.state import ConversationState, closed_turns
 from ..turn_warnings import WarningCode
@@ -47,7 +48,7 @@ from . import limits, shrink
 from .answer import judged, lenient, with_partials
 from .beginning import Beginning
 from .checks import NOT_STORED, check_budget, check_queue, check_size, written
-from .flow import Emit, Flow
+from .flow import Emit, Flow, computed
 from .ledger import Ledger
 from .marks import passed_marks
 from .model_call import ask
@@ -79,7 +80,7 @@ class TurnEngine:
         ledger, beginning = self._ledger, self._beginning
         self._plan.codec.check(ledger.options.binding)
         yield from ledger.start_clock()
-        state = beginning.load()
+        state = yield from computed(beginning.load, is_long=may_take_long(self._plan.blob))
         if ledger.telling.discarded is not None and ledger.listening:
             ledger.identify(state.meta, state.meta.processed + 1)
             yield Emit(StateDiscarded(ledger.telling.discarded, **ledger.of))

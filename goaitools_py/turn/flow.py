@@ -50,6 +50,7 @@ __all__ = [
     "ToolDone",
     "ToolReport",
     "Unanswered",
+    "computed",
 ]
 
 ResultT = TypeVar("ResultT")
@@ -114,6 +115,14 @@ class Compute(Value, frozen=True):
     what it returns."""
 
     function: Callable[[], object]
+
+
+def computed(function: Callable[[], ResultT], *, is_long: bool = True) -> Flow[ResultT]:
+    """What a function returns, computed beside the event loop if it may take more than some milliseconds."""
+    if not is_long:
+        return function()
+    found: ResultT = yield Compute(function)
+    return found
 
 
 class ReadChunk(Value, frozen=True):
@@ -335,6 +344,11 @@ class _Steps(Generic[ResultT]):
         self.done = False
         self.result: ResultT | None = None
         self.error: Exception | None = None
+
+    @property
+    def is_busy(self) -> bool:
+        """True while a reader is in a step."""
+        return bool(self._seat.held)
 
     def _refuse(self) -> None:
         """The answer in a child of the process that runs this: it can neither go on with it nor end it."""

@@ -64,6 +64,7 @@ class Tried:
         compaction_cause: Why the newest compaction failed, if it did.
         has_unsigned: True once the closed turns lost their signed blocks because the provider refused them.
         has_repaired: True once the history was searched for what a provider might refuse.
+        has_asked_again: True once an empty reply was asked for again.
     """
 
     cut_for_context = False
@@ -71,6 +72,7 @@ class Tried:
     compaction_cause: Exception | None = None
     has_unsigned = False
     has_repaired = False
+    has_asked_again = False
 
 
 class Ledger(Standing):
@@ -147,7 +149,7 @@ class Ledger(Standing):
 
     def identify(self, meta: Meta, number: int | None) -> None:
         """Note the conversation of the events, and the number of its turn, if it is known."""
-        id = self.options.conversation_id or meta.id
+        id = meta.id or self.options.conversation_id or ""
         self.of = {"conversation_id": id, "turn_ref": "" if number is None else turn_ref(id, number)}
 
     # ---------------------------------------------------------------------------------- what is told

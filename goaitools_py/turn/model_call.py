@@ -16,7 +16,7 @@ import msgspec
 
 from ..backends.base import BackendError, Fault, ModelRequest, ProtocolFault, Reply
 from ..errors import StateInvalidError, TurnError
-from ..events import ModelRequested, TextDelta
+from ..events import ModelRequested, Retried, TextDelta
 from ..history.meter import server_window
 from ..history.open import steps
 from ..history.open.admission import reply_problem
@@ -28,7 +28,7 @@ from .body import ReplyTooLarge
 from .deadlines import CallTimes
 from .flow import CallModel, Emit, Flow
 from .ledger import Ledger, ReturnPoint
-from .model_failures import POISON, blames_content, oversized, turn_error
+from .model_failures import REFUSES_FORMS, blames_content, oversized, turn_error
 from .receive import Call, receive
 from .request import Voice, request_parts
 from .retry import Failure, failure_of, with_retries
@@ -92,6 +92,8 @@ def _attempt(
         raise oversized(ledger, str(exc)) from None
     except Exception as exc:
         raise (yield from _failed(ledger, call, exc)) from exc
+    if not came.entries and _is_asked_again(ledger, call, came):
+        raise _nothing_said(ledger, call, came)
     # The reply is paid for, and until the next line is done it is in no state: an exit here loses it. So
     # nothing stands before that line, not even a look at the clock. Whatever there is to check or to tell
     # about the reply comes behind it.
@@ -191,6 +193,38 @@ def _failed(ledger: Ledger, call: Call, exc: Exception) -> Flow[Failure]:
     return Failure(Fault(kind="unavailable", code=type(exc).__name__), exc, shown=shown)
 
 
+# ------------------------------------------------------------------------------------ an empty reply
+
+_EMPTY: Final = "empty_reply"
+"""The code of a reply that is asked for again."""
+
+
+def _is_empty(reply: Reply) -> bool:
+    """True for a reply that ended by itself or at a limit, says nothing, and calls no tool."""
+    return not reply.entries and not reply.calls and reply.stop in ("end", "length")
+
+
+def _is_asked_again(ledger: Ledger, call: Call, reply: Reply) -> bool:
+    """True for an empty reply that cost nothing but its input and that no listener has seen a part of. It is
+    asked for again, once in a turn, if the backend sends anything again."""
+    return (
+        _is_empty(reply)
+        and reply.stop == "end"
+        and not (reply.text or reply.reasoning or reply.usage.output_tokens or call.was_shown)
+        and not ledger.tried.has_asked_again
+        and ledger.plan.max_retries > 0
+    )
+
+
+def _nothing_said(ledger: Ledger, call: Call, reply: Reply) -> Failure:
+    """The failure of an empty reply that is asked for again. Its input is booked, and the state goes back."""
+    ledger.tried.has_asked_again = True
+    ledger.book_broken(reply.usage, asked=call.model)
+    ledger.state = steps.not_accepted(ledger.state, call.before)
+    fault = Fault(kind="protocol", code=_EMPTY, retryable=True)
+    return Failure(fault, ProtocolFault("the reply is empty", fault))
+
+
 # ---------------------------------------------------------------------------- a reply in the open turn
 
 
@@ -211,6 +245,8 @@ def _take(ledger: Ledger, call: Call, reply: Reply) -> Reply:
         kept = ledger.dialect.without_calls(reply)
     elif reply.calls:
         kept = _with_fresh_ids(ledger, reply)
+    elif _is_empty(reply):
+        ledger.warn("empty_reply", "the model's reply holds no text and no call; nothing of it was stored")
     if reply.cut:
         ledger.warn(
             "reply_cut", f"parts of the reply nest deeper than {MAX_DEPTH} levels; they were not stored"
@@ -314,6 +350,10 @@ class _Remedies:
     def apply(self, failure: Failure) -> Flow[bool]:
         """True if the request is another one now, and may be sent again at once."""
         ledger, fault, status = self._ledger, failure.fault, failure.status
+        if fault.code == _EMPTY and not failure.status:
+            if ledger.listening:
+                yield Emit(Retried(1, 0.0, fault.kind, None, None, **ledger.of))
+            return True
         if self._uncut is not None and (status == _TOO_LARGE or _blames_input(ledger, failure)):
             # The history was cut, and the request is refused again: the history is not too large. So undo the
             # cut before anything else is tried: the turn ends here, or it goes on with its whole history.
@@ -325,14 +365,14 @@ class _Remedies:
                 return True
         if fault.kind == "signature" and _unsign(ledger):
             return True
-        if fault.kind in _BLAMES_HISTORY and status in POISON and _repair(ledger):
+        if fault.kind in _BLAMES_HISTORY and status in REFUSES_FORMS and _repair(ledger):
             return True
         if not blames_content(failure):
             return False
         if _leave_waiting(ledger):
             return True
         if self._wide is None:
-            return fault.kind in _BLAMES_HISTORY and self._narrow()
+            return fault.kind in _BLAMES_HISTORY and status in REFUSES_FORMS and self._narrow()
         if fault.kind == "rejected":
             # The history was narrowed, and the request is refused again: what was taken out is not to blame.
             ledger.go_back(self._wide)

@@ -23,11 +23,14 @@ from ..errors import (
 from .ledger import Ledger
 from .retry import Failure
 
-__all__ = ["POISON", "blames_content", "oversized", "turn_error"]
+__all__ = ["REFUSES_FORMS", "blames_content", "oversized", "turn_error"]
 
-POISON: Final = frozenset({400, 413, 422, None})
-"""Statuses that blame the content of the request. What no model has accepted yet leaves the state then. None:
-the provider said so inside an answer with status 200."""
+REFUSES_FORMS: Final = frozenset({400, 413, 422, None})
+"""Statuses by which servers refuse the form of a request, so that another form may help. None: the provider
+said so inside an answer with status 200."""
+
+_NO_SUCH_PLACE: Final = 404
+"""The address or the model is wrong, and not what the request says."""
 
 _ERRORS: Final[dict[str, tuple[type[TurnError], str, str]]] = {
     "unavailable": (
@@ -106,9 +109,14 @@ def turn_error(ledger: Ledger, failure: Failure) -> TurnError:
 
 
 def blames_content(failure: Failure) -> bool:
-    """True if the provider refuses what the request says. The same request would be refused again."""
-    kind = failure.fault.kind
-    return kind in ("context", "signature") or (kind == "rejected" and failure.status in POISON)
+    """True if the provider refuses what the request says. The same request would be refused again.
+
+    What no model has accepted yet leaves the state then. A status of 4xx that is about the key, money, a rate
+    or a conflict has another kind of fault. 3xx are redirects to another origin.
+    """
+    kind, status = failure.fault.kind, failure.status
+    refuses = status is None or (400 <= status < 500 and status != _NO_SUCH_PLACE)
+    return kind in ("context", "signature") or (kind == "rejected" and refuses)
 
 
 def _error_of(ledger: Ledger, failure: Failure) -> TurnError:
@@ -160,6 +168,21 @@ def _words(ledger: Ledger, failure: Failure) -> tuple[str, str]:
             "there are no credentials for the provider, so it was not asked",
             f"set the environment variable {variable} or pass api_key=, then resume(err.state)",
         )
+    if failure.fault.kind == "auth" and failure.status == 402:
+        return (
+            "the provider wants to be paid first: the account or the key has no credit left",
+            "add credit, or raise the key's limit, then resume(err.state)",
+        )
+    if failure.fault.kind == "auth" and failure.status == 403:
+        return (
+            "the provider does not allow this to the credentials",
+            "check the API key, and what it may use, then resume(err.state)",
+        )
+    if failure.fault.kind == "auth" and failure.status == 407:
+        return (
+            "the proxy refused the credentials",
+            "check those in the proxy's URL, then resume(err.state)",
+        )
     if failure.fault.kind == "unavailable" and failure.status is None and isinstance(cause, BackendError):
         return (
             f"the provider could not be reached ({cause})",
@@ -167,7 +190,9 @@ def _words(ledger: Ledger, failure: Failure) -> tuple[str, str]:
         )
     _, found, advice = _ERRORS[failure.fault.kind]
     wanted = ledger.plan.output
-    blames_type = failure.fault.kind == "rejected" and failure.status in POISON and ledger.state.meta.output
+    blames_type = (
+        failure.fault.kind == "rejected" and failure.status in REFUSES_FORMS and ledger.state.meta.output
+    )
     if wanted is not None and blames_type and (doubts := wanted.doubts):
         return found, f"{doubts}; {advice}"
     return found, advice

@@ -48,7 +48,7 @@ from ..result import CompactionOutcome, CompactionReport
 from ..state.state import ConversationState, closed_entries
 from ..turn_warnings import TurnWarning
 from ..values import replace
-from .flow import Compute, Emit, Flow, Invoke
+from .flow import Emit, Flow, Invoke, computed
 from .ledger import Ledger
 from .request import Voice
 from .strategy_asks import Spent, consult
@@ -198,10 +198,7 @@ _LARGE: Final = 256 * 1024
 
 def _computed(state: ConversationState, function: Callable[[], T]) -> Flow[T]:
     """What a function returns, computed beside the event loop if the history is large."""
-    if state.history_bytes() <= _LARGE:
-        return function()
-    found: T = yield Compute(function)
-    return found
+    return (yield from computed(function, is_long=state.history_bytes() > _LARGE))
 
 
 def _not_handed(

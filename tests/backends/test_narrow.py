@@ -241,8 +241,13 @@ CHAT_FULLY = [
     ),
     (
         '{"role":"assistant","content":null,"audio":{"id":"a1","data":"xx"}}',
-        '{"role":"assistant","content":null,"audio":{"id":"a1"}}',
-        "members",
+        '{"role":"assistant","content":"[audio: left out, because the provider does not take it here]"}',
+        "left_out",
+    ),
+    (
+        '{"role":"assistant","content":"Hi.","audio":{"id":"a1"}}',
+        '{"role":"assistant","content":"Hi."}',
+        "left_out",
     ),
     (
         '{"role":"user","content":[{"type":"text","text":"x","cache_control":{"type":"ephemeral"}}]}',
@@ -252,9 +257,9 @@ CHAT_FULLY = [
     (
         '{"role":"assistant","content":"","tool_calls":[{"id":"c","type":"function","index":0,"function":'
         '{"name":"f","arguments":"{}","parsed_arguments":{}},"extra_content":{"google":{}}}]}',
-        '{"role":"assistant","content":"","tool_calls":[{"id":"c","type":"function","function":'
+        '{"role":"assistant","content":null,"tool_calls":[{"id":"c","type":"function","function":'
         '{"name":"f","arguments":"{}"}}]}',
-        "members members members",
+        "members members members empty",
     ),
 ]
 RESPONSES = [
@@ -316,6 +321,10 @@ ANTHROPIC = [
         "members",
     ),
     ('{"role":"user","content":[{"type":"thinking","thinking":"x","signature":"s"}]}', "", "thinking"),
+]
+CHAT_FULLY += [
+    ('{"role":"assistant","content":""}', "", "empty"),
+    ('{"role":"assistant","content":"","reasoning_content":"Hm."}', "", "empty"),
 ]
 ANTHROPIC_FULLY = [
     (

@@ -127,6 +127,9 @@ def test_every_unary_answer_is_stored_verbatim(recordings: list[dict[str, Any]])
             body = response_of(exchange)
             reply = read(exchange)
             assert isinstance(reply, Reply)
+            if not reply.entries:  # it says nothing
+                assert (reply.text, reply.calls) == ("", ())
+                continue
             message = json.loads(reply.entries[0])
             for call in message.get("tool_calls", ()):
                 assert json.dumps(call["function"]).encode() in body
@@ -136,7 +139,7 @@ def test_every_unary_answer_is_stored_verbatim(recordings: list[dict[str, Any]])
                     key == "content"
                     and message[key] == ""
                     and json.loads(body)["choices"][0]["message"]["content"] is None
-                )
+                ) or (key == "content" and message[key] is None and b'"content": ""' in body)
                 assert added or f"{json.dumps(key)}: {json.dumps(message[key])}".encode() in body
 
 

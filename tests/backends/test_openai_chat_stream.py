@@ -312,7 +312,7 @@ TEXT = {"type": "reasoning.text"}
 )
 def test_reasoning_details_are_merged(deltas: list[Any], whole: list[Any]) -> None:
     """OpenRouter's parts come in pieces and go back whole, in order."""
-    assert message(*deltas)["reasoning_details"] == whole
+    assert message(*deltas, {"content": "x"})["reasoning_details"] == whole
 
 
 def test_reasoning_details_are_told_unless_the_text_came_beside() -> None:
@@ -358,11 +358,12 @@ def test_thinking_may_be_a_plain_string() -> None:
         stream(
             {"content": [{"type": "thinking", "thinking": "h"}]},
             {"content": [{"type": "thinking", "thinking": "m"}]},
+            {"content": [{"type": "text", "text": "x"}]},
         )
     )
 
-    assert [delta.kind for delta in deltas] == ["reasoning", "reasoning"]
-    assert json.loads(reply.entries[0])["content"] == [{"type": "thinking", "thinking": "hm"}]
+    assert [delta.kind for delta in deltas] == ["reasoning", "reasoning", "text"]
+    assert json.loads(reply.entries[0])["content"][0] == {"type": "thinking", "thinking": "hm"}
 
 
 def test_a_refusal_is_told_as_text() -> None:

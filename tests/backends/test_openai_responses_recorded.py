@@ -91,6 +91,11 @@ def is_reply(exchange: Exchange) -> bool:
     return response["status"] < 300 and body.get("status") not in ("queued", "in_progress")
 
 
+def is_empty(exchange: Exchange) -> bool:
+    """True if the only item of a response is a message without text."""
+    return [item.get("content") and item["content"][0].get("text") for item in output_of(exchange)] == [""]
+
+
 def replies(records: list[JSON]) -> Iterator[tuple[Exchange, Reply, list[Delta]]]:
     for exchange in filter(is_reply, exchanges(records)):
         yield exchange, *read(exchange)
@@ -107,7 +112,7 @@ def test_every_answer_is_stored_whole(recordings: list[JSON]) -> None:
     """Unary or streamed: one entry for each item, every key kept; nothing recorded is response-only."""
     compared = 0
     for exchange, reply, _ in replies(recordings):
-        assert items_of(reply) == output_of(exchange), exchange["seq"]
+        assert items_of(reply) == ([] if is_empty(exchange) else output_of(exchange)), exchange["seq"]
         compared += 1
 
     assert compared > 400
@@ -252,6 +257,8 @@ def test_recorded_requests_can_be_viewed(recordings: list[JSON]) -> None:
 def test_a_replys_items_are_one_message(recordings: list[JSON]) -> None:
     """Reasoning, text and calls of one reply are one neutral message that holds all of its bytes."""
     for exchange, reply, _ in replies(recordings):
+        if is_empty(exchange):
+            continue
         (message,) = dialect_of(exchange).view(reply.entries)
         assert (message.role, message.text, message.reasoning) == ("assistant", reply.text, reply.reasoning)
         assert message.tool_calls == reply.calls
@@ -363,7 +370,7 @@ def test_results_may_take_other_ids(recordings: list[JSON]) -> None:
     for exchange, reply, _ in replies(recordings):
         ids = [f"new-{n}" for n in range(len(reply.calls))]
         renamed = dialect_of(exchange).with_call_ids(reply, ids)
-        wanted, fresh = copy.deepcopy(output_of(exchange)), iter(ids)
+        wanted, fresh = [] if is_empty(exchange) else copy.deepcopy(output_of(exchange)), iter(ids)
         for item in wanted:
             if item["type"] == "function_call" or is_clients_search(item):
                 item["call_id"] = next(fresh)

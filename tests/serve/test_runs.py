@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from goaitools_py.serve import ServeLimits
+from goaitools_py.stores import AsyncMemoryStore
 from goaitools_py.testing import Calls
 
 from ._world import World, asynchronous, said
@@ -211,3 +213,51 @@ async def test_a_stop_reaches_a_turn_at_another_worker() -> None:
     assert stored[1]["pieces"][-1]["output"] == "seen door"
     assert (await world.ask("POST", f"{HALL}/turns", said("Next", "m2")))[1]["text"] == "Never said."
     assert (await other.ask("DELETE", CURRENT))[1] == {"stopped": False}
+
+
+class SlowLease:
+    """A lease that takes a few rounds of the loop, also after it is taken, as one on a server does."""
+
+    def __init__(self, lease: Any) -> None:
+        self._lease = lease
+
+    async def __aenter__(self) -> Any:
+        await _rounds()
+        held = await self._lease.__aenter__()
+        await _rounds()
+        return held
+
+    async def __aexit__(self, *error: Any) -> None:
+        await _rounds()
+        await self._lease.__aexit__(*error)
+
+
+class SlowStore(AsyncMemoryStore):
+    """A store with such leases."""
+
+    def lease(self, key: str, ttl: float) -> Any:
+        return SlowLease(super().lease(key, ttl))
+
+
+async def _rounds() -> None:
+    for _ in range(4):
+        await asyncio.sleep(0)
+
+
+@asynchronous
+async def test_after_a_stop_the_next_message_is_taken() -> None:
+    """Wherever the stop met the turn: once the answer says "stopped", the conversation is free."""
+    stopped = 0
+    for at in range(1, 60):
+        world = World("One.", "Two.", "Three.", store=SlowStore())
+        first = asyncio.create_task(world.ask("POST", f"{HALL}/turns", said()))
+        for _ in range(at):
+            await asyncio.sleep(0)
+        _, told = await world.ask("DELETE", CURRENT)
+        if told["stopped"]:
+            stopped += 1
+            assert not await world.store.is_held("ada/hall"), at
+            status, answer = await world.ask("POST", f"{HALL}/turns", said("And?", "m2"))
+            assert status == 200, (at, answer)
+        await first
+    assert stopped > 10

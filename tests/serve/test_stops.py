@@ -200,6 +200,29 @@ async def test_a_stop_at_another_worker_outlives_the_worker_that_runs_the_turn(f
     assert model.asked == 1
 
 
+@asynchronous
+async def test_a_stop_at_another_worker_of_a_turn_of_which_nothing_is_stored() -> None:
+    """With ``save="turn"``. The stop is answered when the worker of the turn has stored it."""
+    world, model = held("One.", "Never said.")
+    world.app, other = world.twin(None, save="turn"), another(world)
+    other.app = other.twin(None, save="turn")
+    model.goes_on.set()
+    await world.ask("POST", TURNS, said())
+    model.goes_on.clear()
+    model.is_inside.clear()
+    sent = asyncio.create_task(world.ask("POST", TURNS, said("Next", "m2")))
+    await model.is_inside.wait()
+    stop = asyncio.create_task(other.ask("DELETE", CURRENT))
+    while not await world.store.stop_requested("ada/hall"):
+        await asyncio.sleep(0)
+    model.goes_on.set()
+    assert await stop == (200, {"stopped": True})
+    assert (await sent)[1]["status"] == "stopped"
+    for one in (world, other):
+        assert await view(one) == "stopped"
+        assert await looked(one, "POST", CURRENT) == (204, "stopped")
+
+
 @pytest.mark.parametrize("is_held", [True, False], ids=["its lease lasts", "its lease has ended"])
 @asynchronous
 async def test_the_turn_of_a_dead_worker_can_be_stopped(is_held: bool) -> None:
@@ -782,4 +805,15 @@ async def test_a_server_that_ends_cuts_the_pages_that_wait() -> None:
             cut = await page.__aenter__()
         assert await cut.events() == []
         await page.__aexit__(None, None, None)
+    assert world.backend.requests == []
+
+
+@pytest.mark.parametrize("said_then", ["9" * 4000, "x", "", "²"])
+@asynchronous
+async def test_a_mark_that_is_none_of_ours_breaks_nothing(said_then: str) -> None:
+    """A program may write any metadata. The turn that they name counts as stopped."""
+    world = await abandoned()
+    mark = {"goaitools.stopped": "ada/hall-1", "goaitools.stopped_said": said_then}
+    await world.chat.conversation(world.store, "ada/hall").update(metadata=mark)
+    assert await follows(world) == {(204, "stopped")}
     assert world.backend.requests == []

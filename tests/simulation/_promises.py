@@ -68,9 +68,7 @@ TAKES: Final = (*DELETES, "rewind", "compact", "redact", "undo")
 @lru_cache(maxsize=64)
 def ids_in(blob: bytes, codec: Codec) -> Counter[str]:
     """The messages ("m1"), events ("e2") and texts ("s1") that a state holds, and how often."""
-    if not blob:
-        return Counter()
-    return Counter(_marks(_text(load_state(blob, codec=codec))))
+    return Counter(_marks(_text(blob, codec)))
 
 
 def inner_id(call: str, number: int) -> int:
@@ -83,8 +81,9 @@ def _marks(text: bytes) -> list[str]:
     return [(found[1] or found[2] or found[3]).decode() for found in _MARK.finditer(as_seen(text))]
 
 
-def _text(state: ConversationState) -> bytes:
-    return b"\n".join(_entries(state))
+@lru_cache(maxsize=64)
+def _text(blob: bytes, codec: Codec) -> bytes:
+    return b"\n".join(_entries(load_state(blob, codec=codec))) if blob else b""
 
 
 def _entries(state: ConversationState) -> list[bytes]:
@@ -237,7 +236,7 @@ class Promises:
 
     def heard(self, act: Act, replies: list[str], blob: bytes) -> None:
         """Check that the replies that a turn got are stored."""
-        text = _text(load_state(blob, codec=self.codec)) if blob else b""
+        text = _text(blob, self.codec)
         for reply in replies:
             found = _REPLY.match(reply)
             if blob and found and not self._may_lack(act.key, found[1]) and reply.encode() not in text:

@@ -152,6 +152,7 @@ class Worker:
         self._tools: list[CallTool] = []
         self._inner: dict[int, Worker] = {}
         self._is_left = False
+        self._is_early = not hasattr(port, "lease")
         self._strikes = ""
         self._amount = 0.0
 
@@ -327,9 +328,20 @@ class Worker:
         assert flow is not None
         try:
             effect = flow.throw(failure) if failure is not None else flow.send(answer)
-            while type(effect) is Emit:  # nobody listens; a turn that can be stopped is a stream all the same
-                effect = effect.then if effect.then is not None else flow.send(None)
+            while True:
+                if (
+                    type(effect) is Emit
+                ):  # nobody listens; a turn that can be stopped is a stream all the same
+                    effect = effect.then if effect.then is not None else flow.send(None)
+                elif type(effect) is Clock and self._is_early:
+                    # A turn reads the clock before it waits for a lease. Where there are none this is no step
+                    # of its own: what was recorded before turns did so would have other steps.
+                    effect = flow.send(self._perform(effect))
+                else:
+                    break
             self._pending = effect
+            if type(effect) is Invoke and getattr(effect.function, "__name__", "").startswith("_load"):
+                self._is_early = False
         except StopIteration as stop:
             self._pending, self.is_over = None, True
             if self.is_settling:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import socket
 import struct
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Literal, NamedTuple
@@ -50,10 +51,16 @@ class Wire:
         counts: Bytes in each direction since the last `arm`.
         has_struck: True once the cut has hit a connection.
         has_run_out: True once a silence ended after 20 seconds, because the client waited for so long.
+
+    Args:
+        host: The server's host.
+        port: The server's port.
+        delay: How far away the server is: seconds that each piece of data takes, in each direction.
     """
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, delay: float = 0.0) -> None:
         self._to = (host, port)
+        self._delay = delay
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self.trips = 0
@@ -111,6 +118,8 @@ class Wire:
         with suppress(OSError):
             while data := out_of.recv(1 << 20):
                 allowed, cut, healed = self._passes(pair, direction, len(data))
+                if self._delay:
+                    time.sleep(self._delay)
                 if allowed:
                     into.sendall(data[:allowed])
                 if cut is not None and cut.how == "hold":
@@ -172,12 +181,12 @@ def _reset(end: socket.socket) -> None:
 
 
 @contextmanager
-def wire_to(place: Place) -> Iterator[tuple[Wire, Place]]:
-    """A proxy to a place's server, and the same place by way of it."""
+def wire_to(place: Place, delay: float = 0.0) -> Iterator[tuple[Wire, Place]]:
+    """A proxy to a place's server, and the same place by way of it. `delay`: as for `Wire`."""
     at = urlsplit(place.url)
     assert at.hostname is not None
     assert at.port is not None
-    wire = Wire(at.hostname, at.port)
+    wire = Wire(at.hostname, at.port, delay)
     try:
         yield wire, Place(place.kind, place.url.replace(f":{at.port}", f":{wire.port}", 1))
     finally:

@@ -134,6 +134,18 @@ def test_whole_calls_run_whatever_the_native_word(
     assert (result.status, result.text, scores.runs) == ("complete", "1:0", ["Red"])
 
 
+@pytest.mark.parametrize("word", ["length", "MAX_TOKENS"])
+@pytest.mark.parametrize("wire", [ANTHROPIC])
+def test_a_text_that_a_limit_cut_is_truncated(face: Any, sim: Any, word: str) -> None:
+    """Also by a gateway that passes another provider's word on."""
+    said = {"type": "message", "role": "assistant", "content": [{"type": "text", "text": "Once upon"}]}
+    sim.push(raw(said | {"stop_reason": word, "usage": USAGE}))
+
+    result = face.on(sim).chat_with_state(None, user="A story.")
+
+    assert (result.status, result.text, result.finish_reason) == ("truncated", "Once upon", word)
+
+
 # ------------------------------------------------------------------- an error beside text in one body
 
 CHOICE = {"index": 0, "message": {"role": "assistant", "content": "Once upon"}, "finish_reason": "stop"}

@@ -90,7 +90,8 @@ _HOSTED: Final = frozenset({"server_tool_use", "mcp_tool_use"})
 _MADE: Final = _HOSTED | {"tool_use"}
 _ENDED: Final = _MADE | {"tool_result"}
 _PAUSES: Final = frozenset({"pause_turn", "compaction"})
-_LENGTHS: Final = frozenset({"max_tokens", "model_context_window_exceeded"})
+_LENGTHS: Final = frozenset({"max_tokens", "model_context_window_exceeded", "length", "MAX_TOKENS"})
+"""Stop reasons of a reply that reached a limit: Anthropic's, and words of others that gateways pass on."""
 
 
 class RawReply(Value, frozen=True, kw_only=True):

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from ... import rawjson
 from ..base import Fault, FaultKind
+from .moderation import is_moderation
 from .overflow import CODES, is_overflow
 
 __all__ = ["classify", "fault_of_error", "http_fault", "retry_after"]
@@ -76,7 +77,7 @@ def http_fault(status: int, headers: Mapping[str, str], body: bytes) -> Fault:
     try:
         answer = rawjson.loads(body)
     except ValueError:
-        answer = None
+        answer = _plain_text(body)
     if isinstance(answer, list) and len(answer) == 1:  # Gemini's endpoint: google-gemini/gemini-cli#6678
         answer = answer[0]
     # Mistral and FastAPI servers put the error's members at the top.
@@ -88,6 +89,8 @@ def fault_of_error(error: object) -> Fault:
     """Say what an error object inside an answer with status 200 means; kind "protocol" for an unknown
     error."""
     status = _inner_status(error)
+    if status is None and _refuses_content(error):
+        status = 400
     if status is None:
         return Fault(kind="protocol", code=_code(error), retryable=True)
     return classify(status, error, {})
@@ -135,13 +138,40 @@ def _kind(status: int, error: object) -> FaultKind:
         return "signature"
     if status in _SIGNATURE_STATUSES and _SIGNATURE_WORDS.search(_words(error)):
         return "signature"
-    if status in (401, 402, 403):  # 402: no credit left; only the owner of the key can help
-        return "auth"
+    if status in _ABOUT_KEY:
+        return "rejected" if status in _MAY_MODERATE and _refuses_content(error) else "auth"
     if status == 429:
         return "rate_limit"
-    if status in (408, 409) or status >= 500:
+    if status in _PASSING or status >= 500:
         return "unavailable"
     return "rejected"
+
+
+_ABOUT_KEY: Final = frozenset({401, 402, 403, 407})
+"""The key, the money behind it, or that of a proxy: only the owner can help."""
+
+_MAY_MODERATE: Final = frozenset({402, 403})
+"""OpenRouter and xAI answer 403 to a flagged message, guardrails of gateways 402 or 403."""
+
+_PASSING: Final = frozenset({408, 409, 423, 425, 499})
+"""A timeout, a conflict, a lock, too early, and a gateway that gave up waiting."""
+
+
+def _refuses_content(error: object) -> bool:
+    names = _names(error)
+    if isinstance(error, dict) and isinstance(inner := error.get("innererror"), dict):
+        names |= _names(inner)
+    return is_moderation(error, names, _words(error))
+
+
+_LONGEST_TEXT: Final = 4096
+
+
+def _plain_text(body: bytes) -> str | None:
+    """The text of a body that is no JSON; None for a page, or for anything long."""
+    if len(body) > _LONGEST_TEXT or body.lstrip()[:1] in (b"<", b"{", b"[", b""):
+        return None
+    return body.decode("utf-8", "replace")
 
 
 def _names(error: object) -> set[str]:

@@ -25,6 +25,7 @@ rewritten          A member or part has another shape, with the same meaning.
 reference          A reference to an item that the server should have stored. Nothing is stored there.
 thinking           Thinking where it cannot be, or without a signature.
 left_out           A part or block that cannot stand there. A line of text says so.
+empty              An assistant's message that says nothing, or empty text beside its calls.
 =================  ==================================================================================
 """
 
@@ -72,7 +73,7 @@ def narrowed(wire: str, entries: Sequence[bytes], *, fully: bool) -> Narrowed:
     return Narrowed(tuple([one.entry for one in found]), tuple(log), tuple([one.ids for one in found]))
 
 
-_UNREAD: frozenset[Change] = frozenset({"members", "marks", "item_id", "reference", "thinking"})
+_UNREAD: frozenset[Change] = frozenset({"members", "marks", "item_id", "reference", "thinking", "empty"})
 
 
 def is_read(change: Change) -> bool:

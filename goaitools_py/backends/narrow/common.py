@@ -38,6 +38,7 @@ Change = Literal[
     "reference",
     "thinking",
     "left_out",
+    "empty",
 ]
 
 

@@ -21,8 +21,13 @@ a part without its text (fully)      "Missing required parameter: 'messages[1].c
 other parts (fully)                  an assistant's are text and refusal, a tool's and a system message's
                                      text: "Image URLs are only allowed for messages with role 'user'"
 ===================================  ====================================================================
+an assistant's message without       Moonshot: "message … with role 'assistant' must not be empty"
+content (fully)                      (kimi-code#1985). It goes
+``content: ""`` beside calls (fully) the same; now null
+===================================  ====================================================================
 
-A message's id of a sound (``audio``) keeps its `id` only, as the request type has it.
+The id of a sound (``audio``) is left out fully: it expires after an hour, and no other server knows it. The
+text of the sound is the message's content.
 """
 
 from __future__ import annotations
@@ -33,6 +38,7 @@ from functools import partial
 from typing import Any, Final
 
 from ... import rawjson
+from ..rules.openai_chat import is_silent
 from .common import Change, Edit, Ids, Narrow, clean_name, digest_id, each, note, object_in, text_in, word
 
 __all__ = ["history"]
@@ -87,6 +93,9 @@ def history(entries: Sequence[bytes], fully: bool) -> Iterator[Narrow]:
 def _message(entry: bytes, view: Mapping[str, Any], log: list[Change], ids: Ids, fully: bool) -> bytes:
     edit = Edit(entry, log)
     role = word(view, "role")
+    if fully and role == "assistant" and is_silent(view):
+        log.append("empty")
+        return b""
     calls = view.get("tool_calls")
     if calls == []:
         edit.drop("tool_calls", "members")
@@ -104,9 +113,10 @@ def _message(entry: bytes, view: Mapping[str, Any], log: list[Change], ids: Ids,
         for key in ("tool_calls", "function_call", "refusal", "audio"):
             if key in view and view[key] is None:
                 edit.drop(key, "members")
-        audio = view.get("audio")
-        if isinstance(audio, dict) and isinstance(audio.get("id"), str) and len(audio) > 1:
-            edit.put("audio", rawjson.dumps({"id": audio["id"]}), "members")
+        if "audio" in edit.members and view["audio"] is not None:
+            edit.drop("audio", "left_out")
+            if not view.get("content") and not view.get("tool_calls"):
+                edit.put("content", rawjson.dumps(note("audio")), None)
     return edit.done()
 
 
@@ -162,6 +172,8 @@ def _content(edit: Edit, view: Mapping[str, Any], role: str, fully: bool) -> Non
     if not isinstance(content, list):
         if content is None and role == "assistant" and view.get("tool_calls") == []:
             edit.put("content", b'""', "rewritten")
+        if content == "" and fully and role == "assistant" and view.get("tool_calls"):
+            edit.put("content", b"null", "empty")
         return
     raw = each(edit.members["content"], partial(_part, role=role, log=edit.log, fully=fully))
     if role == "assistant" and not rawjson.items(raw):

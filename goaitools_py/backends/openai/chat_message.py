@@ -53,7 +53,7 @@ def read_entry(entry: bytes) -> Message:
     return Message(
         role=role,
         parts=parts,
-        tool_calls=tuple(map(call_of, map(as_dict, tool_calls))) if isinstance(tool_calls, list) else (),
+        tool_calls=_calls(tool_calls),
         tool_call_id=as_str(view.get("tool_call_id")) if role == "tool" else None,
         reasoning=spoken(view)[1] if role == "assistant" else "",
         raw=entry,
@@ -128,3 +128,14 @@ def call_of(view: Mapping[str, Any]) -> ToolCall:
         arguments=arguments or "",
         kind="custom" if is_custom else "function",
     )
+
+
+def _calls(found: Any) -> tuple[ToolCall, ...]:
+    """The calls of a message. What is not an object is no call."""
+    if not isinstance(found, list):
+        return ()
+    return tuple([call_of(one) for one in found[:_MOST_CALLS] if isinstance(one, dict)])
+
+
+_MOST_CALLS: Final = 10_000
+"""A forged message may have a million, and each takes half a kilobyte when it is read."""

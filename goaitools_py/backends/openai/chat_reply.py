@@ -13,7 +13,9 @@ raw newlines               between tokens                an entry is one line
                            something                     OpenRouter takes them back, parsed files among them
 ``refusal``                empty, or not a string        it says nothing; 436 of 436 were null
 ``audio``                  without an id                 a server without sound sent it hollow
-``audio``                  becomes ``{"id": …}``         the request type has the id only
+``audio``                  becomes ``{"id": …}``         the request type has the id only; see `sound`
+``content``                empty, beside ``audio``       it is the transcript, which is sent once the id has
+                                                         expired
 ``executed_tools``         always                        what Groq's own tools did, up to 190 KB: refused with
                                                          400, and in no request type (groq-python 0681348,
                                                          types/chat). The pages in it become citations
@@ -40,8 +42,15 @@ name of a call             not ``[a-zA-Z0-9_-]{1,64}``   every later request wou
 ``content``                null, missing or ``[]``, no   the next request would be refused; now ``""``
                            calls
 ``content``                no text, no list of parts     the same; see `mended`
-the message itself         null or missing; a filter or  an empty one, so that what came back has a place
-                           the output limit left nothing in the history
+``content``                empty text beside calls       Moonshot and Bedrock refuse ``""``: "must not be
+                                                         empty" (kimi-code#1985, 2026-07); now null
+``content``                null beside calls; families   Workers AI refuses null (2026-11); now ``""``
+                           of Cloudflare's
+the message itself         it says nothing: no text, no  it is not stored. Moonshot refuses every later
+                           call, no refusal, no sound    request with such a message, also one with
+                           or picture                    reasoning only
+the message itself         null or missing; a filter or  the same
+                           the output limit left nothing
 ``role``                   not ``"assistant"``           the same; now ``"assistant"``
 ========================== ============================= =============================================
 
@@ -65,7 +74,7 @@ from ...render import plain
 from ...values import Value, replace
 from ..base import ProtocolFault, Reply
 from ..rules import check_entry
-from ..rules.openai_chat import entry_problems
+from ..rules.openai_chat import entry_problems, is_silent
 from ..wire.answer import (
     OPENAI_FAMILIES,
     clean_name,
@@ -80,6 +89,7 @@ from ..wire.envelope import Envelope
 from ..wire.tolerance import as_dict, as_str, count, is_hollow, object_of
 from .chat_message import call_of, spoken
 from .mended import has_odd_content, mended_content
+from .sound import carried_of, has_sound, transcript_of
 from .sources import BESIDE, cited
 
 __all__ = [
@@ -152,7 +162,9 @@ def _said(message: bytes) -> str:
         view = rawjson.view(message)
     except rawjson.RawJSONError:
         return ""
-    return spoken(view)[0] or as_str(view.get("refusal")) if isinstance(view, dict) else ""
+    if not isinstance(view, dict):
+        return ""
+    return spoken(view)[0] or transcript_of(view) or as_str(view.get("refusal"))
 
 
 _NOTHING_SAID: Final = b'{"role":"assistant","content":""}'
@@ -206,11 +218,13 @@ def reply_of(answer: RawReply, *, family: str) -> Reply:
         fault.partial_text = plain(_said(answer.message))
         raise paid(fault, usage_of(answer.usage)) from None
     text, reasoning = spoken(view)
+    text = text or transcript_of(view)
     refusal = as_str(view.get("refusal"))
     finish = answer.finish_reason
+    says_nothing = not calls and not text and is_silent(rawjson.view(entry))
     usage = object_of(answer.usage)
     return Reply(
-        entries=(entry,),
+        entries=() if says_nothing else (entry,),
         text=plain(text or refusal),
         reasoning=plain(reasoning),
         calls=calls,
@@ -221,6 +235,7 @@ def reply_of(answer: RawReply, *, family: str) -> Reply:
         cost_usd=cost_of(usage, view.get("provider_metadata")),
         model=answer.model,
         id=answer.id,
+        carried=carried_of(view),
         citations=_citations(answer.beside, message, view, text),
     )
 
@@ -319,13 +334,13 @@ def _consumed(root: Mapping[str, Any]) -> Usage:
 # ------------------------------------------------------------------------------------ what is stored
 
 
-def _has_no_id(value: Any) -> bool:
-    return not as_str(as_dict(value).get("id"))
-
-
 _TAKES_ANNOTATIONS: Final = "openrouter.ai"
 """The family that accepts annotations in a request, and does not parse again the files that they hold
 (openrouter.ai/docs, PDF inputs, seen 2026-11)."""
+
+
+_NEEDS_TEXT: Final = frozenset({"api.cloudflare.com"})
+"""Families that refuse null as the content beside calls, and take ``""``."""
 
 
 def _is_no_call(value: Any) -> bool:
@@ -342,7 +357,7 @@ _LEFT_OUT: Final[Mapping[str, Callable[[Any], bool]]] = {
     "provider_metadata": _always,
     "audio_content": is_hollow,
     "refusal": lambda value: not value or not isinstance(value, str),
-    "audio": _has_no_id,
+    "audio": lambda value: not has_sound({"audio": value}),
     "function_call": _is_no_call,
     "name": lambda value: not value or not isinstance(value, str),
     "tool_calls": is_hollow,
@@ -376,7 +391,14 @@ def _stored(entry: bytes, view: Any, family: str, *, seed: bytes) -> tuple[bytes
     has_audio = "audio" in view and "audio" not in left_out
     if has_audio:
         changed["audio"] = rawjson.dumps({"id": view["audio"]["id"]})
-    if not calls and not has_audio and view.get("content") in (None, []):
+        if not view.get("content") and (transcript := transcript_of(view)):
+            changed["content"] = rawjson.dumps(transcript)
+    content = view.get("content")
+    if not calls and not has_audio and content in (None, []):
+        changed["content"] = b'""'
+    elif calls and content == "" and family not in _NEEDS_TEXT:
+        changed["content"] = b"null"
+    elif calls and content is None and family in _NEEDS_TEXT:
         changed["content"] = b'""'
     if view.get("role") != "assistant":
         changed["role"] = b'"assistant"'

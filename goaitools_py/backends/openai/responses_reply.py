@@ -8,6 +8,8 @@ Each item of ``output`` is stored as one entry, as the provider's bytes. These a
 in an item                  when                               because
 =========================== ================================== =========================================
 raw newlines                between tokens                     an entry is one line
+every item                  no text, no call, no item of a     the reply says nothing: as on Chat
+                            hosted tool's work                 Completions, none of it is stored
 ``created_by``              always, in an item and in an       no request type has it
                             element of a shell's ``output``
 ``status``                  of a ``custom_tool_call_output``   no request type has it
@@ -315,6 +317,8 @@ def reply_of(answer: RawReply, *, family: str, speakers: Sequence[str] = SPEAKER
         for raw in answer.items:
             said.take(rawjson.one_line(raw))
         entries = units.without_orphans(said.entries)
+        if not said.calls and not any(said.text):
+            entries = units.unless_silent(entries)
         calls = said.open_calls()
         messages = 1 if len(calls) == len(said.calls) else len(read_entries(entries))
     except ProtocolFault as fault:

@@ -25,6 +25,7 @@ __all__ = [
     "kinds_of",
     "open_calls",
     "settled",
+    "unless_silent",
     "unsigned",
     "without_calls",
     "without_orphans",
@@ -71,8 +72,12 @@ def without_orphans(entries: Sequence[bytes]) -> tuple[bytes, ...]:
 def without_calls(entries: Sequence[bytes]) -> tuple[bytes, ...]:
     """A reply's entries without the calls that wait for the client; () if nothing else is left."""
     left = _without(entries, kinds_of(entries), open_calls(entries))
-    kept = without_orphans([entry for entry in left if entry])
-    return kept if any(map(_says_something, kept)) else ()
+    return unless_silent(without_orphans([entry for entry in left if entry]))
+
+
+def unless_silent(entries: tuple[bytes, ...]) -> tuple[bytes, ...]:
+    """A reply's entries; () if they are reasoning and messages without text only."""
+    return entries if any(map(_says_something, entries)) else ()
 
 
 def settled(entries: Sequence[bytes]) -> list[bytes]:

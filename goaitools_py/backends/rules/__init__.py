@@ -7,12 +7,17 @@ Must never know: where a history comes from, how it is repaired, or who sends it
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from itertools import islice
+from typing import Any, Final, NamedTuple
 
 from . import anthropic, openai_chat, openai_responses
 from .common import Frame, parsed
 
 __all__ = ["WIRES", "check_entry", "check_history"]
+
+
+_MOST: Final = 1_000
+"""Forged histories have a problem in each of a million places."""
 
 
 def check_history(
@@ -38,12 +43,13 @@ def check_history(
             an imported one.
 
     Returns:
-        One sentence for each problem, with indexes into `messages` and call ids, never content.
+        One sentence for each of the first 1,000 problems, with indexes into `messages` and call ids, never
+        content.
 
     Raises:
         ValueError: No rules are known for `wire`.
     """
-    return list(_rules(wire).sequence(messages, Frame(open_calls, open_end, unique_ids)))
+    return list(islice(_rules(wire).sequence(messages, Frame(open_calls, open_end, unique_ids)), _MOST))
 
 
 def check_entry(wire: str, entry: Mapping[str, Any] | bytes) -> list[str]:

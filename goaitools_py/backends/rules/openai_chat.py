@@ -12,11 +12,11 @@ OpenAI does, the wider rule holds: a state of this provider API may belong to an
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from .common import Frame, is_name, listed, parsed
 
-__all__ = ["entry_problems", "problems"]
+__all__ = ["entry_problems", "is_silent", "problems"]
 
 
 def problems(messages: Iterable[Mapping[str, Any] | bytes], frame: Frame) -> Iterator[str]:
@@ -73,6 +73,30 @@ def entry_problems(message: object) -> Iterator[str]:
         yield f"role must be one of {', '.join(_SHAPES)}"
     else:
         yield from shape(message)
+
+
+def is_silent(view: Mapping[str, Any]) -> bool:
+    """True for an assistant's message that says nothing: no text, no call, no refusal, no sound or picture.
+    Its reasoning does not count."""
+    if any(view.get(key) for key in _SAYING):
+        return False
+    content = view.get("content")
+    return not any(map(_says, content)) if isinstance(content, list) else not content
+
+
+_SAYING: Final = ("tool_calls", "function_call", "refusal", "audio", "images")
+"""Members that say something without any text. OpenRouter's models that draw put their pictures into
+``images``."""
+
+
+def _says(part: Any) -> bool:
+    """True for a part of content that is not reasoning, and no empty text."""
+    match part:
+        case {"type": "text", "text": words} | {"type": "refusal", "refusal": words}:
+            return bool(words)
+        case {"type": "thinking" | "reasoning" | "redacted_thinking"}:
+            return False
+    return part is not None
 
 
 def _assistant_shape(message: Mapping[str, Any]) -> Iterator[str]:

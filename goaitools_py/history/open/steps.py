@@ -252,7 +252,7 @@ def add_reply(
         total=usage_row(usage_of(state.meta.total) + reply.usage),
         usage=usage_row(reply.usage),
         signed=state.meta.signed or reply.signed,
-        carry={**state.meta.carry, **_carried(reply)} if reply.carried else state.meta.carry,
+        carry=_carries(state.meta.carry, reply) if reply.carried else state.meta.carry,
     )
     return replace(state, meta=meta, open=turn)
 
@@ -277,6 +277,17 @@ def _with_citations(turn: OpenTurn, reply: Reply) -> Mapping[str, Any]:
 
 
 _MAX_CARRIED = 8
+_MOST_CARRIED = 16
+"""The format's limit."""
+
+
+def _carries(known: Mapping[str, tuple[str, int]], reply: Reply) -> dict[str, tuple[str, int]]:
+    """What later requests repeat now. Beyond the limit of the format what expires first is left out."""
+    found = {**known, **_carried(reply)}
+    spare = sorted((name for name, (_, until) in found.items() if until), key=lambda name: found[name][1])
+    for name in spare[: max(0, len(found) - _MOST_CARRIED)]:
+        del found[name]
+    return dict(list(found.items())[-_MOST_CARRIED:])
 
 
 def _carried(reply: Reply) -> dict[str, tuple[str, int]]:

@@ -1,0 +1,98 @@
+"""A lease that is held for a block, and given back if something breaks in while it is being taken.
+
+Owns: when a lease is given back, once per colour. Must never know: how that is done.
+
+Ctrl-C or a cancellation may come when the statement was sent and its answer is on its way. Then the lease may
+be taken, and nobody holds it. To end a lease that was not taken does no harm, because each has a token of its
+own. After an ordinary error it is given back if it is known to be taken, such as when the load behind it
+failed. A store that does not answer would not answer to that either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Protocol
+
+from ..again import once_more, once_more_async
+from ..errors import StoreUnavailableError
+from ..undisturbed import AsyncUndisturbed
+
+__all__ = ["held", "held_async", "taking", "taking_async"]
+
+
+class Taken(Protocol):
+    """A lease. `is_taken`: True once the store has said so."""
+
+    @property
+    def is_taken(self) -> bool: ...
+
+    def release(self) -> object: ...
+
+
+class AsyncTaken(Protocol):
+    """`Taken` for async code."""
+
+    @property
+    def is_taken(self) -> bool: ...
+
+    async def release(self) -> object: ...
+
+
+@contextmanager
+def taking(lease: Taken) -> Iterator[None]:
+    """Around the step that takes a lease."""
+    try:
+        yield
+    except BaseException as exc:
+        if lease.is_taken or not isinstance(exc, Exception):
+            with suppress(Exception):  # then it ends by itself
+                once_more(lease.release)
+        raise
+
+
+@contextmanager
+def held(lease: Taken, take: Callable[[], object]) -> Iterator[None]:
+    """Take a lease, and give it back at the end of the block."""
+    try:
+        with taking(lease):
+            take()
+        yield
+    finally:
+        if lease.is_taken:
+            with suppress(StoreUnavailableError):  # an error of the block must not be replaced by this one
+                lease.release()
+
+
+@asynccontextmanager
+async def taking_async(
+    lease: AsyncTaken, rest: Callable[[], Awaitable[object]] | None = None
+) -> AsyncIterator[None]:
+    """As `taking`, awaited. `rest`: waits for the end of the step if that goes on after a cancellation."""
+
+    async def give_back() -> None:
+        if rest is not None:
+            await rest()
+        await lease.release()
+
+    try:
+        yield
+    except BaseException as exc:
+        if lease.is_taken or not isinstance(exc, Exception):
+            with suppress(Exception):
+                await once_more_async(give_back)
+        raise
+
+
+@asynccontextmanager
+async def held_async(lease: AsyncTaken, take: Callable[[], Awaitable[object]]) -> AsyncIterator[None]:
+    """As `held`, awaited."""
+    step = AsyncUndisturbed(take)
+    try:
+        async with taking_async(lease, step.rest):
+            await step.call()
+        yield
+    finally:
+        if lease.is_taken:
+            with suppress(StoreUnavailableError):
+                await lease.release()

@@ -1,0 +1,105 @@
+"""A few hundred bytes with a million JSON values: any function on states stays within 2 seconds of CPU and
+200 MB, and refuses more values before anything is made of them.
+
+Functions and bombs are paired by a seed; `GOAITOOLS_BOMBS` sets how many pairs each wire gets, or "all". Time
+and memory are those of a process of its own for each pair.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ._bombs import WIRES, all_bombs
+from ._functions import FUNCTIONS, MAY_REFUSE
+
+ROOT = Path(__file__).resolve().parents[2]
+PAIRS = os.environ.get("GOAITOOLS_BOMBS", "16")
+WITHIN = 950_000
+BEYOND = 6_000_000
+SECONDS = 2.0
+MEBIBYTES = 200.0
+MORE = {"import": 300.0}
+"""It takes Python values, which are made here and counted too."""
+FACTOR = 3.0
+"""The machine may be busy, and its CPU times are longer then."""
+ALWAYS = (
+    ("redact", "member: escapes"),
+    ("redact", "empty turns"),
+    ("redact what is there", "result text: nested arrays"),
+    ("redact", "arguments: JSON in strings"),
+    ("turn", "open entry: a lone surrogate and zeros"),
+    ("turn afresh", "inbox: a broken end"),
+    ("messages", "member: a broken end"),
+    ("import", "calls: larger integers"),
+)
+
+pytestmark = pytest.mark.skipif(
+    not Path("/proc/self/clear_refs").exists(), reason="peak memory is read from /proc"
+)
+
+
+def measured(wire: str, values: int, pairs: list[tuple[str, str]]) -> list[list[Any]]:
+    """The rows of `_measured` for these pairs."""
+    asked = json.dumps({"wire": wire, "values": values, "pairs": pairs})
+    command = [sys.executable, "-m", "tests.history._measured", asked]
+    run = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+    found: list[list[Any]] = json.loads(run.stdout)
+    return found
+
+
+def pairs_of(wire: str, count: str) -> list[tuple[str, str]]:
+    """Pairs of a function and a bomb: some always, others as the seed has it."""
+    every = [(function, name) for function in FUNCTIONS for name in all_bombs()]
+    every = [pair for pair in every if pair[0] not in OTHERS]
+    if count == "all":
+        return every
+    return [*ALWAYS, *random.Random(f"bombs {wire} {count}").sample(every, int(count))]
+
+
+def is_typed(function: str, result: str) -> bool:
+    """True for a value, for an error of this package, and for what a function documents."""
+    documented = function in MAY_REFUSE and result.startswith(("ValueError", "TypeError"))
+    return documented or (" at " not in result and "killed" not in result)
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_million_values_are_read_within_bounds(wire: str) -> None:
+    """Wherever they stand, and whatever they are."""
+    rows = measured(wire, WITHIN, pairs_of(wire, PAIRS))
+
+    slowest, largest = max(rows, key=lambda row: row[4]), max(rows, key=lambda row: row[5])
+    print(f"{len(rows)} pairs; slowest {slowest}; largest {largest}")
+    assert [row for row in rows if not is_typed(row[0], row[3])] == []
+    assert [row for row in rows if row[4] > FACTOR * SECONDS] == []
+    assert [row for row in rows if row[5] > MORE.get(row[0], MEBIBYTES)] == []
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_more_values_are_refused_before_they_are_read(wire: str) -> None:
+    """Whatever function is asked: 100 ms, and 64 MB beside the inflated bytes."""
+    places = ("member", "question", "facts", "inbox", "open entry", "open facts", "future of the open turn")
+    names = [f"{place}: {filling}" for place in places for filling in ("zeros", "empty arrays", "strings")]
+    every = [(function, name) for function in FUNCTIONS for name in names]
+
+    rows = measured(wire, BEYOND, random.Random(f"beyond {wire}").sample(every, 30))
+
+    expected = ("StateTooLargeError", "")
+    assert [row for row in rows if row[3] not in expected] == []
+    assert [row for row in rows if row[3] == "" and row[0] not in AFRESH] == []
+    assert [row for row in rows if row[4] > FACTOR * 0.1] == []
+    assert [row for row in rows if row[5] > 64 + 2 * row[6] / 2**20] == []
+
+
+AFRESH = ("inspect command", "inspect command with content", "turn afresh", "rebase", "saved")
+"""A command prints the error, a turn may begin afresh, equal bytes need no rebase, a file takes any blob."""
+
+OTHERS = ("from messages",)
+"""It takes Python values, of any number, which the caller has made before."""
