@@ -32,6 +32,7 @@ WarningCode = Literal[
     "left_waiting",  # a request with messages that others had put there was refused; they wait on
     "calls_dropped",  # the reply was cut inside a tool call; its calls were not run
     "empty_reply",  # the model's reply said nothing and called no tool; it is not in the history
+    "turn_not_sent",  # the provider goes on only without the refused turn: later requests do not have it
     "reply_cut",  # parts of the reply nested deeper than 64 levels; null stands in their place
     "call_ids_rewritten",  # the reply gave its calls ids that the conversation had already
     "invalid_tool_calls",  # three replies in a row held only calls that cannot run

@@ -86,8 +86,8 @@ class AsyncUndisturbed:
             if not heard.done():
                 heard.set_result(None)
         except BaseException as exc:
-            if not heard.done():
+            if not heard.done():  # an exit, too, comes out where the caller can clean up
                 heard.set_exception(exc)
                 heard.exception()  # asyncio would log an error that a caller does not wait for any more
-            if not isinstance(exc, Exception):
+            elif not isinstance(exc, Exception):
                 raise

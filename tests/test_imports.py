@@ -125,7 +125,7 @@ ALLOWED = {
     "state.reseal": "state.blob state.codec state.formats state.parts state.state values",
     # pure rules that a turn and a history both use
     "backends.gate": "process",
-    "backends.gating": "backends.base backends.gate exits process values",
+    "backends.gating": "backends.base backends.gate process values",
     "backends.base": "citations context_edits messages values",
     "backends.rules": "rawjson",
     "backends.narrow": "backends.rules rawjson values",

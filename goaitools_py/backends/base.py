@@ -182,6 +182,7 @@ class Reply(Value, frozen=True, kw_only=True):
             its own calls in the middle of the reply.
         cut: True if parts of the reply are not in `entries` because they nest too deep to be read.
         citations: The sources that the text names. Their positions count in `text`.
+        blocks: True if the provider, or a guardrail before it, refuses each later request with this turn.
     """
 
     _unshown = frozenset({"entries", "text", "reasoning", "carried"})
@@ -205,6 +206,7 @@ class Reply(Value, frozen=True, kw_only=True):
     citations: tuple[Citation, ...] = ()
     messages: int = 1
     cut: bool = False
+    blocks: bool = False
 
 
 class Delta(Value, frozen=True, kw_only=True, gc=False):

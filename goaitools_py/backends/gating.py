@@ -7,6 +7,7 @@ Must never know: which provider it is, what a request holds, how it is sent.
 from __future__ import annotations
 
 import hashlib
+import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Hashable, Iterator
@@ -15,7 +16,6 @@ from functools import partial
 from math import inf
 from typing import Any, Final, overload
 
-from ..exits import is_ending
 from ..process import PerProcess
 from ..values import replace
 from .base import (
@@ -158,8 +158,9 @@ class _Held:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)  # `interrupt`, where the backend's own has it
 
-    def __del__(self, is_ending: Callable[[], bool] = is_ending) -> None:
-        # Ctrl-C may come before anybody holds this. A place must not be taken for ever.
+    def __del__(self, is_ending: Callable[[], bool] = sys.is_finalizing) -> None:
+        # Ctrl-C may come before anybody holds this. A place must not be taken for ever. When Python ends, a
+        # thread that it has stopped may hold the lock of the gate.
         if not is_ending():
             with suppress(AttributeError):
                 self._gate.leave(self._ticket)

@@ -113,6 +113,11 @@ class TurnView(Value, frozen=True, kw_only=True):
         return self.words.read(self.entries)
 
     @property
+    def is_sent(self) -> bool:
+        """False if no request has the turn, because the provider would refuse it. It has 0 tokens."""
+        return not self.facts.get("unsent")
+
+    @property
     def note(self) -> str:
         """The kind of a note that a strategy wrote, such as "summary"; "" for a real turn."""
         return str(self.facts.get("note", ""))
@@ -166,7 +171,7 @@ class TurnView(Value, frozen=True, kw_only=True):
             entries=entries,
             roles=tuple(roles),
             message_count=len(self.words.read(entries)),
-            tokens=self.words.tokens(entries),
+            tokens=self.words.tokens(entries) if self.is_sent else 0,
             id="",
         )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ..state.closed_turns import numbers_of, with_numbers
+from ..state.closed_turns import UNSENT, ClosedTurn, numbers_of, with_numbers
 from ..state.codec import PLAIN, Codec
 from ..state.records import Meta
 from ..state.state import ConversationState, closed_turns, load_state
@@ -142,8 +142,13 @@ def _numbered(state: ConversationState) -> tuple[dict[int, tuple[bytes, ...]], l
     """The entries of each turn by its number, and those of notes, which have none."""
     turns = with_numbers(closed_turns(state))
     numbers = numbers_of([turn.record for turn in turns])
-    by_number = {number: turn.entries for number, turn in zip(numbers, turns, strict=True) if number}
+    by_number = {number: _said(turn) for number, turn in zip(numbers, turns, strict=True) if number}
     return by_number, [turn.entries for number, turn in zip(numbers, turns, strict=True) if not number]
+
+
+def _said(turn: ClosedTurn) -> tuple[bytes, ...]:
+    """What stands for a turn: its entries, and whether requests have them."""
+    return turn.entries if turn.record.is_sent else (*turn.entries, UNSENT.encode())
 
 
 def _facts(old: Meta, new: Meta) -> dict[str, tuple[Any, Any]]:

@@ -42,6 +42,7 @@ __all__ = [
     "server_window",
     "unanchored",
     "with_unanswered",
+    "without_unsent",
 ]
 
 _BYTES_PER_TOKEN = 4
@@ -156,6 +157,13 @@ def with_unanswered(meta: Meta, unanswered: Sequence[bytes], dialect: Dialect) -
     gauge = gauge_of(meta)
     tokens = bounded(gauge.expected(count_entries(unanswered, dialect)))
     return msgspec.structs.replace(meta, tokens=tokens)
+
+
+def without_unsent(meta: Meta, entries: Sequence[bytes], dialect: Dialect) -> Meta:
+    """The meta data after a turn of these entries that no later request has: its tokens do not count, and the
+    context that it may have told is told again."""
+    tokens = max(0, meta.tokens - count_entries(entries, dialect))
+    return msgspec.structs.replace(unanchored(meta), tokens=tokens, context="")
 
 
 def next_tokens(state: ConversationState, dialect: Dialect, counter: TokenCounter | None = None) -> int:

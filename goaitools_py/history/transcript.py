@@ -168,6 +168,11 @@ class HistoryTurn(Value, frozen=True, kw_only=True):
         return "".join(reversed(found))
 
     @property
+    def is_sent(self) -> bool:
+        """False if later requests do not have the turn: its provider refused it, and goes on only without."""
+        return not self.facts.get("unsent")
+
+    @property
     def partial_text(self) -> str:
         """The text of a reply that broke off. It is in no message, and no model sees it."""
         return str(self.facts.get("interrupted", ""))

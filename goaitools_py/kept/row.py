@@ -688,7 +688,7 @@ class Row:
             try:
                 context: Any = None
                 take: Callable[[], Any] = partial(self._lease_and_load, is_whole)
-                late: Callable[[Any], object] = _release_late
+                late: Callable[[Any], Any] = _release_late
                 if not in_one:
                     context = settings.store.lease(settings.key, settings.lease_ttl)
                     take = getattr(context, "__aenter__", None) or context.__enter__
@@ -750,14 +750,13 @@ class Row:
         """Leave the context of the lease, once. Where the lease has a `release` it has ended already."""
         if self._context is None:
             return
-        leave = partial(_leave, self._context)
         if hasattr(self._lease, "release"):
-            yield from self.ask(leave, is_paid=True)
+            yield from self.ask(_leave, self._context, is_paid=True)
         elif self._leaving is None:
-            self._leaving = self.settings.undisturbed(leave)
+            self._leaving = self.settings.undisturbed(partial(_leave, self._context))
             yield from self.ask(self._leaving.call, is_paid=True)
         else:
-            yield Invoke(self._leaving.rest)
+            yield from self.ask(self._leaving.rest, is_paid=True)
 
     def _give_back(self) -> Flow[None]:
         """Call the lease's own `release`, if it has one. It raises if it fails; its context does not."""

@@ -17,6 +17,7 @@ from .row_ends import iteration_end
 
 __all__ = [
     "FACTS",
+    "UNSENT",
     "ClosedTurn",
     "Iteration",
     "TurnRecord",
@@ -47,11 +48,16 @@ FACTS: Final = frozenset(
         "settings",
         "status",
         "turn_ids",
+        "unsent",
         "who",
     }
 )
 """The names of all turn facts that this release writes. A later release may write other names: their values
 are kept byte for byte, as `msgspec.Raw`."""
+
+
+UNSENT: Final = "unsent"
+"""The name of a turn fact: True if no request has the turn, because the provider would refuse it."""
 
 
 class Iteration(Value, frozen=True, kw_only=True):
@@ -111,6 +117,11 @@ class TurnRecord(Value, frozen=True, kw_only=True):
         return sum([len(iteration.roles) for iteration in self.iterations])
 
     @property
+    def is_sent(self) -> bool:
+        """False if no request has the turn, because the provider would refuse it. Readers have it."""
+        return not self.facts.get(UNSENT)
+
+    @property
     def letters(self) -> str:
         """The role letters of the turn, one for each entry."""
         return "".join([iteration.roles for iteration in self.iterations])
@@ -161,7 +172,7 @@ class ClosedTurn(Value, frozen=True):
         closed. A last model call whose reply was empty has no entry, and there is nothing to give.
         """
         last = self.record.iterations[-1] if self.record.iterations else None
-        if last is not None and last.roles and ASSISTANT not in last.roles and last.finish_reason:
+        if last is not None and last.roles and ASSISTANT not in last.roles and last.usage.requests:
             return ()
         end = self.letters.rfind(ASSISTANT) + 1
         return self.entries[len(self.letters[:end].rstrip(ASSISTANT)) : end]

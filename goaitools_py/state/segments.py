@@ -33,7 +33,7 @@ from ..rawjson import RawJSONError
 from ..values import replace
 from . import blob as blobs
 from .blob import Kind, Segment
-from .closed_turns import TurnRecord
+from .closed_turns import UNSENT, TurnRecord
 from .codec import check_limit
 from .later import unreadable
 from .media import MARK, Media, added_by, cut_out, put_back, references
@@ -174,9 +174,21 @@ def stored_lines(segment: Segment) -> tuple[list[bytes], bytes]:
     return _separate(segment, entries), columns
 
 
+_UNSENT: Final = rawjson.dumps(UNSENT)
+
+
 def spliceable(segment: Segment) -> memoryview:
-    """Give the entries as they stand, joined by ``,\\n``: a piece of a request body."""
-    return _split(segment)[0]
+    """Give the entries that are sent as they stand, joined by ``,\\n``: a piece of a request body. It may be
+    empty."""
+    entries, columns = _split(segment)
+    if _UNSENT not in columns:  # nearly always
+        return entries
+    texts, records, kept, at = _separate(segment, entries), turn_records(segment), list[bytes](), 0
+    for record in records:
+        if record.is_sent:
+            kept += texts[at : at + record.entries]
+        at += record.entries
+    return memoryview(JOIN.join(kept))
 
 
 def columns_of(segment: Segment) -> bytes:

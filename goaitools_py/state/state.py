@@ -85,8 +85,9 @@ class ConversationState(Value, frozen=True, kw_only=True):
         return self.sealed if self.hot is None else (*self.sealed, self.hot)
 
     def history(self) -> list[bytes | memoryview]:
-        """Give the closed history as pieces of a request body, entries joined by ``,\\n``."""
-        return [spliceable(segment) for segment in self.segments]
+        """Give the closed history as pieces of a request body, entries joined by ``,\\n``. Turns that the
+        provider would refuse are left out."""
+        return [piece for segment in self.segments if (piece := spliceable(segment))]
 
     def history_bytes(self) -> int:
         """Count the bytes of the closed history, with all media in their entries."""

@@ -178,6 +178,7 @@ def checked_facts(facts: dict[str, Any]) -> dict[str, Any]:
         type(x) is int and 0 <= x <= MAX_COUNT for x in answers
     )
     status_is_text = isinstance(facts.get("status", ""), str)
+    unsent_is_bool = type(facts.get("unsent", False)) is bool
     citations_are_rows = isinstance(facts.get("citations", []), list)
     if not (
         flags_are_text
@@ -189,6 +190,7 @@ def checked_facts(facts: dict[str, Any]) -> dict[str, Any]:
         and answers_are_places
         and status_is_text
         and citations_are_rows
+        and unsent_is_bool
     ):
         raise unreadable("the turn facts")
     return facts

@@ -347,7 +347,7 @@ class TurnEngine:
         if wanted is not None and _status(reply, limited=is_last) == "complete":
             ledger.state = attempts.marked(ledger.state, keep_earlier=wanted.asked.keep_attempts)
         else:
-            self._close(voice, _status(reply, limited=is_last))
+            self._close(voice, _status(reply, limited=is_last), is_unsent=reply.blocks)
         return reply
 
     def _is_answered(self, voice: Voice, reply: Reply, *, is_new: bool = True) -> Flow[bool]:
@@ -441,10 +441,19 @@ class TurnEngine:
             **ledger.of,
         )
 
-    def _close(self, voice: Voice, status: Status) -> Status:
-        """Make the open turn a part of the history, with what is recorded of it."""
+    def _close(self, voice: Voice, status: Status, *, is_unsent: bool = False) -> Status:
+        """Make the open turn a part of the history, with what is recorded of it.
+
+        `is_unsent`: the provider would refuse each later request that has the turn.
+        """
         ledger = self._ledger
         facts: dict[str, Any] = {}
+        if is_unsent:
+            ledger.warn(
+                "turn_not_sent",
+                "the provider refused the turn, and goes on only without it: it stays in the history, and "
+                "later requests do not have it",
+            )
         if status != "complete":
             facts["status"] = status
         if voice.settings and (settings := {k: v for k, v in voice.recorded.items() if k not in NOT_STORED}):
@@ -452,7 +461,9 @@ class TurnEngine:
         if ledger.fell_back:
             facts["fallback"] = list(ledger.fell_back)
         facts |= steps.completion(ledger.state, ledger.now.wall_ms)
-        ledger.state = steps.close_turn(ledger.state, self._plan.dialect, facts=facts, status=status)
+        ledger.state = steps.close_turn(
+            ledger.state, self._plan.dialect, facts=facts, status=status, is_unsent=is_unsent
+        )
         return status
 
     def _limit_reached(self, invalid_in_a_row: int = 0) -> str | None:

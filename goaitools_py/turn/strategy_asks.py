@@ -174,7 +174,7 @@ def _parts(ledger: Ledger, voice: Voice, turns: Sequence[TurnView]) -> RequestPa
     meta = ledger.state.meta
     return RequestParts(
         model=voice.model,
-        history=[entry for turn in turns for entry in turn.entries],
+        history=[entry for turn in turns if turn.is_sent for entry in turn.entries],
         preamble=voice.preamble,
         tools=voice.tools.encoded,
         settings=voice.after_first().settings,
@@ -203,7 +203,7 @@ def _transcript(backend: Any, question: AskModel) -> ModelRequest:
 
 def transcript(turns: Sequence[TurnView]) -> str:
     """The messages of these turns as plain text, each with its role in front."""
-    return "\n\n".join(_line(message) for turn in turns for message in turn.messages)
+    return "\n\n".join(_line(message) for turn in turns if turn.is_sent for message in turn.messages)
 
 
 def _line(message: Message) -> str:

@@ -1,7 +1,7 @@
 """Turns that are cancelled at any moment: nothing is lost or doubled, and the next turn begins at once.
 
 Each kind of store with leases, the served ones also by way of a proxy that takes 20 ms for a question and its
-answer. The moments are spread over the time that an undisturbed turn takes. ``GOAITOOLS_CANCELS=2000`` makes
+answer. The moments are spread over the time that an undisturbed turn takes. ``GOAITOOLS_CANCELS=2800`` makes
 so many cancellations instead of a few for each kind; ``pytest -rP`` shows how many came in time.
 """
 

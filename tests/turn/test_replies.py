@@ -138,7 +138,8 @@ def test_cut_calls_are_not_run(
     assert scores.runs == []
     assert result.tool_log == ()
     assert result.status == status
-    assert [w.code for w in result.warnings] == ["calls_dropped"]
+    told = ["calls_dropped", *(["turn_not_sent"] if status == "refused" else [])]
+    assert [w.code for w in result.warnings] == told
     assert roles(result.state) == (["user", "assistant"] if text else ["user"])
     assert not has_calls(result.state)
     assert after.status == "complete"

@@ -65,6 +65,7 @@ from .toolsets import member_call
 
 __all__ = [
     "ANTHROPIC_FAMILIES",
+    "GUARDRAIL",
     "RawReply",
     "is_object",
     "marks",
@@ -92,6 +93,14 @@ _ENDED: Final = _MADE | {"tool_result"}
 _PAUSES: Final = frozenset({"pause_turn", "compaction"})
 _LENGTHS: Final = frozenset({"max_tokens", "model_context_window_exceeded", "length", "MAX_TOKENS"})
 """Stop reasons of a reply that reached a limit: Anthropic's, and words of others that gateways pass on."""
+
+GUARDRAIL: Final = "guardrail_intervened"
+"""Bedrock's word for a reply that a guardrail wrote. On this provider API its answer says so in a member of
+its own, beside the stop reason ``end_turn``."""
+
+_REFUSALS: Final = frozenset({"refusal", GUARDRAIL})
+"""The conversation goes on only without the refused turn (platform.claude.com, "Streaming refusals":
+"you must reset the conversation context"; Bedrock's guardrails: anthropics/claude-code#30258)."""
 
 
 class RawReply(Value, frozen=True, kw_only=True):
@@ -124,6 +133,7 @@ class _Envelope(msgspec.Struct):
     container: msgspec.Raw = _NULL
     input_transformations: msgspec.Raw = _NULL
     error: Any = None
+    guardrail: str | None = msgspec.field(default=None, name="amazon-bedrock-guardrailAction")
 
 
 _ENVELOPE: Final = Envelope(_Envelope)
@@ -142,7 +152,7 @@ def read_body(body: bytes) -> RawReply:
     usage, content = bytes(envelope.usage), bytes(envelope.content)
     if envelope.error or envelope.type == "error":
         raise paid(error_fault(envelope.error, text=_said(content)), billed(usage))
-    if content == b"null" and envelope.stop_reason == "refusal":
+    if content == b"null" and envelope.stop_reason in _REFUSALS:
         content = b"[]"  # a filter left nothing of it
     if content.startswith(b'"') and envelope.stop_reason:
         content = b"[]" if content == b'""' else _listed([b'{"type":"text","text":' + content + b"}"])
@@ -151,7 +161,7 @@ def read_body(body: bytes) -> RawReply:
         raise paid(fault, billed(usage))
     return RawReply(
         content=content,
-        stop_reason=envelope.stop_reason or "",
+        stop_reason=GUARDRAIL if envelope.guardrail == "INTERVENED" else envelope.stop_reason or "",
         usage=usage,
         model=envelope.model or "",
         id=envelope.id or "",
@@ -273,6 +283,7 @@ def reply_of(answer: RawReply) -> Reply:
         cost_usd=cost_of(object_of(answer.usage)) if b'"cost' in answer.usage else None,
         citations=_citations(pairs),
         cut=is_cut,
+        blocks=finish in _REFUSALS,
     )
 
 
@@ -281,7 +292,7 @@ def _stop(finish: str) -> Literal["end", "length", "refusal", "pause"]:
         return "length"
     if finish in _PAUSES:
         return "pause"
-    return "refusal" if finish == "refusal" else "end"  # any other word, or none, means "end"
+    return "refusal" if finish in _REFUSALS else "end"  # any other word, or none, means "end"
 
 
 def _same(new: Sequence[_Pair], old: Sequence[_Pair]) -> bool:

@@ -28,7 +28,7 @@ from ..wire.growing import joined
 from ..wire.nesting import read_again, shallow
 from ..wire.tolerance import members_of
 from .bill import billed
-from .reply import RawReply, is_object, reply_of
+from .reply import GUARDRAIL, RawReply, is_object, reply_of
 
 __all__ = ["AnthropicDecoder"]
 
@@ -50,6 +50,7 @@ class _RawEvent(msgspec.Struct):
     usage: msgspec.Raw = _NULL
     error: msgspec.Raw = _NULL
     input_transformations: msgspec.Raw = _NULL
+    guardrail: str | None = msgspec.field(default=None, name="amazon-bedrock-guardrailAction")
 
 
 # The shape of most events. msgspec refuses an event with any other member, which is then read in full.
@@ -97,7 +98,7 @@ class AnthropicDecoder:
         self._usage = b"null"
         self._transformations = b"null"
         self._blocks: dict[int, _Block] = {}
-        self.is_done = self._is_cut = False
+        self.is_done = self._is_cut = self._is_guarded = False
         self._guesses_left = _MAX_GUESSES
 
     # -------------------------------------------------------------------------------- the protocol
@@ -150,7 +151,7 @@ class AnthropicDecoder:
             raise ProtocolFault("the pieces of the reply do not make one", _INTERRUPTED) from problem
         answer = RawReply(
             content=b"[" + b",".join(blocks) + b"]",
-            stop_reason=_string(end, "stop_reason") or _string(message, "stop_reason"),
+            stop_reason=GUARDRAIL if self._is_guarded else self._stop_reason,
             usage=self._usage,
             model=_string(message, "model"),
             id=_string(message, "id"),
@@ -195,7 +196,13 @@ class AnthropicDecoder:
             block.grow("input", delta.partial_json)
         return True
 
+    @property
+    def _stop_reason(self) -> str:
+        given = (bytes(one.get("stop_reason", _NULL)) for one in (self._end, self._message))
+        return next(filter(None, (rawjson.string(raw) for raw in given)), "")
+
     def _take(self, event: _RawEvent, deltas: list[Delta]) -> None:
+        self._is_guarded = self._is_guarded or event.guardrail == "INTERVENED"
         if event.type == "content_block_delta":
             self._grow(self._block(event), _object_of(event.delta), deltas)
         elif event.type == "content_block_start":

@@ -237,6 +237,7 @@ def reply_of(answer: RawReply, *, family: str) -> Reply:
         id=answer.id,
         carried=carried_of(view),
         citations=_citations(answer.beside, message, view, text),
+        blocks=_is_filtered(finish) and finish not in _ENDS_THIS_REPLY,
     )
 
 
@@ -287,9 +288,14 @@ _LENGTHS: Final = frozenset(
 """Finish reasons of a reply that reached a limit: OpenAI's, and those of Anthropic, the Responses API, Gemini
 and Mistral, which gateways pass on (2026-11: nearai/ironclaw#5665)."""
 
-_FILTERS: Final = frozenset({"SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "refusal"})
+_FILTERS: Final = frozenset(
+    {"SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "refusal", "guardrail_intervened"}
+)
 """Finish reasons for a filter: Gemini's, whose endpoint and gateways pass them on (2026-11:
-HKUDS/Vibe-Trading#308), and Anthropic's."""
+HKUDS/Vibe-Trading#308), Anthropic's, and Bedrock's."""
+
+_ENDS_THIS_REPLY: Final = frozenset({"RECITATION", "SPII"})
+"""Filters of what the model was about to write. The turn itself is not refused."""
 
 
 def ended_by(finish: str | None, native: str | None) -> str:

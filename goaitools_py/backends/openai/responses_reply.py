@@ -344,6 +344,7 @@ def reply_of(answer: RawReply, *, family: str, speakers: Sequence[str] = SPEAKER
         dropped=answer.dropped,
         citations=_cited(said, answer.beside),
         messages=messages,
+        blocks=answer.reason == "content_filter",
     )
 
 

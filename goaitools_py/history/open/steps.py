@@ -18,14 +18,14 @@ from ...citations import rows_of_citations
 from ...messages import assistant
 from ...reading import read_entries
 from ...state.bounds import MAX_NAME, bounded
-from ...state.closed_turns import Iteration
+from ...state.closed_turns import UNSENT, Iteration
 from ...state.letters import ASSISTANT, SYSTEM, TOOL, USER
 from ...state.records import InboxItem, JournalCall, OpenTurn, model_index, usage_of, usage_row
 from ...state.row_ends import iteration_facts, with_seconds
 from ...state.state import ConversationState, closed_turns, with_turn
 from ...tokens import TokenCounter
 from ...values import replace
-from ..meter import booked, with_unanswered
+from ..meter import booked, with_unanswered, without_unsent
 from ..unseen_cut import Before
 from .attempts import ANSWERS, ends_with_answer, has_attempts, without_attempts
 from .journal import CLAIM, STARTED, calls_started, resolved, results
@@ -343,12 +343,15 @@ def close_turn(
     *,
     facts: dict[str, Any] | None = None,
     status: str = UNANSWERED,
+    is_unsent: bool = False,
 ) -> ConversationState:
     """Close the open turn. Calls without a result get a flagged one; partial text becomes a fact of the turn.
 
     `status`: how the turn ended; the ring of turn ids keeps it. A turn that ends with a paused reply, or with
     an answer that does not fit its type, is "truncated", not "unanswered". Earlier attempts at that answer
     leave the turn.
+
+    `is_unsent`: the provider would refuse each later request that has the turn. It stays for readers.
 
     The same state always gives the same bytes. A state without an open turn is returned as it is. The inbox
     stays.
@@ -373,6 +376,9 @@ def close_turn(
     if turn.partial:
         known["interrupted"] = turn.partial
     counted = with_unanswered(state.meta, turn.unanswered, dialect) if turn.letters else state.meta
+    if is_unsent:
+        known[UNSENT] = True
+        counted = without_unsent(counted, turn.entries, dialect)
     closed = with_turn(replace(state, open=None), replace(turn, facts=known).closed())
     meta = msgspec.structs.replace(
         finished(counted, turn.facts.get(TURN_IDS_FACT, ()), status) if counted.turn else counted,

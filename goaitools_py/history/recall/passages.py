@@ -120,6 +120,9 @@ def _passages(
         for turn, number in zip(record.turns, numbers_of([t.record for t in record.turns]), strict=True):
             if not number or number in found:  # a note, or a later copy
                 continue
+            if not turn.record.is_sent:  # the provider would refuse what a search finds, too
+                found[number] = None
+                continue
             with suppress(StateError):  # an entry that cannot be read is of no use to the model
                 passage = _passage(turn, number, state.meta.created, own)
                 shown = copies.get(number)

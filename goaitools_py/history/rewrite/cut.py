@@ -102,13 +102,15 @@ def _words(state: ConversationState, dialect: Dialect, size: int) -> _Words:
 
 def _views(state: ConversationState, dialect: Dialect) -> tuple[TurnView, ...]:
     turns = closed_turns(state, checked=False)
-    words = _words(state, dialect, sum(len(entry) for turn in turns for entry in turn.entries))
+    words = _words(
+        state, dialect, sum(len(entry) for turn in turns if turn.record.is_sent for entry in turn.entries)
+    )
     numbers = numbers_of([turn.record for turn in turns])
     return tuple(
         TurnView(
             position=position,
             message_count=turn.record.messages,
-            tokens=words.tokens(turn.entries),
+            tokens=words.tokens(turn.entries) if turn.record.is_sent else 0,
             entries=turn.entries,
             roles=tuple(iteration.roles for iteration in turn.record.iterations),
             words=words,
