@@ -296,20 +296,27 @@ def refuse_far_error(data: bytes) -> None:
     """Refuse a long text that has an error far behind its beginning, without making a value of any of it. The
     text must be shallow.
 
-    Raises `RawJSONError`. A text that passes may still be no JSON: escapes are not looked at.
+    Raises `RawJSONError`. A text that passes may still have a number that cannot be read.
     """
     if len(data) <= _SCANNED_BYTES:
         return
-    found = None
+    at = _error_of_skipper(data)
+    if at is not None:
+        # It may be a lone surrogate, which is JSON. The other errors stay without surrogates, also where these
+        # bytes are an escaped backslash and a letter.
+        at = _error_of_skipper(data.replace(b"\\ud", b"\\u0").replace(b"\\uD", b"\\u0"))
+    if at is not None and at > _SCANNED_BYTES:
+        raise RawJSONError("not JSON", at)
+
+
+def _error_of_skipper(data: bytes) -> int | None:
+    """At which byte msgspec finds an error; None if it finds none."""
     try:
         _SKIPPER.decode(data)
     except msgspec.DecodeError as error:
         found = _OFFSET.search(str(error))
-        at = int(found[1]) if found else len(data)
-    else:
-        return
-    if at > _SCANNED_BYTES:
-        raise RawJSONError("not JSON", at)
+        return int(found[1]) if found else len(data)
+    return None
 
 
 _SKIPPER: Final = msgspec.json.Decoder(msgspec.Raw)
