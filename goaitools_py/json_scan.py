@@ -302,8 +302,8 @@ def refuse_far_error(data: bytes) -> None:
         return
     at = _error_of_skipper(data)
     if at is not None:
-        # It may be a lone surrogate, which is JSON. The other errors stay without surrogates, also where these
-        # bytes are an escaped backslash and a letter.
+        # It may be a lone surrogate, which is JSON. Other errors stay when each surrogate is replaced, also
+        # where these bytes are an escaped backslash and a letter.
         at = _error_of_skipper(data.replace(b"\\ud", b"\\u0").replace(b"\\uD", b"\\u0"))
     if at is not None and at > _SCANNED_BYTES:
         raise RawJSONError("not JSON", at)
