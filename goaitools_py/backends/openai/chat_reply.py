@@ -526,6 +526,7 @@ def with_call_ids(reply: Reply, ids: Sequence[str]) -> Reply:
         return reply
     (entry,) = reply.entries
     raws = rawjson.items(rawjson.members(entry)["tool_calls"])
+    raws = [raw for raw in raws if raw.startswith(b"{")]  # in a damaged history others may stand there
     edits = (_CallEdit(kind=call.kind, id=call.id) for call in calls)
     renamed = _list([edit.apply(raw) for edit, raw in zip(edits, raws, strict=True)])
     return replace(reply, entries=(rawjson.replaced(entry, {"tool_calls": renamed}),), calls=calls)
