@@ -23,6 +23,7 @@ import msgspec
 __all__ = [
     "CLOSING",
     "MAX_DEPTH",
+    "SCANNED_BYTES",
     "SPACE",
     "STRING",
     "TOO_DEEP",
@@ -294,22 +295,27 @@ def _check_utf8(data: bytes) -> None:
 
 def refuse_far_error(data: bytes) -> None:
     """Refuse a long text that has an error far behind its beginning, without making a value of any of it. The
-    text must be shallow.
+    text must be shallow, and has more than `SCANNED_BYTES`.
 
-    Raises `RawJSONError`. A text that passes may still be no JSON: escapes are not looked at.
+    Raises `RawJSONError`. A text that passes may still have a number that cannot be read.
     """
-    if len(data) <= _SCANNED_BYTES:
-        return
-    found = None
+    at = _error_of_skipper(data)
+    if at is not None:
+        # It may be a lone surrogate, which is JSON. Other errors stay when each surrogate is replaced, also
+        # where these bytes are an escaped backslash and a letter.
+        at = _error_of_skipper(data.replace(b"\\ud", b"\\u0").replace(b"\\uD", b"\\u0"))
+    if at is not None and at > SCANNED_BYTES:
+        raise RawJSONError("not JSON", at)
+
+
+def _error_of_skipper(data: bytes) -> int | None:
+    """At which byte msgspec finds an error; None if it finds none."""
     try:
         _SKIPPER.decode(data)
     except msgspec.DecodeError as error:
         found = _OFFSET.search(str(error))
-        at = int(found[1]) if found else len(data)
-    else:
-        return
-    if at > _SCANNED_BYTES:
-        raise RawJSONError("not JSON", at)
+        return int(found[1]) if found else len(data)
+    return None
 
 
 _SKIPPER: Final = msgspec.json.Decoder(msgspec.Raw)
@@ -320,9 +326,10 @@ def _walkable(data: bytes) -> str | None:
     """The text with a character for each byte, so that positions are those of the bytes; None if it may nest
     too deep. A long text is refused then: it does, or it is no JSON."""
     if is_shallow(data):
-        refuse_far_error(data)
+        if len(data) > SCANNED_BYTES:
+            refuse_far_error(data)
         return data.decode("latin-1")
-    if len(data) > _SCANNED_BYTES:
+    if len(data) > SCANNED_BYTES:
         raise RawJSONError(TOO_DEEP, 0)
     return None
 
@@ -339,7 +346,7 @@ def _walked(text: str, start: int) -> int | None:
         at = error.pos
     except _ConstantError:
         at = len(text)
-    if at - start > _SCANNED_BYTES:
+    if at - start > SCANNED_BYTES:
         raise RawJSONError("not JSON", start)
     return None
 
@@ -354,4 +361,5 @@ def _no_constant(name: str) -> NoReturn:
 
 _WALKER: Final = json.JSONDecoder(parse_float=len, parse_int=len, parse_constant=_no_constant)
 """No number is read as one: that takes long for many digits, and fails for some."""
-_SCANNED_BYTES: Final = 64 * 2**10
+SCANNED_BYTES: Final = 64 * 2**10
+"""So far from the beginning of a text the scanner looks for an error."""

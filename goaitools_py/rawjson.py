@@ -25,6 +25,7 @@ import orjson
 from .json_scan import (
     CLOSING,
     MAX_DEPTH,
+    SCANNED_BYTES,
     SPACE,
     STRING,
     TOO_DEEP,
@@ -297,7 +298,8 @@ _TOO_LARGE: Final = object()
 
 def _read(data: bytes, parse_float: Callable[[str], Any], parse_int: Callable[[str], Any]) -> Any:
     if is_shallow(data):
-        refuse_far_error(data)
+        if len(data) > SCANNED_BYTES:
+            refuse_far_error(data)
         try:
             return _ANY.decode(data)
         except _REFUSALS:

@@ -831,6 +831,65 @@ def test_a_long_string_is_cut_in_linear_time() -> None:
     assert items(b"[" + text + rb',"\ud800"]') == [text, rb'"\ud800"']
 
 
+FAR = b'"' + b"x" * 100_000 + b'"'
+STRICT_ONLY = (
+    rb'"\ud800"',
+    rb'"\uDFFF"',
+    rb'"\ud800\uD800"',
+    rb'"\udc00\ud800 "',
+    rb'"\\\ud800"',
+    rb'"\ud83d\ude00\ud83d"',
+    rb'{"\ud800":[1,{"a":"\uDbff"}]}',
+    b"1e400",
+    b"-1E+999",
+    b"1e99999999999999999999",
+    b"9" * 5_000,
+    b"-" + b"9" * 400,
+)
+NO_JSON = (
+    b"NaN",
+    b"-Infinity",
+    b"01",
+    b"1.",
+    b"+1",
+    rb'"\ud8g0"',
+    rb'"\ud80"',
+    rb'"\q\ud800"',
+    b'"\x01"',
+    b"[1",
+    b"]",
+)
+
+
+@pytest.mark.parametrize("odd", STRICT_ONLY)
+def test_what_only_the_strict_reader_takes_may_stand_far_behind(odd: bytes) -> None:
+    """A long text is JSON if its pieces are, although the fast reader refuses one of them."""
+    texts = [b"[" + FAR + b"," + odd + b"]", b'{"a":' + FAR + b',"b":' + odd + b"}"]
+    texts += [b"[0," + odd + b"," + FAR + b"," + odd + b"]", b'[{"a":[' + FAR + b"," + odd + b"]}]"]
+
+    assert items(texts[0]) == [FAR, odd]
+    assert members(texts[1]) == {"a": FAR, "b": odd}
+    assert items(texts[2]) == [b"0", odd, FAR, odd]
+    assert items(texts[3]) == [texts[3][1:-1]]
+    for text in texts:
+        assert [text[span.start : span.end] for span in spans(text)] == list(
+            items(text) if text[:1] == b"[" else members(text).values()
+        )
+        assert json_scan.scan(text) == spans(text)
+        rawjson.view(text)
+    assert rawjson.view(texts[0])[1] == rawjson.view(odd)
+
+
+@pytest.mark.parametrize("odd", NO_JSON)
+@pytest.mark.parametrize("before", [b"", rb'"\ud800",'], ids=["", "behind a surrogate"])
+def test_an_error_far_behind_is_found(odd: bytes, before: bytes) -> None:
+    text = b"[" + before + FAR + b"," + before + odd + b"]"
+
+    for read in (items, spans, rawjson.loads, rawjson.view, json_scan.scan):
+        with pytest.raises(RawJSONError):
+            read(text)
+
+
 # ------------------------------------------------------------------------------- the number of values
 
 

@@ -36,6 +36,8 @@ _BYTES: Final = 5
 """An entry of words has at least so many bytes for each word, so a cheap look comes before the count."""
 _NEW: Final = 256
 """Tokens that a request has around what is new, at most, on a server that counts only that."""
+_ESTIMATED: Final = 2
+"""Bytes of what is new for each token that such a server may count at most: twice the usual number."""
 _WIDER: Final = 1.1
 _ONE_TOKEN: Final = 12
 """So many bytes more than characters are at least one token: six Chinese characters."""
@@ -76,6 +78,8 @@ def cut_at(
         return left
     fell = gauge.is_anchored and left < _FALLEN * (gauge.tokens - gauge.thinking)
     if not fell and (gauge.is_anchored or before.size + new <= 2 * _BYTES * left):
+        return 0
+    if left < _NEW + new // _ESTIMATED:  # before the history is read
         return 0
     entries = before.load()
     old, estimate = read(entries)

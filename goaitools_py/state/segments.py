@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Sequence
 from contextlib import suppress
+from operator import attrgetter
 from typing import Final
 
 from msgspec.structs import force_setattr
@@ -41,6 +42,7 @@ from .turn_rows import letters_in, records_in
 
 __all__ = [
     "JOIN",
+    "RAW_LEN",
     "check_entries",
     "check_values",
     "check_whole",
@@ -247,7 +249,7 @@ def check_entries(entries: Sequence[bytes]) -> None:
 
 def values_in(segments: Sequence[Segment], most: int) -> int:
     """Count the JSON values in segments; see `json_scan.count_values`. Small states cost nothing."""
-    left, found = sum([segment.raw_len for segment in segments]), 0
+    left, found = sum(map(RAW_LEN, segments)), 0
     if (bound := most_values(left)) <= most:
         return bound
     for segment in segments:
@@ -268,7 +270,11 @@ def check_values(segments: Sequence[Segment], most: int) -> None:
 
     Raises `StateTooLargeError`.
     """
-    check_limit("max_values", most, values_in(segments, most))
+    if sum(map(RAW_LEN, segments)) > most:  # fewer bytes cannot hold more values
+        check_limit("max_values", most, values_in(segments, most))
+
+
+RAW_LEN: Final = attrgetter("raw_len")
 
 
 def _values(segment: Segment, most: int, *, is_exact: bool = False) -> int:

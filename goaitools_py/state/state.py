@@ -29,6 +29,7 @@ from .parts import MEDIA, SEALED_HISTORY, Part
 from .records import RULES_VERSION, InboxItem, Meta, OpenTurn
 from .segments import (
     JOIN,
+    RAW_LEN,
     check_values,
     entries_of,
     history_segment,
@@ -295,7 +296,8 @@ def load_state(
         sealed = [_sealed_history(part, codec, binding) for part in parts if part.kind == SEALED_HISTORY]
         parts = parts[len(sealed) :]
     own: Sequence[Segment] = segments[1:]
-    _check_values([*sealed, *segments], limits, blob)
+    if sum(map(RAW_LEN, (*sealed, *segments))) > limits.max_values:  # fewer bytes cannot hold more values
+        _check_values([*sealed, *segments], limits, blob)
     if meta.media or (parts and any(part.kind == MEDIA for part in parts)):
         sealed, own = _resolved(meta, parts, sealed, own, codec, binding, limits)
     hot: Segment | None = None

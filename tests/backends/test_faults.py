@@ -229,3 +229,59 @@ def test_an_error_inside_a_success_is_known_by_its_names(
     fault = fault_of_error(error)
 
     assert (fault.kind, fault.retryable) == (kind, retryable)
+
+
+GEMINI_DETAILS = [{"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "API_KEY_INVALID"}]
+REFUSED_KEYS = [
+    # continuedev/continue#10778: xAI
+    b'{"code":"Client specified an invalid argument","error":"Incorrect API key provided: sk***YA. You can '
+    b'obtain an API key from https://console.x.ai."}',
+    # cequence-io/openai-scala-client#109, google-gemini/gemini-cli#25198: Gemini's endpoint
+    b'[{"error":{"code":400,"message":"API key not valid. Please pass a valid API key.",'
+    b'"status":"INVALID_ARGUMENT"}}]',
+    answer("API Key not found. Please pass a valid API key.", status="INVALID_ARGUMENT"),
+    answer("Request failed", details=GEMINI_DETAILS),
+    answer("Invalid API-key provided.", code="InvalidApiKey"),
+    answer("no", type="authentication_error"),
+    answer("Your request was refused", code="invalid_api_key"),
+    b'"Missing API key"',
+    b"API key is expired",
+]
+
+
+@pytest.mark.parametrize("status", [400, 422])
+@pytest.mark.parametrize("body", REFUSED_KEYS)
+def test_a_refused_key_under_another_status(status: int, body: bytes) -> None:
+    """The body says what it is; nothing is tried again."""
+    fault = http_fault(status, {}, body)
+
+    assert (fault.kind, fault.retryable) == ("auth", False)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Invalid value: 'my API key is invalid'",
+        "messages.1: 'Incorrect API key provided' is too long",
+        "Invalid 'messages[0].content': expected a string",
+        "Invalid key in tool_choice",
+        "API keys are listed on the dashboard; the model does not exist",
+        "Unknown parameter: 'api_key_id'",
+    ],
+)
+def test_words_about_keys_elsewhere_are_no_refused_key(words: str) -> None:
+    """An error may quote what a user has said."""
+    assert http_fault(400, {}, answer(words)).kind == "rejected"
+
+
+@pytest.mark.parametrize("status", [200, 404, 429, 500])
+def test_words_about_keys_under_a_status_of_its_own(status: int) -> None:
+    """Such a status means what it says."""
+    assert http_fault(status, {}, answer("Incorrect API key provided")).kind != "auth"
+
+
+def test_a_refused_key_inside_an_answer() -> None:
+    """An error object in a 200 is classified by the same words."""
+    error = {"message": "Incorrect API key provided", "type": "invalid_request_error"}
+
+    assert fault_of_error(error).kind == "auth"

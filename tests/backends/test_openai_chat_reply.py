@@ -126,7 +126,7 @@ def test_raw_newlines_become_spaces() -> None:
         ),
         (
             b'{"role":"assistant","content":null,"audio":{"id":"a","data":"UklG","transcript":"hi"}}',
-            b'{"role":"assistant","content":null,"audio":{"id":"a"}}',
+            b'{"role":"assistant","content":"hi","audio":{"id":"a"}}',
         ),
         (
             b'{"role":"assistant","content":"x","function_call":{"arguments":"","name":""}}',

@@ -167,8 +167,10 @@ def test_every_reply_says_what_the_answer_says(recordings: list[JSON]) -> None:
             for item in output
             if item["type"] == "function_call"
         ]
-        text = [part["text"] for item in output if item["type"] == "message" for part in item["content"]]
-        assert reply.text == "".join(text)
+        said = [
+            "".join(part["text"] for part in item["content"]) for item in output if item["type"] == "message"
+        ]
+        assert reply.text == "\n\n".join(filter(None, said))
         own = [call for call in reply.calls if call.kind == "function"]
         assert [(call.id, call.name, call.arguments) for call in own] == wanted
         assert [call.id for call in reply.calls if call.kind == "provider"] == [

@@ -267,7 +267,7 @@ def test_a_reply_says_what_its_items_say() -> None:
     summary = '{"type":"reasoning","id":"r","summary":[{"type":"summary_text","text":"So."}]}'
     reply = read(READABLE, SAY, summary, SAY, call("a"), CUSTOM)
 
-    assert (reply.text, reply.reasoning) == ("HiHi", "Hm.So.")
+    assert (reply.text, reply.reasoning) == ("Hi\n\nHi", "Hm.So.")
     assert [(one.id, one.kind) for one in reply.calls] == [("a", "function"), ("c9", "custom")]
     assert (reply.id, reply.model, reply.finish_reason) == ("resp_1", "m1", "completed")
     assert reply.run_calls

@@ -65,6 +65,7 @@ class Row:
         partial: The text that came before the fault.
         patience: "turn" has a short deadline over all, "socket" waits shortly for each byte.
         is_met_once: The fault is not repeated; requests after it are healthy.
+        is_unsent: The turn is refused, and later requests leave it out.
     """
 
     name: str
@@ -78,6 +79,7 @@ class Row:
     partial: str
     patience: Literal["plenty", "turn", "socket"]
     is_met_once: bool
+    is_unsent: Mapping[str, bool]
 
 
 def _by_wire(value: Any) -> Mapping[str, Any]:
@@ -97,6 +99,7 @@ def row(
     partial: str = "",
     patience: Literal["plenty", "turn", "socket"] = "plenty",
     is_met_once: bool = False,
+    is_unsent: Any = False,
 ) -> Row:
     """A line of the table."""
     return Row(
@@ -111,6 +114,7 @@ def row(
         partial=partial,
         patience=patience,
         is_met_once=is_met_once,
+        is_unsent=_by_wire(is_unsent),
     )
 
 
@@ -125,6 +129,12 @@ CALL = Reply.calls(BLUE, text="Let me see.")
 TORN = ("get_score", '{"team":"Bl')
 SAID = {wire: LEAD[wire] + 3 for wire in ALL}
 """So many events of `STORY` hold "Once upon a"."""
+
+WORDLESS: Mapping[str, Any] = {
+    CHAT: Absent("without a choice there is no answer, and a choice has a message"),
+    RESPONSES: Fault.no_choices(),
+    ANTHROPIC: Reply.text("", finish="end_turn"),
+}
 
 _ASK: Mapping[str, tuple[str, bytes]] = {
     CHAT: ("/v1/chat/completions", b'"messages":[{"role":"user","content":"?"}]'),
@@ -331,12 +341,17 @@ ROWS: tuple[Row, ...] = (
     ),
     row(
         "an answer without a word",
-        {
-            CHAT: Absent("without a choice there is no answer, and a choice has a message"),
-            RESPONSES: Fault.no_choices(),
-            ANTHROPIC: Reply.text("", finish="end_turn"),
-        },
+        WORDLESS,
         "complete",
+        sends=2,  # no token is billed for it
+        modes=UNARY,
+    ),
+    row(
+        "stream: an answer without a word",
+        WORDLESS,
+        "complete",
+        sends={RESPONSES: 2, ANTHROPIC: 1},  # a message begins with one token on its bill
+        modes=STREAMED,
     ),
     # streams
     row("stream: RST", _each(_reset_after), StreamInterruptedError, **SPOKEN),
@@ -458,8 +473,13 @@ ROWS: tuple[Row, ...] = (
         is_met_once=True,
     ),
     row("text cut by the token limit", Reply.text("Once upon a", finish="length"), "truncated"),
-    row("content filter", Reply.text("I must", finish="content_filter"), "refused"),
-    row("refusal", Reply.refusal("I will not."), "refused"),
+    row("content filter", Reply.text("I must", finish="content_filter"), "refused", is_unsent=True),
+    row(
+        "refusal",
+        Reply.refusal("I will not."),
+        "refused",
+        is_unsent={CHAT: False, RESPONSES: False, ANTHROPIC: True},
+    ),
 )
 
 

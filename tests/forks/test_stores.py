@@ -7,6 +7,7 @@ import sqlite3
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -54,7 +55,7 @@ def test_a_sqlite_file_is_sound_after_forks(tmp_path: Path) -> None:
     path = tmp_path / "states.sqlite3"
     family("saves", kind="sqlite", url=str(path), children=4, calls=CALLS, folder=str(tmp_path))
 
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 

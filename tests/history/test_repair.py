@@ -606,7 +606,7 @@ def test_a_turn_of_which_nothing_is_left_is_gone(wire: str) -> None:
             rules=0,
         )
     )
-    assert len(closed_turns(state)) == 2
+    assert len(closed_turns(state, checked=False)) == 2
     lonely = load_state(forged(words, [b"null"], rules=0))
 
     sound, _ = checked(state, words.dialect)
@@ -795,3 +795,17 @@ def test_many_calls_are_mended_in_time(ids: list[str], answered: list[str]) -> N
 
     assert len(found.entries) == len(ids) + 2
     assert time.process_time() - start < 6
+
+
+@pytest.mark.parametrize("odd", [b"null", b"7", b"[]", b'"c"'])
+def test_what_is_no_call_among_calls_with_one_id_is_dropped(odd: bytes) -> None:
+    """An element that is no object is not counted as a call, wherever calls are counted."""
+    entry = _calls(["c", "c"]).replace(b'"tool_calls":[', b'"tool_calls":[' + odd + b",")
+    results = [rawjson.dumps({"role": "tool", "tool_call_id": "c", "content": "x"})] * 2
+
+    found = mended([b'{"role":"user","content":"Hello."}', entry, *results], dialect_of("openai"))
+
+    messages = [rawjson.loads(one.entry) for one in found.entries]
+    ids = [call["id"] for call in messages[1]["tool_calls"]]
+    assert len(set(ids)) == 2
+    assert [message["tool_call_id"] for message in messages[2:]] == ids

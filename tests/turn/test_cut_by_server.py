@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -199,6 +200,22 @@ def test_edits_that_were_asked_for_are_none(face: Any, wire: str, run: Any) -> N
     settings = ModelSettings(context_management=(ServerToolClearing(),))
 
     assert talks_on(face, wire, run, 300, 2_000, 900, 700, said="word " * 600, settings=settings) == []
+
+
+@pytest.mark.parametrize("wire", [RESPONSES])
+def test_a_compaction_of_the_provider_is_none(face: Any, wire: str) -> None:
+    """What stands before it stays in the history, and is not read (recorded so: 847 tokens, then 552)."""
+    item = {"type": "compaction", "id": "cmp_1", "encrypted_content": "gAAAA" * 400}
+    body = json.loads(whole(wire, {"input_tokens": 1_900, "output_tokens": 300}))
+    compacted = Raw.body(json.dumps({**body, "output": [*body["output"], item]}).encode())
+    steps = [*(counted(wire, 220 * at) for at in range(1, 9)), compacted, counted(wire, 800)]
+    backend = ScriptedBackend(*steps, wire=wire)
+    chat, state, found = face.chat(backend), None, list[str]()
+    for at in range(len(steps)):
+        result = chat.chat_with_state(state, user=STORY if at < 9 else "And?")
+        state, found = result.state, found + codes(result)
+
+    assert found == []
 
 
 # ---------------------------------------------------------------------------------- another window

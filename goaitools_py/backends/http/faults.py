@@ -138,6 +138,8 @@ def _kind(status: int, error: object) -> FaultKind:
         return "signature"
     if status in _SIGNATURE_STATUSES and _SIGNATURE_WORDS.search(_words(error)):
         return "signature"
+    if status in _KEY_STATUSES and _refuses_key(error):
+        return "auth"
     if status in _ABOUT_KEY:
         return "rejected" if status in _MAY_MODERATE and _refuses_content(error) else "auth"
     if status == 429:
@@ -149,6 +151,32 @@ def _kind(status: int, error: object) -> FaultKind:
 
 _ABOUT_KEY: Final = frozenset({401, 402, 403, 407})
 """The key, the money behind it, or that of a proxy: only the owner can help."""
+
+_KEY_STATUSES: Final = frozenset({400, 422})
+"""Statuses that mean the request, and with which some servers refuse a key."""
+
+_KEY_CODES: Final = frozenset(
+    {"API_KEY_INVALID", "InvalidApiKey", "authentication_error", "invalid_api_key", "unauthorized"}
+)
+_KEY_WORDS: Final = re.compile(
+    # Only at the beginning: an error may quote what a user has written.
+    r"\W*(?:"
+    r"(?:incorrect|invalid|wrong|missing|expired|unknown) (?:x-)?api[ _-]?key\b"  # xAI: continue#10778
+    r"|(?:the )?api[ _-]?key (?:is )?(?:not valid|not found|invalid|incorrect|expired|missing|required)"
+    r")",  # Gemini: cequence-io/openai-scala-client#109, google-gemini/gemini-cli#25198
+    re.IGNORECASE,
+)
+
+
+def _refuses_key(error: object) -> bool:
+    """True for an error about the key under a status that says something else."""
+    names = _names(error)
+    details = error.get("details") if isinstance(error, dict) else None
+    for one in details if isinstance(details, list) else ():
+        if isinstance(one, dict) and isinstance(reason := one.get("reason"), str):  # google.rpc.ErrorInfo
+            names.add(reason)
+    return not _KEY_CODES.isdisjoint(names) or _KEY_WORDS.match(_words(error)) is not None
+
 
 _MAY_MODERATE: Final = frozenset({402, 403})
 """OpenRouter and xAI answer 403 to a flagged message, guardrails of gateways 402 or 403."""

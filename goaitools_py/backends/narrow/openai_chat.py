@@ -26,7 +26,8 @@ content (fully)                      (kimi-code#1985). It goes
 ``content: ""`` beside calls (fully) the same; now null
 ===================================  ====================================================================
 
-A message's id of a sound (``audio``) keeps its `id` only, as the request type has it.
+The id of a sound (``audio``) is left out fully: it expires after an hour, and no other server knows it. The
+text of the sound is the message's content.
 """
 
 from __future__ import annotations
@@ -112,9 +113,10 @@ def _message(entry: bytes, view: Mapping[str, Any], log: list[Change], ids: Ids,
         for key in ("tool_calls", "function_call", "refusal", "audio"):
             if key in view and view[key] is None:
                 edit.drop(key, "members")
-        audio = view.get("audio")
-        if isinstance(audio, dict) and isinstance(audio.get("id"), str) and len(audio) > 1:
-            edit.put("audio", rawjson.dumps({"id": audio["id"]}), "members")
+        if "audio" in edit.members and view["audio"] is not None:
+            edit.drop("audio", "left_out")
+            if not view.get("content") and not view.get("tool_calls"):
+                edit.put("content", rawjson.dumps(note("audio")), None)
     return edit.done()
 
 

@@ -26,6 +26,7 @@ from ..wire.extra_body import WRITTEN_HERE, encoded, with_extra
 from ..wire.fitting import Fitting
 from ..wire.nesting import read_again
 from . import chat_reply as reading
+from . import sound
 from .chat_message import read_entry
 from .chat_stream import ChatDecoder
 from .fit import fit
@@ -142,9 +143,10 @@ class OpenAIChatDialect(Value, frozen=True):
         preamble = parts.preamble
         if preamble and writing.sets_breakpoint(parts, self.family):
             preamble = writing.with_breakpoint(preamble, "text")
+        history = sound.sent(parts.history, parts.carried) if parts.carried else parts.history
         return ModelRequest(
             path="/chat/completions",
-            body=writing.body_of(members, (preamble, *parts.history), key="messages"),
+            body=writing.body_of(members, (preamble, *history), key="messages"),
             headers=dict(headers),
             stream=parts.stream,
         )
@@ -217,6 +219,11 @@ class OpenAIChatDialect(Value, frozen=True):
     def unsigned(self, entries: Sequence[bytes]) -> list[bytes]:
         """The same entries: this provider API seals nothing."""
         return list(entries)
+
+    def marks(self, entries: Sequence[bytes]) -> Mapping[str, tuple[str, int]]:
+        """The mark of an imported history with sounds; see `MarksHistory`. Their ids are not known to be
+        valid."""
+        return {sound.MARK: ("", 0)} if any(b'"audio"' in entry for entry in entries) else {}
 
     def settled(self, reply: Sequence[bytes]) -> list[bytes]:
         """The same entries: this provider API does not pause replies."""

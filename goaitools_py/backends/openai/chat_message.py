@@ -28,7 +28,7 @@ def read_entry(entry: bytes) -> Message:
     """Read one stored entry as a neutral message. Parts of unknown kinds are in `raw` only.
 
     Raises:
-        RawJSONError: The entry is not a JSON object.
+        RawJSONError: The entry is not a JSON object, or has more than 100,000 calls.
     """
     view = rawjson.view(entry)
     if not isinstance(view, dict):
@@ -134,8 +134,11 @@ def _calls(found: Any) -> tuple[ToolCall, ...]:
     """The calls of a message. What is not an object is no call."""
     if not isinstance(found, list):
         return ()
-    return tuple([call_of(one) for one in found[:_MOST_CALLS] if isinstance(one, dict)])
+    if len(found) > _MOST_CALLS:
+        raise rawjson.RawJSONError(f"a message with more than {_MOST_CALLS:,} calls", 0)
+    return tuple([call_of(one) for one in found if isinstance(one, dict)])
 
 
-_MOST_CALLS: Final = 10_000
-"""A forged message may have a million, and each takes half a kilobyte when it is read."""
+_MOST_CALLS: Final = 100_000
+"""A forged message may have half a million, and each takes up to a kilobyte when it is read and shown. Each
+call needs a result, so a history has at most as many calls as entries: 20,000 by the usual limits."""

@@ -15,7 +15,9 @@ half a surrogate pair      anywhere                      no UTF-8 can hold it, a
                            something                     OpenRouter takes them back, parsed files among them
 ``refusal``                empty, or not a string        it says nothing; 436 of 436 were null
 ``audio``                  without an id                 a server without sound sent it hollow
-``audio``                  becomes ``{"id": …}``         the request type has the id only
+``audio``                  becomes ``{"id": …}``         the request type has the id only; see `sound`
+``content``                empty, beside ``audio``       it is the transcript, which is sent once the id has
+                                                         expired
 ``executed_tools``         always                        what Groq's own tools did, up to 190 KB: refused with
                                                          400, and in no request type (groq-python 0681348,
                                                          types/chat). The pages in it become citations
@@ -92,6 +94,7 @@ from ..wire.envelope import Envelope
 from ..wire.tolerance import as_dict, as_str, count, is_hollow, object_of
 from .chat_message import call_of, spoken
 from .mended import has_odd_content, mended_content
+from .sound import carried_of, has_sound, transcript_of
 from .sources import BESIDE, cited
 
 __all__ = [
@@ -168,7 +171,9 @@ def _said(message: bytes) -> str:
         view = rawjson.view(message)
     except rawjson.RawJSONError:
         return ""
-    return spoken(view)[0] or as_str(view.get("refusal")) if isinstance(view, dict) else ""
+    if not isinstance(view, dict):
+        return ""
+    return spoken(view)[0] or transcript_of(view) or as_str(view.get("refusal"))
 
 
 _NOTHING_SAID: Final = b'{"role":"assistant","content":""}'
@@ -222,6 +227,7 @@ def reply_of(answer: RawReply, *, family: str) -> Reply:
         fault.partial_text = plain(_said(answer.message))
         raise paid(fault, usage_of(answer.usage)) from None
     text, reasoning = spoken(view)
+    text = text or transcript_of(view)
     refusal = as_str(view.get("refusal"))
     finish = answer.finish_reason
     entry = _plain(entry)
@@ -239,6 +245,7 @@ def reply_of(answer: RawReply, *, family: str) -> Reply:
         cost_usd=cost_of(usage, view.get("provider_metadata")),
         model=answer.model,
         id=answer.id,
+        carried=carried_of(view),
         citations=_citations(answer.beside, message, view, text),
         blocks=_is_filtered(finish) and finish not in _ENDS_THIS_REPLY,
     )
@@ -361,10 +368,6 @@ def _consumed(root: Mapping[str, Any]) -> Usage:
 # ------------------------------------------------------------------------------------ what is stored
 
 
-def _has_no_id(value: Any) -> bool:
-    return not as_str(as_dict(value).get("id"))
-
-
 _TAKES_ANNOTATIONS: Final = "openrouter.ai"
 """The family that accepts annotations in a request, and does not parse again the files that they hold
 (openrouter.ai/docs, PDF inputs, seen 2026-11)."""
@@ -388,7 +391,7 @@ _LEFT_OUT: Final[Mapping[str, Callable[[Any], bool]]] = {
     "provider_metadata": _always,
     "audio_content": is_hollow,
     "refusal": lambda value: not value or not isinstance(value, str),
-    "audio": _has_no_id,
+    "audio": lambda value: not has_sound({"audio": value}),
     "function_call": _is_no_call,
     "name": lambda value: not value or not isinstance(value, str),
     "tool_calls": is_hollow,
@@ -422,6 +425,8 @@ def _stored(entry: bytes, view: Any, family: str, *, seed: bytes) -> tuple[bytes
     has_audio = "audio" in view and "audio" not in left_out
     if has_audio:
         changed["audio"] = rawjson.dumps({"id": view["audio"]["id"]})
+        if not view.get("content") and (transcript := transcript_of(view)):
+            changed["content"] = rawjson.dumps(transcript)
     content = view.get("content")
     if not calls and not has_audio and content in (None, []):
         changed["content"] = b'""'
@@ -521,6 +526,7 @@ def with_call_ids(reply: Reply, ids: Sequence[str]) -> Reply:
         return reply
     (entry,) = reply.entries
     raws = rawjson.items(rawjson.members(entry)["tool_calls"])
+    raws = [raw for raw in raws if raw.startswith(b"{")]  # in a damaged history others may stand there
     edits = (_CallEdit(kind=call.kind, id=call.id) for call in calls)
     renamed = _list([edit.apply(raw) for edit, raw in zip(edits, raws, strict=True)])
     return replace(reply, entries=(rawjson.replaced(entry, {"tool_calls": renamed}),), calls=calls)

@@ -133,6 +133,8 @@ class ChatDecoder:
         self._id = self._model = self._finish = ""
         self._usage = b"null"
         self._beside: dict[str, bytes] = {}
+        self._sound: Object = {}
+        self._heard: list[str] = []
         self.is_done = self._is_cut = self._has_choice = self._has_begun = False
         self._expects_text = False
         self._guesses_left = _MAX_GUESSES
@@ -220,7 +222,7 @@ class ChatDecoder:
     @property
     def partial_text(self) -> str:
         """Text received so far."""
-        return plain(self._parts.text("text") + self._message.text("content"))
+        return plain(self._parts.text("text") + self._message.text("content") + "".join(self._heard))
 
     @property
     def usage_so_far(self) -> Usage | None:
@@ -310,8 +312,7 @@ class ChatDecoder:
                 if "reasoning" not in delta and "reasoning_content" not in delta:
                     self._tell("reasoning", text, deltas)
             elif key == "audio":
-                if "id" in (audio := object_of(raw)):  # a later piece has none, and a request takes only it
-                    self._message.grow(key, msgspec.Raw(with_members({"id": audio["id"]})))
+                self._hear(object_of(raw), deltas)
             else:
                 text = self._message.grow(key, raw)
                 if key == "content" and bytes(raw).startswith(b"{"):  # JSON mode of some servers
@@ -319,6 +320,14 @@ class ChatDecoder:
                 # vLLM 0.11 sends every piece of reasoning under both names.
                 if text and not (key == "reasoning" and "reasoning_content" in delta):
                     self._tell(_SPOKEN[key], text, deltas)
+
+    def _hear(self, audio: Object, deltas: list[Delta]) -> None:
+        """Take a piece of a sound: the id comes first, the expiry last, and the words in pieces. The sound
+        itself is not kept."""
+        self._sound |= {key: audio[key] for key in ("id", "expires_at") if audio.get(key, NULL) != NULL}
+        words = text_of(audio.get("transcript", NULL)) or ""
+        self._heard.append(words)
+        self._tell("text", words, deltas)
 
     def _grow_content(self, raw: msgspec.Raw, deltas: list[Delta]) -> None:
         """Take content that comes in parts. Mistral's reasoning models send parts, and later strings."""
@@ -342,6 +351,9 @@ class ChatDecoder:
     def _assembled(self) -> bytes:
         grown = self._message.members()
         message = {"role": grown.pop("role", b'"assistant"'), "content": b"null", **grown}
+        if self._sound:
+            words = msgspec.Raw(written("".join(self._heard)))
+            message["audio"] = with_members({**self._sound, "transcript": words})
         if self._parts:
             message["content"] = self._parts.raw()
         if self._details:

@@ -15,7 +15,7 @@ from ...render import read_event, read_text
 from ..wire.tolerance import as_dict, as_str, data_url
 from . import responses_client as client
 
-__all__ = ["CALLS", "call_of", "is_refused", "kind_of", "read_entries", "spoken", "thought"]
+__all__ = ["BETWEEN", "CALLS", "call_of", "is_refused", "kind_of", "read_entries", "spoken", "thought"]
 
 CALLS: Final[Mapping[str, tuple[Literal["function", "custom"], str]]] = {
     "function_call": ("function", "arguments"),
@@ -87,6 +87,11 @@ def _role(item: Mapping[str, Any]) -> Role:
     return _ROLES.get(kind, "assistant" if "type" in item else "user")
 
 
+BETWEEN: Final = "\n\n"
+"""Stands between the texts of two messages of one reply, such as a commentary (`phase`) and the final answer:
+nothing ends the one and begins the other."""
+
+
 def _reply(items: Sequence[tuple[bytes, Mapping[str, Any]]]) -> Message:
     parts: list[Part] = []
     calls: list[ToolCall] = []
@@ -95,7 +100,10 @@ def _reply(items: Sequence[tuple[bytes, Mapping[str, Any]]]) -> Message:
     for entry, item in items:
         kind = kind_of(item)
         if kind == "assistant":
-            parts += _parts(item.get("content"), as_user=False)
+            said = _parts(item.get("content"), as_user=False)
+            if _has_text(said) and _has_text(parts):
+                parts.append(Text(BETWEEN))
+            parts += said
         elif kind == "reasoning":
             thoughts.append(thought(item))
         elif kind in CALLS:
@@ -109,6 +117,10 @@ def _reply(items: Sequence[tuple[bytes, Mapping[str, Any]]]) -> Message:
         reasoning="".join(thoughts),
         raw=b",\n".join(entry for entry, _ in items),
     )
+
+
+def _has_text(parts: Sequence[Part]) -> bool:
+    return any(isinstance(part, Text) and part.text for part in parts)
 
 
 def _given(entry: bytes, item: Mapping[str, Any], role: Role) -> Message:

@@ -75,7 +75,7 @@ from ..wire.envelope import Envelope, error_in
 from ..wire.tolerance import as_dict, as_str, count, members_of, object_of
 from . import responses_client as client
 from . import responses_units as units
-from .responses_item import CALLS, call_of, is_refused, kind_of, read_entries, spoken, thought
+from .responses_item import BETWEEN, CALLS, call_of, is_refused, kind_of, read_entries, spoken, thought
 from .responses_mended import SPEAKERS, is_odd_item, mended_item
 from .sources import BESIDE, cited
 
@@ -297,7 +297,7 @@ def said_in(items: Sequence[bytes]) -> str:
             item = as_dict(rawjson.view(raw))
             if kind_of(item) == "assistant":
                 said.append(spoken(item.get("content")))
-    return plain("".join(said))
+    return plain(BETWEEN.join(filter(None, said)))
 
 
 def failure(error: object, *, text: str = "") -> ProtocolFault:
@@ -447,8 +447,11 @@ class _Items:
             entry = self._client_call(entry, call)
         elif kind == "assistant":
             content = item.get("content")
+            said = spoken(content)
+            if said and any(self.text):
+                self.text.append(BETWEEN)
             self._cite(content)
-            self.text.append(spoken(content))
+            self.text.append(said)
             self.is_refused = self.is_refused or is_refused(content)
         elif kind == "reasoning":
             self.reasoning.append(thought(item))

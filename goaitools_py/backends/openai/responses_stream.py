@@ -21,6 +21,7 @@ from ..http.sse import EventSplitter, EventTooLongError
 from ..wire.answer import left_over
 from ..wire.envelope import Envelope
 from ..wire.nesting import shallow
+from .responses_item import BETWEEN
 from .responses_reply import RawReply, failure, read_response, reply_of, said_in
 
 __all__ = ["ResponsesDecoder"]
@@ -73,7 +74,8 @@ class ResponsesDecoder:
         self._done: dict[int, bytes] = {}
         self._answer: RawReply | None = None
         self.is_done = self._is_cut = False
-        self._has_begun = False
+        self._has_begun = self._has_ended = False
+        self._index: int | None = None
         self._halves = Halves()
 
     def feed(self, chunk: bytes) -> list[Delta]:
@@ -112,9 +114,11 @@ class ResponsesDecoder:
                     deltas += left_over(self._halves)
                 elif event.delta:
                     self._has_begun = True
+                    said = event.delta
                     if kind == "text":
-                        self._text.append(event.delta)
-                    if text := self._halves.shown(kind, event.delta):
+                        said = self._between(event.output_index) + said
+                        self._text.append(said)
+                    if text := self._halves.shown(kind, said):
                         deltas.append(Delta(kind=kind, text=text))
             except rawjson.RawJSONError as problem:
                 finding = ProtocolFault("an event of the stream cannot be read")
@@ -145,9 +149,15 @@ class ResponsesDecoder:
 
     # ----------------------------------------------------------------------------------- one event
 
+    def _between(self, index: int | None) -> str:
+        """What stands before the next piece of text: something if it begins another message."""
+        is_other = self._has_ended if index is None else index != self._index
+        self._has_ended, self._index = False, index
+        return BETWEEN if is_other and self._text else ""
+
     def _take(self, event: _RawEvent, data: bytes) -> None:
         if event.type == "response.output_item.done":
-            self._has_begun = True
+            self._has_begun = self._has_ended = True
             at = len(self._done) if event.output_index is None else event.output_index
             self._done[at] = bytes(event.item)
         elif event.type in _TERMINAL:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from ... import rawjson
 from ...messages import ToolCall
 from ..openai import responses_client as client
-from ..openai.responses_item import CALLS, call_of, kind_of
+from ..openai.responses_item import BETWEEN, CALLS, call_of, kind_of, spoken
 from ..wire.tolerance import as_dict
 from .pieces import Called, Lost, Piece, Said, hosted, outcome
 
@@ -36,10 +36,15 @@ _ENVELOPE: Final = frozenset({"call_id", "id", "status", "type"})
 
 def pieces(entries: Sequence[bytes]) -> Iterator[Piece]:
     """The pieces of the items of one reply."""
+    has_text = False
     for entry in entries:
         item = as_dict(rawjson.view(entry))
         kind = kind_of(item)
         if kind == "assistant":
+            own = bool(spoken(item.get("content")))
+            if own and has_text:
+                yield Said(BETWEEN)
+            has_text = has_text or own
             yield from _content(item.get("content"))
         elif kind == "reasoning":
             yield Lost("thinking")

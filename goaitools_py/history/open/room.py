@@ -138,9 +138,11 @@ def size_of(state: ConversationState, codec: Codec, *, meta: int, most_values: i
     if state.open is not None:
         new += _open_bytes(state.open)
         entries += len(state.open.entries) + len(state.open.calls)
-    own = json_scan.most_values(new)
-    values = values_in(state.segments, most_values - own) + own
-    return Size(blob + new, decoded + new, entries, len(state.sealed) + 6, values=values)
+    values = decoded = decoded + new
+    if decoded > most_values:  # so many bytes may hold more values
+        own = json_scan.most_values(new)
+        values = values_in(state.segments, most_values - own) + own
+    return Size(blob + new, decoded, entries, len(state.sealed) + 6, values=values)
 
 
 def stored_size(state: ConversationState, codec: Codec) -> Size:
@@ -267,27 +269,27 @@ class Room:
         return self._problem(replace(state, sealed=(), hot=None), self._alone, more)
 
     def _problem(self, state: ConversationState, most: Size, more: int) -> StateTooLargeError | None:
-        codec = self._codec
-        if not state.meta.sticky and self._size(state, most, most.meta + more).beyond(most) is None:
-            return None
+        codec, values = self._codec, most.values
+        if not state.meta.sticky:
+            size = size_of(state, codec, meta=most.meta + more, most_values=values)
+            if size.beyond(most) is None:
+                return None
         meta = meta_bytes(state.meta) + _PART_BYTES
-        if self._size(state, most, meta + more)._replace(meta=meta).beyond(most) is None:
+        size = size_of(state, codec, meta=meta + more, most_values=values)
+        if size._replace(meta=meta).beyond(most) is None:
             return None
         most = most._replace(blob=most.blob - more, decoded=most.decoded - more)
-        problem = written_size(state, codec, most_values=most.values).beyond(most)
+        problem = written_size(state, codec, most_values=values).beyond(most)
         if problem is not None or state.open is None:
             return problem
         closed = steps.close_turn(state, self._dialect)
-        return written_size(closed, codec, most_values=most.values).beyond(most)
-
-    def _size(self, state: ConversationState, most: Size, meta: int) -> Size:
-        return size_of(state, self._codec, meta=meta, most_values=most.values)
+        return written_size(closed, codec, most_values=values).beyond(most)
 
     def capped(self, text: str, state: ConversationState) -> str:
         """The longest beginning of a broken-off reply's text that the state has room for."""
         most = self._hard[REPLY]
         for meta in (most.meta, meta_bytes(state.meta)):
-            size = self._size(state, most, meta)
+            size = size_of(state, self._codec, meta=meta, most_values=most.values)
             room = min(most.blob - size.blob, most.decoded - size.decoded)
             if 6 * len(text) <= room:
                 return text

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ...backends.base import Dialect, Reply
+from ...backends.base import CompactsHistory, Dialect, Reply
 from ...citations import rows_of_citations
 from ...messages import assistant
 from ...reading import read_entries
@@ -228,7 +228,7 @@ def add_reply(
     before = None
     if watches:
         size = state.history_bytes() + sum(map(len, turn.entries)) - sum(map(len, sent))
-        before = Before(size=size, load=partial(_before, state, turn, len(sent)))
+        before = Before(size=size, load=partial(_before, state, turn, len(sent), dialect))
     calls: tuple[JournalCall, ...] = ()
     if reply.calls and reply.run_calls:
         calls = tuple(
@@ -252,16 +252,21 @@ def add_reply(
         total=usage_row(usage_of(state.meta.total) + reply.usage),
         usage=usage_row(reply.usage),
         signed=state.meta.signed or reply.signed,
-        carry={**state.meta.carry, **_carried(reply)} if reply.carried else state.meta.carry,
+        carry=_carries(state.meta.carry, reply) if reply.carried else state.meta.carry,
     )
     return replace(state, meta=meta, open=turn)
 
 
-def _before(state: ConversationState, turn: OpenTurn, sent: int) -> list[bytes]:
-    """The entries before the last request's new ones. A refused turn is left out: it may not be sent."""
+def _before(state: ConversationState, turn: OpenTurn, sent: int, dialect: Dialect) -> list[bytes]:
+    """The entries before the last request's new ones, as far as they are read: not what stands before a
+    compaction of the provider, and no refused turn, which may not be sent."""
     closed = closed_turns(state)
     entries = [one for own in closed if own.record.facts.get("status") != "refused" for one in own.entries]
-    return [*entries, *turn.entries[: len(turn.entries) - sent]]
+    entries += turn.entries[: len(turn.entries) - sent]
+    if isinstance(dialect, CompactsHistory):
+        ends = [at for at, entry in enumerate(entries) if dialect.is_boundary(entry)]
+        return entries[ends[-1] :] if ends else entries
+    return entries
 
 
 def _facts_with(turn: OpenTurn, reply: Reply) -> Mapping[str, Any]:
@@ -277,6 +282,17 @@ def _with_citations(turn: OpenTurn, reply: Reply) -> Mapping[str, Any]:
 
 
 _MAX_CARRIED = 8
+_MOST_CARRIED = 16
+"""The format's limit."""
+
+
+def _carries(known: Mapping[str, tuple[str, int]], reply: Reply) -> dict[str, tuple[str, int]]:
+    """What later requests repeat now. Beyond the limit of the format what expires first is left out."""
+    found = {**known, **_carried(reply)}
+    spare = sorted((name for name, (_, until) in found.items() if until), key=lambda name: found[name][1])
+    for name in spare[: max(0, len(found) - _MOST_CARRIED)]:
+        del found[name]
+    return dict(list(found.items())[-_MOST_CARRIED:])
 
 
 def _carried(reply: Reply) -> dict[str, tuple[str, int]]:
