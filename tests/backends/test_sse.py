@@ -71,8 +71,9 @@ def test_an_event_without_its_blank_line_is_cut_off(rest: bytes) -> None:
 
     splitter = EventSplitter()
     splitter.feed(b"data: a\n\n" + rest)
-    assert splitter.rest() == [b"[DONE]"]
-    assert splitter.rest() == []
+    assert splitter.has_rest
+    assert splitter.feed(b"\n\n") == [b"[DONE]"]
+    assert not splitter.has_rest
 
 
 @pytest.mark.parametrize(
@@ -82,7 +83,7 @@ def test_an_event_that_is_not_whole_is_cut_off(rest: bytes) -> None:
     splitter = EventSplitter()
     splitter.feed(rest)
 
-    assert splitter.rest() == []
+    assert not splitter.has_rest
     assert splitter.feed(b"\n\n") == split(rest + b"\n\n")  # and nothing of it is lost
 
 

@@ -63,7 +63,7 @@ def test_the_vectors_are_those_that_were_written() -> None:
     found = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in GOLDEN.glob("*.jsonl")}
 
     assert found == stated
-    assert len(found) == 5
+    assert len(found) == 6
 
 
 def test_there_are_vectors_of_everything() -> None:

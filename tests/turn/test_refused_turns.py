@@ -54,8 +54,7 @@ REFUSED = {
     "chat-empty": (CHAT, chat("content_filter", content=None)),
     "chat-anthropic": (CHAT, chat("refusal", content="")),
     "chat-bedrock": (CHAT, chat("guardrail_intervened", content=SAID, out=5)),
-    "responses": (RESPONSES, responses(ITEM, out=5, **FILTERED)),
-    "responses-empty": (RESPONSES, responses(**FILTERED)),
+    "responses": (RESPONSES, responses(**FILTERED)),
     "anthropic": (ANTHROPIC, claude({"type": "text", "text": SAID}, out=5, stop="refusal")),
     "anthropic-empty": (ANTHROPIC, claude(stop="refusal")),
     "bedrock": (ANTHROPIC, guarded),
@@ -63,6 +62,7 @@ REFUSED = {
 NOT_BLOCKING = {
     "chat-refusal": (CHAT, chat("stop", content=None, refusal=SAID, out=5)),
     "chat-recitation": (CHAT, chat("RECITATION", content=SAID, out=5)),
+    "responses-cut": (RESPONSES, responses(ITEM, out=5, **FILTERED)),
     "responses-refusal": (
         RESPONSES,
         responses({**ITEM, "content": [{"type": "refusal", "refusal": SAID}]}, out=5),

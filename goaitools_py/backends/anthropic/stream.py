@@ -10,7 +10,7 @@ wrote it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Final, Literal, TypeAlias
 
 import msgspec
@@ -115,22 +115,11 @@ class AnthropicDecoder:
             ProtocolFault: An error event, one that is not JSON or makes no sense, or one that is too large.
                 Its kind is "interrupted" if a part of the reply has come.
         """
+        deltas: list[Delta] = []
         try:
             events = self._splitter.feed(chunk)
         except EventTooLongError as problem:
             raise self._fault(str(problem)) from problem
-        return self._read(events)
-
-    def end(self) -> list[Delta]:
-        """Take what the end of the stream completes: a last event without its blank line.
-
-        Raises:
-            ProtocolFault: As `feed`.
-        """
-        return self._read(self._splitter.rest())
-
-    def _read(self, events: Sequence[bytes]) -> list[Delta]:
-        deltas: list[Delta] = []
         for data in events:
             if self.is_done:
                 break
@@ -146,6 +135,14 @@ class AnthropicDecoder:
                 raise self._fault("an event of the stream cannot be read") from problem
         return deltas
 
+    def end(self) -> list[Delta]:
+        """Take what the end of the stream completes: a last event without its blank line.
+
+        Raises:
+            ProtocolFault: As `feed`.
+        """
+        return self.feed(b"\n\n") if self._splitter.has_rest else []
+
     @property
     def has_begun(self) -> bool:
         """True if a part of the reply has come: text, or a block of any other kind."""
@@ -157,7 +154,8 @@ class AnthropicDecoder:
         Raises:
             ProtocolFault: The stream ended before the reply did, or its content cannot be read.
         """
-        self.end()
+        if not self.is_done:
+            self.end()
         is_closed = self._closed.issuperset(self._blocks)
         if not self.is_done and not (is_closed and self._usage != b"null" and "stop_reason" in self._end):
             raise ProtocolFault("the stream ended before the reply did", _INTERRUPTED)

@@ -33,8 +33,8 @@ class EventSplitter:
     of these provider APIs do not set them reliably.
 
     It is more patient than the standard in two places, because servers and proxies leave blank lines out. Two
-    ``data`` lines of one event are two events if each is JSON of its own. And `rest` returns a last event
-    without its blank line if it is whole JSON; any other one counts as cut off.
+    ``data`` lines of one event are two events if each is JSON of its own. And `has_rest` tells of a last
+    event without its blank line that is whole JSON. Any other one counts as cut off.
 
     Args:
         limit: How many bytes an event may have. As many are held while it is not complete.
@@ -117,27 +117,18 @@ class EventSplitter:
             self._data_size += sum(len(line) + 1 for line in data[known:])
         return events
 
-    def rest(self) -> list[bytes]:
-        """Return the data of a last event that has no blank line behind it, if the stream ends here and the
-        event is whole."""
+    @property
+    def has_rest(self) -> bool:
+        """True if a last event stands without its blank line, and is whole: if the stream ends here, feed it
+        that line."""
         data = list(self._data)
         line = b"".join(self._line)
         if line.startswith(b"data:"):
             value = line[5:].removeprefix(b" ")
-            if data and _is_whole(b"\n".join(data)) and _is_whole(value):
-                self._clear()
-                return [b"\n".join(data), value]
+            if data and _is_whole(b"\n".join(data)):
+                return _is_whole(value)
             data.append(value)
-        joined = b"\n".join(data)
-        if not joined or not _is_whole(joined):
-            return []
-        self._clear()
-        return [joined]
-
-    def _clear(self) -> None:
-        self._data.clear()
-        self._line.clear()
-        self._data_size = self._line_size = 0
+        return bool(data) and _is_whole(b"\n".join(data))
 
 
 def _is_whole(data: bytes) -> bool:

@@ -230,7 +230,8 @@ def reply_of(answer: RawReply, *, family: str) -> Reply:
     text = text or transcript_of(view)
     refusal = as_str(view.get("refusal"))
     finish = answer.finish_reason
-    entry = _plain(entry)
+    if b"\\u" in entry:
+        entry = _plain(entry)
     says_nothing = not calls and not text and is_silent(rawjson.view(entry))
     usage = object_of(answer.usage)
     return Reply(

@@ -9,7 +9,7 @@ joined code point by code point. Values of unknown keys keep their bytes and are
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final, Literal
 
 import msgspec
@@ -153,22 +153,11 @@ class ChatDecoder:
             ProtocolFault: An error event, one that is not JSON, or one that is too large. Its kind is
                 "interrupted" if a part of the reply has come.
         """
+        deltas: list[Delta] = []
         try:
             events = self._splitter.feed(chunk)
         except EventTooLongError as problem:
             raise self._fault(str(problem)) from problem
-        return self._read(events)
-
-    def end(self) -> list[Delta]:
-        """Take what the end of the stream completes: a last event without its blank line.
-
-        Raises:
-            ProtocolFault: As `feed`.
-        """
-        return self._read(self._splitter.rest())
-
-    def _read(self, events: Sequence[bytes]) -> list[Delta]:
-        deltas: list[Delta] = []
         for data in events:
             if self._expects_text and (text := self._plain_text(data)) is not None:
                 if text:
@@ -188,6 +177,14 @@ class ChatDecoder:
                 raise self._fault("an event of the stream cannot be read") from problem
         return deltas
 
+    def end(self) -> list[Delta]:
+        """Take what the end of the stream completes: a last event without its blank line.
+
+        Raises:
+            ProtocolFault: As `feed`.
+        """
+        return self.feed(b"\n\n") if self._splitter.has_rest else []
+
     @property
     def has_begun(self) -> bool:
         """True if a part of the reply has come: text, reasoning, a piece of a call."""
@@ -199,7 +196,8 @@ class ChatDecoder:
         Raises:
             ProtocolFault: The stream ended before the reply did.
         """
-        self.end()
+        if not self.is_done:
+            self.end()
         if not self._finish and not (self.is_done and self._has_choice):
             raise ProtocolFault("the stream ended before the reply did", _INTERRUPTED)
         if self._finish in BROKEN_OFF:

@@ -355,7 +355,8 @@ def reply_of(answer: RawReply, *, family: str, speakers: Sequence[str] = SPEAKER
         dropped=answer.dropped,
         citations=_cited(said, answer.beside),
         messages=messages,
-        blocks=answer.reason == "content_filter",
+        # A filter that cut the model's text has refused nothing: the conversation goes on with that text.
+        blocks=answer.reason == "content_filter" and not any(said.text),
     )
 
 

@@ -8,7 +8,7 @@ The item of an ``added`` event is never kept, because its `encrypted_content` ma
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final, Literal
 
 import msgspec
@@ -85,22 +85,11 @@ class ResponsesDecoder:
             ProtocolFault: An error event, a response that failed, an event that is not JSON, or one that is
                 too large. Its kind is "interrupted" if a part of the reply has come.
         """
+        deltas: list[Delta] = []
         try:
             events = self._splitter.feed(chunk)
         except EventTooLongError as problem:
             raise self._fault(ProtocolFault(str(problem))) from problem
-        return self._read(events)
-
-    def end(self) -> list[Delta]:
-        """Take what the end of the stream completes: a last event without its blank line.
-
-        Raises:
-            ProtocolFault: As `feed`.
-        """
-        return self._read(self._splitter.rest())
-
-    def _read(self, events: Sequence[bytes]) -> list[Delta]:
-        deltas: list[Delta] = []
         for data in events:
             if self._answer is not None:
                 break
@@ -125,6 +114,14 @@ class ResponsesDecoder:
                 raise self._fault(finding) from problem
         return deltas
 
+    def end(self) -> list[Delta]:
+        """Take what the end of the stream completes: a last event without its blank line.
+
+        Raises:
+            ProtocolFault: As `feed`.
+        """
+        return self.feed(b"\n\n") if self._splitter.has_rest else []
+
     @property
     def has_begun(self) -> bool:
         """True if a part of the reply has come: text, reasoning, a piece of a call, a whole item."""
@@ -136,7 +133,8 @@ class ResponsesDecoder:
         Raises:
             ProtocolFault: The stream ended before the reply did.
         """
-        self.end()
+        if self._answer is None:
+            self.end()
         if self._answer is None:
             raise ProtocolFault("the stream ended before the reply did", _INTERRUPTED)
         reply = reply_of(self._answer, family=self._family)

@@ -150,7 +150,8 @@ def clean_name(name: str, *, limit: int) -> str | None:
 def stored_arguments(arguments: str, *, kind: CallKind, family: str) -> str:
     """The arguments to store for a call, without half a surrogate pair. Where servers of this family refuse
     all but an object, it is the object that they mean, or else "{}"."""
-    arguments = plain(arguments) if kind == "custom" else plain_json(arguments)
+    if "\\u" in arguments or not arguments.isascii():
+        arguments = plain(arguments) if kind == "custom" else plain_json(arguments)
     if kind == "custom" or family in OPENAI_FAMILIES:
         return arguments
     meant = argument_object(arguments)
