@@ -6,6 +6,7 @@
 `v1-archive.jsonl` holds blobs with an archive, and what reading, undoing and rewinding them gives.
 `v1-media.jsonl` holds blobs with media that are stored once, in the history, the open turn and the archive.
 `v1-facts.jsonl` holds blobs with facts of calls, speakers and typed answers.
+`v1-unsent.jsonl` holds blobs with a refused turn that no request has.
 It never writes over a file that is there. Salts and conversation ids are random, so a second run would
 write other bytes; the keys are public and made of their names.
 """
@@ -55,7 +56,7 @@ from goaitools_py.output import Output, OutputError  # noqa: E402
 from goaitools_py.state import blob  # noqa: E402
 from goaitools_py.state.state import closed_entries, load_state  # noqa: E402
 from goaitools_py.states import read_history, rewind_state, state_messages, undo_cut  # noqa: E402
-from goaitools_py.testing import Calls, ScriptedBackend  # noqa: E402
+from goaitools_py.testing import Calls, Raw, ScriptedBackend  # noqa: E402
 
 WIRES = ("openai", "openai-responses", "anthropic")
 SECRETS = {name: hashlib.sha256(f"goaitools-py golden key {name}".encode()).digest() for name in "ABC"}
@@ -390,6 +391,41 @@ def facts() -> Iterator[dict[str, Any]]:
                 }
 
 
+_REFUSED = {
+    "openai": b'{"choices":[{"message":{"role":"assistant","content":"No."},'
+    b'"finish_reason":"content_filter"}]}',
+    "openai-responses": b'{"object":"response","status":"incomplete","output":[],'
+    b'"incomplete_details":{"reason":"content_filter"}}',
+    "anthropic": b'{"type":"message","role":"assistant","content":[{"type":"text","text":"No."}],'
+    b'"stop_reason":"refusal"}',
+}
+
+
+def unsent() -> Iterator[dict[str, Any]]:
+    """A refused turn between two others, with what the next request has of them."""
+    for name, codec, key, bound in _codecs():
+        for wire in WIRES:
+            backend = ScriptedBackend("Hello.", Raw.body(_REFUSED[wire]), "Here.", wire=wire)
+            chat, state = Chat(backend, codec=codec), b""
+            for said in ("Hi.", "Tell me that.", "Then not."):
+                state = chat.chat_with_state(state, user=said, binding=bound).state
+            opening = {"codec": codec, "binding": bound}
+            yield {
+                "name": f"{name}, {wire}, unsent",
+                "codec": name,
+                "wire": wire,
+                "key": key,
+                "binding": BOUND if bound is BOUND else None,
+                "blob": base64.b64encode(state).decode(),
+                "segments": [
+                    [int(each.kind), each.entries, each.raw_len, _hash(each.raw())]
+                    for each in blob.decode(state, **opening)
+                ],
+                "sent": [turn.is_sent for turn in read_history(state, **opening).turns],
+                "history": _hash(b"".join(bytes(one) for one in load_state(state, **opening).history())),
+            }
+
+
 def has_data(part: Any) -> bool:
     """Whether a part of a message is a medium with its bytes."""
     return getattr(part, "data", None) is not None
@@ -655,6 +691,7 @@ def main() -> None:
         "v1-archive.jsonl": archives,
         "v1-media.jsonl": media,
         "v1-facts.jsonl": facts,
+        "v1-unsent.jsonl": unsent,
     }
     for name, records in files.items():
         path = HERE / name

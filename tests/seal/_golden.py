@@ -16,7 +16,19 @@ from typing import Any
 
 from goaitools_py import PLAIN, UNBOUND, Encrypted, Key, Keyring, Signed
 
-__all__ = ["ARCHIVED", "BAD", "FACTS", "GOLDEN", "GOOD", "MEDIA", "SECRETS", "Vector", "codec_of", "smallest"]
+__all__ = [
+    "ARCHIVED",
+    "BAD",
+    "FACTS",
+    "GOLDEN",
+    "GOOD",
+    "MEDIA",
+    "SECRETS",
+    "UNSENT",
+    "Vector",
+    "codec_of",
+    "smallest",
+]
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 SECRETS = {name: hashlib.sha256(f"goaitools-py golden key {name}".encode()).digest() for name in "ABC"}
@@ -82,6 +94,7 @@ BAD = _read("v1-bad.jsonl")
 ARCHIVED = _read("v1-archive.jsonl")
 MEDIA = _read("v1-media.jsonl")
 FACTS = _read("v1-facts.jsonl")
+UNSENT = _read("v1-unsent.jsonl")
 
 
 def smallest(codec: str) -> Vector:

@@ -29,7 +29,7 @@ from goaitools_py.states import (
 from goaitools_py.testing import ScriptedBackend, check_history
 
 from . import _second
-from ._golden import ARCHIVED, BAD, FACTS, GOLDEN, GOOD, MEDIA, Vector, codec_of, smallest
+from ._golden import ARCHIVED, BAD, FACTS, GOLDEN, GOOD, MEDIA, UNSENT, Vector, codec_of, smallest
 
 CODECS = ["plain", "signed", "encrypted", "encrypted-client"]
 
@@ -276,6 +276,20 @@ def test_facts_that_were_written_go_on(vector: Vector) -> None:
     assert [sha(entry) for entry in closed_entries(load_state(after, **vector.opening))][
         : len(before)
     ] == before
+
+
+@pytest.mark.parametrize("vector", UNSENT, ids=ids)
+def test_refused_turns_that_were_written_are_read(vector: Vector) -> None:
+    """They are in the history, in no request, and are written again as they were."""
+    facts, state = vector.facts, load_state(vector.blob, **vector.opening)
+    segments = blob.decode(vector.blob, **vector.opening)
+
+    assert verify_state(vector.blob, **vector.opening) == ()
+    assert [[int(s.kind), s.entries, s.raw_len, sha(s.raw())] for s in segments] == facts["segments"]
+    assert [turn.is_sent for turn in read_history(vector.blob, **vector.opening).turns] == facts["sent"]
+    assert sha(b"".join(bytes(one) for one in state.history())) == facts["history"]
+    assert b"Tell me that." not in b"".join(bytes(one) for one in state.history())
+    assert opened(dump_state(state, **vector.opening), vector) == [each.raw() for each in segments]
 
 
 def shown(blob: bytes, vector: Vector) -> list[list[str]]:

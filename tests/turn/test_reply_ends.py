@@ -14,6 +14,7 @@ from goaitools_py import (
     RateLimitError,
     StreamInterruptedError,
 )
+from goaitools_py.events import TextDelta
 from goaitools_py.states import read_history
 from goaitools_py.testing import Raw, ScriptedBackend
 
@@ -272,3 +273,13 @@ def test_done_behind_a_whole_body(face: Any, wire: str) -> None:
     )
 
     assert face.chat(backend).chat_with_state(None, user="Hi.").text == "Hello."
+
+
+def test_the_text_of_a_last_event_is_told(face: Any) -> None:
+    """A listener hears it, though nothing but the end of the stream says that the event is whole."""
+    event = {"choices": [{"index": 0, "delta": {"content": "Hello."}, "finish_reason": "stop"}]}
+    backend = ScriptedBackend(Raw([b"data: " + json.dumps(event).encode()]))
+    turn = face.chat(backend).start(None, user="Hi.")
+
+    assert [one.text for one in turn if isinstance(one, TextDelta)] == ["Hello."]
+    assert turn.result().text == "Hello."
