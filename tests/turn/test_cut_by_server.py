@@ -149,10 +149,22 @@ def test_a_server_that_counts_only_what_is_new_is_none(face: Any, wire: str, run
     assert talks_on(face, wire, run, 300, 210, 215, 205, 230, 200) == []
 
 
+@pytest.mark.parametrize("wire", [CHAT])
+def test_a_server_that_counts_only_what_is_new_and_long_is_none(face: Any, wire: str, run: Any) -> None:
+    """The last reply is new to such a server, too."""
+    usage = {"prompt_tokens": 1_000, "completion_tokens": 800}
+    body = json.loads(whole(wire, usage))
+    body["choices"][0]["message"]["content"] = STORY * 4
+    reply = Raw.body(json.dumps(body).encode())
+
+    assert talks_on(face, wire, run, *[lambda request: reply] * 6) == []
+
+
 @pytest.mark.parametrize("wire", [CHAT, RESPONSES])
 def test_a_server_that_counts_its_cache_apart_is_none(face: Any, wire: str, run: Any) -> None:
     """It names more cached tokens than input."""
-    reads = [300, counted(wire, 600), *(counted(wire, 420, cached=900 + 200 * at) for at in range(5))]
+    reads: list[Any] = [200 * at for at in range(1, 11)]
+    reads += [counted(wire, 1_000, cached=1_200 + 200 * at) for at in range(5)]
 
     assert talks_on(face, wire, run, *reads) == []
 
@@ -168,14 +180,17 @@ def test_a_cache_that_is_within_the_input_is_none(face: Any, wire: str, run: Any
 @pytest.mark.parametrize("wire", ALL)
 def test_finds_of_a_hosted_tool_are_none(face: Any, wire: str, run: Any) -> None:
     """They were counted once, and are not sent again."""
-    assert talks_on(face, wire, run, 300, 9_000, 700, 950, 8_000, 1_500) == []
+    assert (
+        talks_on(face, wire, run, *(300 * at for at in range(1, 8)), 9_000, 2_700, 3_000, 8_000, 3_600) == []
+    )
 
 
 @pytest.mark.parametrize("wire", ALL)
 def test_scripts_of_few_tokens_are_none(face: Any, wire: str, run: Any) -> None:
     """A vocabulary that writes several Chinese characters as one token: the estimate is a multiple."""
     said = "守卫走到门口看了一会儿沼泽然后钟声响起" * 20
-    assert talks_on(face, wire, run, *(110 * at for at in range(1, 9)), said=said) == []
+    reads = [*(110 * at for at in range(1, 11)), 3_000, 1_320, 1_430]  # and finds of a hosted tool
+    assert talks_on(face, wire, run, *reads, said=said) == []
 
 
 @pytest.mark.parametrize("wire", ALL)
