@@ -42,7 +42,7 @@ def on_tuesday(file: Path) -> None:
         saved = store.load("ada")
         assert saved is not None
         waiting = pending_calls(saved.blob)
-        print("Tuesday: approved", *(f"{call.name} {call.arguments}" for call in waiting))
+        print("Tuesday: approved", *(f"{call.name} {call.shown}" for call in waiting))
         text, state = chat.resume(saved.blob, {call.id: Approve() for call in waiting})
         store.save("ada", state, expected=saved.version)
         print(f"To the customer: {text}")

@@ -1,6 +1,7 @@
-"""Escapes text from outside, so that it cannot look like one of this library's own blocks.
+"""Escapes text from outside, so that it cannot look like this library's own blocks, or like other text.
 
-Owns: the escaping rule and its reversal. Must never know: a message, or what a block says.
+Owns: the escaping rule and its reversal; which characters have no look of their own. Must never know: a
+message, or what a block says.
 
 The ``<`` of ``<app-event``, ``</app-event`` and the like becomes ``&lt;``. This also happens if the text ends
 in the middle of such a word, because a model reads the parts of a message as one text.
@@ -12,7 +13,7 @@ import re
 from functools import cache
 from typing import Final
 
-__all__ = ["as_written", "escaped"]
+__all__ = ["as_written", "escaped", "visible"]
 
 _NAMES: Final = ("event", "context", "note", "system", "speaker")
 _WORDS: Final = tuple(f"{slash}app-{name}" for slash in ("", "/") for name in _NAMES)
@@ -35,3 +36,26 @@ def escaped(text: str) -> str:
 def as_written(text: str) -> str:
     """The text as its author wrote it, before `escaped`."""
     return _before_word("&lt;").sub("<", text) if "&lt;" in text else text
+
+
+def visible(text: str) -> str:
+    r"""The text for a person who decides by it: characters that are not seen, or that turn other text around,
+    become escapes of JSON, such as ``\u202e``. Line breaks and tabs stay. So do the joiners of emoji and of
+    Persian, which change no order.
+
+    In JSON text such characters stand inside of strings only, so valid JSON keeps its meaning.
+    """
+    return text if text.isascii() and text.isprintable() else _unseen().sub(_as_escape, text)
+
+
+@cache
+def _unseen() -> re.Pattern[str]:
+    return re.compile(
+        "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u115f\u1160\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f"
+        "\u3164\ufeff\uffa0\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
+    )
+
+
+def _as_escape(found: re.Match[str]) -> str:
+    units = found[0].encode("utf-16-be", "surrogatepass").hex()
+    return "".join(rf"\u{units[at : at + 4]}" for at in range(0, len(units), 4))

@@ -243,7 +243,7 @@ class ChatResult(tuple[str, bytes], Generic[T]):
         if self.output is not None:
             yield Row("output", repr(self.output))
         for call in self.pending:
-            yield Row("waits", f"{call.name}({call.arguments})")
+            yield Row("waits", f"{call.name}({call.shown})")
         for warning in self.warnings:
             yield Row("warning", f"{warning.code}: {warning.message}")
         yield Row(f"({self.status}, {self.model or 'no model'}, {self.usage.total_tokens} tokens)")

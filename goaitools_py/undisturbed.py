@@ -4,13 +4,15 @@ Owns: the call, what it gave, and the task that it runs in. Must never know: a l
 
 A cancelled statement may be done all the same, and nobody hears of it. If it takes a lease, the conversation
 would be busy until that lease runs out. So the call that takes a lease is not cancelled with its caller: it
-ends first, and then what it took is given back. The same holds for the end of a lease.
+ends first, and then what it took is given back. The same holds for the end of a lease. What such a call gives goes
+either to its caller or, once the caller has left, to a function that gives it back: to one of the two, once.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -25,30 +27,46 @@ _running: Final[set[asyncio.Task[Any]]] = set()
 """The calls that run. An event loop holds only weak references to its tasks, so they are kept here."""
 
 
-class Undisturbed:
-    """A call in plain code. Nothing can keep Ctrl-C off it; what it gave before is kept."""
+class _Ended:
+    """What a call gave: for its caller, or for `give_back` once the caller has left. Which of the two came
+    first is one operation on a dict, so that neither Ctrl-C nor another thread comes between.
+    """
 
-    def __init__(self, function: Callable[[], Any]) -> None:
+    def __init__(self, function: Callable[[], Any], give_back: Callable[[Any], object] | None = None) -> None:
+        """`give_back`: called with what the call gives after its caller has left; awaited if that is async."""
         self._function = function
-        self._given: Any = None
+        self._give_back = give_back
+        self._end: dict[str, tuple[Any, ...]] = {}
+
+    def leave(self) -> Any:
+        """Wait no longer. What the call has given so far, for the caller; None if it has given nothing."""
+        given = self._end.setdefault("is", ())
+        return given[0] if given else None
+
+    def _ended(self, answer: Any) -> Callable[[Any], object] | None:
+        """Note what the call gave. Gives `give_back` if the caller has left."""
+        return None if self._end.setdefault("is", (answer,)) else self._give_back
+
+
+class Undisturbed(_Ended):
+    """A call in plain code. Nothing can keep Ctrl-C off it; what it gave before is kept."""
 
     def call(self) -> Any:
         """Call the function, and return what it returns."""
-        self._given = self._function()
-        return self._given
+        answer = self._function()
+        if (give_back := self._ended(answer)) is not None:
+            give_back(answer)
+        return answer
 
     def rest(self) -> Any:
-        """What a call gave whose caller was interrupted; None if it gave nothing."""
-        return self._given
+        """As `leave`: a call in another thread is not waited for."""
+        return self.leave()
 
 
-class AsyncUndisturbed:
+class AsyncUndisturbed(_Ended):
     """A call on an event loop, in a task of its own."""
 
-    def __init__(self, function: Callable[[], Any]) -> None:
-        self._function = function
-        self._task: asyncio.Task[None] | None = None
-        self._given: Any = None
+    _task: asyncio.Task[None] | None = None
 
     async def call(self) -> Any:
         """As `Undisturbed.call`, awaited. A cancellation ends the wait at once, the call after `PATIENCE`."""
@@ -56,16 +74,15 @@ class AsyncUndisturbed:
 
         loop = asyncio.get_running_loop()
         # `asyncio.shield` would need one more round of the loop, and a call may be a look into a dictionary.
-        heard: asyncio.Future[None] = loop.create_future()
+        heard: asyncio.Future[Any] = loop.create_future()
         self._task = loop.create_task(self._run(heard))
         _running.add(self._task)
         self._task.add_done_callback(_running.discard)
         try:
-            await heard
+            return await heard
         except asyncio.CancelledError:
             loop.call_later(PATIENCE, self._task.cancel)  # a driver may wait for ever for a silent server
             raise
-        return self._given
 
     async def rest(self) -> Any:
         """Wait for a call that is still under way, and return what it gave; None if it failed.
@@ -77,14 +94,21 @@ class AsyncUndisturbed:
         if self._task is not None and not self._task.done():
             await asyncio.wait([self._task], timeout=PATIENCE)
             self._task.cancel()
-        return self._given
+        return self.leave()
 
-    async def _run(self, heard: asyncio.Future[None]) -> None:
+    async def _run(self, heard: asyncio.Future[Any]) -> None:
         try:
             answer = self._function()
-            self._given = await answer if inspect.isawaitable(answer) else answer
+            if inspect.isawaitable(answer):
+                answer = await answer
+            give_back = self._ended(answer)
             if not heard.done():
-                heard.set_result(None)
+                heard.set_result(answer)
+            if give_back is not None:
+                with suppress(Exception):
+                    given = give_back(answer)
+                    if inspect.isawaitable(given):
+                        await given
         except BaseException as exc:
             if not heard.done():  # an exit, too, comes out where the caller can clean up
                 heard.set_exception(exc)

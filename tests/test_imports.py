@@ -145,7 +145,7 @@ ALLOWED = {
         "state.state tokens values"
     ),
     "history.open": "",
-    "history.open.answers": "messages tools values",
+    "history.open.answers": "escaping messages tools values",
     "history.open.inner": "history.open.answers messages state.records state.state",
     "history.open.turn_ids": (
         "backends.base rawjson reading state.closed_turns state.codec state.records state.state values"
@@ -451,8 +451,8 @@ ALLOWED = {
     "stores.base": "stores.layout",
     "stores": "addresses again edges.watch errors extras process stores.base stores.layout undisturbed",
     "integrations": (
-        "errors extras history.info history.open.answers history.turns messages state.blob state.codec "
-        "stores stores.layout"
+        "errors escaping extras history.info history.open.answers history.turns messages state.blob "
+        "state.codec stores stores.layout"
     ),
     "sim": "",
     # what a user meets
@@ -514,17 +514,19 @@ ALLOWED = {
         "history.transcript history.turns kept.facade messages serve state.closed_turns state.state "
         "stores.base values"
     ),
-    "frontends": "errors events history.open.answers history.turns messages result state.text tools values",
+    "frontends": (
+        "errors events history.open.answers history.turns messages rawjson result state.text tools values"
+    ),
     "testing": (
         "async_chat backends backends.base backends.rules errors history.convert history.turns "
         "history.verify messages rawjson reading render sim stores stores.base stores.layout values"
     ),
     "cli": (
-        "addresses backends compaction errors events goaitools_py history.branch history.convert "
+        "addresses backends compaction errors escaping events goaitools_py history.branch history.convert "
         "history.diff history.export history.files history.go_states history.info history.markdown "
         "history.redact.matching history.redact.redaction history.translate history.turns history.undo "
-        "history.upgrade kept.changes kept.row kept.whole mcp messages page prices seal sim state.blob "
-        "state.codec state.formats state.reseal state.text states stores testing values"
+        "history.upgrade kept.changes kept.row kept.whole mcp messages page prices rawjson seal sim "
+        "state.blob state.codec state.formats state.reseal state.text states stores testing values"
     ),
     "__main__": "cli",
 }

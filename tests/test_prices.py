@@ -143,3 +143,13 @@ def test_what_is_no_price_does_not_end_the_turn(given: Any) -> None:
 
     assert (result.text, result.cost_usd) == ("Hi.", None)
     assert [warning.code for warning in result.warnings] == ["price_unknown"]
+
+
+def test_a_cost_that_the_provider_names_is_the_price() -> None:
+    """Whatever the list says of the model; a list of the caller's own comes first."""
+    named = Charge(model="gpt-4o", usage=usage(), family="openai", cost_usd=Decimal("0.5"))
+
+    assert genai_price(named) == Decimal("0.5")
+    assert genai_price(Charge(model="mine", family="local", cost_usd=Decimal(0))) == 0
+    assert priced(lambda charge: None, named, "gpt-4o") == Decimal("0.5")
+    assert priced(lambda charge: Decimal(2), named, "gpt-4o") == 2

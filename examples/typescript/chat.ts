@@ -75,7 +75,9 @@ console.log(`streamed: ${said}`);
 
 let result = await say("Fire!", "m2");
 for (const call of result.pending) {
-  console.log(`waits: ${call.name} ${call.arguments}`);
+  // What turns text around, or is not seen, is shown as an escape: what a person approves is what runs.
+  const shown = call.arguments.replace(/\p{C}/gu, (one) => `\\u{${one.codePointAt(0)?.toString(16)}}`);
+  console.log(`waits: ${call.name} ${shown}`);
   result = await answer({ [call.id]: { approve: true } });
 }
 console.log(`${result.status}: ${result.text}`);

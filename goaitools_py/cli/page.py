@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Final
 
+from ..escaping import visible
 from .terminal import printable
 
 if TYPE_CHECKING:
@@ -168,7 +169,7 @@ def _message(message: Message, calls: Iterator[HistoryCall]) -> Iterator[str]:
         yield from _parts(message.parts)
     for call in (next(calls) for _ in message.tool_calls):
         yield f'<div class="call"><p class="who">calls {_text(call.name)}</p>'
-        yield f"<pre>{_text(call.arguments)}</pre>"
+        yield f"<pre>{_text(visible(call.arguments))}</pre>"
         seconds = f", {call.seconds:.3f} s" if call.seconds else ""
         state = f"waits: {call.waits_for}" if call.waits_for else call.flag or "has not begun"
         yield f'<p class="who">result: {_text(state)}{seconds}</p>'

@@ -89,7 +89,7 @@ def info_facts(
     if info.open_calls:
         yield "open calls", f"{info.open_calls:,}"
     for call in pending:
-        yield "pending", f"{_pending(call)}\n{call.arguments}" if content else _pending(call)
+        yield "pending", f"{_pending(call)}\n{call.shown}" if content else _pending(call)
     yield "tokens", f"about {info.tokens:,} for the history"
     yield "last usage", _usage(info.usage)
     yield "total usage", _usage(info.total_usage)

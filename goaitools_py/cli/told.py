@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
+from ..escaping import visible
 from .facts import shortened
 from .terminal import WIDTH, counted, printable
 
@@ -26,7 +27,7 @@ _WORDS: Final = {
 
 def call_line(event: ToolStarted) -> str:
     """A call that begins: "tool get_score {…}"."""
-    return _line(f"tool {event.name} {event.arguments}")
+    return _line(f"tool {event.name} {visible(event.arguments)}")
 
 
 def result_line(event: ToolFinished) -> str:
@@ -43,12 +44,14 @@ def outcome(flag: str) -> str:
 def waiting_lines(waiting: Sequence[PendingCall]) -> Iterator[str]:
     """The calls that wait, and what to type."""
     from .answers import question_lines
+    from .arguments import pretty
     from .report import pending_lines
 
     yield f"This conversation waits for {counted(len(waiting), 'answer')}:"
     for call in waiting:
         yield from pending_lines([call])
-        yield from question_lines(call)
+        asked = list(question_lines(call))
+        yield from asked or [f"  {pretty(call.arguments)}"]
     yield "/approve lets them run; /deny WHY denies them, and the model reads why."
     if any(call.reason == "external" for call in waiting):
         yield "/answer TEXT gives the first result that is waited for; a form takes /answer NAME=VALUE."

@@ -5,11 +5,9 @@ Owns: these entries, and which calls have which results. Must never know: a scre
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from ..messages import parsed_arguments
 from .terminal import counted, printable
 from .told import outcome
 
@@ -18,7 +16,7 @@ if TYPE_CHECKING:
     from ..history.turns import History
     from ..messages import Message
 
-__all__ = ["CallShown", "Entry", "TextShown", "clipped", "pretty", "transcript", "waits_words"]
+__all__ = ["CallShown", "Entry", "TextShown", "clipped", "transcript", "waits_words"]
 
 MAX_TURNS: Final = 50
 """A screen begins with the newest turns. `/history` shows all."""
@@ -88,20 +86,6 @@ def _text(message: Message) -> str:
     media = (part for part in message.parts if not isinstance(part, Text))
     lines = (f"[{type(part).__name__.lower()}, {part.media_type}]" for part in media)
     return "\n".join(filter(None, (message.said, *lines)))
-
-
-def pretty(arguments: str) -> str:
-    """The arguments of a call for people: "place: Theatre, code: 1815" of a JSON object, else the text."""
-    try:
-        found = parsed_arguments(arguments)
-    except ValueError:
-        return printable(arguments)
-    if not isinstance(found, dict):
-        return printable(arguments)
-    pairs = (
-        f"{name}: {value if isinstance(value, str) else json.dumps(value)}" for name, value in found.items()
-    )
-    return printable(", ".join(pairs))
 
 
 def clipped(text: str, lines: int) -> str:

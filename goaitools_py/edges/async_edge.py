@@ -141,7 +141,7 @@ class AwaitingEdge:
         if effect.until is None:
             return await answer
         try:
-            return await await_within(effect.until - time.monotonic(), answer, effect.late)
+            return await await_within(effect.until - time.monotonic(), answer)
         except TimeoutError:
             raise Unanswered from None
 

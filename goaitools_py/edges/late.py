@@ -4,15 +4,13 @@ Owns: the task of such a call, and what becomes of the task when nobody waits fo
 know: what is called.
 
 It is the twin of `aside` for event loops. `asyncio.timeout` is not enough: it cancels the call and waits
-until the call has cleaned up. A driver whose server is silent may clean up for ever. And a call that is
-cancelled cannot tell that it has got a lease after all.
+until the call has cleaned up. A driver whose server is silent may clean up for ever.
 """
 
 from __future__ import annotations
 
 import asyncio
-import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
@@ -32,7 +30,7 @@ _left: Final[set[asyncio.Task[Any]]] = set()
 """An event loop holds its tasks weakly."""
 
 
-async def await_within(seconds: float, call: Awaitable[T], discard: Callable[[T], object] | None = None) -> T:
+async def await_within(seconds: float, call: Awaitable[T]) -> T:
     """Await a call for a while; what it gives or raises in that time.
 
     If this is cancelled, so is the call, and it gets a moment to clean up.
@@ -40,7 +38,6 @@ async def await_within(seconds: float, call: Awaitable[T], discard: Callable[[T]
     Args:
         seconds: How long to wait.
         call: What to await. If it is late, it goes on for at most 10 more seconds.
-        discard: Called with what a late or cancelled call gives, and awaited.
 
     Raises:
         TimeoutError: It is late.
@@ -55,7 +52,7 @@ async def await_within(seconds: float, call: Awaitable[T], discard: Callable[[T]
         await over
     except asyncio.CancelledError:
         task.cancel()
-        _leave(task, exits, discard, CLEANING_SECONDS)
+        _leave(task, exits, CLEANING_SECONDS)
         await asyncio.wait((task,), timeout=CLEANING_SECONDS)
         raise
     finally:
@@ -64,7 +61,7 @@ async def await_within(seconds: float, call: Awaitable[T], discard: Callable[[T]
         raise exits.pop()
     if task.done():
         return task.result()
-    _leave(task, exits, discard, LEFT_SECONDS)
+    _leave(task, exits, LEFT_SECONDS)
     raise TimeoutError("the call took longer than it may")
 
 
@@ -83,18 +80,14 @@ async def _without_exits(call: Awaitable[T], exits: list[BaseException]) -> T:
         raise asyncio.CancelledError from None
 
 
-def _leave(
-    task: asyncio.Task[T], exits: list[BaseException], discard: Callable[[T], object] | None, seconds: float
-) -> None:
-    """Wait for a task no longer. It is cancelled after so many seconds, and its answer is discarded."""
-    seeing_off = asyncio.ensure_future(_see_off(task, exits, discard, seconds))
+def _leave(task: asyncio.Task[Any], exits: list[BaseException], seconds: float) -> None:
+    """Wait for a task no longer. It is cancelled after so many seconds, and its answer is dropped."""
+    seeing_off = asyncio.ensure_future(_see_off(task, exits, seconds))
     _left.add(seeing_off)
     seeing_off.add_done_callback(_left.discard)
 
 
-async def _see_off(
-    task: asyncio.Task[T], exits: list[BaseException], discard: Callable[[T], object] | None, seconds: float
-) -> None:
+async def _see_off(task: asyncio.Task[Any], exits: list[BaseException], seconds: float) -> None:
     for _ in range(_TRIES):
         with suppress(asyncio.CancelledError):  # the loop is about to close: the call must end before that
             await asyncio.wait((task,), timeout=seconds)
@@ -104,9 +97,5 @@ async def _see_off(
         seconds = CLEANING_SECONDS
     if exits:
         raise exits.pop()
-    if not task.done() or task.cancelled() or task.exception() is not None or discard is None:
-        return
-    with suppress(Exception):
-        given = discard(task.result())
-        if inspect.isawaitable(given):
-            await asyncio.wait_for(given, LEFT_SECONDS)
+    if task.done() and not task.cancelled():
+        task.exception()  # fetched, or asyncio would log that it never was

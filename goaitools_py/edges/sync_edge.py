@@ -299,7 +299,7 @@ def _answer_in_time(effect: Invoke, until: float) -> object:
 
     seconds = until - time.monotonic()
     try:
-        return within(seconds, partial(effect.function, *effect.args), effect.late or _drop)
+        return within(seconds, partial(effect.function, *effect.args), _drop)
     except TimeoutError:
         raise Unanswered from None
 

@@ -6,15 +6,28 @@ Owns: the checks that all front ends share. Must never know: a front end's own m
 from __future__ import annotations
 
 import base64
+import json
+import math
+from decimal import Decimal
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
 import orjson
 
+from .. import rawjson
 from ..messages import Audio, Document, Image, Part, Text
 from .base import AskError
 
-__all__ = ["MAX_ID_CHARACTERS", "json_object", "media_of", "part_of", "text_of"]
+__all__ = [
+    "MAX_ID_CHARACTERS",
+    "changes",
+    "json_object",
+    "media_of",
+    "part_of",
+    "span_at",
+    "text_of",
+    "value_of",
+]
 
 MAX_ID_CHARACTERS = 256
 """The longest name of a conversation, a message or a call."""
@@ -25,10 +38,75 @@ def json_object(body: bytes) -> dict[str, Any]:
     try:
         found = orjson.loads(body)
     except orjson.JSONDecodeError:
-        raise AskError("the body is not JSON") from None
+        try:
+            found = rawjson.view(body)  # it may have a number that no float can hold
+        except rawjson.RawJSONError:
+            raise AskError("the body is not JSON") from None
     if not isinstance(found, dict):
         raise AskError(f"the body must be a JSON object, not {type(found).__name__}")
     return found
+
+
+def span_at(body: bytes, *path: str | int) -> bytes | None:
+    """The bytes of a member of a body, as they were written; None if the body nests too deep to be cut."""
+    try:
+        for step in path:
+            body = rawjson.members(body)[step] if isinstance(step, str) else rawjson.items(body)[step]
+    except rawjson.RawJSONError:
+        return None
+    return body
+
+
+def value_of(span: bytes | None, read: Any) -> Any:
+    """Give a member of a body that is to be a result, or arguments, so that it arrives as it was written.
+
+    Numbers are exact. JSON that is written otherwise once it was read, such as ``1.10``, ``1e999`` or an
+    object with a repeated name, is given as its text. `read`: the value if there is no span.
+    """
+    if span is None or isinstance(read, str) or orjson.dumps(read) == span:
+        return read
+    text = span.decode()
+    return text if changes(text) else json.loads(text)
+
+
+def changes(text: str, *, by_value: bool = False) -> bool:
+    """True if JSON text becomes other text when a program reads it and writes it again.
+
+    `by_value`: for a reader in JavaScript, whose numbers are floats, and whose objects begin with the names
+    that are numbers. Only what has another value or another order there counts: ``1.10`` and ``1.1`` are the
+    same.
+    """
+    found = False
+
+    def note(is_changed: bool) -> None:
+        nonlocal found
+        found = found or is_changed
+
+    def number(digits: str) -> None:
+        read = float(digits)
+        same = Decimal(digits) == Decimal(repr(read)) if by_value else repr(read) == digits
+        note(math.isinf(read) or not same)
+
+    def integer(digits: str) -> None:
+        if by_value:
+            note(len(digits) > _MOST_DIGITS or int(float(digits)) != int(digits))
+        else:
+            note(len(digits) > _MOST_DIGITS or digits == "-0")
+
+    def members(pairs: list[tuple[str, Any]]) -> None:
+        names = [name for name, _ in pairs]
+        is_moved = by_value and len(names) > 1 and any(map(str.isdecimal, names))
+        note(is_moved or len(set(names)) < len(names))
+
+    try:
+        json.loads(text, parse_float=number, parse_int=integer, object_pairs_hook=members)
+    except (ValueError, RecursionError):
+        return True
+    return found
+
+
+_MOST_DIGITS = 300
+"""More digits than a float can have. They are not converted."""
 
 
 def text_of(found: dict[str, Any], name: str, *, most: int | None = MAX_ID_CHARACTERS) -> str:

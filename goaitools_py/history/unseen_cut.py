@@ -6,8 +6,9 @@ Ollama cuts what does not fit into ``num_ctx`` (4,096 by default) from the front
 what is left: 60,000 words were sent, and 2,050 tokens counted (ollama/ollama#17427, 2026-07). Nothing else
 says it.
 
-A count is a sign if the request cannot have so few tokens, or if it is much smaller than the count before it
-although the history has only grown. These are no signs:
+A count is a sign if the request cannot have so few tokens: it has more words. That is looked at where it
+costs little: if what is new is large already, if the count has fallen although the history has only grown, or
+if no count of it was known. Text of few spaces, such as code, shows it later. These are no signs:
 
 - A server that counts only what its cache did not have. The count is then about as large as what is new.
 - A hosted tool whose finds were counted once. The history itself is not that large.
@@ -30,8 +31,6 @@ Entries = Callable[[Sequence[bytes]], tuple[tuple[Message, ...], int]]
 
 _FALLEN: Final = 0.8
 """A count below this part of the one before it is looked at."""
-_MISSING: Final = 0.7
-"""The part of the estimate that a request takes at least. The estimate of a history errs by some per cent."""
 _BYTES: Final = 5
 """An entry of words has at least so many bytes for each word, so a cheap look comes before the count."""
 _NEW: Final = 256
@@ -82,17 +81,11 @@ def cut_at(
     if left < _NEW + new // _ESTIMATED:  # before the history is read
         return 0
     entries = before.load()
-    old, estimate = read(entries)
+    old, _ = read(entries)
     added, more = read(sent)
     if left < 2 * (more + read(entries[-1:])[1]) + _NEW:
         return 0
-    if _least((*old, *added)) > left:
-        return left
-    if not fell or not estimate:
-        return 0
-    # The conversation shows how many tokens its own words take.
-    scale = min(1.0, (gauge.tokens - gauge.frame) / estimate)
-    return left if left < _MISSING * scale * (estimate + more) else 0
+    return left if _least((*old, *added)) > left else 0
 
 
 def _least(messages: Sequence[Message]) -> int:

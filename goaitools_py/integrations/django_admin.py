@@ -19,6 +19,7 @@ except ModuleNotFoundError as error:
     raise lacking(error, "ConversationAdmin", "django") from None
 
 from ..errors import StateError
+from ..escaping import visible
 from ..history.info import StateInfo, inspect_state, pending_calls
 from ..history.open.answers import PendingCall
 from ..history.turns import History, read_history
@@ -92,7 +93,7 @@ class ConversationAdmin(admin.ModelAdmin):
         if isinstance(found, str):
             return found
         calls: tuple[PendingCall, ...] = found
-        rows = ((call.name, call.reason, call.id, call.arguments) for call in calls)
+        rows = ((call.name, call.reason, call.id, call.shown) for call in calls)
         table = "<p><b>{}</b> ({}, {})</p>" + _PRE
         return format_html_join("", table, rows) or "none"
 
@@ -130,7 +131,7 @@ def _said(messages: Iterable[Message]) -> str:
     for message in messages:
         who = f"{message.role}, {message.speaker}" if message.speaker else message.role
         files = [part.media_type for part in message.parts if hasattr(part, "media_type")]
-        calls = [f"{call.name}({call.arguments})" for call in message.tool_calls]
+        calls = [f"{call.name}({visible(call.arguments)})" for call in message.tool_calls]
         text = "\n".join([message.text, *(f"[{kind}]" for kind in files), *calls]).strip("\n")
         rows.append((who, text))
     return format_html_join("", "<p><b>{}</b></p>" + _PRE, rows)

@@ -150,15 +150,19 @@ def reset_flow(settings: RowSettings) -> Flow[None]:
         if not row.stored:
             return
         try:
-            if row.damage is not None:
-                raise row.damage
-            load_state(row.stored, codec=settings.codec, binding=settings.binding)
-        except StateError:
-            yield from row.set_aside()
-        try:
+            if row.damage is not None or not _is_readable(row.stored, settings):
+                yield from row.set_aside()
             yield from row.overwrite(fresh)
         except StateConflictError:
             if not left:
                 raise
             continue
         return
+
+
+def _is_readable(blob: bytes, settings: RowSettings) -> bool:
+    try:
+        load_state(blob, codec=settings.codec, binding=settings.binding)
+    except StateError:
+        return False
+    return True

@@ -62,6 +62,8 @@ LEAST_ANSWER, LONGEST_ANSWER = 1.0, 60.0
 
 _UNREADABLE: Final = "another worker saved a state that cannot be read here: load again and redo the turn"
 
+_DROPPED: Final = "another worker dropped a part of the conversation that this state still lists; load again and redo the turn"
+
 _ASIDE: Final = ".unreadable."
 _DIGITS: Final = 24
 
@@ -108,7 +110,7 @@ class RowSettings(Value, frozen=True, kw_only=True):
     binding: Any
     dialect: Dialect
     renewal: Callable[[Any, float], Any]
-    undisturbed: Callable[[Callable[[], Any]], Any]
+    undisturbed: Callable[..., Any]
     gate: str = "queue"
     lease_ttl: float = 10.0
     concurrent_turns: bool = False
@@ -186,7 +188,6 @@ class Row:
         call: Callable[..., Any],
         *args: Any,
         is_paid: bool = False,
-        late: Callable[[Any], object] | None = None,
     ) -> Flow[Any]:
         """Call the store. `StoreUnavailableError` if no answer comes in time; the call may still be done.
 
@@ -197,17 +198,17 @@ class Row:
             call: A method of the store.
             args: What it takes.
             is_paid: True if model calls or tools were paid for.
-            late: Called with an answer that comes too late, such as a lease.
         """
         longest: float = getattr(self.settings.store, "longest_wait", self.settings.longest_wait)
         if not longest:
             return (yield Invoke(call, args))
+        self._is_silent = False  # an error of the store is an answer, too
         now = yield Clock()
         until = self._end_of_wait(now.monotonic, is_paid)
         if until - now.monotonic >= longest:
             return (yield Invoke(call, args))
         try:
-            answer = yield Invoke(call, args, until, late)
+            return (yield Invoke(call, args, until))
         except Unanswered:
             self._is_silent = True
             if is_paid and self._patient_until is None:
@@ -215,8 +216,16 @@ class Row:
             raise StoreUnavailableError(
                 f"the store gave no answer within {until - now.monotonic:.1f} seconds: try again later"
             ) from None
-        self._is_silent = False
-        return answer
+
+    def asked_beside(self, call: Callable[..., Any], *args: Any) -> Flow[Any]:
+        """As `ask` of a paid turn, for what a turn can do without: None if the store fails. The time in which
+        the turn's save is tried again does not begin here."""
+        until = self._patient_until
+        try:
+            return (yield from self.ask(call, *args, is_paid=True))
+        except Exception:
+            self._patient_until = until
+            return None
 
     def _end_of_wait(self, now: float, is_paid: bool) -> float:
         if not is_paid:
@@ -335,6 +344,7 @@ class Row:
         settings = self.settings
         if settings.in_parts:
             return self._save_parts(blob, expected)
+        self._check_whole(blob)
         if self._kept_parts:
             return self._save_inline(blob, expected)
         if not takes_facts(settings.store):
@@ -345,11 +355,27 @@ class Row:
         settings = self.settings
         if settings.in_parts:
             return self._save_parts(blob, expected, (self._lease,))
+        self._check_whole(blob)
         if self._kept_parts:
             return self._save_inline(blob, expected, (self._lease,))
         return settings.store.save_and_release(
             self._lease, settings.key, blob, expected=expected, facts=self._facts(blob)
         )
+
+    def _take_stored(self) -> None:
+        """Have the parts at hand that are in the stored blob, since a handle has saved it whole."""
+        settings = self.settings
+        if self.stored and not self._kept_parts:
+            with suppress(StateError):
+                self._at_hand = {
+                    **pieces_of(self.stored, settings.codec, settings.binding).at_hand,
+                    **self._at_hand,
+                }
+
+    def _check_whole(self, blob: bytes) -> None:
+        """Raise `StateConflictError` for a blob that lists parts which its save would not keep."""
+        if self._is_parted and lists_parts(blob, self.settings.codec):
+            raise StateConflictError(_DROPPED)
 
     def _save_inline(self, blob: bytes, expected: int | None, lease: tuple[Any, ...] = ()) -> Any:
         """Save a whole blob, and drop the parts of another writer in the same step. See `_save_parts`."""
@@ -369,10 +395,9 @@ class Row:
         self._at_hand.update(pieces.at_hand)
         lacking = pieces.names - self._kept_parts
         if not lacking <= self._at_hand.keys():
-            raise StateConflictError(
-                "another worker dropped a part of the conversation that this state still lists; load again "
-                "and redo the turn"
-            )
+            self._take_stored()
+        if not lacking <= self._at_hand.keys():
+            raise StateConflictError(_DROPPED)
         self._sent_parts = pieces.names
         store = settings.store
         return (store.save_parts_and_release if lease else store.save_parts)(
@@ -407,8 +432,9 @@ class Row:
         settings = self.settings
         if not settings.in_parts:
             # The state of another handle may list parts that this row has loaded: the blob gets them.
-            if not (self._kept_parts and lists_parts(blob, settings.codec)):
+            if not (self._is_parted and lists_parts(blob, settings.codec)):
                 return blob
+            self._take_stored()
             data = {name: part.data for name, part in self._at_hand.items()}
             return attach(blob, data, codec=settings.codec, binding=settings.binding)
         if not blob:
@@ -687,15 +713,14 @@ class Row:
         while True:
             try:
                 context: Any = None
-                take: Callable[[], Any] = partial(self._lease_and_load, is_whole)
-                late: Callable[[Any], Any] = _release_late
-                if not in_one:
+                if in_one:
+                    taking = settings.undisturbed(partial(self._lease_and_load, is_whole), _release_late)
+                else:
                     context = settings.store.lease(settings.key, settings.lease_ttl)
-                    take = getattr(context, "__aenter__", None) or context.__enter__
-                    late = partial(_leave_late, context)
-                taking = settings.undisturbed(take)
+                    enter = getattr(context, "__aenter__", None) or context.__enter__
+                    taking = settings.undisturbed(enter, partial(_leave_late, context))
                 self._taking = taking, context
-                taken = yield from self.ask(taking.call, late=late)
+                taken = yield from self.ask(taking.call)
             except LeaseHeldError as exc:
                 self._taking = None
                 now = yield Clock()
@@ -705,7 +730,9 @@ class Row:
                         "another turn runs on this conversation, and nothing was called: try again later"
                     ) from exc
             except Exception:
-                self._taking = None  # it failed by itself: there is nothing to wait for
+                if self._taking is not None and (taken := taking.leave()) is not None:
+                    self._note_taken(context, taken)  # it came in the moment in which the wait ended
+                self._taking = None
                 raise
             else:
                 self._note_taken(context, taken)
@@ -740,9 +767,9 @@ class Row:
             return
         if self._is_silent and self._patient_until is None:
             self._patient_until = 0.0  # the wait was over before: one moment for the lease is enough
-        with suppress(Exception):  # the outcome of the turn is more important than this error
-            yield from self._give_back()
-            yield from self._leave()
+        for step in (self._give_back, self._leave):  # a context is left, too, if the release failed
+            with suppress(Exception):  # the outcome of the turn is more important than this error
+                yield from step()
         self._context = self._lease = self._leaving = None
         self._is_combined = False
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import LeaseHeldError
 from ..stores.layout import peeks
-from ..turn.flow import CallModel, Clock, Emit, Flow, Invoke, Moment, ReadChunk
+from ..turn.flow import CallModel, Clock, Emit, Flow, Moment, ReadChunk
 from .row import Row, RowSettings
 
 if TYPE_CHECKING:
@@ -60,8 +60,7 @@ class StopWatch:
         if self._now < self._next:
             return False
         self._next = self._now + self._every
-        asked: bool = yield from self._row.ask(self._store.stop_requested, self._key, is_paid=True)
-        return asked
+        return bool((yield from self._row.asked_beside(self._store.stop_requested, self._key)))
 
 
 def stop_flow(settings: RowSettings) -> Flow[bool]:
@@ -90,7 +89,7 @@ def running_flow(settings: RowSettings) -> Flow[bool]:
         held: bool = yield from Row(settings).ask(settings.store.is_held, settings.key)
         return held
     look = settings.undisturbed(partial(_is_taken, settings.store.lease(settings.key, settings.lease_ttl)))
-    found: bool = yield Invoke(look.call)
+    found: bool = yield from Row(settings).ask(look.call)
     return found
 
 

@@ -207,7 +207,10 @@ class KeptTurn:
         return type(effect) is CallModel and not self._has_called
 
     def _before_first_call(self, engine: TurnEngine | RelayTurn, effect: Effect) -> Flow[None]:
-        yield from self._set_aside(engine)
+        try:
+            yield from self._set_aside(engine)
+        except StateConflictError as exc:
+            raise _OvertakenError from exc
         if self._has_saved:  # a tool may have run, so the turn cannot begin anew
             return
         if self._checkpoints:

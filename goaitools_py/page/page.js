@@ -47,7 +47,7 @@
     if (body !== undefined) headers["content-type"] = "application/json";
     let answer;
     try {
-      answer = await fetch(path, { method, headers, signal, body: body === undefined ? undefined : JSON.stringify(body) });
+      answer = await fetch(path, { method, headers, signal, body: body === undefined ? undefined : json(body) });
     } catch (error) {
       if (error.name === "AbortError") throw error;
       throw new Problem(0, { title: "The server cannot be reached.", retryable: true });
@@ -82,15 +82,76 @@
     return made;
   }
 
-  const pretty = (text) => {
-    try { return JSON.stringify(JSON.parse(text), null, 2); } catch { return text; }
-  };
-  const brief = (text) => {
-    let found;
-    try { found = JSON.parse(text); } catch { return ""; }
-    if (!found || typeof found !== "object") return "";
-    return Object.entries(found).map(([name, value]) => `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`).join(", ").slice(0, 80);
-  };
+  // -------------------------------------------------------------------------------------- JSON as it is written
+
+  // JSON that is sent as it is written: JSON.parse would make another number of 12345678901234567891.
+  class Written {
+    constructor(text) { this.text = text; }
+    toString() { return this.text; }
+  }
+
+  // A value as JSON, in which each `Written` stands as it is.
+  function json(value) {
+    if (value instanceof Written) return value.text;
+    if (Array.isArray(value)) return `[${value.map((one) => json(one ?? null)).join()}]`;
+    if (value === null || typeof value !== "object") return JSON.stringify(value);
+    const members = Object.entries(value).filter(([, one]) => one !== undefined);
+    return `{${members.map(([name, one]) => `${JSON.stringify(name)}:${json(one)}`).join()}}`;
+  }
+
+  const isJson = (text) => { try { JSON.parse(text); return true; } catch { return false; } };
+  const TOKEN = /[{}[\],:]|"[^"\\]*(?:\\.[^"\\]*)*"|[^\s{}[\],:"]+/g;
+  const tokensOf = (text) => (isJson(text) ? text.match(TOKEN) : null);
+
+  // Reads JSON. A number that JavaScript would change is a `Written`.
+  function readJson(text) {
+    JSON.parse(text);
+    const mark = freshId(); // nobody who wrote the text knows it
+    const exact = text.match(TOKEN).map((one) => (/^[-\d]/.test(one) && String(Number(one)) !== one ? `{"${mark}":"${one}"}` : one)).join("");
+    return JSON.parse(exact, (_, value) => (value && typeof value[mark] === "string" ? new Written(value[mark]) : value));
+  }
+
+  // Characters that are not seen, or that turn other text around, as escapes.
+  const UNSEEN = /[\0-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u115f\u1160\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\ud800-\udfff\u{e0000}-\u{e007f}]/gu;
+  const visible = (text) => text.replace(UNSEEN, (one) => one.split("").map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`).join(""));
+  const stringOf = (token) => visible(JSON.stringify(JSON.parse(token)));
+
+  // JSON in lines, as nodes: numbers, repeated names and their order are those of the text, and no string moves
+  // what stands beside it. Any other text as it is.
+  function pretty(text) {
+    const tokens = text.length > 200_000 ? null : tokensOf(text);
+    if (!tokens) return [visible(text)];
+    const made = [];
+    let depth = 0, before = "";
+    const line = () => `\n${"  ".repeat(depth)}`;
+    for (const token of tokens) {
+      const isOpening = "{[".includes(token), isClosing = "}]".includes(token), isFirst = before && "{[".includes(before);
+      if (isClosing) depth--;
+      if (isFirst ? !isClosing : isClosing) made.push(line());
+      made.push(token[0] === '"' ? h("bdi", {}, stringOf(token)) : token === ":" ? ": " : token);
+      if (isOpening) depth++;
+      if (token === ",") made.push(line());
+      before = token;
+    }
+    return made;
+  }
+
+  // A string without its quotation marks, if it cannot be taken for a number, or for more than one value.
+  const bare = (text) => (/^[\p{L}_](?:[\p{L}\p{N}_ .'/@!?-]*[\p{L}\p{N}_.!?])?$/u.test(text) && !["true", "false", "null"].includes(text) && visible(text) === text
+    ? text : visible(JSON.stringify(text)));
+
+  // The beginning of the members of an object, in a line.
+  function brief(text) {
+    const tokens = text.length > 200_000 ? null : tokensOf(text);
+    if (!tokens || tokens[0] !== "{") return "";
+    let depth = 0, made = "";
+    for (const token of tokens) {
+      if ("}]".includes(token)) depth--;
+      if (depth && made.length < 80) made += token[0] === '"' ? (depth === 1 ? bare(JSON.parse(token)) : stringOf(token)) : ":,".includes(token) ? `${token} ` : token;
+      if ("{[".includes(token)) depth++;
+    }
+    return made.slice(0, 80);
+  }
 
   // The pieces of a reply as blocks: neighbours of a kind are one, and a call has its result.
   function blocksOf(pieces) {
@@ -131,7 +192,7 @@
     const far = block.progress;
     if (far && far.message) inside.append(h("div", { className: "dim" }, far.message));
     return h("details", { className: block.waits ? "tool waits" : "tool", open: Boolean(block.waits) },
-      h("summary", {}, h("b", {}, asked ? "Question" : block.name), h("span", { className: "dim" }, asked ? asked.message : brief(block.arguments)),
+      h("summary", {}, h("b", {}, asked ? "Question" : visible(block.name)), h("span", { className: "dim" }, asked ? asked.message : brief(block.arguments)),
         far ? h("progress", { max: far.total || 1, value: far.total ? far.progress || 0 : undefined, "aria-label": `Progress of ${block.name}`, title: far.message }) : null,
         h("span", { className: `chip ${kind}` }, state)),
       inside);
@@ -141,8 +202,8 @@
   function askedBy(block) {
     if (block.name !== "elicitation" || block.waits !== "external") return null;
     try {
-      const asked = JSON.parse(block.arguments);
-      return asked && typeof asked.message === "string" ? asked : null;
+      const asked = readJson(block.arguments);
+      return asked && typeof asked.message === "string" ? { ...asked, message: visible(asked.message) } : null;
     } catch { return null; }
   }
 
@@ -156,12 +217,12 @@
 
   // One member of a form: a node, and a function for its value (undefined: left out).
   function memberOf(name, wanted, isNeeded) {
-    const label = String(wanted.title || name), start = wanted.default;
-    const help = wanted.description ? h("span", { className: "dim" }, String(wanted.description)) : null;
+    const label = visible(String(wanted.title || name)), start = wanted.default;
+    const help = wanted.description ? h("span", { className: "dim" }, visible(String(wanted.description))) : null;
     const under = (field) => h("label", { className: "member" }, h("span", {}, isNeeded ? `${label} *` : label), field, help);
     const boxes = wanted.type === "array" ? choicesOf(wanted.items || {}) : null;
     if (boxes) {
-      const made = boxes.map(([value, words]) => [value, h("input", { type: "checkbox", checked: Array.isArray(start) && start.includes(value) }), words]);
+      const made = boxes.map(([value, words]) => [value, h("input", { type: "checkbox", checked: Array.isArray(start) && start.some((one) => json(one) === json(value)) }), visible(words)]);
       const group = h("div", { className: "member", role: "group", "aria-label": label }, h("span", {}, isNeeded ? `${label} *` : label), help,
         made.map(([, box, words]) => h("label", { className: "row" }, box, words)));
       return [group, () => made.filter(([, box]) => box.checked).map(([value]) => value)];
@@ -172,9 +233,9 @@
     }
     const choices = choicesOf(wanted);
     if (choices) {
-      const first = choices.findIndex(([value]) => value === start);
+      const first = choices.findIndex(([value]) => start !== undefined && json(value) === json(start));
       const field = h("select", { required: isNeeded }, h("option", { value: "" }, "–"),
-        choices.map(([, words], index) => h("option", { value: String(index), selected: index === first }, words)));
+        choices.map(([, words], index) => h("option", { value: String(index), selected: index === first }, visible(words))));
       return [under(field), () => (field.value === "" ? undefined : choices[Number(field.value)][0])];
     }
     const isNumber = wanted.type === "integer" || wanted.type === "number";
@@ -182,7 +243,7 @@
     const field = h("input", { type, required: isNeeded, value: start === undefined ? "" : String(start) });
     if (isNumber) Object.assign(field, { min: wanted.minimum ?? "", max: wanted.maximum ?? "", step: wanted.type === "integer" ? "1" : "any" });
     else for (const bound of ["minLength", "maxLength"]) if (Number.isInteger(wanted[bound]) && wanted[bound] >= 0) field.setAttribute(bound, wanted[bound]);
-    return [under(field), () => (field.value === "" && !(isNeeded && type === "text") ? undefined : isNumber ? Number(field.value) : field.value)];
+    return [under(field), () => (field.value === "" && !(isNeeded && type === "text") ? undefined : isNumber ? new Written(isJson(field.value) ? field.value : String(Number(field.value))) : field.value)];
   }
 
   function formOf(block, asked) {
@@ -203,14 +264,14 @@
     try { address = new URL(String(asked.url)); } catch { /* it is shown as text */ }
     const isWeb = address && ["https:", "http:"].includes(address.protocol);
     return h("div", { className: "asked" }, askedNode(asked),
-      isWeb ? h("a", { href: address.href, target: "_blank", rel: "noopener noreferrer" }, `Open ${address.host}`) : h("code", {}, String(asked.url)),
+      isWeb ? h("a", { href: address.href, target: "_blank", rel: "noopener noreferrer" }, `Open ${address.host}`) : h("code", {}, visible(String(asked.url))),
       h("div", { className: "row" }, h("button", { type: "button", className: "main", onclick: () => decide(block.id, { return: {} }) }, "Done"), declineOf(block)));
   }
 
   const declineOf = (block) => h("button", { type: "button", onclick: () => decide(block.id, { deny: "The user declined." }) }, "Decline");
 
-  const askedNode = (asked) => h("div", {}, h("div", { className: "dim" }, `${asked.tool || "A tool"} asks:`), h("div", { className: "text" }, asked.message),
-    asked.problem ? h("p", { role: "alert" }, `The last answer did not fit: ${asked.problem}.`) : null);
+  const askedNode = (asked) => h("div", {}, h("div", { className: "dim" }, visible(`${asked.tool || "A tool"} asks:`)), h("div", { className: "text" }, asked.message),
+    asked.problem ? h("p", { role: "alert" }, visible(`The last answer did not fit: ${asked.problem}.`)) : null);
 
   function answering(block, decided) {
     if (decided) {
@@ -223,7 +284,7 @@
     const field = h("input", { placeholder: block.waits === "external" ? "Result" : "Reason, if you deny", "aria-label": block.waits === "external" ? `Result of ${block.name}` : `Reason to deny ${block.name}` });
     const deny = h("button", { type: "button", onclick: () => decide(block.id, { deny: field.value || "The user denied it." }) }, "Deny");
     if (block.waits === "external") {
-      const give = () => { let value; try { value = JSON.parse(field.value); } catch { value = field.value; } decide(block.id, { return: value }); };
+      const give = () => { decide(block.id, { return: isJson(field.value) ? new Written(field.value.trim()) : field.value }); };
       return h("div", { className: "row" }, field, h("button", { type: "button", className: "main", onclick: give }, "Send"), deny);
     }
     return h("div", { className: "row" },
@@ -236,7 +297,7 @@
     if (block.type === "reasoning") return h("details", { className: "think" }, h("summary", {}, "Thinking"), h("div", { className: "text" }, block.text));
     try { return toolCard(block); } catch { // a server of MCP has asked for a form that is none
       return h("details", { className: "tool", open: true }, h("summary", {}, h("b", {}, block.name), h("span", { className: "chip bad" }, "cannot be shown")),
-        h("div", { className: "inside" }, h("pre", {}, block.arguments), block.waits && !page.about.read_only ? h("div", { className: "row" }, declineOf(block)) : null));
+        h("div", { className: "inside" }, h("pre", {}, visible(block.arguments)), block.waits && !page.about.read_only ? h("div", { className: "row" }, declineOf(block)) : null));
     }
   }
 

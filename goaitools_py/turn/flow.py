@@ -81,8 +81,6 @@ class Invoke(Value, frozen=True):
 
     `until`: when the wait for the answer ends with `Unanswered`, on the clock of `Moment.monotonic`. The call
     itself goes on for a while: in a thread, or in a task. None: the flow waits as long as the call takes.
-    `late`: called with an answer that came after that, or after the flow was given up; awaited if it gives an
-    awaitable.
     """
 
     _unshown = frozenset({"args"})
@@ -90,7 +88,6 @@ class Invoke(Value, frozen=True):
     function: Callable[..., object]
     args: tuple[Any, ...] = ()
     until: float | None = None
-    late: Callable[[Any], object] | None = None
 
 
 class Checkpoint(Value, frozen=True):

@@ -6,12 +6,13 @@ from decimal import Decimal
 
 import pytest
 
+from goaitools_py.cli.arguments import pretty
 from goaitools_py.cli.commands import COMMANDS, help_lines, typed
 from goaitools_py.cli.exports import file_name
 from goaitools_py.cli.facts import HeaderFacts, dollars, gauge, header_lines, short
 from goaitools_py.cli.keys import check_name, copy_name, free_name
 from goaitools_py.cli.terminal import WIDTH
-from goaitools_py.cli.transcript import clipped, pretty
+from goaitools_py.cli.transcript import clipped
 
 # ------------------------------------------------------------------------------------------- commands
 

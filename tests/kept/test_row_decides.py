@@ -16,17 +16,21 @@ from goaitools_py import (
     Compactor,
     Image,
     KeepRecentTurns,
+    StateConflictError,
     StateCorruptError,
     StatePartMissingError,
     StoreCommitError,
     event,
 )
+from goaitools_py.kept.changes import reset_flow
+from goaitools_py.kept.row import Row
 from goaitools_py.kept.whole import load_row
 from goaitools_py.seal import Encrypted, Key, Keyring
 from goaitools_py.state.parts import ARCHIVE, MEDIA
 from goaitools_py.state.placing import parts_of, verify_state
 from goaitools_py.stores import MemoryStore, StoredHead
 from goaitools_py.testing import ScriptedBackend
+from goaitools_py.values import replace as replace_value
 
 from ..stores._places import KINDS, maker, place_of
 from .test_places import Kit, Loop, entered
@@ -151,8 +155,10 @@ def test_two_writers_take_turns(kit: Kit) -> None:
     assert "A door opens." in " ".join(told(kit.conversation()))
 
 
-def test_an_error_in_parts_is_committed_by_an_inline_handle() -> None:
-    """The state of the error lists parts that only the row has: the whole blob gets them."""
+@pytest.mark.parametrize("is_whole_before", [False, True])
+@pytest.mark.parametrize("parts", ["inline", "store"])
+def test_an_error_in_parts_is_committed_by_any_handle(parts: Any, is_whole_before: bool) -> None:
+    """The state of the error lists parts that only the row has: beside its head, or in its blob."""
     store = MemoryStore()
     chat = Chat(ScriptedBackend(*["Seen."] * 5))
     writer = chat.conversation(store, "ada", parts="store", save_timeout=0.0)
@@ -163,13 +169,20 @@ def test_an_error_in_parts_is_committed_by_an_inline_handle() -> None:
     with pytest.raises(StoreCommitError) as caught:
         writer.send("Three.")
     store.save_parts = save  # type: ignore[method-assign]
+    if is_whole_before:  # another handle saved the row whole, and dropped the parts
+        chat.conversation(store, "ada").append(event("A door opens."))
+        assert store.load_head("ada").parts == ()  # type: ignore[union-attr]
 
-    chat.conversation(store, "ada").commit(caught.value)
+    chat.conversation(store, "ada", parts=parts).commit(caught.value)
 
     found = store.load_head("ada")
     assert found is not None
-    assert (found.parts, verify_state(found.blob)) == ((), ())
     assert {part.digest for part in parts_of(found.blob)} == names
+    if parts == "inline":
+        assert (found.parts, verify_state(found.blob)) == ((), ())
+    else:
+        assert {part.name for part in found.parts} == names
+    assert told(chat.conversation(store, "ada"))[:3] == ["One.", "Two.", "Three."]
 
 
 def _fails(*args: Any, **fields: Any) -> Any:
@@ -293,6 +306,56 @@ def test_a_part_of_another_moment_is_looked_for_once_more() -> None:
         assert load_row(store, "ada", lambda blob: {}) is not None
         store.late = 1
         assert handle.send("Hm.").text == "Seen."
+
+
+def test_a_part_that_is_nowhere_is_not_saved() -> None:
+    """A row without a state is worth more than one with a state that nobody can read."""
+    other, store = MemoryStore(), MemoryStore()
+    chat = Chat(ScriptedBackend(*["Seen."] * 5))
+    chat.conversation(other, "ada", parts="store").send(["One.", picture(1)])
+    head_alone = other.load("ada").blob  # type: ignore[union-attr]
+    conversation = chat.conversation(store, "ada")
+
+    with pytest.raises(StateConflictError, match="still lists"):
+        conversation._run(Row(conversation._settings).commit(head_alone))
+
+    assert store.load("ada") is None
+
+
+class Undeletable:
+    """A store that cannot delete, so that an empty conversation takes the place of a deleted one."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self.load, self.save = store.load, store.save
+        self.load_head, self.save_parts = store.load_head, store.save_parts
+
+
+@pytest.mark.parametrize("act", ["send", "reset"])
+def test_another_worker_saves_while_bytes_are_set_aside(act: str) -> None:
+    """Nothing was called yet: the turn, or the deletion, begins anew with what is stored now."""
+
+    class Meanwhile(MemoryStore):
+        writes = 0
+
+        def load_head(self, key: str, **fields: Any) -> StoredHead | None:
+            if key == "ada" and self.writes:
+                self.writes -= 1
+                found = self.load(key)
+                self.save(key, b"other bytes", expected=None if found is None else found.version)
+            return super().load_head(key, **fields)
+
+    store = Meanwhile()
+    store.save("ada", b"some bytes", expected=None)
+    conversation = Chat(ScriptedBackend("Seen.")).conversation(store, "ada")
+    store.writes = 1
+
+    if act == "send":
+        assert conversation.send("One.").text == "Seen."
+    else:
+        conversation._run(reset_flow(replace_value(conversation._settings, store=Undeletable(store))))
+        assert not conversation.history().turns
+    aside = [entry.key for entry in store.list("ada.unreadable.").keys]
+    assert [store.load(key).blob for key in aside] == [b"other bytes"]  # type: ignore[union-attr]
 
 
 def test_a_head_alone_ends_where_it_is_read() -> None:

@@ -22,6 +22,7 @@ from goaitools_py.turn.flow import (
     CallModel,
     CallTool,
     Clock,
+    Compute,
     Effect,
     Emit,
     Flow,
@@ -337,6 +338,13 @@ class Worker:
                     # A turn reads the clock before it waits for a lease. Where there are none this is no step
                     # of its own: what was recorded before turns did so would have other steps.
                     effect = flow.send(self._perform(effect))
+                elif type(effect) is Compute:  # it is pure, so it is no step that others could come between
+                    try:
+                        value = effect.function()
+                    except Exception as exc:
+                        effect = flow.throw(exc)
+                    else:
+                        effect = flow.send(value)
                 else:
                     break
             self._pending = effect

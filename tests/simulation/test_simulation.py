@@ -1,4 +1,4 @@
-"""Many workers on kept conversations in one thread: 60,000 schedules in CI, a short form elsewhere.
+"""Many workers on kept conversations in one thread: 40,000 schedules in CI, a short form elsewhere.
 
 ``GOAITOOLS_SIMULATIONS=5000000`` is the long form: it runs so many schedules. ``=100000:200000`` runs the
 200,000 from 100,000 on.
@@ -18,7 +18,7 @@ from ._run import Run, run
 from ._schedule import ACTS, FAULTS, draw
 from ._shrink import report
 
-IN_CI = 60_000
+IN_CI = 40_000
 ELSEWHERE = 2_500
 CHUNKS = 50
 

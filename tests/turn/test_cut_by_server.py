@@ -10,9 +10,19 @@ import pytest
 
 from goaitools_py import ChatResult, ModelSettings
 from goaitools_py.backends.base import ModelRequest
-from goaitools_py.compaction import Compactor, DropOldest, KeepRecentTurns, ServerToolClearing, TokenLimit
+from goaitools_py.compaction import (
+    CompactionRequest,
+    Compactor,
+    DropOldest,
+    KeepRecentTurns,
+    ServerToolClearing,
+    TokenLimit,
+)
+from goaitools_py.history.unseen_cut import Before, cut_at
+from goaitools_py.messages import Usage
 from goaitools_py.states import convert_state, inspect_state
 from goaitools_py.testing import Raw, ScriptedBackend
+from goaitools_py.tokens import Gauge
 
 from ..backends.test_bills import streamed, whole
 from ._reading import ALL, ANTHROPIC, CHAT, RESPONSES
@@ -149,10 +159,22 @@ def test_a_server_that_counts_only_what_is_new_is_none(face: Any, wire: str, run
     assert talks_on(face, wire, run, 300, 210, 215, 205, 230, 200) == []
 
 
+@pytest.mark.parametrize("wire", [CHAT])
+def test_a_server_that_counts_only_what_is_new_and_long_is_none(face: Any, wire: str, run: Any) -> None:
+    """The last reply is new to such a server, too."""
+    usage = {"prompt_tokens": 1_000, "completion_tokens": 800}
+    body = json.loads(whole(wire, usage))
+    body["choices"][0]["message"]["content"] = STORY * 4
+    reply = Raw.body(json.dumps(body).encode())
+
+    assert talks_on(face, wire, run, *[lambda request: reply] * 6) == []
+
+
 @pytest.mark.parametrize("wire", [CHAT, RESPONSES])
 def test_a_server_that_counts_its_cache_apart_is_none(face: Any, wire: str, run: Any) -> None:
     """It names more cached tokens than input."""
-    reads = [300, counted(wire, 600), *(counted(wire, 420, cached=900 + 200 * at) for at in range(5))]
+    reads: list[Any] = [200 * at for at in range(1, 11)]
+    reads += [counted(wire, 1_000, cached=1_200 + 200 * at) for at in range(5)]
 
     assert talks_on(face, wire, run, *reads) == []
 
@@ -168,14 +190,17 @@ def test_a_cache_that_is_within_the_input_is_none(face: Any, wire: str, run: Any
 @pytest.mark.parametrize("wire", ALL)
 def test_finds_of_a_hosted_tool_are_none(face: Any, wire: str, run: Any) -> None:
     """They were counted once, and are not sent again."""
-    assert talks_on(face, wire, run, 300, 9_000, 700, 950, 8_000, 1_500) == []
+    assert (
+        talks_on(face, wire, run, *(300 * at for at in range(1, 8)), 9_000, 2_700, 3_000, 8_000, 3_600) == []
+    )
 
 
 @pytest.mark.parametrize("wire", ALL)
 def test_scripts_of_few_tokens_are_none(face: Any, wire: str, run: Any) -> None:
     """A vocabulary that writes several Chinese characters as one token: the estimate is a multiple."""
     said = "守卫走到门口看了一会儿沼泽然后钟声响起" * 20
-    assert talks_on(face, wire, run, *(110 * at for at in range(1, 9)), said=said) == []
+    reads = [*(110 * at for at in range(1, 11)), 3_000, 1_320, 1_430]  # and finds of a hosted tool
+    assert talks_on(face, wire, run, *reads, said=said) == []
 
 
 @pytest.mark.parametrize("wire", ALL)
@@ -216,6 +241,51 @@ def test_a_compaction_of_the_provider_is_none(face: Any, wire: str) -> None:
         state, found = result.state, found + codes(result)
 
     assert found == []
+
+
+@pytest.mark.parametrize("wire", [ANTHROPIC])
+def test_a_refused_turn_is_none(face: Any, wire: str, run: Any) -> None:
+    """It may be left out of later requests, however long it was."""
+    refusal = json.loads(whole(wire, {"input_tokens": 1_600, "output_tokens": 3}))
+    refusal["stop_reason"] = "refusal"
+    steps = [Raw.body(json.dumps(refusal).encode()), counted(wire, 700), counted(wire, 710)]
+    chat = face.chat(ScriptedBackend(*steps, wire=wire))
+    first = chat.chat_with_state(None, user="word " * 1_500)
+    second = chat.chat_with_state(first.state, user="And?")
+    third = chat.chat_with_state(second.state, user="And?")
+
+    assert first.status == "refused"
+    assert [codes(one) for one in (first, second, third)] == [[], [], []]
+
+
+def test_a_known_window_is_looked_at_without_the_history() -> None:
+    """A server that cuts is seen again by the numbers alone, whatever the text is."""
+
+    def load() -> list[bytes]:
+        raise AssertionError("the history is read")
+
+    def looks(left: int) -> int:
+        usage, before = Usage(input_tokens=left), Before(size=40_000, load=load)
+        return cut_at(Gauge(tokens=5_000), usage, [b"{}"], before, lambda entries: ((), 0), window=2_050)
+
+    assert [looks(left) for left in (1_900, 2_050, 2_300, 4_900)] == [2_050, 2_050, 2_300, 0]
+
+
+@pytest.mark.parametrize("wire", ALL)
+def test_a_strategy_sees_the_window(face: Any, wire: str, run: Any) -> None:
+    """From the next turn's first request on."""
+    seen: list[tuple[int | None, int | None]] = []
+
+    def strategy(request: CompactionRequest) -> Any:
+        seen.append((request.context_window, request.server_window))
+        return request.turns
+
+    state = run(face.chat(ScriptedBackend(counted(wire, 2_050), wire=wire)), user="word " * 9_000).state
+    chat = face.chat(ScriptedBackend("Yes.", wire=wire), compactor=Compactor(TokenLimit(10**6), strategy))
+    run(chat, state, user="And?")
+
+    assert seen
+    assert seen[0] == (2_050, 2_050)
 
 
 # ---------------------------------------------------------------------------------- another window

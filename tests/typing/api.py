@@ -531,6 +531,7 @@ def result(result: ChatResult) -> None:
     assert_type(result.warnings, tuple[TurnWarning, ...])
     assert_type(result.compaction, CompactionReport | None)
     assert_type(result.pending, tuple[PendingCall, ...])
+    assert_type(result.pending[0].shown, str)
     assert_type(result.pending[0].raw, dict[str, Any] | None)
     assert_type(result.pending[0].kind, Literal["function", "custom", "provider"])
     assert_type(result.cost_usd, Decimal | None)

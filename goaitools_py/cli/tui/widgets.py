@@ -16,8 +16,9 @@ from textual.containers import Horizontal, Vertical
 from textual.message import Message
 from textual.widgets import Button, Markdown, Static, TextArea
 
+from ..arguments import pretty
 from ..terminal import printable
-from ..transcript import CallShown, clipped, pretty
+from ..transcript import CallShown, clipped
 
 __all__ = ["Card", "Note", "Prompt", "Reply", "Said"]
 

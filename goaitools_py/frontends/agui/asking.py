@@ -17,7 +17,7 @@ from ...history.open.answers import Answer, Approve, Deny
 from ...messages import Part, Text
 from ...tools.results import ToolReturn
 from ..base import Ask, AskError
-from ..bodies import json_object, media_of, text_of
+from ..bodies import json_object, media_of, span_at, text_of, value_of
 
 __all__ = ["MESSAGE_ID", "AGUIAsk", "read"]
 
@@ -56,7 +56,7 @@ def read(body: bytes) -> AGUIAsk:
             one["id"] for one in messages if one.get("role") == "reasoning" and isinstance(one.get("id"), str)
         ),
     }
-    answers = _resumed(found.get("resume"))
+    answers = _resumed(found.get("resume"), body)
     if messages and messages[-1].get("role") == "user":
         if answers:
             raise AskError("answer the calls first, and then send the message")
@@ -96,23 +96,23 @@ def _media_type(source: dict[str, Any]) -> str:
     return text_of(source, "mimeType")
 
 
-def _resumed(entries: object) -> dict[str, Answer]:
+def _resumed(entries: object, body: bytes) -> dict[str, Answer]:
     """The answers to approvals. An entry without an answer that can be read is an error."""
     if entries is None:
         return {}
     if not isinstance(entries, list) or not all(isinstance(one, dict) for one in entries):
         raise AskError("resume must be a list of objects")
-    return {text_of(one, "interruptId"): _answer(one) for one in entries}
+    return {text_of(one, "interruptId"): _answer(one, body, at) for at, one in enumerate(entries)}
 
 
-def _answer(entry: dict[str, Any]) -> Answer:
+def _answer(entry: dict[str, Any], body: bytes, at: int) -> Answer:
     if entry.get("status") == "cancelled":
         return Deny("")
     if entry.get("status") != "resolved":
         raise AskError("the status of a resume entry must be resolved or cancelled")
     match entry.get("payload"):
         case True | {"approved": True}:
-            return Approve(_arguments(entry["payload"]))
+            return Approve(_arguments(entry["payload"], body, at))
         case False:
             return Deny("")
         case {"approved": False, **rest}:
@@ -121,11 +121,14 @@ def _answer(entry: dict[str, Any]) -> Answer:
     raise AskError("the payload of a resume entry must say approved: true or false")
 
 
-def _arguments(payload: object) -> dict[str, Any] | None:
+def _arguments(payload: object, body: bytes, at: int) -> dict[str, Any] | str | None:
     arguments = payload.get("arguments") if isinstance(payload, dict) else None
     if arguments is not None and not isinstance(arguments, dict):
         raise AskError("the arguments of an approval must be an object")
-    return arguments
+    if arguments is None:
+        return None
+    found: dict[str, Any] | str = value_of(span_at(body, "resume", at, "payload", "arguments"), arguments)
+    return found
 
 
 def _results(messages: list[dict[str, Any]]) -> dict[str, Answer]:

@@ -9,13 +9,15 @@ to calls; `Ask.answers_to` then drops the answers that no stored call waits for.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from ... import rawjson
 from ...history.open.answers import Answer, Approve, Deny
 from ...messages import Part, Text
 from ...tools.results import ToolReturn
 from ..base import Ask, AskError
-from ..bodies import json_object, media_of, text_of
+from ..bodies import json_object, media_of, span_at, text_of, value_of
 
 __all__ = ["read"]
 
@@ -47,7 +49,7 @@ def read(body: bytes, *, carries: bool = False) -> Ask:
         )
     if last.get("role") != "assistant" or trigger == "regenerate-message":
         raise AskError("the last message must be the user's, or a reply with answered calls")
-    return Ask(conversation=name, answers=_answers(messages), state=state)
+    return Ask(conversation=name, answers=_answers(messages, body), state=state)
 
 
 def _newest_state(messages: list[dict[str, Any]]) -> str | None:
@@ -88,19 +90,30 @@ def _said(parts: list[dict[str, Any]]) -> tuple[Part, ...]:
     return tuple(said)
 
 
-def _answers(messages: list[dict[str, Any]]) -> dict[str, Answer]:
+def _answers(messages: list[dict[str, Any]], body: bytes) -> dict[str, Answer]:
     found: dict[str, Answer] = {}
-    for message in messages:
+    spans = _items(body, "messages", len(messages))
+    for message, span in zip(messages, spans, strict=True):
         if message.get("role") != "assistant":
             continue
-        for part in _parts(message):
-            id, answer = part.get("toolCallId"), _answer(part)
+        parts = _parts(message)
+        for part, cut in zip(parts, _items(span, "parts", len(parts)), strict=True):
+            id, answer = part.get("toolCallId"), _answer(part, cut)
             if isinstance(id, str) and answer is not None:
                 found[id] = answer
     return found
 
 
-def _answer(part: dict[str, Any]) -> Answer | None:
+def _items(span: bytes | None, name: str, count: int) -> Sequence[bytes | None]:
+    """The bytes of each element of a member. Each part of a body is cut once, however long the transcript."""
+    cut = None if span is None else span_at(span, name)
+    try:
+        return [None] * count if cut is None else rawjson.items(cut)
+    except rawjson.RawJSONError:
+        return [None] * count
+
+
+def _answer(part: dict[str, Any], cut: bytes | None) -> Answer | None:
     """The answer that a part of a tool call holds; None if it holds none."""
     match part.get("state"):
         case "approval-responded":
@@ -112,7 +125,9 @@ def _answer(part: dict[str, Any]) -> Answer | None:
             reason = approval.get("reason")
             return Deny(reason if isinstance(reason, str) else "")
         case "output-available":
-            return ToolReturn(part.get("output"))
+            if cut is None or "output" not in part:
+                return ToolReturn(part.get("output"))
+            return ToolReturn(value_of(span_at(cut, "output"), part["output"]))
         case "output-error":
             text = part.get("errorText")
             return ToolReturn(text if isinstance(text, str) else "", is_error=True)

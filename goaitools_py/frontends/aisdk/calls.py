@@ -9,8 +9,10 @@ from typing import Any
 
 import orjson
 
+from ... import rawjson
 from ...history.open.answers import INSIDE
 from ...messages import ToolCall
+from ..bodies import changes
 
 __all__ = ["BAD_INPUT", "input_of", "is_inside", "output_of"]
 
@@ -21,13 +23,13 @@ def input_of(call: ToolCall) -> tuple[Any, bool]:
     """The arguments of a call as a JSON value, and whether they are what the tool can take.
 
     The free text of a custom tool is good as it is; a function's arguments that are no JSON are not. What
-    nests deeper than an answer can is given as its text.
+    nests deeper than an answer can is given as its text, and so is what a page would read as other values.
     """
     if call.kind == "custom":
         return call.arguments, True
     try:
         return _writable(call.arguments or "{}"), True
-    except orjson.JSONDecodeError:
+    except ValueError:
         return call.arguments, False
 
 
@@ -47,11 +49,22 @@ def output_of(text: str) -> Any:
 
 
 def _writable(text: str) -> Any:
-    """Read JSON that can be written again inside of an answer; else the text. A model, or a tool that reads
-    what strangers wrote, gives any depth, and is read deeper than it is written."""
-    value = orjson.loads(text)
+    """Read JSON that can be written again inside of an answer, and that a page reads with the values that it
+    has; else the text.
+
+    A model, or a tool that reads what strangers wrote, gives any depth, and is read deeper than it is
+    written. JavaScript reads another number for 12345678901234567891, and only one of two equal names.
+
+    Raises:
+        ValueError: It is no JSON.
+    """
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        rawjson.view(text.encode())  # it may have a number that no float can hold
+        return text
     try:
         orjson.dumps([[[[[[[[value]]]]]]]])  # an answer adds fewer levels
     except TypeError:
         return text
-    return value
+    return text if changes(text, by_value=True) else value

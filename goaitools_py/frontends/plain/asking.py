@@ -17,7 +17,7 @@ from ...history.open.answers import Answer, Approve, Deny
 from ...messages import Part, Text
 from ...tools.results import ToolReturn
 from ..base import Ask, AskError
-from ..bodies import MAX_ID_CHARACTERS, json_object, media_of, text_of
+from ..bodies import MAX_ID_CHARACTERS, json_object, media_of, span_at, text_of, value_of
 
 __all__ = ["read"]
 
@@ -40,7 +40,7 @@ def read(body: bytes, *, carries: bool = False) -> Ask:
     if context is not None and not isinstance(context, str):
         raise AskError("context must be text")
     said = _said(found)
-    answers = _answers(found.get("answers"))
+    answers = _answers(found.get("answers"), body)
     if bool(said) is bool(answers):
         raise AskError("the body must have one of text, parts and answers")
     again = found.get("again")
@@ -88,26 +88,28 @@ def _metadata(found: object) -> Mapping[str, str]:
     return found
 
 
-def _answers(found: object) -> dict[str, Answer]:
+def _answers(found: object, body: bytes) -> dict[str, Answer]:
     if found is None:
         return {}
     if not isinstance(found, dict) or not all(isinstance(one, dict) for one in found.values()):
         raise AskError("answers must be an object of objects, by call id")
-    return {id: _answer(one) for id, one in found.items()}
+    return {id: _answer(one, body, id) for id, one in found.items()}
 
 
-def _answer(one: dict[str, Any]) -> Answer:
+def _answer(one: dict[str, Any], body: bytes, id: str) -> Answer:
     match one:
         case {"approve": True, **rest} if rest.keys() <= {"arguments"}:
             arguments = rest.get("arguments")
             if arguments is not None and not isinstance(arguments, dict):
                 raise AskError("the arguments of an approval must be an object")
-            return Approve(arguments)
+            if arguments is None:
+                return Approve()
+            return Approve(value_of(span_at(body, "answers", id, "arguments"), arguments))
         case {"deny": str(reason), **rest} if not rest:
             return Deny(reason)
         case {"return": value, **rest} if rest.keys() <= {"is_error"}:
             is_error = rest.get("is_error", False)
             if not isinstance(is_error, bool):
                 raise AskError("is_error must be true or false")
-            return ToolReturn(value, is_error=is_error)
+            return ToolReturn(value_of(span_at(body, "answers", id, "return"), value), is_error=is_error)
     raise AskError("an answer must be {approve: true}, {deny: reason} or {return: value}")

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Final, Literal, TypeAlias, get_args
 
+from ...escaping import visible
 from ...messages import CallKind, parsed_arguments
 from ...tools.results import ToolReturn
 from ...values import Given, Value
@@ -113,6 +114,14 @@ class PendingCall(Value, frozen=True, kw_only=True):
         a million values.
         """
         return parsed_arguments(self.arguments)
+
+    @property
+    def shown(self) -> str:
+        r"""The arguments for a person who decides: as written, with all digits, repeated names and order.
+
+        Characters that are not seen, or that turn text around, are escapes such as ``\u202e``.
+        """
+        return visible(self.arguments)
 
     @property
     def raw(self) -> dict[str, Any] | None:

@@ -292,7 +292,7 @@ def _carries(known: Mapping[str, tuple[str, int]], reply: Reply) -> dict[str, tu
     spare = sorted((name for name, (_, until) in found.items() if until), key=lambda name: found[name][1])
     for name in spare[: max(0, len(found) - _MOST_CARRIED)]:
         del found[name]
-    return dict(list(found.items())[-_MOST_CARRIED:])
+    return found if len(found) <= _MOST_CARRIED else dict(list(found.items())[-_MOST_CARRIED:])
 
 
 def _carried(reply: Reply) -> dict[str, tuple[str, int]]:

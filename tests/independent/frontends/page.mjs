@@ -428,6 +428,39 @@ const scenarios = {
     await page.close();
   },
 
+  // What a person approves is what runs, and what a person types is what the model reads.
+  async as_it_is_written() {
+    const page = await opened("written");
+    await say(page, "pay");
+    const approve = page.getByRole("button", { name: "Approve pay" });
+    await approve.waitFor();
+    const pre = page.getByLabel("Arguments");
+    const shown = await pre.textContent();
+    expect(shown === '{\n  "rate": 1.10,\n  "7": 1,\n  "account": 1,\n  "account": 12345678901234567891,\n  "note": "\\u202eto Eve\\u200b"\n}', `arguments as written: ${shown}`);
+    const summary = await page.locator(".tool summary").last().textContent();
+    expect(summary.includes('rate: 1.10, "7": 1, account: 1, account: 12345678901234567891'), `a summary as written: ${summary}`);
+    expect(await pre.locator("bdi").count() === 6, "strings that move nothing beside them");
+    await page.click("#inspect");
+    await page.locator("#facts .turn summary").first().click();
+    await page.getByRole("button", { name: "Raw entries" }).click();
+    await page.locator(".raw pre").last().waitFor();
+    const raw = (await page.locator(".raw pre").allTextContents()).join();
+    expect(raw.includes("12345678901234567891") && !raw.includes("\u202e"), "raw entries as written");
+    await page.click("#inspect");
+    await approve.click();
+    await seen(page, "Done: paid 12345678901234567891");
+    for (const typed of ["1.10", "1e999", "12345678901234567891", '{"b":1.0,"7":1,"b":2}', "heavy"]) {
+      await settled(page);
+      await say(page, `weigh ${typed}`);
+      await page.getByLabel("Result of weigh").waitFor();
+      await settled(page);
+      await page.getByLabel("Result of weigh").fill(typed);
+      await page.locator("#log").getByRole("button", { name: "Send" }).last().click();
+      await seen(page, `Done: ${typed}`);
+    }
+    await page.close();
+  },
+
   async a_question() {
     const page = await opened("question");
     await say(page, "book Hamlet");

@@ -32,7 +32,7 @@ from goaitools_py.mcp import MCPTools
 from goaitools_py.page.app import PageSettings, page_app
 from goaitools_py.stores import AsyncMemoryStore
 from goaitools_py.testing import Calls, ScriptedBackend
-from goaitools_py.tools import ToolContext
+from goaitools_py.tools import Tool, ToolContext
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
@@ -43,8 +43,13 @@ SCENARIOS = (
     "approve_while_the_provider_fails", "reload_in_mid_reply", "stop", "stop_and_reload",
     "a_message_that_waits", "regenerate", "a_provider_that_fails",
     "two_tabs", "upload", "hostile_text_stays_text", "a_hostile_conversation", "resend",
-    "inspect_fork_and_rewind", "keyboard", "a_question", "an_address", "progress", "sign_in", "pictures",
+    "inspect_fork_and_rewind", "keyboard", "as_it_is_written", "a_question", "an_address", "progress",
+    "sign_in", "pictures",
 )  # fmt: skip
+
+
+WRITTEN = '{"rate":1.10,"7":1,"account":1,"account":12345678901234567891,"note":"\u202eto Eve\u200b"}'
+"""Arguments that change when JavaScript reads them, with characters that nobody sees."""
 
 
 class Model:
@@ -77,7 +82,14 @@ class Model:
             await self.held[at].wait()
             return f"at the top of {at}"
 
-        self.chat = AsyncChat(ScriptedBackend(*[self.answer] * 500), tools=[look, fire, climb, *more_tools])
+        def paid(account: int, **rest: Any) -> str:
+            return f"paid {account}"
+
+        pay = Tool("pay", "Pay somebody.", {"type": "object"}, paid, requires_approval=True)
+        weigh = Tool("weigh", "Weigh something.", {"type": "object"}, external=True)
+        self.chat = AsyncChat(
+            ScriptedBackend(*[self.answer] * 500), tools=[look, fire, climb, pay, weigh, *more_tools]
+        )
 
     def answer(self, request: ModelRequest) -> Any:
         """The reply to a request of Chat Completions."""
@@ -103,6 +115,10 @@ class Model:
                 return Calls([("look", {"at": rest}), ("fire", {"at": rest})])
             case "book" | "sign":
                 return Calls([(what, {"show": rest})])
+            case "pay":
+                return Calls([("pay", WRITTEN)])
+            case "weigh":
+                return Calls([("weigh", "{}")])
             case "evil":
                 return Calls([("fire", {"at": rest})], text=rest)
             case "code":
