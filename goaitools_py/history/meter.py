@@ -108,7 +108,8 @@ def booked(
             are then neither read nor counted, unless the usage alone does not give the size.
         before: The history before `sent`. None: nobody looks whether the server cuts it.
     """
-    gauge, usage, window = gauge_of(meta), reply.context or reply.usage, server_window(meta)
+    gauge, usage = gauge_of(meta), reply.context or reply.usage
+    window = server_window(meta) if meta.gauge[5:] else 0
     if before is not None:
         cut = cut_at(gauge, usage, sent, before, partial(_estimated, dialect, counter), window=window)
         if cut:  # what is left of the prompt says nothing of the history

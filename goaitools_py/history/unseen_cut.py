@@ -46,11 +46,11 @@ class Before(Value, frozen=True, kw_only=True):
     """The history before a request's new entries.
 
     Attributes:
-        size: Its bytes.
+        size: Gives its bytes.
         load: Loads its entries.
     """
 
-    size: int
+    size: Callable[[], int]
     load: Callable[[], Sequence[bytes]]
 
 
@@ -76,7 +76,7 @@ def cut_at(
     if new > _BYTES * left > _BYTES * _NEW and _least(read(sent)[0]) > left:
         return left
     fell = gauge.is_anchored and left < _FALLEN * (gauge.tokens - gauge.thinking)
-    if not fell and (gauge.is_anchored or before.size + new <= 2 * _BYTES * left):
+    if not fell and (gauge.is_anchored or before.size() + new <= 2 * _BYTES * left):
         return 0
     if left < _NEW + new // _ESTIMATED:  # before the history is read
         return 0

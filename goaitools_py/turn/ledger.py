@@ -135,7 +135,8 @@ class Ledger(Standing):
             for index, call in enumerate(opened.calls):
                 if call.state == "done":
                     self.record(index, journal.tool_record(call, iteration=self.iteration))
-        self.see_window(server_window(admitted.meta))
+        if admitted.meta.gauge[5:]:  # most servers cut nothing
+            self.see_window(server_window(admitted.meta))
         earlier = self._earlier
         self.first_given = state if earlier is None else earlier.first_given or state
         if earlier is not None:
@@ -144,8 +145,7 @@ class Ledger(Standing):
 
     def see_window(self, window: int) -> None:
         """Take the size at which the server cuts the prompt for that of the context, if it is less."""
-        if window:
-            self.context_window = min(window, self.plan.context_window or window)
+        self.context_window = min(window, self.plan.context_window or window)
 
     def identify(self, meta: Meta, number: int | None) -> None:
         """Note the conversation of the events, and the number of its turn, if it is known."""

@@ -277,8 +277,8 @@ def _take(ledger: Ledger, call: Call, reply: Reply) -> Reply:
         request_id=ledger.telling.request_id if ledger.options.record_ids else "",
         watches=not (call.edits_context or reply.asides or reply.dropped),
     )
-    if window := server_window(with_reply.meta):
-        _tell_window(ledger, window)
+    if with_reply.meta.gauge[5:]:  # most servers cut nothing
+        _tell_window(ledger, server_window(with_reply.meta))
     ledger.oversized = reply_problem(ledger.room, with_reply, kept)
     if ledger.oversized:
         # The state cannot hold the reply. Its text stays as that of a reply that broke off, as far as there

@@ -112,8 +112,10 @@ def test_whatever_a_server_has_taken_back_is_stored(data_dir: Path) -> None:
     seen = 0
     for family, message in accepted(data_dir):
         body = json.dumps({"choices": [{"message": message, "finish_reason": "stop"}]}).encode()
-        (entry,) = OpenAIChatDialect(family).reply(body).entries
         said = {key for key, value in message.items() if value not in (None, "", [], {})}
+        if said == {"role"}:
+            continue  # an empty reply is stored nowhere
+        (entry,) = OpenAIChatDialect(family).reply(body).entries
         assert said <= set(json.loads(entry)), family
         seen += 1
     assert seen >= 400

@@ -265,7 +265,7 @@ def test_a_known_window_is_looked_at_without_the_history() -> None:
         raise AssertionError("the history is read")
 
     def looks(left: int) -> int:
-        usage, before = Usage(input_tokens=left), Before(size=40_000, load=load)
+        usage, before = Usage(input_tokens=left), Before(size=lambda: 40_000, load=load)
         return cut_at(Gauge(tokens=5_000), usage, [b"{}"], before, lambda entries: ((), 0), window=2_050)
 
     assert [looks(left) for left in (1_900, 2_050, 2_300, 4_900)] == [2_050, 2_050, 2_300, 0]

@@ -141,7 +141,9 @@ def read_body(body: bytes) -> RawReply:
             f"the answer is not a chat completion: {shape_of(body, lacks='choice with a message')}"
         ) from problem
     choice = completion.choices[0] if completion.choices else _Choice()
-    usage = merged(bytes(choice.usage), bytes(completion.usage))
+    usage = bytes(completion.usage)
+    if choice.usage != _NULL:
+        usage = merged(bytes(choice.usage), usage)
     message = bytes(choice.message)
     if error := completion.error or choice.error:  # the latter: OpenRouter, the provider behind it failed
         raise paid(error_fault(error, text=_said(message)), usage_of(usage))
@@ -155,13 +157,17 @@ def read_body(body: bytes) -> RawReply:
             raise paid(error_fault(misplaced), usage_of(usage))
         fault = ProtocolFault("the answer is not a chat completion: it holds no message")
         raise paid(fault, usage_of(usage))
+    beside: dict[str, bytes] = {}
+    for name in BESIDE:
+        if (sources := getattr(completion, name)) != _NULL:
+            beside[name] = bytes(sources)
     return RawReply(
         message=message,
         finish_reason=finish,
         usage=usage,
         model=completion.model or "",
         id=completion.id or "",
-        beside={name: bytes(raw) for name in BESIDE if (raw := getattr(completion, name)) != _NULL},
+        beside=beside,
     )
 
 
@@ -227,13 +233,16 @@ def reply_of(answer: RawReply, *, family: str) -> Reply:
         fault.partial_text = plain(_said(answer.message))
         raise paid(fault, usage_of(answer.usage)) from None
     text, reasoning = spoken(view)
-    text = text or transcript_of(view)
+    if "audio" in view:
+        text = text or transcript_of(view)
     refusal = as_str(view.get("refusal"))
     finish = answer.finish_reason
     if b"\\u" in entry:
         entry = _plain(entry)
     says_nothing = not calls and not text and is_silent(rawjson.view(entry))
-    usage = object_of(answer.usage)
+    usage, cost = object_of(answer.usage), None
+    if b'"cost' in answer.usage or "provider_metadata" in view:
+        cost = cost_of(usage, view.get("provider_metadata"))
     return Reply(
         entries=() if says_nothing else (entry,),
         text=plain(text or refusal),
@@ -243,10 +252,10 @@ def reply_of(answer: RawReply, *, family: str) -> Reply:
         stop=_stop(finish, refusal),
         run_calls=bool(calls) and finish not in _LENGTHS and not _is_filtered(finish) and not refusal,
         usage=_consumed(usage),
-        cost_usd=cost_of(usage, view.get("provider_metadata")),
+        cost_usd=cost,
         model=answer.model,
         id=answer.id,
-        carried=carried_of(view),
+        carried=carried_of(view) if "audio" in view else {},
         citations=_citations(answer.beside, message, view, text),
         blocks=_is_filtered(finish) and finish not in _ENDS_THIS_REPLY,
     )
@@ -362,7 +371,7 @@ def _consumed(root: Mapping[str, Any]) -> Usage:
         cache_write=count(prompt.get("cache_write_tokens")),
         reasoning=count(completion.get("reasoning_tokens"))
         or count(root.get("reasoning_tokens")),  # Perplexity
-        has_sound=bool(count(root.get("prompt_audio_seconds"))),  # Mistral
+        has_sound=bool(root.get("prompt_audio_seconds")),  # Mistral
     )
 
 

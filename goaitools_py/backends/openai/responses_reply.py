@@ -348,7 +348,7 @@ def reply_of(answer: RawReply, *, family: str, speakers: Sequence[str] = SPEAKER
         stop=_stop(answer, said),
         run_calls=bool(calls) and _stop(answer, said) == "end" and answer.status == "completed",
         usage=_consumed(usage),
-        cost_usd=cost_of(usage),
+        cost_usd=cost_of(usage) if b'"cost' in answer.usage else None,
         model=answer.model,
         id=answer.id,
         signed=any(said.signed[: len(entries)]),

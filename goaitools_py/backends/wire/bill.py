@@ -30,7 +30,7 @@ from typing import Any, Final
 
 from ... import rawjson
 from ...messages import Usage
-from .tolerance import as_dict, count, is_hollow, members_of
+from .tolerance import MAX_COUNT, as_dict, count, is_hollow, members_of
 
 __all__ = ["consumed", "cost_of", "merged"]
 
@@ -63,10 +63,10 @@ def consumed(
         missing = 0
     missing = max(missing, thought)
     return Usage(
-        input_tokens=count(read),
+        input_tokens=read if read <= MAX_COUNT else MAX_COUNT,
         cached_input_tokens=cached,
         cache_write_tokens=cache_write,
-        output_tokens=count(written + missing),
+        output_tokens=count(written + missing) if missing else written,
         reasoning_tokens=max(reasoning, missing),
         requests=1,
     )

@@ -12,7 +12,17 @@ from typing import Any, Final
 
 from ... import rawjson
 
-__all__ = ["as_dict", "as_str", "count", "data_url", "decoded", "is_hollow", "members_of", "object_of"]
+__all__ = [
+    "MAX_COUNT",
+    "as_dict",
+    "as_str",
+    "count",
+    "data_url",
+    "decoded",
+    "is_hollow",
+    "members_of",
+    "object_of",
+]
 
 
 def as_str(value: Any) -> str:
@@ -46,16 +56,16 @@ def object_of(raw: bytes) -> dict[str, Any]:
         return {}
 
 
-_MAX_COUNT: Final = 2**53 - 1
+MAX_COUNT: Final = 2**53 - 1
 """The largest count. Every JSON reader holds it exactly."""
 
 
 def count(value: Any) -> int:
     """The value if it is a whole number, within bounds; a fraction, a string or anything else is 0."""
-    if type(value) is int and 0 <= value <= _MAX_COUNT:
+    if type(value) is int and 0 <= value <= MAX_COUNT:
         return value
     if type(value) is int or (type(value) is float and value.is_integer()):
-        return min(max(int(value), 0), _MAX_COUNT)
+        return min(max(int(value), 0), MAX_COUNT)
     return 0
 
 

@@ -227,7 +227,7 @@ def add_reply(
     )
     before = None
     if watches:
-        size = state.history_bytes() + sum(map(len, turn.entries)) - sum(map(len, sent))
+        size = partial(_bytes_before, state, turn, len(sent))
         before = Before(size=size, load=partial(_before, state, turn, len(sent), dialect))
     calls: tuple[JournalCall, ...] = ()
     if reply.calls and reply.run_calls:
@@ -255,6 +255,10 @@ def add_reply(
         carry=_carries(state.meta.carry, reply) if reply.carried else state.meta.carry,
     )
     return replace(state, meta=meta, open=turn)
+
+
+def _bytes_before(state: ConversationState, turn: OpenTurn, sent: int) -> int:
+    return state.history_bytes() + sum(map(len, turn.entries[: len(turn.entries) - sent]))
 
 
 def _before(state: ConversationState, turn: OpenTurn, sent: int, dialect: Dialect) -> list[bytes]:
