@@ -4,8 +4,8 @@ Owns: the call, what it gave, and the task that it runs in. Must never know: a l
 
 A cancelled statement may be done all the same, and nobody hears of it. If it takes a lease, the conversation
 would be busy until that lease runs out. So the call that takes a lease is not cancelled with its caller: it
-ends first, and then what it took is given back. The same holds for the end of a lease. What such a call gives goes
-either to its caller or, once the caller has left, to a function that gives it back: to one of the two, once.
+ends first, and then what it took is given back. The same holds for the end of a lease. What such a call gives
+goes to its caller or, if the caller has left, to a function that gives it back: to one of the two, once.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class _Ended:
     """
 
     def __init__(self, function: Callable[[], Any], give_back: Callable[[Any], object] | None = None) -> None:
-        """`give_back`: called with what the call gives after its caller has left; awaited if that is async."""
+        """`give_back`: called with what the call gives after its caller has left, and awaited."""
         self._function = function
         self._give_back = give_back
         self._end: dict[str, tuple[Any, ...]] = {}

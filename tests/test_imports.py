@@ -415,23 +415,30 @@ ALLOWED = {
         "errors history.archive state.blob state.codec state.outline state.parts state.placing "
         "state.state stores.base stores.layout"
     ),
-    "kept.row": (
-        "backends.base errors events history.info history.rebase kept.facts kept.parts state.codec "
-        "state.parts state.placing state.records state.state stores.layout turn.flow values"
+    "kept.row_calls": "backends.base errors state.codec turn.flow values",
+    "kept.row_lease": "errors kept.parts kept.row_calls stores.layout turn.flow",
+    "kept.row_parts": (
+        "errors kept.facts kept.parts kept.row_calls kept.row_lease state.parts state.placing state.records "
+        "state.state stores.layout turn.flow"
     ),
-    "kept.stops": "errors kept.row stores.layout turn.flow",
+    "kept.row": (
+        "errors events history.info history.rebase kept.row_calls kept.row_parts state.records state.state "
+        "stores.layout turn.flow values"
+    ),
+    "kept.stops": "errors kept.row kept.row_calls stores.layout turn.flow",
     "kept.privacy": (
-        "errors history.export history.redact.matching history.redact.redaction kept.row state.state "
-        "turn.flow values"
+        "errors history.export history.redact.matching history.redact.redaction kept.row "
+        "kept.row_calls state.state turn.flow values"
     ),
     "kept.turn": (
-        "errors events history.open.turn_ids kept.row kept.stops messages result state.state turn.engine "
-        "turn.flow turn.plan turn.relay turn_warnings values"
+        "errors events history.open.turn_ids kept.row kept.row_calls kept.stops messages result "
+        "state.state turn.engine turn.flow turn.plan turn.relay turn_warnings values"
     ),
     "kept.summaries": "turn.flow values",
-    "kept.compaction": "errors kept.row result turn.flow values",
+    "kept.compaction": "errors kept.row kept.row_calls result turn.flow values",
     "kept.changes": (
-        "errors events history.branch history.info history.undo kept.row state.reseal state.state turn.flow"
+        "errors events history.branch history.info history.undo kept.row kept.row_calls state.reseal "
+        "state.state turn.flow"
     ),
     "kept.ending": "again events exits observers process turn.flow",
     # edges: the only places that touch clocks, sockets, threads, loops, files
@@ -459,8 +466,8 @@ ALLOWED = {
     "kept.facade": (
         "backends.base calling errors history.info history.open.answers history.redact.matching "
         "history.turns history.update kept.changes kept.compaction kept.facts kept.lease kept.parts "
-        "kept.privacy kept.row kept.stops kept.turn messages options result state.blob state.codec "
-        "state.state stores.layout tools turn.flow turn.plan undisturbed values"
+        "kept.privacy kept.row kept.row_calls kept.stops kept.turn messages options result state.blob "
+        "state.codec state.state stores.layout tools turn.flow turn.plan undisturbed values"
     ),
     "conversation": (
         "calling errors history.open.answers history.redact.matching history.redact.redaction history.turns "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import dataclasses
 import importlib
 import inspect
@@ -124,6 +125,8 @@ def test_the_web_page_streams_and_remembers(tmp_path: Path, monkeypatch: pytest.
         exec(compile(WEB, "README.md", "exec", dont_inherit=True), service)
         with TestClient(service["app"]) as client:
             replies.append(client.post("/chat/ada", params={"text": text}).text)
+        # A service keeps its store until its process ends; here the next service begins in the same process.
+        asyncio.run(service["store"].aclose())
 
     assert replies[0].startswith("[simulated] Noted: your name is Ada.")
     assert replies[1] == "[simulated] Your name is Ada."

@@ -22,7 +22,8 @@ from ..history.undo import undo_cut
 from ..state.reseal import rewrap
 from ..state.state import dump_state, load_state, new_state
 from ..turn.flow import Clock, Emit, Flow, computed
-from .row import Row, RowSettings
+from .row import Row
+from .row_calls import RowSettings
 
 __all__ = [
     "append_flow",

@@ -15,7 +15,8 @@ from ..errors import (
 from ..result import CompactionReport
 from ..turn.flow import Flow
 from ..values import replace
-from .row import Row, RowSettings
+from .row import Row
+from .row_calls import RowSettings
 
 __all__ = ["KeptCompaction"]
 

@@ -41,7 +41,8 @@ from .compaction import KeptCompaction
 from .facts import shows_title
 from .lease import AsyncRenewal, Renewal
 from .privacy import KeptPrivacy, erasing, redacting
-from .row import Row, RowSettings
+from .row import Row
+from .row_calls import RowSettings
 from .stops import running_flow, stop_flow
 from .turn import KeptTurn
 

@@ -23,7 +23,8 @@ from ..history.redact.redaction import RedactedPlace, Redaction, redact_state
 from ..state.state import load_state
 from ..turn.flow import Flow, computed
 from ..values import replace
-from .row import Row, RowSettings, aside_prefix, is_aside
+from .row import Row, aside_prefix, is_aside
+from .row_calls import RowSettings
 
 if TYPE_CHECKING:
     from ..stores.base import Stored, StoredPage

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from ..errors import LeaseHeldError
 from ..stores.layout import peeks
 from ..turn.flow import CallModel, Clock, Emit, Flow, Moment, ReadChunk
-from .row import Row, RowSettings
+from .row import Row
+from .row_calls import RowSettings
 
 if TYPE_CHECKING:
     from ..turn.flow import Effect

@@ -39,7 +39,8 @@ from ..turn.plan import Plan
 from ..turn.relay import RelayTurn, engine_of
 from ..turn_warnings import TurnWarning
 from ..values import replace
-from .row import DuplicateError, Row, RowSettings
+from .row import DuplicateError, Row
+from .row_calls import RowSettings
 from .stops import StopWatch
 
 __all__ = ["KeptTurn"]

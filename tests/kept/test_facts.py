@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from goaitools_py import Chat, event
-from goaitools_py.kept import row
+from goaitools_py.kept import row_parts
 from goaitools_py.kept.facts import row_facts, shows_title
 from goaitools_py.seal import Key, Keyring, Signed
 from goaitools_py.state.codec import PLAIN, Codec
@@ -75,13 +75,13 @@ def test_the_cost_is_told_in_billionths_of_a_dollar(chat: Chat) -> None:
 def test_a_turn_decodes_nothing_for_it(chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
     """The facts of a turn's own blob are at hand."""
     decoded: list[int] = []
-    load = row.load_state
+    load = row_parts.load_state
 
     def counted(blob: bytes, **rest: Any) -> Any:
         decoded.append(len(blob))
         return load(blob, **rest)
 
-    monkeypatch.setattr(row, "load_state", counted)
+    monkeypatch.setattr(row_parts, "load_state", counted)
     store = MemoryStore()
     conversation = chat.conversation(store, "ada", save="checkpoint")
 

@@ -14,7 +14,7 @@ import pytest
 
 from goaitools_py import AsyncChat, Chat, StoreUnavailableError
 from goaitools_py.edges import late
-from goaitools_py.kept import row
+from goaitools_py.kept import row_calls
 from goaitools_py.testing import ScriptedBackend
 from goaitools_py.undisturbed import AsyncUndisturbed, Undisturbed
 
@@ -86,7 +86,7 @@ def test_a_cancelled_turn_leaves_its_lease_once(rounds: int) -> None:
 
 def test_a_lease_that_comes_after_its_wait_was_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
     """The turn is over, and so is the task that waited for the lease. It is given back all the same."""
-    monkeypatch.setattr(row, "LEAST_ANSWER", SHORT)
+    monkeypatch.setattr(row_calls, "LEAST_ANSWER", SHORT)
     for name in ("LEFT_SECONDS", "CLEANING_SECONDS"):
         monkeypatch.setattr(late, name, SHORT)
 
@@ -189,8 +189,8 @@ def test_a_release_that_fails_leaves_the_context() -> None:
 
 def test_a_question_for_a_silent_lease_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """`is_running` of a store that cannot be asked takes the lease for a moment."""
-    monkeypatch.setattr(row, "LEAST_ANSWER", SHORT)
-    monkeypatch.setattr(row, "LONGEST_ANSWER", SHORT)
+    monkeypatch.setattr(row_calls, "LEAST_ANSWER", SHORT)
+    monkeypatch.setattr(row_calls, "LONGEST_ANSWER", SHORT)
 
     async def family() -> None:
         store = Counted()

@@ -24,7 +24,17 @@ from .conftest import LeasingStore, Threads, blob_in, said
 
 HOME = Path(goaitools_py.__file__).parent
 FILES = frozenset(
-    str(HOME / f"{name}.py") for name in ("again", "kept/turn", "kept/row", "kept/ending", "conversation")
+    str(HOME / f"{name}.py")
+    for name in (
+        "again",
+        "kept/turn",
+        "kept/row",
+        "kept/row_calls",
+        "kept/row_lease",
+        "kept/row_parts",
+        "kept/ending",
+        "conversation",
+    )
 )
 
 Line = tuple[str, int]

@@ -15,7 +15,7 @@ import pytest
 import sqlalchemy
 
 from goaitools_py import AsyncChat, Chat, StoreCommitError, StoreUnavailableError, tool
-from goaitools_py.kept import row
+from goaitools_py.kept import row_calls
 from goaitools_py.states import state_messages
 from goaitools_py.stores import (
     AsyncCallableStore,
@@ -271,7 +271,7 @@ def test_silence_at_a_renewal_does_not_hold_the_turn(world: World) -> None:
 
 def test_an_async_function_of_yours_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """The load ends with the turn's time, the save with `save_timeout`."""
-    monkeypatch.setattr(row, "LEAST_ANSWER", 0.1)
+    monkeypatch.setattr(row_calls, "LEAST_ANSWER", 0.1)
     import asyncio
 
     async def main() -> None:
