@@ -89,6 +89,8 @@ class ProviderTool(Value, frozen=True):
     def __post_init__(self) -> None:
         if not isinstance(self.raw, Mapping):
             raise TypeError(f"a ProviderTool takes the provider's JSON object, not {type(self.raw).__name__}")
+        if not self.raw:
+            raise ValueError("a ProviderTool takes the provider's JSON object, and this one is empty")
 
 
 class RequestParts(Value, frozen=True, kw_only=True):

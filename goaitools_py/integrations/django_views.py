@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections.abc import AsyncIterator, Awaitable, Callable
+from http.cookies import SimpleCookie
 from typing import Any, Final
 
 from ..extras import lacking
@@ -130,7 +131,11 @@ class _Answer:
         for name, value in headers.items():
             made.headers[name] = value
         for cookie in cookies:
-            made.cookies.load(cookie)
+            for name, morsel in SimpleCookie(cookie).items():
+                # Django sends what stands in the dict, under the names of the cookies themselves: two cookies
+                # of one name have different paths.
+                key = name if name not in made.cookies else f"{name} {len(made.cookies)}"
+                dict.__setitem__(made.cookies, key, morsel)
         return made
 
     async def _receive(self) -> dict[str, Any]:

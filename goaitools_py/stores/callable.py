@@ -29,7 +29,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, Final, TypeVar
 
 from ..errors import StoreError, StoreUnavailableError
 from . import common
@@ -45,7 +45,8 @@ class CallableStore:
 
     Args:
         load: Takes a key; returns what is stored under it, or None.
-        save: Takes a key, a blob and the expected version, None for "nothing is stored yet". In one atomic
+        save: Takes a key, a blob and the expected version, None for "nothing is stored yet". A parameter
+            with the name `expected` gets the version by name, wherever it stands. In one atomic
             step it compares and saves, and returns the new version; None if it did not save, because
             another version is stored.
 
@@ -58,9 +59,8 @@ class CallableStore:
         load: Callable[[str], Stored | None],
         save: Callable[[str, bytes, int | None], int | None],
     ) -> None:
-        _check("CallableStore", load, save)
         self._load = load
-        self._save = save
+        self._save = _check("CallableStore", load, save)
 
     def load(self, key: str) -> Stored | None:
         """What the load function gives for `key`."""
@@ -88,9 +88,8 @@ class AsyncCallableStore:
         load: Callable[[str], Awaitable[Stored | None]],
         save: Callable[[str, bytes, int | None], Awaitable[int | None]],
     ) -> None:
-        _check("AsyncCallableStore", load, save)
         self._load = load
-        self._save = save
+        self._save = _check("AsyncCallableStore", load, save)
 
     async def load(self, key: str) -> Stored | None:
         """What the load function gives for `key`."""
@@ -110,25 +109,54 @@ class AsyncCallableStore:
         return _version(version, expected)
 
 
-def _check(kind: str, load: object, save: object) -> None:
-    """Refuse functions that cannot be called as the store calls them, before a turn is paid for."""
-    for name, function, takes in (("load", load, ("key",)), ("save", save, ("key", "blob", "expected"))):
-        call = f"{name}({', '.join(takes)})"
+def _check(kind: str, load: Callable[..., Any], save: Callable[..., T]) -> Callable[..., T]:
+    """Refuse functions that cannot be called as the store calls them, before a turn is paid for.
+
+    Give the save function as it is called with a key, a blob and the expected version in this order.
+    """
+    for name, function in (("load", load), ("save", save)):
         if not callable(function):
-            raise TypeError(f"{kind} takes a function {call}, not {type(function).__name__}")
+            raise TypeError(f"{kind} takes a function {_CALLS[name]}, not {type(function).__name__}")
+    called = _by_name(save) if _names_expected(save) else save
+    for name, function, call, takes in (("load", load, load, ("key",)), ("save", save, called, _TAKES)):
         try:
             signature = inspect.signature(function)
         except (TypeError, ValueError):  # written in C
             continue
         try:
-            signature.bind(*takes)
+            bound = (
+                signature.bind(*takes) if call is function else signature.bind(*takes[:2], expected=takes[2])
+            )
         except TypeError as error:
-            raise TypeError(f"{kind} calls {call}, and the given function does not fit: {error}") from None
+            raise TypeError(
+                f"{kind} calls {_CALLS[name]}, and the given function does not fit: {error}"
+            ) from None
+        if moved := [one for one in takes if one in signature.parameters and bound.arguments.get(one) != one]:
+            raise TypeError(
+                f"{kind} calls {_CALLS[name]}, and the given function has {moved[0]} in another place"
+            )
         if kind == "CallableStore" and inspect.iscoroutinefunction(function):
             raise TypeError(
-                f"{kind} calls {call}, and the given function is async; AsyncCallableStore takes async "
-                "functions"
+                f"{kind} calls {_CALLS[name]}, and the given function is async; AsyncCallableStore takes "
+                "async functions"
             )
+    return called
+
+
+_TAKES: Final = ("key", "blob", "expected")
+_CALLS: Final = {"load": "load(key)", "save": "save(key, blob, expected)"}
+
+
+def _names_expected(save: Callable[..., Any]) -> bool:
+    try:
+        found = inspect.signature(save).parameters.get("expected")
+    except (TypeError, ValueError):
+        return False
+    return found is not None and found.kind in (found.KEYWORD_ONLY, found.POSITIONAL_OR_KEYWORD)
+
+
+def _by_name(save: Callable[..., T]) -> Callable[[str, bytes, int | None], T]:
+    return lambda key, blob, expected: save(key, blob, expected=expected)
 
 
 class _NotAwaitableError(Exception):

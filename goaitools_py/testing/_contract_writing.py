@@ -10,7 +10,7 @@ from itertools import permutations
 from typing import Any, Final
 
 from .. import rawjson
-from ..backends.base import Dialect, ModelRequest, ProviderTool, RequestParts, ToolSpec, WritesOutput
+from ..backends.base import Dialect, Fitted, ModelRequest, ProviderTool, RequestParts, ToolSpec, WritesOutput
 from ..messages import (
     Image,
     Message,
@@ -25,7 +25,7 @@ from ..messages import (
     user,
 )
 from ..render import context_block, plain, with_context
-from ._contract import Case, Findings, check, one_line_object, shown
+from ._contract import CANARY, Case, Findings, check, one_line_object, shown
 
 __all__ = ["CHECKS", "answers_to", "history_of"]
 
@@ -468,6 +468,52 @@ def _carried(case: Case) -> Findings:
     rawjson.loads(body)
 
 
+@check("fitted() keeps what is given, gives what request() takes, and quotes no value in its notes")
+def _fitted(case: Case) -> Findings:
+    fitted = getattr(case.dialect, "fitted", None)
+    if fitted is None:
+        return  # it is an additional method
+    taken = {name: value for name, value in _SETTINGS.items() if _takes(case, {name: value})}
+    kept = {**taken, **({"stop": [CANARY]} if "stop" in taken else {})}
+    for name, has_tools in ((name, has_tools) for name in ("", *taken) for has_tools in (True, False)):
+        given = {name: taken[name]} if name else {}
+        others = {other: value for other, value in kept.items() if other != name}
+        found = fitted(given, others, model="contract-model", has_tools=has_tools)
+        if not isinstance(found, Fitted):
+            yield f"it gave {type(found).__name__}, not Fitted"
+            return
+        if name and found.settings.get(name) != given[name]:
+            yield f"{name} was given for this model, and is {shown(found.settings.get(name))}"
+        if not _takes(case, found.settings) and _takes(case, given):
+            yield f"with {name or 'nothing'} given, request() refuses what it gave"
+        if CANARY in "".join(map(str, found.notes)):
+            yield "a note quotes the value of a setting"
+        if fitted(given, others, model="contract-model", has_tools=has_tools) != found:
+            yield "the same settings were fitted in two ways"
+
+
+def _takes(case: Case, settings: Mapping[str, Any]) -> bool:
+    try:
+        case.dialect.request(_parts(case.dialect, history_of(case.dialect), settings=settings))
+    except ValueError:
+        return False
+    return True
+
+
+@check("marks() of a reply's entries are among what the reply carries, and of no entries there are none")
+def _marks(case: Case) -> Findings:
+    marks = getattr(case.dialect, "marks", None)
+    if marks is None:
+        return  # it is an additional method
+    if found := marks(()):
+        yield f"a history without entries has {shown(found)}"
+    for body in (sample.body for sample in case.samples.replies if sample.body):
+        reply = case.dialect.reply(body)
+        found = marks(reply.entries)
+        if any(reply.carried.get(name) != mark for name, mark in found.items()):
+            yield f"the entries of a reply have {shown(found)}, and the reply carries {shown(reply.carried)}"
+
+
 def _sent(request: ModelRequest) -> tuple[str, bytes, dict[str, str]]:
     return request.path, request.body, dict(request.headers)
 
@@ -494,4 +540,6 @@ CHECKS: Final = (
     _output,
     _cache_key,
     _carried,
+    _fitted,
+    _marks,
 )

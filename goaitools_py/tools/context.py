@@ -81,7 +81,12 @@ class ToolContext(Value, Generic[DepsT], frozen=True, kw_only=True):
     _left: list[Callable[[], object]] = field(default_factory=list)
 
     def log_action(self, text: str, /, **data: Any) -> None:
-        """Log what this call did. It appears in the `actions` of the turn's result, not in the model's."""
+        """Log what this call did. It appears in the `actions` of the turn's result, not in the model's.
+
+        TypeError if `text` is not text: what belongs to it goes into `data`.
+        """
+        if not isinstance(text, str):
+            raise TypeError(f"log_action takes a str, and data by name, not {type(text).__name__}")
         self._actions.append(Action(text, data))
 
     def report_progress(self, progress: float, total: float | None = None, message: str = "") -> None:

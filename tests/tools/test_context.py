@@ -21,6 +21,14 @@ def ctx() -> ToolContext[Game]:
     return ToolContext(deps=Game(), call_id="call_1", turn_id="turn_1", iteration=2, idempotency_key="key_1")
 
 
+@pytest.mark.parametrize("text", [5, None, b"x", ["x"]])
+def test_an_action_is_text(text: Any, ctx: ToolContext[Game]) -> None:
+    """Anything else is refused where it is said; nothing is logged."""
+    with pytest.raises(TypeError, match="log_action takes a str"):
+        ctx.log_action(text)
+    assert ctx.actions == ()
+
+
 def test_a_context_tells_what_call_it_is(ctx: ToolContext[Game]) -> None:
     """The five facts of a call are plain attributes; a bare one needs deps only."""
     assert (ctx.call_id, ctx.turn_id, ctx.iteration, ctx.idempotency_key) == ("call_1", "turn_1", 2, "key_1")

@@ -403,7 +403,7 @@ def test_a_sync_chat_can_refuse_async_tools() -> None:
     async def fetch(url: str) -> str:
         return url
 
-    refuse_async([get_score, ProviderTool({})])
+    refuse_async([get_score, ProviderTool({"type": "web_search"})])
     with pytest.raises(
         TypeError, match=r"tool 'fetch' is async.* use AsyncChat, or write the tool with a plain def"
     ):
@@ -468,3 +468,9 @@ def test_only_an_external_tool_needs_no_function() -> None:
     """A tool that is run here, and has nothing to run, is refused with both ways out."""
     with pytest.raises(TypeError, match=r"'ask_guard' has no function: pass run=.*external=True"):
         Tool("ask_guard", "Ask the guard.", {"type": "object"})
+
+
+def test_an_empty_tool_of_a_provider_is_refused() -> None:
+    """Each provider would refuse the request, and a turn would be lost to it."""
+    with pytest.raises(ValueError, match="this one is empty"):
+        ProviderTool({})

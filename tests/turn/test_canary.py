@@ -134,6 +134,14 @@ SCRIPTS: dict[str, tuple[list[Any], dict[str, Any]]] = {
     "400": ([Fault.bad_request("Your message 'canary-user' is bad.", code="canary-user is bad")], {}),
     "400 later": ([calls("whisper"), Fault.bad_request("canary-result")], {}),
     "too long": ([Fault.context_length()], {}),
+    "quota": ([Fault.quota()], {}),
+    **{
+        str(status): (
+            [Fault.error(status, f"canary-reply canary-user {KEY}", code="canary-user is bad")] * 3,
+            {},
+        )
+        for status in (402, 403, 404, 405, 407, 408, 409, 413, 418, 422, 446, 451, 500, 503, 529)
+    },
     "page": ([Reply.raw(b"<html>canary-reply</html>")], {}),
     "broken JSON": ([lambda sim: Reply.raw(ODD_CALLS[sim.wire][:-12])], {}),
     "odd calls": ([lambda sim: Reply.raw(ODD_CALLS[sim.wire])], {}),
@@ -215,6 +223,7 @@ def test_nothing_said_is_shown(
     assert events
     assert sim.problems == []
     assert_silent(outcome, *events, *(record.getMessage() for record in caplog.records))
+    assert_silent(*(vars(record) for record in caplog.records if record.name.startswith("goaitools_py")))
     assert_silent(*outcome.tool_log, outcome.usage, *(record.call for record in outcome.tool_log))
     if isinstance(outcome, GoAIToolsError):
         assert_silent(*outcome.pending_input)
