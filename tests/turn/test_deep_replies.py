@@ -262,7 +262,7 @@ def test_an_imported_history_is_refused_or_works(face: Any, wire: str, levels: i
 
 def test_the_arguments_of_a_waiting_call_that_nest_too_deep() -> None:
     """A documented error for whoever reads them; the text itself is there."""
-    call = PendingCall(id="c1", name="look", arguments=nested(5_000), reason="external")
-
-    with pytest.raises(ValueError, match="nest too deep"):
-        _ = call.parsed
+    for levels in (101, 5_000):
+        call = PendingCall(id="c1", name="look", arguments=nested(levels), reason="external")
+        with pytest.raises(ValueError, match="nested deeper than 100 levels"):
+            _ = call.parsed
