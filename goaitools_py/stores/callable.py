@@ -118,7 +118,11 @@ def _check(kind: str, load: Callable[..., Any], save: Callable[..., T]) -> Calla
         if not callable(function):
             raise TypeError(f"{kind} takes a function {_CALLS[name]}, not {type(function).__name__}")
     called = _by_name(save) if _names_expected(save) else save
-    for name, function, call, takes in (("load", load, load, ("key",)), ("save", save, called, _TAKES)):
+    rows: tuple[tuple[str, Callable[..., Any], Callable[..., Any], tuple[str, ...]], ...] = (
+        ("load", load, load, ("key",)),
+        ("save", save, called, _TAKES),
+    )
+    for name, function, call, takes in rows:
         try:
             signature = inspect.signature(function)
         except (TypeError, ValueError):  # written in C
