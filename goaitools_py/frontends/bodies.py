@@ -40,7 +40,8 @@ def json_object(body: bytes) -> dict[str, Any]:
     except orjson.JSONDecodeError:
         try:
             found = rawjson.view(body)  # it may have a number that no float can hold
-        except rawjson.RawJSONError:
+            json.dumps(found, ensure_ascii=False).encode()  # half a surrogate pair is no text
+        except (rawjson.RawJSONError, UnicodeEncodeError):
             raise AskError("the body is not JSON") from None
     if not isinstance(found, dict):
         raise AskError(f"the body must be a JSON object, not {type(found).__name__}")
