@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
@@ -15,10 +16,11 @@ import msgspec
 
 from ...backends.base import Dialect, Reply
 from ...citations import rows_of_citations
+from ...errors import StateError
 from ...messages import assistant
 from ...reading import read_entries
 from ...state.bounds import MAX_NAME, bounded
-from ...state.closed_turns import UNSENT, Iteration
+from ...state.closed_turns import UNSENT, ClosedTurn, Iteration
 from ...state.letters import ASSISTANT, SYSTEM, TOOL, USER
 from ...state.records import InboxItem, JournalCall, OpenTurn, model_index, usage_of, usage_row
 from ...state.row_ends import iteration_facts, with_seconds
@@ -259,7 +261,9 @@ def add_reply(
 
 def _before(state: ConversationState, turn: OpenTurn, sent: int) -> list[bytes]:
     """The entries before the last request's new ones. A refused turn is left out: it may not be sent."""
-    closed = closed_turns(state)
+    closed: list[ClosedTurn] = []
+    with suppress(StateError):  # the reply is paid for, and is stored whatever stands before it
+        closed = closed_turns(state)
     entries = [one for own in closed if own.record.facts.get("status") != "refused" for one in own.entries]
     return [*entries, *turn.entries[: len(turn.entries) - sent]]
 
