@@ -160,7 +160,7 @@ ALLOWED = {
     ),
     "history.open.failed": "state.bounds state.state values",
     "history.open.steps": (
-        "backends.base citations history.meter history.open.attempts history.open.journal "
+        "backends.base citations errors history.meter history.open.attempts history.open.journal "
         "history.open.turn_ids history.unseen_cut messages reading state.bounds state.closed_turns "
         "state.letters state.records state.row_ends state.state tokens values"
     ),

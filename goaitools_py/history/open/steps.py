@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
@@ -15,10 +16,11 @@ import msgspec
 
 from ...backends.base import CompactsHistory, Dialect, Reply
 from ...citations import rows_of_citations
+from ...errors import StateError
 from ...messages import assistant
 from ...reading import read_entries
 from ...state.bounds import MAX_NAME, bounded
-from ...state.closed_turns import UNSENT, Iteration
+from ...state.closed_turns import UNSENT, ClosedTurn, Iteration
 from ...state.letters import ASSISTANT, SYSTEM, TOOL, USER
 from ...state.records import InboxItem, JournalCall, OpenTurn, model_index, usage_of, usage_row
 from ...state.row_ends import iteration_facts, with_seconds
@@ -257,6 +259,7 @@ def add_reply(
     return replace(state, meta=meta, open=turn)
 
 
+<<<<<<< HEAD
 def _bytes_before(state: ConversationState, turn: OpenTurn, sent: int) -> int:
     return state.history_bytes() + sum(map(len, turn.entries[: len(turn.entries) - sent]))
 
@@ -265,6 +268,13 @@ def _before(state: ConversationState, turn: OpenTurn, sent: int, dialect: Dialec
     """The entries before the last request's new ones, as far as they are read: not what stands before a
     compaction of the provider, and no refused turn, which may not be sent."""
     closed = closed_turns(state)
+=======
+def _before(state: ConversationState, turn: OpenTurn, sent: int) -> list[bytes]:
+    """The entries before the last request's new ones. A refused turn is left out: it may not be sent."""
+    closed: list[ClosedTurn] = []
+    with suppress(StateError):  # the reply is paid for, and is stored whatever stands before it
+        closed = closed_turns(state)
+>>>>>>> bounds
     entries = [one for own in closed if own.record.facts.get("status") != "refused" for one in own.entries]
     entries += turn.entries[: len(turn.entries) - sent]
     if isinstance(dialect, CompactsHistory):

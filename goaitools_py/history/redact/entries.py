@@ -218,7 +218,9 @@ class Redactor:
         """An array. Texts of parts that stand side by side are also searched as one text."""
         run: list[Node] = []
         for item in node.items():
-            said = _text_of_part(item) if item.kind == "object" else None
+            plain = said = item.plain_text(words.TEXT_PARTS)
+            if said is None and item.kind == "object":
+                said = _text_of_part(item)
             if said is None:
                 self._run(run, edits)
                 run = []
@@ -226,7 +228,7 @@ class Redactor:
                     self._structure(item, key, kind, edits)
                 continue
             run.append(said)
-            if item.has_hits or item.may_have_runs:
+            if item.has_hits_beside(said) or (plain is None and item.may_have_runs):
                 for name, value in item.members():
                     self._key(name, edits)
                     if value.start != said.start:

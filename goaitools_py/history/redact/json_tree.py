@@ -16,7 +16,7 @@ import json
 import re
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Final, Literal, NoReturn, TypeAlias
 
 from ... import json_scan
@@ -49,6 +49,17 @@ class Node:
     def has_hits(self) -> bool:
         """True if it is a hit, or holds one."""
         return self._tree.has_hits(self.start, self.end)
+
+    def plain_text(self, kinds: Collection[str]) -> Node | None:
+        """The text of a part that is written as most are: a type of these kinds, a text, and nothing else."""
+        found = _TEXT_PART.match(self._tree.text, self.start)
+        if found is None or found.end() != self.end or found[1] not in kinds:
+            return None
+        return Node(self._tree, *found.span(2))
+
+    def has_hits_beside(self, inner: Node) -> bool:
+        """True if it holds a hit outside of a node in it."""
+        return self._tree.has_hits(self.start, inner.start) or self._tree.has_hits(inner.end, self.end)
 
     @property
     def may_have_runs(self) -> bool:
@@ -139,6 +150,8 @@ _SCALARS: Final = re.compile(rf"{_STRING}|{_NUMBER}", re.DOTALL)
 _BRACKETS: Final = re.compile(rf"{_STRING}|[\[\]{{}}]", re.DOTALL)
 _ITEM: Final = re.compile(rf"[ \t\n\r,]*+{_VALUE}", re.DOTALL)
 _MEMBER: Final = re.compile(rf"[ \t\n\r,]*+({_STRING})[ \t\n\r]*+:[ \t\n\r]*+{_VALUE}", re.DOTALL)
+
+_TEXT_PART: Final = re.compile(rf'{{"type": ?"([a-z_]++)", ?"text": ?({_STRING})}}', re.DOTALL)
 
 
 def _decoded(raw: str) -> str:
