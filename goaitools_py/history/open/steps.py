@@ -259,7 +259,6 @@ def add_reply(
     return replace(state, meta=meta, open=turn)
 
 
-<<<<<<< HEAD
 def _bytes_before(state: ConversationState, turn: OpenTurn, sent: int) -> int:
     return state.history_bytes() + sum(map(len, turn.entries[: len(turn.entries) - sent]))
 
@@ -267,14 +266,9 @@ def _bytes_before(state: ConversationState, turn: OpenTurn, sent: int) -> int:
 def _before(state: ConversationState, turn: OpenTurn, sent: int, dialect: Dialect) -> list[bytes]:
     """The entries before the last request's new ones, as far as they are read: not what stands before a
     compaction of the provider, and no refused turn, which may not be sent."""
-    closed = closed_turns(state)
-=======
-def _before(state: ConversationState, turn: OpenTurn, sent: int) -> list[bytes]:
-    """The entries before the last request's new ones. A refused turn is left out: it may not be sent."""
     closed: list[ClosedTurn] = []
     with suppress(StateError):  # the reply is paid for, and is stored whatever stands before it
         closed = closed_turns(state)
->>>>>>> bounds
     entries = [one for own in closed if own.record.facts.get("status") != "refused" for one in own.entries]
     entries += turn.entries[: len(turn.entries) - sent]
     if isinstance(dialect, CompactsHistory):
