@@ -16,6 +16,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar
 
+from .. import rawjson
 from ..addresses import shown_host
 from ..extras import lacking
 from ..tools import Tool, ToolContext, ToolReturn
@@ -219,6 +220,7 @@ class MCPTools:
     def _usable(self, told: Any, name: str) -> Tool[..., Any] | None:
         """The tool, or None with a warning if no model can be told of it."""
         try:
+            rawjson.dumps([[[[[[told.input_schema]]]]]])  # a request has fewer levels around it
             return self._tool(told, name)
         except (ValueError, RecursionError) as error:
             facts = {"event": "mcp.left_out", "tool": told.name, "error": type(error).__name__}

@@ -125,7 +125,9 @@ def _check(kind: str, load: Callable[..., Any], save: Callable[..., T]) -> Calla
             continue
         try:
             bound = (
-                signature.bind(*takes) if call is function else signature.bind(*takes[:2], expected=takes[2])
+                signature.bind(*takes)
+                if call is function
+                else signature.bind("key", "blob", expected="expected")
             )
         except TypeError as error:
             raise TypeError(
