@@ -272,6 +272,7 @@ class Facade(ABC, Generic[_B]):
     def _check_for_a_tool(self, fields: Mapping[str, Any]) -> None:
         """Raise for wrong options of a chat as a tool now, and not in its first call."""
         self._plan(None, None, fields)
+        self._codec.check(self._bound(None))  # its conversations are kept under the chat's own binding
         for name in PER_TURN & fields.keys():
             raise TypeError(
                 f"{name!r} belongs to one turn, and each call of a chat as a tool is a turn of its own, in "

@@ -315,7 +315,7 @@ ALLOWED = {
     "turn.flow": "again backends.base events process values",
     "logs": "errors events turn.flow usage",
     "telemetry": "backends.base errors events extras messages result turn.flow turn.plan usage values",
-    "mcp": "addresses errors extras history.open.answers messages tools",
+    "mcp": "rawjson addresses errors extras history.open.answers messages tools",
     "turn.plan": (
         "backends.base errors history.open.answers messages options state.codec turn.flow turn.outages values"
     ),

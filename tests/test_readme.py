@@ -109,7 +109,10 @@ def test_the_bot_answers_each_message_once(tmp_path: Path) -> None:
     again = run("bot.py", tmp_path, "ada", "m1", "My name is Ada.")
     later = run("bot.py", tmp_path, "ada", "m2", "What is my name, and what is the score of Team Red?")
 
+    photo = run("bot.py", tmp_path, "ada", "m3", "")
+
     assert first.startswith("200 [simulated] Noted: your name is Ada.")
+    assert photo.startswith("200 ")
     assert again == first
     assert "Your name is Ada." in later
     assert "30" in later

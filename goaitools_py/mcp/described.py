@@ -58,6 +58,16 @@ def schema_of(schema: Any, name: str) -> dict[str, Any]:
     return {"type": "object", **copied}
 
 
+def _json_of(value: Any) -> str:
+    """A structured result as JSON. JSON has no NaN and no infinity: they become strings."""
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        from pydantic_core import to_json  # seldom needed
+
+        return to_json(value, inf_nan_mode="strings").decode()
+
+
 def waits(annotations: Any, approve: Approve, name: str) -> bool | Callable[[dict[str, Any]], bool]:
     """Whether calls of a tool wait for an approval.
 
@@ -79,7 +89,7 @@ def returned(result: Any) -> ToolReturn:
     """A server's result as a tool's. Media are parts; links are text."""
     parts: list[Part] = [part for block in result.content for part in _parts(block)]
     if not any(isinstance(part, Text) for part in parts) and result.structured_content is not None:
-        parts.append(Text(json.dumps(result.structured_content, ensure_ascii=False)))
+        parts.append(Text(_json_of(result.structured_content)))
     return ToolReturn(parts or "", is_error=bool(result.is_error))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import logging
 import threading
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -15,6 +16,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar
 
+from .. import rawjson
 from ..addresses import shown_host
 from ..extras import lacking
 from ..tools import Tool, ToolContext, ToolReturn
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from mcp import Client
 
 __all__ = ["MCPTools"]
+
+_log = logging.getLogger("goaitools_py.tool")
 
 T = TypeVar("T")
 
@@ -209,8 +213,21 @@ class MCPTools:
             ) from None
         names = named(checked_only(self._only, found), self._prefix)
         before = self._tools
-        self._tools = tuple(self._tool(found[name], short) for name, short in names.items())
+        tools = (self._usable(found[name], short) for name, short in names.items())
+        self._tools = tuple(tool for tool in tools if tool is not None)
         return [_said(tool) for tool in before] != [_said(tool) for tool in self._tools]
+
+    def _usable(self, told: Any, name: str) -> Tool[..., Any] | None:
+        """The tool, or None with a warning if no model can be told of it."""
+        try:
+            rawjson.dumps([[[[[[told.input_schema]]]]]])  # a request has fewer levels around it
+            return self._tool(told, name)
+        except (ValueError, RecursionError) as error:
+            facts = {"event": "mcp.left_out", "tool": told.name, "error": type(error).__name__}
+            _log.warning(
+                "the MCP tool %r is left out: its description cannot be used", told.name, extra=facts
+            )
+            return None
 
     def _tool(self, told: Any, name: str) -> Tool[..., Any]:
         hints = told.annotations
@@ -348,6 +365,10 @@ async def _all_tools(client: Client) -> dict[str, Any]:
             page = await client.list_tools(cursor=cursor, cache_mode="bypass" if cursor is None else "use")
         except MCPError as error:  # its text is the server's
             raise MCPConnectionError(f"the MCP server did not list its tools (code {error.code})") from None
+        except ValueError as error:  # what came is no list of tools; the text of the error quotes it
+            raise MCPConnectionError(
+                f"what the MCP server answered is no list of tools ({type(error).__name__})"
+            ) from None
         found |= {tool.name: tool for tool in page.tools}
         cursor = page.next_cursor
         if not cursor:

@@ -5,6 +5,7 @@ Each store is loaded when it is first named: naming SQLite's loads no Redis.
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from ..errors import LeaseHeldError, TurnStoppedError
@@ -101,8 +102,27 @@ _EXTRAS = {"SQLAlchemyStore": "sqlalchemy", "DjangoStore": "django"}
 """Stores whose modules import a package of an extra. The others import it when they connect."""
 
 
+_PUBLIC = frozenset(__all__)
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        return find_spec(package) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+if not TYPE_CHECKING:
+    # `from goaitools_py.stores import *` asks for each name, and works without the extras.
+    __all__ = [
+        name
+        for name in __all__
+        if all(not name.endswith(end) or _is_installed(extra) for end, extra in _EXTRAS.items())
+    ]
+
+
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
+    if name not in _PUBLIC:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     extra = next((extra for end, extra in _EXTRAS.items() if name.endswith(end)), "")
     try:

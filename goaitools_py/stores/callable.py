@@ -128,9 +128,10 @@ def _check(kind: str, load: Callable[..., Any], save: Callable[..., T]) -> Calla
         except (TypeError, ValueError):  # written in C
             continue
         try:
-            bound = (
-                signature.bind(*takes) if call is function else signature.bind(*takes[:2], expected=takes[2])
-            )
+            if call is function:
+                bound = signature.bind(*takes)
+            else:
+                bound = signature.bind("key", "blob", expected="expected")
         except TypeError as error:
             raise TypeError(
                 f"{kind} calls {_CALLS[name]}, and the given function does not fit: {error}"

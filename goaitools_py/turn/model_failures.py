@@ -171,6 +171,18 @@ def _words(ledger: Ledger, failure: Failure) -> tuple[str, str]:
             "there are no credentials for the provider, so it was not asked",
             f"set the environment variable {variable} or pass api_key=, then resume(err.state)",
         )
+    if failure.fault.kind == "rate_limit" and not failure.fault.retryable:
+        return (
+            "the account or the key has no quota left",
+            "add credit, or raise the limit, then resume(err.state)",
+        )
+    if failure.fault.kind == "rate_limit" and failure.fault.retry_after is None:
+        return _ERRORS["rate_limit"][1], "try resume(err.state) later"
+    if failure.fault.kind == "rejected" and failure.status == _NO_SUCH_PLACE:
+        return (
+            "the provider does not know the model, or has nothing at this address",
+            "check the model's name, and base_url=, then resume(err.state)",
+        )
     if failure.fault.kind == "auth" and (failure.status == 402 or failure.fault.code in _NO_CREDIT):
         return (
             "the provider wants to be paid first: the account or the key has no credit left",
