@@ -322,8 +322,8 @@ class AuthenticationError(TurnError):
 
 
 class ProviderRejectedError(TurnError):
-    """The provider refused the request (400, 404, 413, 422, 446, 451 and the like, and 403 for its content).
-    The same request will be refused again.
+    """The provider refused the request (400, 404, 413, 422, 446, 451 and the like; 402 or 403 for its
+    content). The same request will be refused again.
 
     With `status_code` 301 to 308 the server redirects to another origin. The text names it, and nothing was
     sent there.

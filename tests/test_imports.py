@@ -92,13 +92,13 @@ ALLOWED = {
     "state.text": "errors state.blob",
     "state.letters": "messages",
     "state.bounds": "",
-    "state.row_json": "errors rawjson",
+    "state.row_json": "errors rawjson render",
     "state.row_ends": "rawjson state.bounds state.row_json",
     "state.closed_turns": "messages state.bounds state.letters state.row_ends values",
     "state.records": "messages state.bounds state.closed_turns state.letters state.row_ends values",
     "state.later": "errors messages rawjson state.closed_turns state.frames state.letters",
     "state.turn_rows": (
-        "errors messages state.bounds state.closed_turns state.later state.letters state.records "
+        "errors messages rawjson state.bounds state.closed_turns state.later state.letters state.records "
         "state.row_ends state.row_json values"
     ),
     "state.meta_segment": (

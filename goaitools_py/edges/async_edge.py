@@ -248,7 +248,7 @@ class AwaitingEdge:
         if not done:
             effect, started, began = self._running[first]
             self._leave(first)  # not awaited: it may be slow, or ignore that it was cancelled
-            return _tool_done(effect, timed_out(effect.context, effect.timeout), started, began)
+            return _tool_done(effect, timed_out(effect.context, effect.limit), started, began)
         task = min(done, key=lambda finished: self._running[finished][0].index)
         effect, started, began = self._running.pop(task)
         if task.cancelled():

@@ -270,7 +270,7 @@ class BlockingEdge:
             except queue.Empty:
                 del self._running[first]
                 _leave(first)
-                return first.done(timed_out(first.effect.context, first.effect.timeout))
+                return first.done(timed_out(first.effect.context, first.effect.limit))
             if finished is None:
                 raise Interrupted
             call, done = finished

@@ -153,11 +153,8 @@ class KeptTurn:
         )
 
     def _begun(self, blob: bytes, waited: float) -> Plan:
-        """Make the plan of a turn on the stored state, with the time that the wait for the lease has left."""
-        plan, options = self._plan, self._plan.options
-        if options.timeout is not None and waited:
-            options = replace(options, timeout=max(0.001, options.timeout - waited))
-        return replace(plan, blob=blob, options=options, damage=self._row.damage)
+        """Make the plan of a turn on the stored state, and note how long it waited for the lease."""
+        return replace(self._plan, blob=blob, waited=waited, damage=self._row.damage)
 
     def _pass_on(self, engine: TurnEngine | RelayTurn) -> Flow[ChatResult[Any]]:
         """Pass the engine's effects on, and do the effects that concern the store."""

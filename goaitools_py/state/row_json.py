@@ -17,6 +17,7 @@ import msgspec
 from .. import rawjson
 from ..errors import StateError
 from ..rawjson import RawJSONError
+from ..render import plain_bytes
 
 __all__ = ["REFUSALS", "as_json", "decoded", "decoder_of"]
 
@@ -63,5 +64,10 @@ def decoded(decoder: msgspec.json.Decoder[_T], data: bytes, refused: Callable[[b
     with suppress(*REFUSALS):
         # First check the depth, at most `MAX_DEPTH`: C reads deeper values than Python can write again.
         (rawjson.items if data[:1] == b"[" else rawjson.members)(data)
-        return decoder.decode(data)
+        try:
+            return decoder.decode(data)
+        except msgspec.DecodeError:
+            if (plain := plain_bytes(data)) is data:
+                raise
+            return decoder.decode(plain)  # another writer may escape a lone surrogate, which C refuses
     raise refused(data)

@@ -20,10 +20,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
 
+from .. import rawjson
 from ..errors import StateError
 from ..messages import Usage
 from ..values import replace
@@ -73,15 +74,8 @@ class _TurnRow(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fiel
     facts: dict[str, Any] = {}
 
 
-class _RawTurnRow(msgspec.Struct, array_like=True, frozen=True):
-    at: msgspec.Raw
-    messages: msgspec.Raw
-    iterations: msgspec.Raw
-    facts: msgspec.Raw = NO_MORE
-
-
 _TURN_COLUMNS = msgspec.json.Decoder(list[_TurnRow])
-_RAW_TURN_COLUMNS = msgspec.json.Decoder(list[_RawTurnRow])
+_FACTS_AT: Final = _TurnRow.__struct_fields__.index("facts")
 
 
 def row_of(iteration: Iteration) -> list[Any]:
@@ -143,10 +137,11 @@ def records_in(columns: bytes) -> list[TurnRecord]:
         for row in rows
     ]
     if not all(row.facts.keys() <= FACTS for row in rows):
-        raws = [bytes(row.facts) for row in _RAW_TURN_COLUMNS.decode(data)]
         records = [
-            record if record.facts.keys() <= FACTS else replace(record, facts=raw_facts(record.facts, raw))
-            for record, raw in zip(records, raws, strict=True)
+            record
+            if record.facts.keys() <= FACTS
+            else replace(record, facts=raw_facts(record.facts, rawjson.items(raw)[_FACTS_AT]))
+            for record, raw in zip(records, rawjson.items(data), strict=True)
         ]
     return records
 

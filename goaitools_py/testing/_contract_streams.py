@@ -6,7 +6,8 @@ Owns: those checks. Must never know: a particular provider API, how its events a
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final
 
 from .. import rawjson
@@ -34,6 +35,14 @@ def _positions(stream: bytes) -> Iterable[int]:
 def _fed(dialect: Dialect, chunks: Iterable[bytes]) -> tuple[StreamDecoder, list[Delta]]:
     decoder = dialect.decoder()
     return decoder, [delta for chunk in chunks for delta in decoder.feed(chunk)]
+
+
+def _ended(decoder: StreamDecoder, deltas: list[Delta]) -> Reply:
+    """The reply at the end of a stream. `deltas`: gets what only the end completes, as a turn tells it."""
+    end: Callable[[], Iterable[Delta]] | None = getattr(decoder, "end", None)
+    if end is not None:
+        deltas += end()
+    return decoder.finish()
 
 
 def _said(deltas: Iterable[Delta]) -> dict[str, str]:
@@ -132,7 +141,7 @@ def _early_end(case: Case) -> Findings:
         for at in (0, *_positions(stream)):
             decoder, deltas = _fed(case.dialect, [stream[:at]])
             done = decoder.is_done
-            reply, fault, problem = outcome(decoder.finish)
+            reply, fault, problem = outcome(partial(_ended, decoder, deltas))
             if problem:
                 yield f"{name} ended after {at} of {len(stream)} bytes: finish() {problem}"
             elif fault is not None:

@@ -90,10 +90,13 @@ async def finish_call(begun: CallOutcome | Awaitable[Any], ctx: ToolContext[Any]
         return _raised(error, ctx)
 
 
-def timed_out(ctx: ToolContext[Any], seconds: float | None) -> CallOutcome:
-    """The outcome of a call that took too long. Its effect may still happen."""
-    limit = f" within {seconds:g} s" if seconds is not None else ""
-    text = f"The tool did not finish{limit}; it is unknown whether it took effect."
+def timed_out(ctx: ToolContext[Any], limit: str) -> CallOutcome:
+    """The outcome of a call that took too long. Its effect may still happen.
+
+    `limit`: the words for the time that it had, such as "60 s"; "" if they are not known.
+    """
+    within = f" within {limit}" if limit else ""
+    text = f"The tool did not finish{within}; it is unknown whether it took effect."
     return CallOutcome(parts=text_parts(text), flag="unknown", actions=ctx.actions, bills=tuple(ctx._bills))
 
 

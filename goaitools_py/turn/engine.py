@@ -79,7 +79,7 @@ class TurnEngine:
         """The turn's flow: yields effects, returns the result, raises typed errors."""
         ledger, beginning = self._ledger, self._beginning
         self._plan.codec.check(ledger.options.binding)
-        yield from ledger.start_clock()
+        yield from ledger.start_clock(waited=self._plan.waited)
         state = yield from computed(beginning.load, is_long=may_take_long(self._plan.blob))
         if ledger.telling.discarded is not None and ledger.listening:
             ledger.identify(state.meta, state.meta.processed + 1)

@@ -148,6 +148,8 @@ class ReadParts(Value, frozen=True):
 class CallTool(Value, frozen=True, kw_only=True):
     """Start one tool call; no answer. `AwaitTool` tells when a call has finished.
 
+    `timeout`: after how many seconds the call is left.
+    `limit`: the words for the limit behind `timeout`, as it was given: the turn may have used a part of it.
     `is_heard`: somebody listens to the turn, so that reports of the tool are told.
     `keep`: called with the `ToolDone` of a call that has finished, but that was not awaited yet when the turn
     is given up.
@@ -162,6 +164,7 @@ class CallTool(Value, frozen=True, kw_only=True):
     context: Any
     arguments: dict[str, Any]
     timeout: float | None = None
+    limit: str = ""
     is_heard: bool = False
     keep: Callable[[Any], object] | None = None
     around: Callable[[], Any] | None = None

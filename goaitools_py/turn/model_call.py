@@ -195,8 +195,8 @@ def _failed(ledger: Ledger, call: Call, exc: Exception) -> Flow[Failure]:
 
 # ------------------------------------------------------------------------------------ an empty reply
 
-_EMPTY: Final = "empty_reply"
-"""The code of a reply that is asked for again."""
+_EMPTY: Final = Fault(kind="protocol", code="empty_reply", retryable=True)
+"""The fault of a reply that is asked for again: this object, since a server's own error may have its code."""
 
 
 def _is_empty(reply: Reply) -> bool:
@@ -221,8 +221,7 @@ def _nothing_said(ledger: Ledger, call: Call, reply: Reply) -> Failure:
     ledger.tried.has_asked_again = True
     ledger.book_broken(reply.usage, asked=call.model)
     ledger.state = steps.not_accepted(ledger.state, call.before)
-    fault = Fault(kind="protocol", code=_EMPTY, retryable=True)
-    return Failure(fault, ProtocolFault("the reply is empty", fault))
+    return Failure(_EMPTY, ProtocolFault("the reply is empty", _EMPTY))
 
 
 # ---------------------------------------------------------------------------- a reply in the open turn
@@ -350,7 +349,7 @@ class _Remedies:
     def apply(self, failure: Failure) -> Flow[bool]:
         """True if the request is another one now, and may be sent again at once."""
         ledger, fault, status = self._ledger, failure.fault, failure.status
-        if fault.code == _EMPTY and not failure.status:
+        if fault is _EMPTY:
             if ledger.listening:
                 yield Emit(Retried(1, 0.0, fault.kind, None, None, **ledger.of))
             return True

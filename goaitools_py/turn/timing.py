@@ -32,12 +32,12 @@ class Timing:
         """Read the clock."""
         self.now = yield Clock()
 
-    def start_clock(self) -> Flow[None]:
-        """Read the clock for the first time: the turn's `timeout` counts from here. A deadline that is there
-        already stays."""
+    def start_clock(self, *, waited: float = 0.0) -> Flow[None]:
+        """Read the clock for the first time: the turn's `timeout` counts from `waited` seconds before. A
+        deadline that is there already stays."""
         self.now = yield Clock()
         if self.deadline is None and self.options.timeout is not None:
-            self.deadline = self.now.monotonic + self.options.timeout
+            self.deadline = self.now.monotonic + max(SHORTEST_WAIT, self.options.timeout - waited)
 
     def left(self) -> float | None:
         """Seconds until the deadline, None without one. Never 0, which some clients take for no limit."""

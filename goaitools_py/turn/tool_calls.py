@@ -476,8 +476,7 @@ def _start(ledger: Ledger, index: int, step: _Run) -> Flow[None]:
         answers=step.inner,
         _asked=asks_of(before) if step.inner else "",
     )
-    limits = (tool.timeout if tool.timeout is not None else ledger.options.tool_timeout, ledger.left())
-    timeout = min((limit for limit in limits if limit is not None), default=None)
+    timeout, limit = _limit_of(ledger, tool)
     ledger.has_acted = True
     yield CallTool(
         index=index,
@@ -485,9 +484,20 @@ def _start(ledger: Ledger, index: int, step: _Run) -> Flow[None]:
         context=context,
         arguments=step.bound,
         timeout=timeout,
+        limit=limit,
         is_heard=ledger.listening,
         keep=partial(_keep, ledger, tool),
     )
+
+
+def _limit_of(ledger: Ledger, tool: Tool[..., Any]) -> tuple[float | None, str]:
+    """The seconds that a call may take now, and the limit as it was given, in words."""
+    options = ledger.options
+    own = tool.timeout if tool.timeout is not None else options.tool_timeout
+    left = ledger.left()
+    if left is not None and (own is None or left < own):
+        return left, f"the turn's timeout of {options.timeout:g} s"
+    return own, "" if own is None else f"{own:g} s"
 
 
 def _idempotency_key(state: ConversationState, index: int, call: JournalCall) -> str:

@@ -14,6 +14,7 @@ import zstandard
 
 from goaitools_py.backends.base import ProtocolFault, Reply
 from goaitools_py.backends.dialects import dialect_of
+from goaitools_py.backends.wire.bill import merged
 from goaitools_py.messages import Usage
 
 JSON = dict[str, Any]
@@ -293,6 +294,15 @@ def runs(*listed: JSON, thinking: int = 0) -> JSON:
     own = [one for one in listed if one["type"] in ("message", "fallback_message")]
     total = {key: sum(one[key] for one in own) for key in ("input_tokens", "output_tokens")}
     return {**total, "iterations": list(listed), "output_tokens_details": {"thinking_tokens": thinking}}
+
+
+def test_a_usage_does_not_grow_with_its_stream() -> None:
+    """Other members in each event: each event costs the same."""
+    known = b"null"
+    for number in range(3000):
+        known = merged(known, b'{"member_%d":1}' % number)
+
+    assert len(known) < 10_000
 
 
 def test_runs_beside_the_totals_are_counted() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from goaitools_py.backends.http import sse
 from goaitools_py.backends.http.sse import EventSplitter, EventTooLongError
 
 STREAM = (
@@ -91,6 +92,21 @@ def test_two_lines_of_json_are_two_events() -> None:
     """Where a blank line is missing; JSON over several lines is one event, as the standard says."""
     assert split(b'data: {"a":1}\ndata: {"b":2}\n\n') == [b'{"a":1}', b'{"b":2}']
     assert split(b'data: {"a":\ndata: {"b":2}\ndata: }\n\n') == [b'{"a":\n{"b":2}\n}']
+
+
+def test_an_event_of_many_lines_is_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether it is two events without a blank line costs no more with each line."""
+    looked: list[int] = []
+    is_whole = sse._is_whole
+
+    def counted(data: bytes) -> bool:
+        looked.append(len(data))
+        return is_whole(data)
+
+    monkeypatch.setattr(sse, "_is_whole", counted)
+
+    assert len(split(b"data: {\n" + b"data: {}\n" * 1000 + b"\n")) == 1
+    assert sum(looked) < 1000
 
 
 def test_a_mark_is_skipped_at_the_start_only() -> None:

@@ -11,10 +11,20 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import AsyncChat, Chat, Compactor, KeepRecentTurns, MessageLimit, TurnInProgressError, event
+from goaitools_py import (
+    AsyncChat,
+    Chat,
+    Compactor,
+    DeadlineExceededError,
+    KeepRecentTurns,
+    MessageLimit,
+    TurnInProgressError,
+    event,
+    tool,
+)
 from goaitools_py.kept import lease as leases
-from goaitools_py.stores import AsyncMemoryStore, MemoryStore
-from goaitools_py.testing import ScriptedBackend
+from goaitools_py.stores import AsyncMemoryStore, LeaseHeldError, MemoryStore
+from goaitools_py.testing import Calls, ScriptedBackend
 
 from .conftest import LeasingStore, Threads, blob_in, said
 
@@ -225,3 +235,37 @@ def test_a_fork_renews_its_own_leases(leasing: LeasingStore) -> None:
             os._exit(status)
 
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+class HeldOnce(LeasingStore):
+    """A store whose lease another worker gives up once it has been asked for in vain."""
+
+    is_free = False
+
+    def lease(self, key: str, ttl: float) -> Any:
+        if self.is_free:
+            return super().lease(key, ttl)
+        self.is_free = True
+        raise LeaseHeldError("another worker has it")
+
+
+def test_errors_name_the_time_that_was_given(kept: Threads) -> None:
+    """The wait for another worker is a part of it. The error, and what the model reads of a tool that ran
+    until then, name `timeout` as it was given, and not what was left of it."""
+    release = threading.Event()
+
+    @tool(thread=True)
+    def slow() -> None:
+        """Hangs."""
+        release.wait(60)
+
+    conversation = kept(ScriptedBackend(Calls([("slow", {})])), HeldOnce(), chat={"tools": [slow]})
+
+    with pytest.raises(DeadlineExceededError, match=r"timeout of 0\.4 s passed") as caught:
+        conversation.send("Go.", timeout=0.4)
+    release.set()
+
+    (record,) = caught.value.tool_log
+    assert record.result == (
+        "The tool did not finish within the turn's timeout of 0.4 s; it is unknown whether it took effect."
+    )

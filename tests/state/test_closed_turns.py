@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from goaitools_py.state.closed_turns import ClosedTurn, Iteration, TurnRecord
 from goaitools_py.state.letters import LETTER_OF, LETTERS, ROLE_OF
 from goaitools_py.state.records import OpenTurn
+from goaitools_py.state.turn_rows import letters_in, records_in, turn_columns
 
 
 def turn(*roles: str, messages: int | None = None) -> ClosedTurn:
@@ -149,3 +150,17 @@ def test_the_table_of_letters_has_one_for_every_role() -> None:
     """Both directions agree; an event is of the user's role."""
     assert {ROLE_OF[letter]: letter for letter in LETTERS if letter != "e"} == dict(LETTER_OF)
     assert ROLE_OF["e"] == "user"
+
+
+def test_facts_of_a_later_release_may_hold_half_a_pair() -> None:
+    """Another writer may escape a lone surrogate. The rows are read, and the fact stays byte for byte."""
+    columns = (
+        rb'[0,2,[["ua","stop",1,0,0,1,0,0,1]],{"mood":"\ud800x","weight":1e5}],'
+        rb'[5,2,[["ua","stop",1,0,0,1,0,0,1]],{"status":"a\ud800"}]'
+    )
+
+    records = records_in(columns)
+
+    assert letters_in(columns) == {"u": 2, "a": 2}
+    assert turn_columns(records[:1]) == columns.split(b",[5,2")[0]
+    assert records[1].facts == {"status": "a\ufffd"}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import ReasoningDelta
+from goaitools_py import ProviderProtocolError, ReasoningDelta
 from goaitools_py.backends.base import ModelRequest
 from goaitools_py.events import Retried
 from goaitools_py.states import inspect_state, state_messages
@@ -181,6 +181,18 @@ def test_what_was_paid_for_or_may_not_be_sent_again_is_told_at_once(
 
 def _paid() -> list[Any]:
     return [case.values[1] for case in PAID]
+
+
+@pytest.mark.parametrize("wire", ALL)
+def test_an_error_with_the_same_name_is_sent_again_as_any_other(face: Any, run: Any, wire: str) -> None:
+    """A server's own code for an error is not taken for an empty reply: the retries are counted."""
+    error = Raw.body(json.dumps({"error": {"code": "empty_reply", "type": "empty_reply"}}).encode())
+    backend = ScriptedBackend(*[error] * 5, wire=wire, max_retries=0)
+
+    with pytest.raises(ProviderProtocolError):
+        run(face.chat(backend), user="Hi.")
+
+    assert len(backend.requests) == 1
 
 
 @pytest.mark.parametrize(("wire", "reply"), AT_LENGTH)

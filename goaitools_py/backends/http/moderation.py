@@ -47,8 +47,8 @@ _WORDS: Final = (
     "inappropriate content",  # DashScope
 )
 _ACCOUNT: Final = (
-    r"\b(?:account|organi[sz]ation|project|api[ _-]?key|user)\b.{0,40}"
-    r"\b(?:flagged|disabled|blocked|suspended|banned|deactivated)"
+    r"\b(?:(?:account|organi[sz]ation|project|api[ _-]?key)\b.{0,40}|user (?:was|is|has been) )"
+    r"\b(?:flagged|disabled|blocked|suspended|banned|deactivated)"  # not "the user message was blocked"
 )
 """The account is what was blocked: another message would be refused as well."""
 

@@ -33,8 +33,8 @@ class EventSplitter:
     of these provider APIs do not set them reliably.
 
     It is more patient than the standard in two places, because servers and proxies leave blank lines out. Two
-    ``data`` lines of one event are two events if each is JSON of its own. And `has_rest` tells of a last
-    event without its blank line that is whole JSON. Any other one counts as cut off.
+    ``data`` lines are two events if the first is a JSON object and the second begins as JSON. And `has_rest`
+    tells of a last event without its blank line that is whole JSON. Any other one counts as cut off.
 
     Args:
         limit: How many bytes an event may have. As many are held while it is not complete.
@@ -106,9 +106,9 @@ class EventSplitter:
                     known = self._data_size = 0
             elif line.startswith(b"data:"):
                 value = line[6:] if line.startswith(b"data: ") else line[5:]
-                if data and value[:1] in (b"{", b"[") and _is_whole(b"\n".join(data)):
-                    events.append(b"\n".join(data))
-                    data.clear()
+                # Only an event of one line is looked at, once: JSON over many lines costs its length then.
+                if len(data) == 1 and value[:1] in (b"{", b"[") and _is_whole(data[0]):
+                    events.append(data.pop())
                     known = self._data_size = 0
                 data.append(value)
             elif line == b"data":

@@ -130,6 +130,10 @@ _SIDES: Final = (("input", "prompt", "cache", "num_cached"), ("output", "complet
 
 _NOTHING: Final = frozenset({b"null", b"{}", b"[]"})
 
+_LONGEST: Final = 8192
+"""Bytes of a usage that is merged: about ten times a usual one. A stream may have a usage in each event, each
+with other members."""
+
 
 def merged(known: bytes, newer: bytes) -> bytes:
     """The usage of a stream after another event with one. Counts are totals, so each replaces the one before.
@@ -138,7 +142,7 @@ def merged(known: bytes, newer: bytes) -> bytes:
     end a stream with zeros. Beside a number a zero is one (recorded of Anthropic: the first event has the
     cache that a compaction read, and the last one 0 beside the input that follows).
     """
-    if known in (b"", b"null"):
+    if known in (b"", b"null") or len(known) > _LONGEST:
         return newer
     members = dict(members_of(known))
     later = {key: value for key, value in members_of(newer).items() if value not in _NOTHING}
