@@ -109,7 +109,7 @@ class KeptSteps:
             finished(self)
 
     def end_with_python(self) -> None:
-        """As `close`, if no thread runs the turn at this moment. One that does is stopped by Python."""
+        """As `close`, if no thread runs the turn at this moment. Python stops a thread that runs it."""
         if not self._steps.is_busy:
             self.close()
 

@@ -63,7 +63,7 @@ __all__ = [
 T = TypeVar("T")
 
 _LONG: Final = 64 * 1024
-"""Stored bytes of a state from which on an event loop should not wait for a reader: about 10 ms."""
+"""Bytes. A larger state is read beside the event loop, because that may take more than 10 ms."""
 
 Save = Literal["turn", "checkpoint"]
 Gate = Literal["queue", "reject"]
@@ -236,9 +236,9 @@ def _check_methods(store: Any) -> None:
             ) from None
 
 
-def _refuse_what_is_the_conversations(given: Mapping[str, Any]) -> None:
-    """Raise TypeError for what all turns of a conversation share. With an id of its own for one delivery, a
-    call would have another idempotency key in the next one."""
+def _refuse_what_turns_share(given: Mapping[str, Any]) -> None:
+    """Raise TypeError for what all turns of a conversation share. If two deliveries of a message had two
+    conversation ids, a tool call would have two idempotency keys."""
     if "binding" in given:
         raise TypeError("a kept conversation has one binding: give it to chat.conversation(…, binding=…)")
     if given.get("conversation_id") not in (None, UNSET):
@@ -276,7 +276,7 @@ class KeptFacade:
     ) -> tuple[KeptTurn, Plan]:
         if user is not None and "user" in fields:
             raise TypeError("user was given twice: once in its place and once by name")
-        _refuse_what_is_the_conversations(given_options(options, fields))
+        _refuse_what_turns_share(given_options(options, fields))
         given = dict(fields) if user is None else {**fields, "user": user}
         plan = self._ports.plan(None, options, {**given, "binding": self._settings.binding}, **how)
         refuse_without_deps(plan.tools, plan.options.deps)
@@ -290,7 +290,7 @@ class KeptFacade:
         self, compactor: Any, dry_run: bool, fields: Mapping[str, Any]
     ) -> tuple[KeptCompaction, Any]:
         """The compaction, and who is told of it."""
-        _refuse_what_is_the_conversations(fields)
+        _refuse_what_turns_share(fields)
         given = {**fields, "binding": self._settings.binding}
         options = self._ports.plan(None, None, given).options
         work = KeptCompaction(

@@ -58,7 +58,7 @@ class Renewal:
         self._thread.start()
 
     def end(self) -> None:
-        """Stop. No renewal is under way when this returns, or one to which a store gives no answer."""
+        """Stop, and wait for a renewal that is under way. One that the store does not answer goes on."""
         self._over.set()
         watch, self._watch = self._watch, None  # drop the reference: the watch holds this renewal
         if watch is not None:

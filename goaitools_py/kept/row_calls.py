@@ -38,8 +38,8 @@ class RowSettings(Value, frozen=True, kw_only=True):
     while the store is unavailable.
     `with_title`: True if the title stands in a plain column beside the blob.
     `converts`: True if turns convert states of other provider APIs, so that one may be stored.
-    `longest_wait`: seconds after which a call of the store has ended in any case, for a store that does not
-    say so itself. A wait that may last longer needs no limit.
+    `longest_wait`: seconds after which each call has ended, of a store that has no such attribute. 0 sets no
+    limit to the wait for an answer; infinity means that a call may never end.
     `in_parts`: True if saves put archive and media into the store as parts of their own; see `parts`. What is
     read follows from the row.
     `stop_every`: seconds between two looks of a turn at the stop flag; None if it does not look.

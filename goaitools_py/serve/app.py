@@ -423,8 +423,8 @@ class ServeApp(Starlette):
         return run, front.answering(ask, shown_of(snapshot))
 
     def _follow_in(self, front: FrontEnd) -> Handler:
-        """The run as a stream. Only a page of this origin, whose front end asks so for what was left, has a
-        turn gone on with: a page of another site can make a browser send any GET."""
+        """The run as a stream. A GET goes on with a turn only if it is the reconnect of a front end, and only
+        from a page of this origin: a page of another site can make a browser send any GET."""
 
         async def follow(request: Request) -> Response:
             who = await self._who(request)

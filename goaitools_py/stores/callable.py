@@ -112,7 +112,7 @@ class AsyncCallableStore:
 def _check(kind: str, load: Callable[..., Any], save: Callable[..., T]) -> Callable[..., T]:
     """Refuse functions that cannot be called as the store calls them, before a turn is paid for.
 
-    Give the save function as it is called with a key, a blob and the expected version in this order.
+    Gives the save function in a form that takes a key, a blob and the expected version, in this order.
     """
     for name, function in (("load", load), ("save", save)):
         if not callable(function):
@@ -138,7 +138,8 @@ def _check(kind: str, load: Callable[..., Any], save: Callable[..., T]) -> Calla
             ) from None
         if moved := [one for one in takes if one in signature.parameters and bound.arguments.get(one) != one]:
             raise TypeError(
-                f"{kind} calls {_CALLS[name]}, and the given function has {moved[0]} in another place"
+                f"{kind} calls {_CALLS[name]}, and the given function has {moved[0]} in another "
+                "place: change the order of its parameters"
             )
         if kind == "CallableStore" and inspect.iscoroutinefunction(function):
             raise TypeError(

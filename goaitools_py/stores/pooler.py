@@ -4,8 +4,8 @@ Owns: these rules, and the texts of the errors. Must never know: a store, a pool
 
 A pooler that lends a server for one transaction only sends a prepared statement to a server that does not
 know it, or, worse, that knows another one by the same name. PgBouncer keeps track of them from 1.21 on, with
-`max_prepared_statements`. No session state besides is needed here: no statement of a store sets, locks or
-listens to anything.
+`max_prepared_statements`. The stores need nothing else that stays in a session: no `SET`, no lock, no
+`LISTEN`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..errors import StoreError
 __all__ = ["ASK_PID", "is_unprepared", "pooler_problem"]
 
 ASK_PID: Final = "SELECT pg_backend_pid()"
-"""A server's own number. If it is not the one that the driver was told at the connect, a pooler told that."""
+"""A server's own number. If the driver was told another one when it connected, a pooler is in between."""
 
 _UNKNOWN: Final = ("42P05", "26000")
 _PROTOCOL: Final = "08P01"

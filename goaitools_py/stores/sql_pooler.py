@@ -31,7 +31,7 @@ class Preparing:
             event.listen(engine, "do_connect", _connect_unprepared)
 
     def begin(self, connection: Connection) -> None:
-        """Make a connection ready. Without an order of the application's, look once for a pooler."""
+        """Make a connection ready. If the application has not decided, look once for a pooler."""
         if not self._is_told or self._prepare:
             return
         driver: Any = connection.connection.driver_connection
