@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     import asyncio
 
-__all__ = ["AsyncUndisturbed", "Undisturbed"]
+__all__ = ["PATIENCE", "AsyncUndisturbed", "Undisturbed"]
 
 PATIENCE: Final = 5.0
 """Seconds for which a call goes on without its caller if a store does not answer."""

@@ -456,7 +456,9 @@ ALLOWED = {
     ),
     "stores.layout": "",
     "stores.base": "stores.layout",
-    "stores": "addresses again edges.watch errors extras process stores.base stores.layout undisturbed",
+    "stores": (
+        "addresses again edges.late edges.watch errors extras process stores.base stores.layout undisturbed"
+    ),
     "integrations": (
         "errors escaping extras history.info history.open.answers history.turns messages state.blob "
         "state.codec stores stores.layout"

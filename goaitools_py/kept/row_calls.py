@@ -77,7 +77,7 @@ class RowCalls:
         self.settings = settings
         self._deadline: float | None = None
         self._patient_until: float | None = None
-        self._is_silent = False
+        self.is_silent = False
         """True if the last call of the store got no answer in time."""
         self._pause = FIRST_WAIT
 
@@ -100,7 +100,7 @@ class RowCalls:
         longest: float = getattr(self.settings.store, "longest_wait", self.settings.longest_wait)
         if not longest:
             return (yield Invoke(call, args))
-        self._is_silent = False  # an error of the store is an answer, too
+        self.is_silent = False  # an error of the store is an answer, too
         now = yield Clock()
         until = self._end_of_wait(now.monotonic, is_paid)
         if until - now.monotonic >= longest:
@@ -108,7 +108,7 @@ class RowCalls:
         try:
             return (yield Invoke(call, args, until))
         except Unanswered:
-            self._is_silent = True
+            self.is_silent = True
             if is_paid and self._patient_until is None:
                 self._patient_until = until + LEAST_ANSWER  # other connections may do: look, and save again
             raise StoreUnavailableError(

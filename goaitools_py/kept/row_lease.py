@@ -108,7 +108,7 @@ class RowLease(RowCalls):
             self._renewal = None
         if self._lease is None and self._context is None:
             return
-        if self._is_silent and self._patient_until is None:
+        if self.is_silent and self._patient_until is None:
             self._patient_until = 0.0  # the wait was over before: one moment for the lease is enough
         for step in (self._give_back, self._leave):  # a context is left, too, if the release failed
             with suppress(Exception):  # the outcome of the turn is more important than this error

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import LeaseHeldError
 from ..stores.layout import peeks
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from ..turn.flow import Effect
 
 __all__ = ["StopWatch", "running_flow", "stop_flow"]
+
+PAUSE_OF_WAIT: Final = 10
+"""The pause after a look without an answer is at least so many times as long as the look took. So a store
+that has fallen silent does not hold up a reply at each piece."""
 
 
 class StopWatch:
@@ -61,7 +65,11 @@ class StopWatch:
         if self._now < self._next:
             return False
         self._next = self._now + self._every
-        return bool((yield from self._row.asked_beside(self._store.stop_requested, self._key)))
+        asked = yield from self._row.asked_beside(self._store.stop_requested, self._key)
+        if asked is None and self._row.is_silent:
+            now = yield Clock()
+            self._next = now.monotonic + max(self._every, PAUSE_OF_WAIT * (now.monotonic - self._now))
+        return bool(asked)
 
 
 def stop_flow(settings: RowSettings) -> Flow[bool]:

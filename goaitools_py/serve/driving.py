@@ -114,6 +114,8 @@ class Driving:
             return False
         if other.said_digest != run.said_digest:
             raise TurnConflictError("another message has this id")
+        if run.was_stopped and not has_ended:  # the stop came before it was known who runs the turn
+            await self._hub.stop_elsewhere(run.key)
         await run.copy(other)
         return True
 

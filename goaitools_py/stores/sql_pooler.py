@@ -28,10 +28,7 @@ class Preparing:
         self._is_told = engine.dialect.driver in ("psycopg", "psycopg_async")
         self._prepare = prepare
         if engine.dialect.driver == "asyncpg" and prepare is False:
-
-            @event.listens_for(engine, "do_connect")
-            def _connecting(dialect: Any, record: Any, args: Any, given: dict[str, Any]) -> None:
-                given["statement_cache_size"] = 0
+            event.listen(engine, "do_connect", _connect_unprepared)
 
     def begin(self, connection: Connection) -> None:
         """Make a connection ready. Without an order of the application's, look once for a pooler."""
@@ -43,6 +40,11 @@ class Preparing:
             if self._prepare:
                 return
         driver.prepare_threshold = None
+
+
+def _connect_unprepared(dialect: Any, record: Any, args: Any, given: dict[str, Any]) -> None:
+    """One function for all stores: an engine keeps each listener once, and as long as it lives."""
+    given["statement_cache_size"] = 0
 
 
 def refused_by_pooler(error: DBAPIError) -> StoreError | None:

@@ -11,7 +11,7 @@ import weakref
 from math import inf
 from typing import Any, Final
 
-from sqlalchemy import Engine, event
+from sqlalchemy import Engine, QueuePool, event
 
 from .clients import answer_setting, warn_once
 
@@ -43,7 +43,14 @@ class EngineWaits:
                 if (engine := it()) is not None:
                     warn_once(engine, name, setting)
             elif not dialect.is_async:  # a connection is made, one statement gets no answer, and no reset
-                self.longest = float(given.get("connect_timeout") or _CONNECT) + 2 * float(seconds)
+                connect = float(given.get("connect_timeout") or _CONNECT)
+                self.longest = _for_a_free_connection(it()) + connect + 2 * float(seconds)
+
+
+def _for_a_free_connection(engine: Engine | None) -> float:
+    """Seconds that a pool waits for a connection to come back, before it raises."""
+    pool = None if engine is None else engine.pool
+    return pool.timeout() if isinstance(pool, QueuePool) else 0.0
 
 
 _known: Final[weakref.WeakKeyDictionary[Engine, EngineWaits]] = weakref.WeakKeyDictionary()

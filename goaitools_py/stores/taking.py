@@ -16,7 +16,7 @@ from typing import Protocol
 
 from ..again import once_more, once_more_async
 from ..errors import StoreUnavailableError
-from ..undisturbed import AsyncUndisturbed
+from ..undisturbed import PATIENCE, AsyncUndisturbed
 
 __all__ = ["held", "held_async", "taking", "taking_async"]
 
@@ -41,7 +41,7 @@ class AsyncTaken(Protocol):
 
 @contextmanager
 def taking(lease: Taken) -> Iterator[None]:
-    """Around the step that takes a lease."""
+    """Around the step that takes a lease: gives it back if the step is interrupted, or fails after that."""
     try:
         yield
     except BaseException as exc:
@@ -68,12 +68,18 @@ def held(lease: Taken, take: Callable[[], object]) -> Iterator[None]:
 async def taking_async(
     lease: AsyncTaken, rest: Callable[[], Awaitable[object]] | None = None
 ) -> AsyncIterator[None]:
-    """As `taking`, awaited. `rest`: waits for the end of the step if that goes on after a cancellation."""
+    """As `taking`, awaited. `rest`: waits for the end of the step if that goes on after a cancellation.
+
+    A store that does not answer holds a cancellation for some seconds only.
+    """
 
     async def give_back() -> None:
+        from ..edges.late import await_within  # it loads asyncio
+
         if rest is not None:
             await rest()
-        await lease.release()
+        with suppress(TimeoutError):
+            await await_within(PATIENCE, lease.release())
 
     try:
         yield

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +20,7 @@ from goaitools_py.states import state_messages
 from goaitools_py.stores import AsyncSQLAlchemyStore, SQLAlchemyStore
 from goaitools_py.testing import ScriptedBackend
 
-from ..stores._places import place_of
+from ..stores._places import mariadb_database, place_of
 from .conftest import AwaitedLease, FaultyStore, LeasingStore, Threads, blob_in, said
 
 SENDS = 300
@@ -221,3 +222,23 @@ def test_a_full_pool_on_a_loop(kind: str, tmp_path: Path) -> None:
         plain = "sqlite" if "sqlite" in kind else "postgresql+psycopg"
         url = sqlalchemy.make_url(place.url).set(drivername=plain)
         _is_sound(url.render_as_string(hide_password=False), outcomes, replies)
+
+
+def test_a_turn_waits_for_a_connection_no_longer_than_its_own_time() -> None:
+    """Also over an engine whose driver has limits: the pool's own limit is none of them."""
+    with mariadb_database() as url:
+        limits = {"connect_timeout": 0.2, "read_timeout": 0.2}
+        engine = sqlalchemy.create_engine(
+            url, pool_size=1, max_overflow=0, pool_timeout=10.0, connect_args=limits
+        )
+        store = SQLAlchemyStore(engine)
+        store.load("ada")  # the driver's limits are known from here on
+        backend = ScriptedBackend()
+        began = time.monotonic()
+
+        with engine.connect(), pytest.raises(StoreUnavailableError):
+            Chat(backend).conversation(store, "ada").send("Hello?", timeout=1.0)
+
+        assert time.monotonic() - began < 8.0
+        assert backend.requests == []
+        engine.dispose()

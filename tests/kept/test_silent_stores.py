@@ -6,6 +6,9 @@ clients are made as an application makes them that thinks of no timeout.
 
 from __future__ import annotations
 
+import asyncio
+import math
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager, closing, contextmanager
@@ -19,9 +22,11 @@ from goaitools_py.kept import row_calls
 from goaitools_py.states import state_messages
 from goaitools_py.stores import (
     AsyncCallableStore,
+    AsyncMemoryStore,
     AsyncPostgresStore,
     AsyncRedisStore,
     AsyncSQLAlchemyStore,
+    MemoryStore,
     PostgresStore,
     RedisStore,
     SQLAlchemyStore,
@@ -272,7 +277,6 @@ def test_silence_at_a_renewal_does_not_hold_the_turn(world: World) -> None:
 def test_an_async_function_of_yours_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """The load ends with the turn's time, the save with `save_timeout`."""
     monkeypatch.setattr(row_calls, "LEAST_ANSWER", 0.1)
-    import asyncio
 
     async def main() -> None:
         rows: dict[str, Any] = {}
@@ -298,3 +302,41 @@ def test_an_async_function_of_yours_that_never_ends(monkeypatch: pytest.MonkeyPa
             await asyncio.wait_for(kept.send("Hello?", timeout=0.1), 20.0)
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+def test_a_stop_flag_without_an_answer_holds_a_reply_once(
+    is_async: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A turn can do without the flag: it does not wait for it again at each piece of the reply."""
+    monkeypatch.setattr(row_calls, "LEAST_ANSWER", 0.1)
+    over = threading.Event()
+    looks: list[str] = []
+
+    class SilentFlag(MemoryStore):
+        longest_wait = math.inf
+
+        def stop_requested(self, key: str) -> bool:
+            looks.append(key)
+            if len(looks) > 1:
+                over.wait(20.0)
+            return False
+
+    class AsyncSilentFlag(AsyncMemoryStore):
+        longest_wait = math.inf
+
+        async def stop_requested(self, key: str) -> bool:
+            looks.append(key)
+            if len(looks) > 1:
+                await asyncio.sleep(20.0)
+            return False
+
+    how: Any = {"stop_every": 1e-9, "save_timeout": 0.1}
+    backend = ScriptedBackend("Word by word, a long reply is read in many pieces.")
+    if is_async:
+        text = asyncio.run(AsyncChat(backend).conversation(AsyncSilentFlag(), "ada", **how).send("Hi")).text
+    else:
+        text = Chat(backend).conversation(SilentFlag(), "ada", **how).send("Hi").text
+        over.set()
+    assert text.endswith("pieces.")
+    assert len(looks) == 2

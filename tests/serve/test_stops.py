@@ -486,6 +486,38 @@ async def test_a_stop_reaches_the_worker_whose_turn_is_only_followed_here() -> N
             assert await follows(second) == {(204, "stopped")}
 
 
+@asynchronous
+async def test_a_stop_that_comes_before_it_is_known_who_runs_the_turn() -> None:
+    """The worker that is asked finds then that another one runs this message, and stops it there."""
+    store, is_inside, goes_on = Hooked(), asyncio.Event(), asyncio.Event()
+
+    async def wait() -> None:
+        is_inside.set()
+        await goes_on.wait()
+
+    async with relays("memory") as (one, two):
+        first = World(LOOK, relay=one, store=store, limits=NOT_KEPT)
+        second = World(store=store, relay=two, limits=NOT_KEPT)
+        async with first.app.running(), second.app.running(), first.stream("POST", TURNS, said()) as own:
+            await first.is_inside.wait()
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(second.app._hub, "find_anywhere", _nothing)
+                store.at["lease"] = wait
+                copy = asyncio.create_task(second.ask("POST", TURNS, said()))
+                await is_inside.wait()
+            stop = asyncio.create_task(second.ask("DELETE", CURRENT))
+            run = second.app._hub.running("ada/hall")
+            assert run is not None
+            while not run.was_stopped:
+                await asyncio.sleep(0)
+            goes_on.set()
+            await asyncio.wait([stop], timeout=5.0)
+            first.held.set()  # a turn that was not stopped ends so
+            assert (await stop)[1] == {"stopped": True}
+            assert (await own.events())[-1][0] == "stopped"
+            assert (await copy)[0] == 200
+
+
 async def _nothing(key: str) -> None:
     return None
 

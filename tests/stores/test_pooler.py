@@ -218,3 +218,15 @@ def test_without_a_pooler_statements_are_prepared(database: str) -> None:
         with store._pool.connection() as connection:
             names = connection.execute("SELECT name FROM pg_prepared_statements").fetchall()
     assert names
+
+
+def test_many_stores_over_an_engine_listen_to_it_once() -> None:
+    """An application may make a store for each request; what an engine is told stays with it."""
+    engine = create_async_engine("postgresql+asyncpg://nobody@127.0.0.1/none")
+    listeners = set()
+
+    for _ in range(3):
+        AsyncSQLAlchemyStore(engine, prepare=False)
+        listeners.add(len(engine.sync_engine.dialect.dispatch.do_connect))
+
+    assert len(listeners) == 1

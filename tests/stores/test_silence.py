@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from contextlib import ExitStack, closing
@@ -18,7 +19,14 @@ from redis.retry import Retry
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from goaitools_py import StoreUnavailableError
-from goaitools_py.stores import AsyncRedisStore, AsyncSQLAlchemyStore, RedisStore, SQLAlchemyStore, clients
+from goaitools_py.stores import (
+    AsyncRedisStore,
+    AsyncSQLAlchemyStore,
+    RedisStore,
+    SQLAlchemyStore,
+    clients,
+    taking,
+)
 from goaitools_py.testing._store_case import Face, Loop
 from goaitools_py.testing._store_case import opened as entered
 
@@ -110,3 +118,33 @@ def test_stores_on_this_machine_need_no_limit(tmp_path: Path) -> None:
     """Their calls stay in the thread of the caller."""
     engine = sqlalchemy.create_engine(f"{DRIVERS['sqlalchemy-sqlite']}:///{tmp_path / 'states.db'}")
     assert SQLAlchemyStore(engine).longest_wait == 0.0
+
+
+def test_a_lease_that_cannot_be_given_back_does_not_hold_a_cancellation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The server answers neither to the lease nor to its end."""
+    monkeypatch.setattr(taking, "PATIENCE", 0.1)
+
+    class Silent:
+        is_taken = False
+
+        async def release(self) -> None:
+            await asyncio.Event().wait()
+
+    async def take() -> None:
+        async with taking.taking_async(Silent()):
+            await asyncio.Event().wait()
+
+    async def main() -> None:
+        task = asyncio.create_task(take())
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task], timeout=5.0)
+        is_over = task.cancelled()
+        while not task.done():
+            task.cancel()
+            await asyncio.sleep(0)
+        assert is_over
+
+    asyncio.run(main())
