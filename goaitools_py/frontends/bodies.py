@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import json
 import math
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 from urllib.parse import unquote_to_bytes
@@ -21,8 +22,10 @@ from .base import AskError
 __all__ = [
     "MAX_ID_CHARACTERS",
     "changes",
+    "items_at",
     "json_object",
     "media_of",
+    "members_at",
     "part_of",
     "span_at",
     "text_of",
@@ -46,6 +49,27 @@ def json_object(body: bytes) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise AskError(f"the body must be a JSON object, not {type(found).__name__}")
     return found
+
+
+def items_at(body: bytes | None, name: str, count: int) -> Sequence[bytes | None]:
+    """The bytes of each element of a member that is a list of `count`; None for each if they cannot be cut.
+
+    A body is cut once for all elements: for each of them anew it would cost the square of its length.
+    """
+    span = None if body is None else span_at(body, name)
+    try:
+        return [None] * count if span is None else rawjson.items(span)
+    except rawjson.RawJSONError:
+        return [None] * count
+
+
+def members_at(body: bytes, name: str) -> Mapping[str, bytes]:
+    """As `items_at`, for a member that is an object; {} if it cannot be cut."""
+    span = span_at(body, name)
+    try:
+        return {} if span is None else rawjson.members(span)
+    except rawjson.RawJSONError:
+        return {}
 
 
 def span_at(body: bytes, *path: str | int) -> bytes | None:

@@ -10,7 +10,15 @@ import asyncio
 import concurrent.futures
 import logging
 import threading
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Collection,
+    Coroutine,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from types import TracebackType
@@ -33,6 +41,11 @@ __all__ = ["MCPTools"]
 _log = logging.getLogger("goaitools_py.tool")
 
 T = TypeVar("T")
+
+_UNREAD: Final = (
+    "what it answered cannot be read: it is no JSON, or nests too deep, for example in the schema of one "
+    "tool. That can be mended at the server only"
+)
 
 _KEY: Final = "goaitools.idempotency-key"
 """The member of a call's ``_meta`` that has the tool call's idempotency key."""
@@ -102,8 +115,13 @@ class MCPTools:
             )
         self._questions = Questions(_label(server))
         self._make = _maker(
-            server, transport, self._questions if ask else None, _checked_headers(server, headers)
+            server,
+            transport,
+            self._questions if ask else None,
+            _checked_headers(server, headers),
+            self._heard,
         )
+        self._has_unread = False
         self._name = _named(server)
         self._prefix, self._only, self._approve = prefix, only, approve
         self._trusts, self._timeout = trust_hints, timeout
@@ -204,18 +222,22 @@ class MCPTools:
     async def _list(self) -> bool:
         assert self._connection is not None
         client = await self._connection.client()
+        self._has_unread = False
         try:
             async with asyncio.timeout(self._timeout):
                 found = await _all_tools(client)
         except TimeoutError:
-            raise MCPConnectionError(
-                f"{self._name} has not listed its tools within {self._timeout:g} s"
-            ) from None
+            late = f"{self._name} has not listed its tools within {self._timeout:g} s"
+            raise MCPConnectionError(f"{late}: {_UNREAD}" if self._has_unread else late) from None
         names = named(checked_only(self._only, found), self._prefix)
         before = self._tools
         tools = (self._usable(found[name], short) for name, short in names.items())
         self._tools = tuple(tool for tool in tools if tool is not None)
         return [_said(tool) for tool in before] != [_said(tool) for tool in self._tools]
+
+    async def _heard(self, message: object) -> None:
+        """Note a message that the package `mcp` could not read. It may be the answer to a request."""
+        self._has_unread = self._has_unread or isinstance(message, Exception)
 
     def _usable(self, told: Any, name: str) -> Tool[..., Any] | None:
         """The tool, or None with a warning if no model can be told of it."""
@@ -354,6 +376,7 @@ def _said(tool: Tool[..., Any]) -> tuple[object, ...]:
 async def _all_tools(client: Client) -> dict[str, Any]:
     """The server's tools by name, of all pages. Raises MCPConnectionError if the server lists none."""
     from mcp import MCPError
+    from mcp_types import PARSE_ERROR
 
     found: dict[str, Any] = {}
     seen: set[str] = set()
@@ -364,7 +387,10 @@ async def _all_tools(client: Client) -> dict[str, Any]:
         try:
             page = await client.list_tools(cursor=cursor, cache_mode="bypass" if cursor is None else "use")
         except MCPError as error:  # its text is the server's
-            raise MCPConnectionError(f"the MCP server did not list its tools (code {error.code})") from None
+            why = f": {_UNREAD}" if error.code == PARSE_ERROR else ""
+            raise MCPConnectionError(
+                f"the MCP server did not list its tools (code {error.code}){why}"
+            ) from None
         except ValueError as error:  # what came is no list of tools; the text of the error quotes it
             raise MCPConnectionError(
                 f"what the MCP server answered is no list of tools ({type(error).__name__})"
@@ -434,17 +460,27 @@ async def _http(url: str, headers: dict[str, str]) -> AsyncIterator[Any]:
 
 
 def _maker(
-    server: Any, transport: str, questions: Questions | None, headers: dict[str, str]
+    server: Any,
+    transport: str,
+    questions: Questions | None,
+    headers: dict[str, str],
+    heard: Any,
 ) -> Callable[[], Client]:
-    """What makes a client that was not entered yet, each time anew."""
+    """What makes a client that was not entered yet, each time anew. `heard`: gets its messages, and the
+    errors of those that it cannot read; a client of the caller's may have a handler of its own."""
     try:
         from mcp import Client
     except ModuleNotFoundError as error:
         raise lacking(error, "MCPTools", "mcp") from None
 
     answer: Any = None if questions is None else questions.answer
+    told: dict[str, Any] = {"elicitation_callback": answer, "message_handler": heard}
     if isinstance(server, Client):
-        return lambda: replace(server, elicitation_callback=server.elicitation_callback or answer)
+        return lambda: replace(
+            server,
+            elicitation_callback=server.elicitation_callback or answer,
+            message_handler=server.message_handler or heard,
+        )
     if isinstance(server, str):
         if not server.startswith(("http://", "https://")):
             raise ValueError(
@@ -454,13 +490,13 @@ def _maker(
         if transport == "sse":
             from mcp.client.sse import sse_client
 
-            return lambda: Client(sse_client(server, headers=headers), elicitation_callback=answer)
+            return lambda: Client(sse_client(server, headers=headers), **told)
         if headers:
-            return lambda: Client(_http(server, headers), elicitation_callback=answer)
-        return lambda: Client(server, elicitation_callback=answer)
+            return lambda: Client(_http(server, headers), **told)
+        return lambda: Client(server, **told)
     if isinstance(server, (Mapping, list, tuple)):
         raise TypeError(
             f"an MCPTools is for one server, got {type(server).__name__}: make one for each; a program to "
             "start is mcp.StdioServerParameters(command=…, args=[…])"
         )
-    return lambda: Client(server, elicitation_callback=answer)
+    return lambda: Client(server, **told)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from goaitools_py import Approve, Deny, Image, PendingCall, ToolReturn
+from goaitools_py import Approve, Deny, Image, PendingCall, ToolReturn, rawjson
 from goaitools_py.frontends import AGUI, AISDK, PLAIN_JSON, Ask, AskError, FrontEnd
 from goaitools_py.messages import Document, Text
 
@@ -319,3 +319,60 @@ def test_a_data_url_that_is_none_is_the_clients_error(url: str) -> None:
         with pytest.raises(AskError, match="data URL") as caught:
             front.read(body)
         assert "base64," not in str(caught.value)
+
+
+@pytest.mark.parametrize("front", ["plain", "agui", "aisdk"])
+def test_a_body_of_many_answers_is_cut_once(front: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bytes that are read grow with the body, and not with its answers times the body."""
+    read = 0
+
+    def counted(cut: Any) -> Any:
+        def count(data: bytes, *more: Any) -> Any:
+            nonlocal read
+            read += len(data)
+            return cut(data, *more)
+
+        return count
+
+    monkeypatch.setattr(rawjson, "members", counted(rawjson.members))
+    monkeypatch.setattr(rawjson, "items", counted(rawjson.items))
+    many = [f"call_{number}" for number in range(200)]
+    yes = {"approved": True, "arguments": {"a": 1}}
+    bodies: dict[str, tuple[FrontEnd, dict[str, Any]]] = {
+        "plain": (PLAIN_JSON, {"answers": {id: {"approve": True, "arguments": {"a": 1}} for id in many}}),
+        "agui": (
+            AGUI,
+            {
+                "threadId": "ada",
+                "runId": "r",
+                "messages": [],
+                "resume": [{"interruptId": id, "status": "resolved", "payload": yes} for id in many],
+            },
+        ),
+        "aisdk": (
+            AISDK,
+            {
+                "id": "ada",
+                "messages": [
+                    {
+                        "id": "m",
+                        "role": "assistant",
+                        "parts": [
+                            {
+                                "type": "tool-x",
+                                "toolCallId": id,
+                                "state": "output-available",
+                                "output": {"a": 1},
+                            }
+                            for id in many
+                        ],
+                    }
+                ],
+            },
+        ),
+    }
+    end, found = bodies[front]
+    body = json.dumps(found).encode()
+
+    assert len(end.read(body).answers) == len(many)
+    assert read < 10 * len(body)

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
 pytest.importorskip("mcp")
 
+import anyio
+from mcp import Client
 from mcp.server.lowlevel import Server
+from mcp.shared.message import SessionMessage
 from mcp_types import (
+    METHOD_NOT_FOUND,
     CallToolRequestParams,
     CallToolResult,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCRequest,
+    JSONRPCResponse,
     ListToolsResult,
     PaginatedRequestParams,
     TextContent,
@@ -194,3 +203,50 @@ def test_a_list_that_is_nonsense_is_an_error_of_the_connection() -> None:
     with pytest.raises(MCPConnectionError, match="no list of tools") as found:
         asyncio.run(_all_tools(Babbling()))  # type: ignore[arg-type]
     assert "secret" not in str(found.value)
+
+
+def _unreadable_list(request: Any) -> Any:
+    """What a transport gives for each request of a server whose list of tools nests too deep."""
+    if request.method == "tools/list":
+        return ValueError("recursion limit exceeded at SECRET")
+    if request.method != "initialize":
+        return JSONRPCError(
+            jsonrpc="2.0", id=request.id, error=ErrorData(code=METHOD_NOT_FOUND, message="no")
+        )
+    said = {
+        "protocolVersion": request.params["protocolVersion"],
+        "capabilities": {"tools": {}},
+        "serverInfo": {"name": "deep", "version": "1"},
+    }
+    return JSONRPCResponse(jsonrpc="2.0", id=request.id, result=said)
+
+
+@asynccontextmanager
+async def unreadable() -> AsyncIterator[Any]:
+    """A transport that could not read one answer, and passes on its error, as those of `mcp` do."""
+    to_client, read = anyio.create_memory_object_stream[Any](10)
+    write, from_client = anyio.create_memory_object_stream[Any](10)
+
+    async def serve() -> None:
+        async for sent in from_client:
+            if isinstance(sent.message, JSONRPCRequest):
+                answer = _unreadable_list(sent.message)
+                await to_client.send(answer if isinstance(answer, Exception) else SessionMessage(answer))
+
+    with to_client, read, write, from_client:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(serve)
+            yield read, write
+            tasks.cancel_scope.cancel()
+
+
+def test_a_list_that_cannot_be_read_is_told_as_that() -> None:
+    """It was answered, so it is not told as a server that says nothing."""
+
+    async def main() -> None:
+        async with MCPTools(Client(unreadable()), timeout=0.5):
+            pass
+
+    with pytest.raises(MCPConnectionError, match=r"within 0\.5 s: what it answered cannot be read") as caught:
+        asyncio.run(main())
+    assert "SECRET" not in str(caught.value)

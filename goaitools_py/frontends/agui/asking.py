@@ -17,7 +17,7 @@ from ...history.open.answers import Answer, Approve, Deny
 from ...messages import Part, Text
 from ...tools.results import ToolReturn
 from ..base import Ask, AskError
-from ..bodies import json_object, media_of, span_at, text_of, value_of
+from ..bodies import items_at, json_object, media_of, span_at, text_of, value_of
 
 __all__ = ["MESSAGE_ID", "AGUIAsk", "read"]
 
@@ -102,17 +102,18 @@ def _resumed(entries: object, body: bytes) -> dict[str, Answer]:
         return {}
     if not isinstance(entries, list) or not all(isinstance(one, dict) for one in entries):
         raise AskError("resume must be a list of objects")
-    return {text_of(one, "interruptId"): _answer(one, body, at) for at, one in enumerate(entries)}
+    spans = items_at(body, "resume", len(entries))
+    return {text_of(one, "interruptId"): _answer(one, span) for one, span in zip(entries, spans, strict=True)}
 
 
-def _answer(entry: dict[str, Any], body: bytes, at: int) -> Answer:
+def _answer(entry: dict[str, Any], span: bytes | None) -> Answer:
     if entry.get("status") == "cancelled":
         return Deny("")
     if entry.get("status") != "resolved":
         raise AskError("the status of a resume entry must be resolved or cancelled")
     match entry.get("payload"):
         case True | {"approved": True}:
-            return Approve(_arguments(entry["payload"], body, at))
+            return Approve(_arguments(entry["payload"], span))
         case False:
             return Deny("")
         case {"approved": False, **rest}:
@@ -121,13 +122,14 @@ def _answer(entry: dict[str, Any], body: bytes, at: int) -> Answer:
     raise AskError("the payload of a resume entry must say approved: true or false")
 
 
-def _arguments(payload: object, body: bytes, at: int) -> dict[str, Any] | str | None:
+def _arguments(payload: object, span: bytes | None) -> dict[str, Any] | str | None:
     arguments = payload.get("arguments") if isinstance(payload, dict) else None
     if arguments is not None and not isinstance(arguments, dict):
         raise AskError("the arguments of an approval must be an object")
     if arguments is None:
         return None
-    found: dict[str, Any] | str = value_of(span_at(body, "resume", at, "payload", "arguments"), arguments)
+    cut = None if span is None else span_at(span, "payload", "arguments")
+    found: dict[str, Any] | str = value_of(cut, arguments)
     return found
 
 

@@ -9,15 +9,13 @@ to calls; `Ask.answers_to` then drops the answers that no stored call waits for.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from ... import rawjson
 from ...history.open.answers import Answer, Approve, Deny
 from ...messages import Part, Text
 from ...tools.results import ToolReturn
 from ..base import Ask, AskError
-from ..bodies import json_object, media_of, span_at, text_of, value_of
+from ..bodies import items_at, json_object, media_of, span_at, text_of, value_of
 
 __all__ = ["read"]
 
@@ -92,25 +90,16 @@ def _said(parts: list[dict[str, Any]]) -> tuple[Part, ...]:
 
 def _answers(messages: list[dict[str, Any]], body: bytes) -> dict[str, Answer]:
     found: dict[str, Answer] = {}
-    spans = _items(body, "messages", len(messages))
+    spans = items_at(body, "messages", len(messages))
     for message, span in zip(messages, spans, strict=True):
         if message.get("role") != "assistant":
             continue
         parts = _parts(message)
-        for part, cut in zip(parts, _items(span, "parts", len(parts)), strict=True):
+        for part, cut in zip(parts, items_at(span, "parts", len(parts)), strict=True):
             id, answer = part.get("toolCallId"), _answer(part, cut)
             if isinstance(id, str) and answer is not None:
                 found[id] = answer
     return found
-
-
-def _items(span: bytes | None, name: str, count: int) -> Sequence[bytes | None]:
-    """The bytes of each element of a member. Each part of a body is cut once, however long the transcript."""
-    cut = None if span is None else span_at(span, name)
-    try:
-        return [None] * count if cut is None else rawjson.items(cut)
-    except rawjson.RawJSONError:
-        return [None] * count
 
 
 def _answer(part: dict[str, Any], cut: bytes | None) -> Answer | None:

@@ -17,7 +17,7 @@ from ...history.open.answers import Answer, Approve, Deny
 from ...messages import Part, Text
 from ...tools.results import ToolReturn
 from ..base import Ask, AskError
-from ..bodies import MAX_ID_CHARACTERS, json_object, media_of, span_at, text_of, value_of
+from ..bodies import MAX_ID_CHARACTERS, json_object, media_of, members_at, span_at, text_of, value_of
 
 __all__ = ["read"]
 
@@ -93,10 +93,14 @@ def _answers(found: object, body: bytes) -> dict[str, Answer]:
         return {}
     if not isinstance(found, dict) or not all(isinstance(one, dict) for one in found.values()):
         raise AskError("answers must be an object of objects, by call id")
-    return {id: _answer(one, body, id) for id, one in found.items()}
+    spans = members_at(body, "answers")
+    return {id: _answer(one, spans.get(id)) for id, one in found.items()}
 
 
-def _answer(one: dict[str, Any], body: bytes, id: str) -> Answer:
+def _answer(one: dict[str, Any], span: bytes | None) -> Answer:
+    def as_written(name: str, read: Any) -> Any:
+        return value_of(None if span is None else span_at(span, name), read)
+
     match one:
         case {"approve": True, **rest} if rest.keys() <= {"arguments"}:
             arguments = rest.get("arguments")
@@ -104,12 +108,12 @@ def _answer(one: dict[str, Any], body: bytes, id: str) -> Answer:
                 raise AskError("the arguments of an approval must be an object")
             if arguments is None:
                 return Approve()
-            return Approve(value_of(span_at(body, "answers", id, "arguments"), arguments))
+            return Approve(as_written("arguments", arguments))
         case {"deny": str(reason), **rest} if not rest:
             return Deny(reason)
         case {"return": value, **rest} if rest.keys() <= {"is_error"}:
             is_error = rest.get("is_error", False)
             if not isinstance(is_error, bool):
                 raise AskError("is_error must be true or false")
-            return ToolReturn(value_of(span_at(body, "answers", id, "return"), value), is_error=is_error)
+            return ToolReturn(as_written("return", value), is_error=is_error)
     raise AskError("an answer must be {approve: true}, {deny: reason} or {return: value}")
