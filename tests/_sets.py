@@ -45,6 +45,7 @@ HEAVY = (
     "kept/test_any_size.py",
     "kept/test_cancels.py",
     "kept/test_leases_left.py",
+    "kept/test_loop_gaps.py",
     "mcp_tools/test_killed_servers.py::test_a_server_that_is_killed_in_a_call_over_a_socket",
     "mcp_tools/test_mcp.py::test_a_call_whose_server_dies_is_unknown",  # starts programs
     "mcp_tools/test_mcp.py::test_a_server_over_http",

@@ -141,8 +141,8 @@ ALLOWED = {
     "history": "",
     "history.unseen_cut": "messages tokens values",
     "history.meter": (
-        "backends.base backends.capabilities history.unseen_cut messages reading state.bounds state.records "
-        "state.state tokens values"
+        "backends.base backends.capabilities history.unseen_cut json_scan messages reading state.bounds "
+        "state.records state.state tokens values"
     ),
     "history.open": "",
     "history.open.answers": "escaping messages tools values",
@@ -401,8 +401,8 @@ ALLOWED = {
         "turn.retry"
     ),
     "turn.compact_now": (
-        "errors events history.rewrite.repair result state.state turn.flow turn.foreign turn.ledger "
-        "turn.plan turn.request turn.shrink values"
+        "errors events history.rewrite.repair result state.blob state.state turn.flow turn.foreign "
+        "turn.ledger turn.plan turn.request turn.shrink values"
     ),
     # a conversation in a store: rules that know a store by its shape only
     "kept": "",

@@ -9,11 +9,13 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from functools import partial
+from typing import Final
 
 import msgspec
 
 from ..backends.base import Dialect, Reply
 from ..backends.capabilities import capabilities
+from ..json_scan import count_values
 from ..messages import Message, Text, ToolResult
 from ..reading import read_entries
 from ..state.bounds import bounded, bounded_row
@@ -198,10 +200,16 @@ def _estimated(
     return messages, unread + _count(messages, dialect.wire, counter)
 
 
+_MOST_VALUES: Final = 50_000
+
+
 def _read(entries: Sequence[bytes], dialect: Dialect) -> tuple[tuple[Message, ...], int]:
-    """The entries as messages and 0; or () and a rough number of tokens if they cannot be read."""
+    """The entries as messages and 0; or () and a rough number of tokens if they cannot be read, or have so
+    many JSON values that an event loop would wait for it."""
     if not entries:
         return (), 0
+    if sum([count_values(entry, most=_MOST_VALUES) for entry in entries]) > _MOST_VALUES:
+        return (), sum(map(len, entries)) // _BYTES_PER_TOKEN
     try:
         return read_entries(dialect, entries), 0
     except Exception:  # a missing estimate must not lose a reply that is paid for

@@ -379,7 +379,7 @@ class KeptFacade:
 
     def _reads(self, read: Callable[[Stored | None], T], found: Stored | None) -> Flow[T]:
         """What a reader gives, read beside the event loop if that may take long."""
-        is_long = found is not None and (len(found.blob) > _LONG or may_take_long(found.blob))
+        is_long = found is not None and (len(found.blob) > _LONG or may_take_long(found.blob, unknown=True))
         return computed(partial(read, found), is_long=is_long)
 
     def _history(self, found: Stored | None) -> History:

@@ -468,14 +468,18 @@ def peek(blob: bytes | bytearray | memoryview) -> Header:
         raise
 
 
-def may_take_long(blob: bytes) -> bool:
+def may_take_long(blob: bytes, *, unknown: bool = False) -> bool:
     """True if reading meta data, inbox and open turn of a blob may take more than some milliseconds.
 
     The header alone decides, so it costs a microsecond. Text of conversations is inflated to three to six
-    times its stored bytes.
+    times its stored bytes. The header of an encrypted blob does not say to how many: `unknown`
+    is the answer for a small one. A thread for it costs a turn more than it gains, because who can encrypt
+    does not forge states.
     """
     if len(blob) < HEADER_BYTES or blob[:4] != MAGIC:
         return False
+    if blob[5] == SUITE_AES_256_GCM:
+        return unknown or len(blob) > _LONG_BYTES // 8
     decoded = int.from_bytes(blob[8:12], "big")
     return decoded > _LONG_BYTES or decoded > max(_LONG_BYTES // 8, _INFLATED * len(blob))
 

@@ -5,13 +5,16 @@ Owns: the flow from a blob to a report. Must never know: who carries its effects
 
 from __future__ import annotations
 
+from functools import partial
+
 from ..errors import CompactionError
 from ..events import Compacted
 from ..history.rewrite.repair import checked
 from ..result import CompactionReport
+from ..state.blob import may_take_long
 from ..state.state import ConversationState, hard_limits, newest_number
 from ..values import replace
-from .flow import Emit, Flow
+from .flow import Emit, Flow, computed
 from .foreign import load_own
 from .ledger import Ledger
 from .plan import Plan
@@ -38,14 +41,16 @@ def compact_flow(plan: Plan, *, dry_run: bool) -> Flow[CompactionReport]:
     options = plan.options
     plan.codec.check(options.binding)
     # The state first: a compactor does not help with one that this chat cannot read.
-    state = _loaded(plan) if plan.blob else None
+    is_long = may_take_long(plan.blob)
+    state = (yield from computed(lambda: _loaded(plan), is_long=is_long)) if plan.blob else None
     if options.compactor is None:
         raise ValueError("there is no compactor: give one to compact_state, or to the chat as compactor=")
     if state is None:
         return CompactionReport(outcome="no_change", reason="the conversation has not begun")
     ledger = Ledger(plan)
     yield from ledger.start_clock()
-    state, _ = checked(state, plan.dialect, retention=ledger.retention(ledger.retained_bytes))
+    check = partial(checked, state, plan.dialect, retention=ledger.retention(ledger.retained_bytes))
+    state, _ = yield from computed(check, is_long=is_long)
     ledger.begin(state, state, has_grown=False)
     ledger.identify(state.meta, newest_number(state))
     reason = ""

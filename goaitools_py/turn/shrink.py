@@ -278,6 +278,8 @@ def _compacted(
     request = _request(ledger)
     by = name_of(getattr(compactor, "strategy", compactor))
     try:
+        if force:  # the plan asks for the turns, and the request remembers them
+            yield from _computed(ledger.state, lambda: request.turns)
         planned = compactor.plan(request, force=force)
         if planned is None:
             return None
@@ -305,8 +307,8 @@ def _compacted(
                 if force or questions.asked or reason
                 else None
             )
-        report = _cut(ledger, request, kept, by=by, retain_bytes=planned.retain_bytes)
-        if problems := check_rewritten(ledger):
+        report = yield from _cut(ledger, request, kept, by=by, retain_bytes=planned.retain_bytes)
+        if problems := (yield from _computed(ledger.state, lambda: check_rewritten(ledger))):
             raise InvalidPlan(f"{by} left a history that the provider would refuse: {problems[0]}")
         if archives:  # last of all: what it is given does go
             yield from _before_cut(planned.before_cut, request, kept)
@@ -475,16 +477,12 @@ def check_rewritten(ledger: Ledger) -> list[str]:
 
 def _cut(
     ledger: Ledger, request: CompactionRequest, kept: Sequence[TurnView], *, by: str, retain_bytes: int
-) -> CompactionReport:
-    cut, report = cut_to(
-        ledger.state,
-        request,
-        kept,
-        ledger.dialect,
-        by=by,
-        at=ledger.at_ms,
-        limits=ledger.room.soft,
-        retention=ledger.retention(retain_bytes),
+) -> Flow[CompactionReport]:
+    state, at, soft = ledger.state, ledger.at_ms, ledger.room.soft
+    retention = ledger.retention(retain_bytes)
+    cut, report = yield from _computed(
+        state,
+        lambda: cut_to(state, request, kept, ledger.dialect, by=by, at=at, limits=soft, retention=retention),
     )
     _enter_cut(ledger, cut, request, kept)
     return report

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import ChatResult, ModelSettings
+from goaitools_py import Chat, ChatResult, ModelSettings
 from goaitools_py.backends.base import ModelRequest
 from goaitools_py.compaction import (
     CompactionRequest,
@@ -18,8 +18,13 @@ from goaitools_py.compaction import (
     ServerToolClearing,
     TokenLimit,
 )
+from goaitools_py.errors import StateError
 from goaitools_py.history.unseen_cut import Before, cut_at
 from goaitools_py.messages import Usage
+from goaitools_py.state import blob as blobs
+from goaitools_py.state.blob import Kind
+from goaitools_py.state.segments import stored_segment
+from goaitools_py.state.state import closed_turns, load_state
 from goaitools_py.states import convert_state, inspect_state
 from goaitools_py.testing import Raw, ScriptedBackend
 from goaitools_py.tokens import Gauge
@@ -319,3 +324,38 @@ def test_another_model_has_another_window(face: Any, wire: str, run: Any) -> Non
 
     to = ANTHROPIC if wire == CHAT else CHAT
     assert inspect_state(convert_state(cut.state, to=to).state).context_window is None
+
+
+UNREADABLE: dict[str, tuple[bytes, bytes]] = {
+    "an entry that is no object": (b"[]", b'[0,2,[["ua","",1,0,0,1,0,0,0]]]'),
+    "an entry that is cut off": (b'{"role":"assis', b'[0,2,[["ua","",1,0,0,1,0,0,0]]]'),
+    "facts of other types": (b"{}", b'[0,2,[["ua","",1,0,0,1,0,0,0]],{"flags":3}]'),
+    "a letter of a later release": (b"{}", b'[0,2,[["uZ","",1,0,0,1,0,0,0]]]'),
+    "more letters than entries": (b"{}", b'[0,2,[["uaa","",1,0,0,1,0,0,0]]]'),
+}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("name", UNREADABLE)
+@pytest.mark.parametrize("wire", ALL)
+def test_a_paid_reply_is_stored_behind_a_turn_that_cannot_be_read(wire: str, name: str, stream: bool) -> None:
+    """A usage far below the size of the history makes the books read that history. It is a forged one, and
+    nobody has read it before."""
+    entry, row = UNREADABLE[name]
+    asked = json.dumps({"role": "user", "content": STORY * 20}).encode()
+    meta = b'{"wire":"%s","id":"f","rev":1,"created":1,"turns":1,"processed":1,"messages":2,"rules":9}'
+    hot = stored_segment(Kind.HOT, [asked, entry], row)
+    blob = blobs.encode([blobs.segment(Kind.META, meta % wire.encode(), 0), hot])
+    with pytest.raises(StateError):
+        closed_turns(load_state(blob))
+
+    with Chat(ScriptedBackend(counted(wire, 600), wire=wire)) as chat:
+        if stream:
+            result = chat.start(blob, user="Hi.", on_bad_state="raise").result()
+        else:
+            result = chat.chat_with_state(blob, user="Hi.", on_bad_state="raise")
+
+    state = load_state(result.state)
+    assert result.usage.input_tokens == 600
+    assert (state.meta.processed, state.open, state.inbox) == (2, None, ())
+    assert codes(result) == []

@@ -38,6 +38,8 @@ _MOST_ABSENT: Final = 2**16
 _SAFE: Final = re.compile(r"[A-Za-z0-9_-]{1,128}")
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]+")
 _IDS: Final = re.compile(rb'"(?:id|\w{1,40}_id)"[ ]*:[ ]*"([^"\\]{1,128})"')
+_BASE64: Final = re.compile(r"[A-Za-z0-9+/]*+={0,2}")
+_SMALL_PART: Final = 4096
 _LONGEST_ID: Final = 56
 _TRIES: Final = 100
 
@@ -84,7 +86,7 @@ class Redactor:
 
     def item(self, text: str) -> str:
         """As `entry`, for the text of an entry."""
-        tree = json_tree.parsed(text, self._is_hit)
+        tree = json_tree.parsed(text, self._is_hit, self.finder.suspects)
         if tree is None:
             return self.text(text)
         edits = Edits(text)
@@ -121,14 +123,16 @@ class Redactor:
         if values > self._left:
             return None
         self._left -= values
-        tree = json_tree.parsed(value, self._is_hit)
+        tree = json_tree.parsed(value, self._is_hit, self.finder.suspects)
         return tree if tree is not None and tree.kind in ("object", "array") else None
 
     def _is_hit(self, value: str) -> bool:
         """True if a string, or the digits of a number, may have to change. Nothing is counted."""
-        is_plain = value[:1] not in _BEGINNINGS and not _may_be_medium(value)
-        if is_plain and self.finder.is_plainly_absent(value):
-            return False
+        if value[:1] not in _BEGINNINGS:
+            if self.finder.is_surely_found(value):
+                return True
+            if not _may_be_medium(value) and self.finder.is_plainly_absent(value):
+                return False
         before = self.finder.count
         is_changed = self.text(value) != value or (_may_be_medium(value) and self._medium(value) != value)
         self.finder.count = before
@@ -217,10 +221,13 @@ class Redactor:
     def _parts(self, node: Node, key: str, kind: str, edits: Edits) -> None:
         """An array. Texts of parts that stand side by side are also searched as one text."""
         run: list[Node] = []
-        for item in node.items():
-            plain = said = item.plain_text(words.TEXT_PARTS)
-            if said is None and item.kind == "object":
-                said = _text_of_part(item)
+        for item in node.plain_texts(words.TEXT_PARTS):
+            if isinstance(item, list):
+                run += item
+                continue
+            is_small = item.end - item.start < _SMALL_PART
+            members = [*item.members()] if is_small and item.kind == "object" else None
+            said = _text_of_part(members or item.members()) if item.kind == "object" else None
             if said is None:
                 self._run(run, edits)
                 run = []
@@ -228,8 +235,8 @@ class Redactor:
                     self._structure(item, key, kind, edits)
                 continue
             run.append(said)
-            if item.has_hits_beside(said) or (plain is None and item.may_have_runs):
-                for name, value in item.members():
+            if item.has_hits_beside(said) or item.may_have_runs:
+                for name, value in members or item.members():
                     self._key(name, edits)
                     if value.start != said.start:
                         self._value(value, name, "text", edits)
@@ -240,9 +247,12 @@ class Redactor:
             for node in run:
                 self._string(node, edits, self.text)
             return
-        new = iter(self.across([self.text(node.said) if node.has_hits else node.said for node in run]))
-        for node in run:
-            self._string(node, edits, lambda _: next(new))
+        alone = said = [node.said for node in run]
+        if run[0].has_hits_up_to(run[-1]):
+            alone = [self.text(own) if node.has_hits else own for node, own in zip(run, said, strict=True)]
+        for node, old, new in zip(run, said, self.across(alone), strict=True):
+            if new != old:
+                edits.put(node, f'"{quoted(new)}"')
 
     def across(self, texts: Sequence[str]) -> list[str]:
         """The texts without the matches that begin in one of them and end in another."""
@@ -333,25 +343,12 @@ class Redactor:
 
     def _content(self, node: Node, edits: Edits) -> None:
         """JSON of the caller's or the model's own: keys, strings and numbers are content."""
-        if node.kind == "object":
-            for name, item in node.members():
-                if name.has_hits:
-                    self._string(name, edits, self.text)
-                self._own(item, edits)
-        else:
-            for item in node.items():
-                self._own(item, edits)
-
-    def _own(self, item: Node, edits: Edits) -> None:
-        if not item.has_hits:
-            return
-        if item.kind == "string":
-            self._string(item, edits, self.text)
-        elif item.kind != "literal":
-            self._content(item, edits)
-        elif self.finder.spans(item.raw):
-            self.finder.count += 1
-            edits.put(item, f'"{quoted(self.finder.replacement)}"')
+        for hit in node.hits():
+            if hit.kind == "string":
+                self._string(hit, edits, self.text)
+            elif self.finder.spans(hit.raw):
+                self.finder.count += 1
+                edits.put(hit, f'"{quoted(self.finder.replacement)}"')
 
 
 def _said(node: Node | None) -> str:
@@ -359,12 +356,12 @@ def _said(node: Node | None) -> str:
 
 
 def _may_be_medium(value: str) -> bool:
-    return len(value) % 4 == 0 or value.startswith("data:")
+    return (len(value) % 4 == 0 and _BASE64.fullmatch(value) is not None) or value.startswith("data:")
 
 
-def _text_of_part(node: Node) -> Node | None:
+def _text_of_part(members: Iterable[tuple[Node, Node]]) -> Node | None:
     """The string of a part that is text; None for another part."""
-    said, kind = node.pick("text", "type")
+    said, kind = json_tree.picked(members, "text", "type")
     is_text = said is not None and said.kind == "string" and _said(kind) in words.TEXT_PARTS
     return said if is_text else None
 

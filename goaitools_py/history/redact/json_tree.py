@@ -16,12 +16,13 @@ import json
 import re
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from typing import Final, Literal, NoReturn, TypeAlias
 
 from ... import json_scan
 
-__all__ = ["Edits", "Node", "parsed"]
+__all__ = ["Edits", "Node", "parsed", "picked"]
 
 _Kind: TypeAlias = Literal["object", "array", "string", "literal"]
 
@@ -50,16 +51,22 @@ class Node:
         """True if it is a hit, or holds one."""
         return self._tree.has_hits(self.start, self.end)
 
-    def plain_text(self, kinds: Collection[str]) -> Node | None:
-        """The text of a part that is written as most are: a type of these kinds, a text, and nothing else."""
-        found = _TEXT_PART.match(self._tree.text, self.start)
-        if found is None or found.end() != self.end or found[1] not in kinds:
-            return None
-        return Node(self._tree, *found.span(2))
+    def hits(self) -> Iterator[Node]:
+        """The hits in it, or itself, in order."""
+        return self._tree.hits(self.start, self.end)
+
+    def plain_texts(self, kinds: frozenset[str]) -> Iterator[Node | list[Node]]:
+        """The elements of an array. Parts side by side that are written as most are, with a type of these
+        kinds, a text, and nothing else, and without a hit beside their texts, come as a list of the texts."""
+        return self._tree.plain_texts(self, kinds)
 
     def has_hits_beside(self, inner: Node) -> bool:
         """True if it holds a hit outside of a node in it."""
         return self._tree.has_hits(self.start, inner.start) or self._tree.has_hits(inner.end, self.end)
+
+    def has_hits_up_to(self, last: Node) -> bool:
+        """True if it, a node behind it or anything between them holds a hit."""
+        return self._tree.has_hits(self.start, last.end)
 
     @property
     def may_have_runs(self) -> bool:
@@ -77,15 +84,16 @@ class Node:
 
     def member(self, name: str) -> Node | None:
         """The value of a member; of several with one key the last."""
-        return self.pick(name)[0]
+        return picked(self.members(), name)[0] if self._tree.may_name(self, name) else None
 
-    def pick(self, *names: str) -> list[Node | None]:
-        """The values of some members; of several with one key the last."""
-        found: list[Node | None] = [None] * len(names)
-        for key, item in self.members():
-            if (said := key.said) in names:
-                found[names.index(said)] = item
-        return found
+
+def picked(members: Iterable[tuple[Node, Node]], *names: str) -> list[Node | None]:
+    """The values of some members; of several with one key the last."""
+    found: list[Node | None] = [None] * len(names)
+    for key, item in members:
+        if (said := key.said) in names:
+            found[names.index(said)] = item
+    return found
 
 
 _KINDS: Final[dict[str, _Kind]] = {"{": "object", "[": "array", '"': "string"}
@@ -114,11 +122,14 @@ class Edits:
         return "".join((*pieces, self._text[at:]))
 
 
-def parsed(text: str, is_hit: Callable[[str], bool] = lambda _: False) -> Node | None:
+def parsed(
+    text: str, is_hit: Callable[[str], bool] = lambda _: False, suspects: re.Pattern[str] | None = None
+) -> Node | None:
     """The outermost value of a JSON text; None for a text that is not JSON, or nests deeper than
     `json_scan.MAX_DEPTH`.
 
     `is_hit`: tells of a string, or of the digits of a number, whether it may have to change.
+    `suspects`: finds something in the text of each string or number for which this may be true.
     """
     if not json_scan.is_shallow(text.encode("utf-8", "surrogatepass")):
         return None
@@ -127,7 +138,7 @@ def parsed(text: str, is_hit: Callable[[str], bool] = lambda _: False) -> Node |
         _, end = _READER.raw_decode(text, start)
     except (ValueError, _ConstantError):
         return None
-    return Node(_Tree(text, is_hit), start, end) if not text[end:].strip(_SPACE) else None
+    return Node(_Tree(text, is_hit, suspects), start, end) if not text[end:].strip(_SPACE) else None
 
 
 class _ConstantError(Exception):
@@ -147,11 +158,17 @@ _STRING: Final = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _NUMBER: Final = r"-?[0-9][-+.0-9eE]*+"
 _VALUE: Final = rf"({_STRING}|{_NUMBER}|true|false|null|[\[{{])"
 _SCALARS: Final = re.compile(rf"{_STRING}|{_NUMBER}", re.DOTALL)
-_BRACKETS: Final = re.compile(rf"{_STRING}|[\[\]{{}}]", re.DOTALL)
+_BRACKETS: Final = re.compile(rf'(?:[^"\[\]{{}}]++|{_STRING})*+([\[\]{{}}])', re.DOTALL)
 _ITEM: Final = re.compile(rf"[ \t\n\r,]*+{_VALUE}", re.DOTALL)
 _MEMBER: Final = re.compile(rf"[ \t\n\r,]*+({_STRING})[ \t\n\r]*+:[ \t\n\r]*+{_VALUE}", re.DOTALL)
 
-_TEXT_PART: Final = re.compile(rf'{{"type": ?"([a-z_]++)", ?"text": ?({_STRING})}}', re.DOTALL)
+
+@cache
+def _text_parts(kinds: frozenset[str]) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """A part with a text, and as many of them side by side as there are."""
+    kind = "|".join(map(re.escape, sorted(kinds)))
+    part = rf'{{"type": ?"(?:{kind})", ?"text": ?({_STRING})}}'
+    return re.compile(part, re.DOTALL), re.compile(rf"(?:[ \t\n\r,]*+{part})++", re.DOTALL)
 
 
 def _decoded(raw: str) -> str:
@@ -162,18 +179,61 @@ def _decoded(raw: str) -> str:
 class _Tree:
     """The places in a text that is known to be JSON."""
 
-    def __init__(self, text: str, is_hit: Callable[[str], bool]) -> None:
+    def __init__(self, text: str, is_hit: Callable[[str], bool], suspects: re.Pattern[str] | None) -> None:
         self.text = text
+        self._suspects = suspects
         self._is_hit = is_hit
         self._hits: array[int] | None = None
+        self._ends: array[int] = array("I")
+        self._wanted: set[str] = set()
         self._opened: array[int] | None = None
         self._closed: array[int] = array("I")
 
     def has_hits(self, start: int, end: int) -> bool:
+        hits = self._hits if self._hits is not None else self._searched()
+        at = bisect_left(hits, start)
+        return at < len(hits) and hits[at] < end
+
+    def hits(self, start: int, end: int) -> Iterator[Node]:
+        hits = self._hits if self._hits is not None else self._searched()
+        for at in range(bisect_left(hits, start), bisect_left(hits, end)):
+            yield Node(self, hits[at], self._ends[at])
+
+    def _searched(self) -> array[int]:
+        """Search the text. Each different string is looked at once."""
+        text, is_hit = self.text, self._is_hit
+        every: Iterable[str] = set(_SCALARS.findall(text))
+        if self._suspects is not None:
+            every = filter(self._suspects.search, every)
+        self._wanted = {raw for raw in every if is_hit(_decoded(raw) if raw[0] == '"' else raw)}
+        self._hits = hits = array("I")
+        if self._wanted:
+            for found in _SCALARS.finditer(text):
+                if found[0] in self._wanted:
+                    hits.append(found.start())
+                    self._ends.append(found.end())
+        return hits
+
+    def may_name(self, node: Node, name: str) -> bool:
+        """True if a key may stand in an object. False is certain."""
+        written = self.text.find(f'"{name}"', node.start, node.end)
+        return written >= 0 or self.text.find("\\", node.start, node.end) >= 0
+
+    def plain_texts(self, node: Node, kinds: frozenset[str]) -> Iterator[Node | list[Node]]:
         if self._hits is None:
-            self._hits = _hits(self.text, self._is_hit)
-        at = bisect_left(self._hits, start)
-        return at < len(self._hits) and self._hits[at] < end
+            self._searched()
+        part, parts = _text_parts(kinds)
+        around = {'"type"', '"text"', *(f'"{kind}"' for kind in kinds)}
+        at = node.start + 1
+        while True:
+            if self._wanted.isdisjoint(around) and (run := parts.match(self.text, at)) is not None:
+                yield [Node(self, *found.span(1)) for found in part.finditer(self.text, at, run.end())]
+                at = run.end()
+            if (item := _ITEM.match(self.text, at)) is None:
+                return
+            other = self._node(*item.span(1))
+            yield other
+            at = other.end
 
     def members(self, node: Node) -> Iterator[tuple[Node, Node]]:
         at = node.start + 1
@@ -199,24 +259,15 @@ class _Tree:
         return self._closed[bisect_left(self._opened, start)]
 
 
-def _hits(text: str, is_hit: Callable[[str], bool]) -> array[int]:
-    """Where the hits begin. Each different string is looked at once."""
-    wanted = {raw for raw in set(_SCALARS.findall(text)) if is_hit(_decoded(raw) if raw[0] == '"' else raw)}
-    if not wanted:
-        return array("I")
-    return array("I", [found.start() for found in _SCALARS.finditer(text) if found[0] in wanted])
-
-
 def _containers(text: str) -> tuple[array[int], array[int]]:
     """Where the containers begin, in order, and where each of them ends."""
     opened, closed = array("I"), array("I")
     inside: list[int] = []
     for found in _BRACKETS.finditer(text):
-        bracket = found[0]
-        if bracket in ("[", "{"):
+        if found[1] in "[{":
             inside.append(len(opened))
-            opened.append(found.start())
+            opened.append(found.start(1))
             closed.append(0)
-        elif bracket in ("]", "}"):
+        else:
             closed[inside.pop()] = found.end()
     return opened, closed

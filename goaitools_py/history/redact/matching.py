@@ -34,7 +34,12 @@ _Span: TypeAlias = tuple[int, int]
 
 
 class Finder:
-    """Finds a match in texts and replaces it. `count` grows with each replacement."""
+    """Finds a match in texts and replaces it. `count` grows with each replacement.
+
+    Attributes:
+        suspects: Finds something in each string of JSON text, as it is written, that has a match in any form,
+            and in few others; None if only a search tells.
+    """
 
     def __init__(self, match: Match, replacement: str) -> None:
         if not isinstance(replacement, str):
@@ -42,6 +47,8 @@ class Finder:
         if not replacement.strip():
             raise ValueError("with_ must have a visible character: a provider refuses a message without text")
         self._find = _finding(match)
+        self._literal = match if isinstance(match, str) and not _overlaps_itself(match) else None
+        self.suspects = None if self._literal is None else _suspects(self._literal)
         self._given = replacement.encode("utf-8", "replace").decode()
         self.replacement = escaped(self._given)
         self.count = 0
@@ -53,13 +60,21 @@ class Finder:
         """True if nothing in the text matches, and it has no escapes that could hide a match."""
         return "\\" not in text and "&" not in text and not self.spans(text)
 
+    def is_surely_found(self, text: str) -> bool:
+        """True if the text has a match as it stands. False may also mean that it has one."""
+        return self._literal is not None and self._literal in text
+
     def spans(self, text: str) -> list[_Span]:
         """The places of all matches, in order; overlapping ones are joined, empty ones left out."""
+        if self._literal is not None and self._literal not in text:
+            return []
         return _joined(self._find(text), len(text)) if text else []
 
     def replaced(self, text: str) -> str:
         """The text without the match, plain or escaped. The same object if nothing matches."""
-        text = self._without(text, ())
+        text = (
+            self._without(text, ()) if self._literal is None else self._without_literal(text, self._literal)
+        )
         if "\\" in text:
             for level in (1, 2):
                 text = self._without(text, (_JSON,) * level)
@@ -82,11 +97,22 @@ class Finder:
             text = self._spliced(text, found, escapes)
         raise found_again()
 
+    def _without_literal(self, text: str, literal: str) -> str:
+        """As `_without` without escapes: a state may have half a million texts that match."""
+        for _ in range(ROUNDS):
+            found = text.count(literal)
+            if not found:
+                return text
+            self.count += found
+            text = text.replace(literal, self._plain_replacement(text))
+        raise found_again()
+
+    def _plain_replacement(self, text: str) -> str:
+        return _ENTITIES.write(self._given) if _BLOCK.search(text) else self.replacement
+
     def _spliced(self, text: str, found: Sequence[_Span], escapes: Sequence[_Escape]) -> str:
-        new = self.replacement
-        if not escapes and _BLOCK.search(text):
-            new = _ENTITIES.write(self._given)
-        elif _ENTITIES in escapes:
+        new = self.replacement if escapes else self._plain_replacement(text)
+        if _ENTITIES in escapes:
             new = self._given
         for escape in reversed(escapes):
             new = escape.write(new)
@@ -121,6 +147,21 @@ def _finding(match: Any) -> Callable[[str], Iterable[_Span]]:
     if not callable(match):
         raise TypeError(f"match must be str, a compiled re.Pattern or a function, not {type(match).__name__}")
     return lambda text: _given(match(text), len(text))
+
+
+_LONGEST_LITERAL: Final = 256
+
+
+def _overlaps_itself(text: str) -> bool:
+    """True if two places of the text may overlap, or if that would take long to tell."""
+    return len(text) > _LONGEST_LITERAL or any(text.startswith(text[at:]) for at in range(1, len(text)))
+
+
+def _suspects(text: str) -> re.Pattern[str]:
+    """A text has a match if it stands there, or in an escaped form, or in JSON, or as base64."""
+    letter, least = "[A-Za-z0-9+/]", len(text.encode("utf-8", "replace")) * 4 // 3
+    base64 = rf"(?={letter}{{{least}}})(?:{letter}{{4}})*+(?:{letter}{{2}}==|{letter}{{3}}=)?"
+    return re.compile(rf'{re.escape(text)}|[\\&]|\A"?(?:[{{\[ \n]|data:|{base64}"?\Z)')
 
 
 def _places(text: str, wanted: str) -> Iterable[_Span]:
@@ -205,6 +246,8 @@ def _layer(text: str, escape: _Escape) -> tuple[str, _Layer]:
 
 def quoted(text: str) -> str:
     """The text as the inside of a JSON string. A lone surrogate is escaped: UTF-8 has no bytes for it."""
+    if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
+        return text
     return _LONE.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(text, ensure_ascii=False)[1:-1])
 
 

@@ -41,6 +41,7 @@ NO_TEXT_FACTS: Final = frozenset(
         "rewritten",
         "status",
         "turn_ids",
+        "unsent",
     }
 )
 """The turn facts that hold no text: numbers, digests and words of this package. All others are searched."""

@@ -1,0 +1,132 @@
+"""No async method holds the event loop for more than 50 ms, whatever the state: near the limit of JSON values
+in a few hundred bytes, or a long conversation.
+
+A task wakes up each millisecond. How much the thread of the loop has computed since it last woke up is how
+long the loop was held. This is the thread's CPU time, so other work on the machine does not count.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable
+from functools import cache
+from typing import Any
+
+import pytest
+
+from goaitools_py import AsyncChat, Chat, Compactor, KeepRecentTurns, TurnLimit, user
+from goaitools_py.seal import PLAIN, Encrypted, Key, Keyring, Signed
+from goaitools_py.state.reseal import rewrap
+from goaitools_py.stores import AsyncMemoryStore
+from goaitools_py.testing import ScriptedBackend
+from tests.history._bombs import bomb
+
+MOST_MS = 50.0
+OWNER = {"user": "1"}
+RING = Keyring(Key(b"k" * 32))
+CODECS: dict[str, Any] = {"plain": PLAIN, "signed": Signed(RING), "encrypted": Encrypted(RING)}
+CUT = Compactor(TurnLimit(1), KeepRecentTurns(1), retain=True)
+
+
+def conversation() -> bytes:
+    """Two hundred turns of some two megabytes, as they are stored."""
+    chance = random.Random(1)
+    words = [f"{chance.getrandbits(40):x}" for _ in range(20_000)]
+    replies = [" ".join(chance.choices(words, k=1_500)) for _ in range(200)]
+    state = b""
+    with Chat(ScriptedBackend(*replies)) as chat:
+        for _ in replies:
+            state = chat.chat_with_state(state, user=" ".join(chance.choices(words, k=300))).state
+    return state
+
+
+STATES: dict[str, Callable[[], bytes]] = {
+    "a reply of many values": lambda: bomb("openai", "member: zeros", 900_000),
+    "a waiting message of many parts": lambda: bomb("openai", "inbox: zeros", 900_000),
+    "a long conversation": conversation,
+}
+
+
+@cache
+def plain_state(name: str) -> bytes:
+    return STATES[name]()
+
+
+KEPT: dict[str, Callable[[Any], Awaitable[Any]]] = {
+    "send": lambda kept: kept.send("Hi."),
+    "append": lambda kept: kept.append(user("Hi.")),
+    "history": lambda kept: kept.history(),
+    "info": lambda kept: kept.info(),
+    "pending": lambda kept: kept.pending(),
+    "snapshot": lambda kept: kept.snapshot(),
+    "redact": lambda kept: kept.redact("Hello"),
+    "export": lambda kept: kept.export(),
+    "compact": lambda kept: kept.compact(CUT),
+    "rewind": lambda kept: kept.rewind(),
+    "update": lambda kept: kept.update(title="x"),
+    "state": lambda kept: kept.state(),
+}
+BARE: dict[str, Callable[[Any, bytes, Any], Awaitable[Any]]] = {
+    "chat_with_state": lambda chat, blob, binding: chat.chat_with_state(blob, user="Hi.", binding=binding),
+    "compact_state": lambda chat, blob, binding: chat.compact_state(blob, CUT, binding=binding),
+}
+
+
+async def longest_gap(work: Awaitable[Any]) -> float:
+    """The milliseconds of the longest time that the loop was held while this ran."""
+    gaps, is_done = [0.0], False
+
+    async def beat() -> None:
+        last = time.thread_time()
+        while not is_done:
+            await asyncio.sleep(0.001)
+            now = time.thread_time()
+            gaps.append(now - last)
+            last = now
+
+    beating = asyncio.create_task(beat())
+    await asyncio.sleep(0)
+    try:
+        await work
+    finally:
+        await asyncio.sleep(0.002)
+        is_done = True
+        await beating
+    return 1000 * max(gaps)
+
+
+async def gap_of(name: str, blob: bytes, codec: Any) -> float:
+    binding = None if codec is PLAIN else OWNER
+    store = AsyncMemoryStore()
+    await store.save("k", blob, expected=None)
+    async with AsyncChat(ScriptedBackend(*["Yes."] * 3), codec=codec) as chat:
+        if name in BARE:
+            return await longest_gap(BARE[name](chat, blob, binding))
+        kept = chat.conversation(store, "k", binding=binding)
+        return await longest_gap(KEPT[name](kept))
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("state", STATES)
+def test_no_method_holds_the_loop(state: str, codec: str) -> None:
+    """Each method, on a state of its own."""
+    blob, protects = plain_state(state), CODECS[codec]
+    if protects is not PLAIN:
+        blob = rewrap(blob, PLAIN, to=protects, to_binding=OWNER)
+
+    gaps = {name: asyncio.run(gap_of(name, blob, protects)) for name in (*KEPT, *BARE)}
+
+    assert {name: gap for name, gap in gaps.items() if gap > MOST_MS} == {}
+
+
+def test_a_held_loop_is_seen() -> None:
+    """The measure itself: 100 ms of computing in a coroutine."""
+
+    async def hold() -> None:
+        end = time.thread_time() + 0.1
+        while time.thread_time() < end:
+            pass
+
+    assert asyncio.run(longest_gap(hold())) > MOST_MS
