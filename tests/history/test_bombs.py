@@ -26,8 +26,12 @@ WITHIN = 950_000
 BEYOND = 6_000_000
 SECONDS = 2.0
 MEBIBYTES = 200.0
-MORE = {"import": 300.0}
-"""It takes Python values, which are made here and counted too."""
+MORE: dict[str | tuple[str, str], float] = {
+    "import": 300.0,  # it takes Python values, which are made here and counted too
+    ("export", "open facts: large integers"): 300.0,
+    ("messages", "calls: calls"): 260.0,
+}
+"""What is known to take more than `MEBIBYTES`: a function, or one of its pairs. docs/sizes.md names them."""
 FACTOR = 3.0
 """The machine may be busy, and its CPU times are longer then."""
 ALWAYS = (
@@ -72,6 +76,10 @@ def is_typed(function: str, result: str) -> bool:
     return documented or (" at " not in result and "killed" not in result)
 
 
+def most_mebibytes(function: str, bomb: str) -> float:
+    return MORE.get((function, bomb)) or MORE.get(function) or MEBIBYTES
+
+
 @pytest.mark.parametrize("wire", WIRES)
 def test_a_million_values_are_read_within_bounds(wire: str) -> None:
     """Wherever they stand, and whatever they are."""
@@ -81,7 +89,7 @@ def test_a_million_values_are_read_within_bounds(wire: str) -> None:
     print(f"{len(rows)} pairs; slowest {slowest}; largest {largest}")
     assert [row for row in rows if not is_typed(row[0], row[3])] == []
     assert [row for row in rows if row[4] > FACTOR * SECONDS] == []
-    assert [row for row in rows if row[5] > MORE.get(row[0], MEBIBYTES)] == []
+    assert [row for row in rows if row[5] > most_mebibytes(row[0], row[1])] == []
 
 
 @pytest.mark.parametrize("wire", WIRES)
