@@ -398,7 +398,7 @@ ROWS: tuple[Row, ...] = (
     ),
     row(
         "stream: everything but its end",
-        _each(_only_missing_its_end),
+        _each(_only_missing_its_end) | {ANTHROPIC: Absent("every block was closed, so the reply is whole")},
         StreamInterruptedError,
         **{**SPOKEN, "partial": STORY.content},
     ),
@@ -473,7 +473,12 @@ ROWS: tuple[Row, ...] = (
         is_met_once=True,
     ),
     row("text cut by the token limit", Reply.text("Once upon a", finish="length"), "truncated"),
-    row("content filter", Reply.text("I must", finish="content_filter"), "refused", is_unsent=True),
+    row(
+        "content filter",
+        Reply.text("I must", finish="content_filter"),
+        "refused",
+        is_unsent={CHAT: True, RESPONSES: False, ANTHROPIC: True},  # Responses: the reply, not the turn
+    ),
     row(
         "refusal",
         Reply.refusal("I will not."),

@@ -27,6 +27,7 @@ from goaitools_py import (
 from goaitools_py.messages import Message
 from goaitools_py.sim import Fault, Recorded, Reply
 from goaitools_py.state.state import load_state
+from goaitools_py.states import read_history
 
 from ._random_known import MARKS, Broken, Killed, Known, Sent, marks_of, require, unsigned
 from ._random_steps import HOLLOW, Said, Step
@@ -39,7 +40,14 @@ DOUBTFUL = {"reset", "hang up", "short", "error event"}
 """Faults of which a client may not know whether the provider took its request."""
 POISON = (400, 413, 422)
 """Statuses that blame what is new in a request."""
-STRONG = {"preamble_changed", "preamble_missing", "model_changed", "endpoint_changed", "emergency_cut"}
+STRONG = {
+    "preamble_changed",
+    "preamble_missing",
+    "model_changed",
+    "endpoint_changed",
+    "emergency_cut",
+    "turn_not_sent",
+}
 ANYTHING = {*STRONG, "tools_changed", "thinking_removed", "thinking_unbound"}
 """What may have been told to somebody who is dead."""
 FAULTS: dict[str, Callable[[int | None, Reply], Any]] = {
@@ -426,6 +434,8 @@ class Attempt:
         """Earlier bytes of the history are not there: somebody must have said why."""
         if told & STRONG or self.base.is_imported:
             return
+        if self.base.blob and not all(turn.is_sent for turn in read_history(self.base.blob).turns):
+            return  # a refused turn is left out from here on; who has the blob of a checkpoint was not told
         if told & {"turn_closed", "calls_dropped"} and b"server_tool_use" in earlier:
             return  # a hosted call that nobody will answer was cut out
         if "thinking_removed" in told:
