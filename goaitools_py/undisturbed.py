@@ -81,7 +81,8 @@ class AsyncUndisturbed(_Ended):
         try:
             return await heard
         except asyncio.CancelledError:
-            loop.call_later(PATIENCE, self._task.cancel)  # a driver may wait for ever for a silent server
+            if not loop.is_closed():  # a driver may wait for ever for a silent server
+                loop.call_later(PATIENCE, self._task.cancel)
             raise
 
     async def rest(self) -> Any:

@@ -10,6 +10,7 @@ until the call has cleaned up. A driver whose server is silent may clean up for 
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Awaitable
 from contextlib import suppress
 from typing import Any, Final, TypeVar
@@ -48,6 +49,8 @@ async def await_within(seconds: float, call: Awaitable[T]) -> T:
     over = loop.create_future()  # `asyncio.wait` costs half as much again
     timer = loop.call_later(max(0.0, seconds), _end, over)
     task.add_done_callback(lambda _: _end(over))
+    if inspect.iscoroutine(call):
+        task.add_done_callback(lambda _: call.close())  # a task that is cancelled before it began leaves it
     try:
         await over
     except asyncio.CancelledError:

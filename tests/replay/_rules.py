@@ -37,7 +37,8 @@ def differences(found: Any, wanted: Any, where: str = "") -> Iterator[str]:
             yield f"{where}: {len(found)} parts, not {len(wanted)}"
         for at, (one, other) in enumerate(zip(found, wanted, strict=False)):
             yield from differences(one, other, f"{where}{at}.")
-    elif found != wanted:
+    elif found != wanted and not (where == "content." and {found or "", wanted or ""} == {""}):
+        # An empty content beside calls is stored as null: some servers refuse it.
         yield f"{where.rstrip('.')} differs"
 
 

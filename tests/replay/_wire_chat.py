@@ -282,6 +282,9 @@ def _changed_bytes(ours: bytes, answer: bytes) -> Iterator[str]:
         if key == "tool_calls":
             if list(_argument_spans(span)) != list(_argument_spans(theirs[key])):
                 yield "the bytes of arguments changed"
+        elif key == "content" and theirs.get(key) == b'""':
+            if not rawjson.is_null(span):  # beside calls it is stored as null
+                yield "an empty content became another one"
         elif key in theirs and not rawjson.is_null(theirs[key]) and key != "audio" and span != theirs[key]:
             yield f"the bytes of {key} changed"
 
