@@ -18,7 +18,7 @@ from goaitools_py.history.redact import passes, redaction
 from goaitools_py.history.redact.redaction import Redaction
 from goaitools_py.history.rewrite import cut
 from goaitools_py.history.translate import state as conversion
-from goaitools_py.kept import changes, facade, privacy, row
+from goaitools_py.kept import changes, facade, privacy, row, row_parts
 from goaitools_py.kept.stops import StopWatch
 from goaitools_py.kept.turn import KeptTurn
 from goaitools_py.state.state import dump_state, load_state
@@ -248,7 +248,7 @@ BUGS: Final[dict[str, Bug]] = {
     "an approval that comes again runs the call again": Bug(
         calling, "_is_used_up", _never, "took place twice", 39
     ),
-    "a save that leaves out its parts": Bug(row, "pieces_of", _without_parts, "parts of", 4),
+    "a save that leaves out its parts": Bug(row_parts, "pieces_of", _without_parts, "parts of", 4),
     "a deleted conversation comes back": Bug(
         row.Row, "_look", _beginning_anew, "^[me].* was deleted in", 1_140
     ),

@@ -137,6 +137,8 @@ class Worker:
         self.is_settling = False
         self.renewals: list[Renewal] = []
         self.answers: list[tuple[Any, BaseException | None]] = []
+        self.times: list[Any] = []
+        """What it has read from the clock in between."""
         self.result: Any = None
         self.failure: BaseException | None = None
         self.has_asked = False
@@ -146,6 +148,7 @@ class Worker:
         self.given: Any = None
         """The answers that it gave, if it gave some."""
         self._ids = 0
+        self._times: deque[Any] = deque()
         self._flow: Flow[Any] | None = None
         self._pending: Effect | None = None
         self._chunks: deque[Any] = deque()
@@ -176,6 +179,7 @@ class Worker:
         self.name, name = other.name, self.name
         self.port.name = other.port.name
         self.given = other.given
+        self.times, self._times = list(other.times), deque(other.times)  # a copy has read the same clock
         assert other.make is not None
         self.begin(other.make)
         for answer, failure in list(other.answers):
@@ -337,7 +341,10 @@ class Worker:
                 elif type(effect) is Clock and self._is_early:
                     # A turn reads the clock before it waits for a lease. Where there are none this is no step
                     # of its own: what was recorded before turns did so would have other steps.
-                    effect = flow.send(self._perform(effect))
+                    if not self._times:
+                        self.times.append(self._perform(effect))
+                        self._times.append(self.times[-1])
+                    effect = flow.send(self._times.popleft())
                 elif type(effect) is Compute:  # it is pure, so it is no step that others could come between
                     try:
                         value = effect.function()
