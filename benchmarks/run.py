@@ -54,6 +54,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--strict", action="store_true", help="exit with 1 if a target is missed")
     parser.add_argument("--only", nargs="+", choices=NAMES, metavar="NAME", help=f"of {', '.join(NAMES)}")
     parser.add_argument("--json", action="store_true", help="machine-readable")
+    parser.add_argument("--report", type=Path, metavar="FILE", help="also write what --json prints to a file")
     parser.add_argument(
         "--peers", action="store_true", help="also turns and stores of other libraries, if installed"
     )
@@ -72,8 +73,12 @@ def main(arguments: list[str] | None = None) -> int:
 
         put_into(options.into, markdown(runs))
     missed = [figure.name for report in reports.values() for figure in report.figures if not figure.ok]
+    text = json.dumps({name: report.as_json() for name, report in reports.items()}, indent=2)
+    if options.report is not None:
+        options.report.parent.mkdir(parents=True, exist_ok=True)
+        options.report.write_text(text, encoding="utf-8")
     if options.json:
-        print(json.dumps({name: report.as_json() for name, report in reports.items()}, indent=2))
+        print(text)
     elif missed:
         print(f"{len(missed)} missed: {'; '.join(missed)}")
     return 1 if missed and options.strict else 0

@@ -57,6 +57,7 @@ HEAVY = (
     "kept/test_races.py",
     "kept/test_server_death.py",
     "replay/",
+    "seal/test_bombs.py",
     "seal/test_golden.py::test_every_byte_put_in_is_refused",
     "serve/test_schemathesis.py",
     "simulation/",

@@ -14,7 +14,7 @@ TESTS = Path(__file__).parent
 ROOT = TESTS.parent
 MARKERS = ("quick", "heavy", "service")
 PROGRAMS = re.compile(
-    "AIMOCK|CHROMIUM|FRONTENDS|LLAMA_.*|MCP|MODEL|PAGE_ONLY|RECORD|STORE|TEST_.*|.*_SEED|COVERAGE"
+    "AIMOCK|BENCHMARKS|CHROMIUM|FRONTENDS|LLAMA_.*|MCP|MODEL|PAGE_ONLY|RECORD|STORE|TEST_.*|.*_SEED|COVERAGE"
 )
 """Variables that choose no long form, but a program, a place, a seed, or who runs the tests."""
 PYTEST = re.compile(r"-m pytest (?P<options>.*)$", re.MULTILINE)

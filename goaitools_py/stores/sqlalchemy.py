@@ -16,6 +16,7 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError, StatementError
 
 from ..errors import StoreError, StoreUnavailableError
+from ..undisturbed import AsyncUndisturbed
 from . import common
 from .base import RowFacts, Stored, StoredHead, StoredPage, StoredPart
 from .clients import Silence
@@ -421,8 +422,11 @@ class AsyncSQLAlchemyStore:
     async def lease_and_load(self, key: str, ttl: float) -> tuple[AsyncSQLAlchemyLease, Stored | None]:
         """As `SQLAlchemyStore.lease_and_load`, awaited."""
         lease = AsyncSQLAlchemyLease(SQLLease(self._leases, key, ttl), self._run)
-        async with taking_async(lease):
-            return lease, await self._run(lambda connection: lease.row.take_and_load(connection, self._rows))
+        step = AsyncUndisturbed(
+            lambda: self._run(lambda connection: lease.row.take_and_load(connection, self._rows))
+        )
+        async with taking_async(lease, step.rest):
+            return lease, await step.call()
 
     async def save_and_release(
         self,
@@ -444,10 +448,11 @@ class AsyncSQLAlchemyStore:
     ) -> tuple[AsyncSQLAlchemyLease, StoredHead | None]:
         """As `SQLAlchemyStore.lease_and_load_head`, awaited."""
         lease = AsyncSQLAlchemyLease(SQLLease(self._leases, key, ttl), self._run)
-        async with taking_async(lease):
-            return lease, await self._run(
-                lambda connection: lease.row.take_and_load_head(connection, self._parts, kinds)
-            )
+        step = AsyncUndisturbed(
+            lambda: self._run(lambda connection: lease.row.take_and_load_head(connection, self._parts, kinds))
+        )
+        async with taking_async(lease, step.rest):
+            return lease, await step.call()
 
     async def save_parts_and_release(
         self,

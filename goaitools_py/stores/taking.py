@@ -100,5 +100,10 @@ async def held_async(lease: AsyncTaken, take: Callable[[], Awaitable[object]]) -
         yield
     finally:
         if lease.is_taken:
-            with suppress(StoreUnavailableError):
-                await lease.release()
+            end = AsyncUndisturbed(lease.release)
+            try:
+                with suppress(StoreUnavailableError):
+                    await end.call()
+            except BaseException:  # a cancellation does not reach the statement that gives the lease back
+                await end.rest()
+                raise

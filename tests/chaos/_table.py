@@ -5,7 +5,10 @@ Owns: the table. Must never know: how a turn is run, or what is checked beside i
 
 from __future__ import annotations
 
+import itertools
+import os
 import threading
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
@@ -27,7 +30,7 @@ from goaitools_py.sim.http.response import Hold
 
 from ..turn._reading import ALL, ANTHROPIC, CHAT, LEAD, RESPONSES
 
-__all__ = ["MODES", "ROWS", "Absent", "Gates", "Mode", "Order", "Row", "cells", "row"]
+__all__ = ["MODES", "ROWS", "Absent", "Gates", "Mode", "Order", "Row", "cells", "meetings", "row"]
 
 Mode: TypeAlias = Literal["unary", "streamed"]
 MODES: tuple[Mode, ...] = ("unary", "streamed")
@@ -495,3 +498,15 @@ def cells() -> Iterator[tuple[Row, str, Mode]]:
             if not isinstance(line.order[wire], Absent):
                 for mode in line.modes:
                     yield line, wire, mode
+
+
+def meetings() -> Iterator[tuple[str, Row, str, Mode, str, bool]]:
+    """Each fault with a name, in both colours, one at the first call and one after a tool. Its name decides
+    which. ``GOAITOOLS_FAULTS=all`` gives all four."""
+    is_long = os.environ.get("GOAITOOLS_FAULTS") == "all"
+    for line, wire, mode in cells():
+        cell = f"{line.name}-{wire}-{mode}"
+        for colour, after_tool in itertools.product(("sync", "async"), (False, True)):
+            if is_long or (zlib.crc32(cell.encode()) + (colour == "async") + after_tool) % 2 == 0:
+                moment = "after a tool" if after_tool else "first call"
+                yield f"{cell}-{colour}-{moment}", line, wire, mode, colour, after_tool

@@ -1,14 +1,7 @@
-"""A provider dies at each fault of the table: the conversation goes on with another one, effects once.
-
-``GOAITOOLS_FALLBACKS=all`` lets each fault be met in both colours both at the first call and after a tool.
-The short form leaves out two of these four.
-"""
+"""A provider dies at each fault of the table: the conversation goes on with another one, effects once."""
 
 from __future__ import annotations
 
-import itertools
-import os
-import zlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -28,9 +21,8 @@ from goaitools_py.testing import check_history
 from ..conftest import ChatFace, Simulator
 from ..turn._reading import ALL, texts, users
 from ._house import ASKED, KNOWN, SHORT_SECONDS, House, Meeting
-from ._table import cells
+from ._table import meetings
 
-IS_LONG = os.environ.get("GOAITOOLS_FALLBACKS") == "all"
 DOWN = (ProviderUnavailableError, RateLimitError, StreamInterruptedError, ProviderProtocolError)
 
 
@@ -75,17 +67,10 @@ def houses() -> Iterator[TwoHouses]:
         yield made
 
 
-def meetings() -> Iterator[Any]:
-    """Each fault in both colours, one at the first call and one after a tool. Its name decides which."""
-    for row, wire, mode in cells():
-        cell = f"{row.name}-{wire}-{mode}"
-        for colour, after_tool in itertools.product(("sync", "async"), (False, True)):
-            if IS_LONG or (zlib.crc32(cell.encode()) + (colour == "async") + after_tool) % 2 == 0:
-                moment = "after a tool" if after_tool else "first call"
-                yield pytest.param(row, wire, mode, colour, after_tool, id=f"{cell}-{colour}-{moment}")
-
-
-@pytest.mark.parametrize(("row", "wire", "mode", "colour", "after_tool"), list(meetings()))
+@pytest.mark.parametrize(
+    ("row", "wire", "mode", "colour", "after_tool"),
+    [pytest.param(*each, id=name) for name, *each in meetings()],
+)
 def test_the_conversation_goes_on_elsewhere(
     houses: TwoHouses, clock: Any, row: Any, wire: str, mode: Any, colour: str, after_tool: bool
 ) -> None:

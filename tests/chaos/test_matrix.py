@@ -8,14 +8,12 @@ import pytest
 
 from ..turn._reading import ALL
 from ._house import House, Meeting
-from ._table import ROWS, Absent, cells
+from ._table import ROWS, Absent, cells, meetings
 
 
-@pytest.mark.parametrize("after_tool", [False, True], ids=["first call", "after a tool"])
-@pytest.mark.parametrize("colour", ["sync", "async"])
 @pytest.mark.parametrize(
-    ("row", "wire", "mode"),
-    [pytest.param(*cell, id=f"{cell[0].name}-{cell[1]}-{cell[2]}") for cell in cells()],
+    ("row", "wire", "mode", "colour", "after_tool"),
+    [pytest.param(*each, id=name) for name, *each in meetings()],
 )
 def test_a_fault_ends_as_the_table_says(
     house: House, clock: Any, row: Any, wire: str, mode: Any, colour: str, after_tool: bool

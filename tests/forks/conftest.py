@@ -1,6 +1,6 @@
 """Runs families (`_families`) in processes of their own.
 
-``GOAITOOLS_FORK_CALLS=500`` makes 500 calls in each of 8 children instead of a few.
+``GOAITOOLS_FORK_CALLS=500`` makes 500 calls in each of 8 children instead of a few calls in three.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import pytest
 
 from goaitools_py.sim import Prompt, Reply, SimServer
 
-CHILDREN = 8
-FEW = 20
+FEW = 12
 CALLS = int(os.environ.get("GOAITOOLS_FORK_CALLS", FEW))
+CHILDREN = 8 if CALLS > FEW else 3
 ROOT = Path(__file__).parents[2]
 
 

@@ -32,7 +32,7 @@ def accepted(folder: Path) -> Counter[str]:
 
 @pytest.mark.parametrize("place", ["sqlite", "postgresql", "mariadb", "redis"], indirect=True)
 def test_what_a_store_accepted_is_there(place: Place, tmp_path: Path) -> None:
-    """Eight children and their parent save at the same time; the parent closes first."""
+    """Several children and their parent save at the same time; the parent closes first."""
     family("saves", kind=place.kind, url=place.url, children=CHILDREN, calls=CALLS, folder=str(tmp_path))
 
     noted = accepted(tmp_path)
