@@ -48,7 +48,7 @@ def add_to(commands: Any) -> None:
         "--live",
         metavar="API:MODEL",
         help="ask this model, with your key, for all that the package relies on, and print a report. It asks "
-        "before it spends: about a cent or less with a small model",
+        "before it spends: about a cent with a small model",
     )
     parser.add_argument("--yes", action="store_true", help="with --live: do not ask")
     parser.add_argument(

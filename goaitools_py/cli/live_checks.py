@@ -418,7 +418,7 @@ CHECKS: Final = (
     Check("two calls at once", "two calls in one reply", two_calls, tokens_in=800, is_optional=True),
     Check("both results", "the reply has read both", both_results, tokens_in=1000),
     Check("a typed answer", "JSON that fits the type", typed, calls=2, tokens_in=900, is_optional=True),
-    Check("a picture", "a complete reply", picture, tokens_in=6000, is_optional=True),
+    Check("a picture", "a complete reply", picture, tokens_in=9000, is_optional=True),
     Check("thinking", "thinking that is shown or counted", thinking, is_optional=True, thinks=True),
     Check("thinking sent back", "the history is taken", thinking_sent_back, tokens_in=400, thinks=True),
     Check("a count of tokens", "a number", count, calls=0, is_optional=True),

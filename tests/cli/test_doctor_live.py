@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -169,7 +170,7 @@ MISBEHAVES: tuple[tuple[str, str, list[Any], str], ...] = (
     ("one tool call", "calls another tool", [Reply.calls(("get", '{"team":"Red"}'))], "differs"),
     ("one tool call", "has other arguments", [Reply.calls(("get-score_V2", '{"team":7}'))], "differs"),
     ("one tool call", "has no tools", [REFUSED], "not offered"),
-    ("one tool call", "limits the rate", [Fault.error(403, "No.")], "differs"),
+    ("one tool call", "forbids it", [Fault.error(403, "No.")], "differs"),
     ("its result", "refuses it", [Reply.calls(CALL), REFUSED], "differs"),
     ("its result", "does not read it", [Reply.calls(CALL), HELLO], "differs"),
     ("its result", "had no call", [HELLO], "skipped"),
@@ -378,3 +379,11 @@ def test_the_price_is_told(capsys: pytest.CaptureFixture[str], monkeypatch: pyte
     live.costs.append(None)
     assert "price unknown." in "\n".join(running._report(live, []))
     live.close()
+
+
+def test_the_page_has_each_check() -> None:
+    """With what is expected, in the same order."""
+    page = (Path(__file__).parents[2] / "docs" / "live.md").read_text(encoding="utf-8")
+    table = page.partition("| asked | expected |\n|---|---|\n")[2].partition("\n\n")[0]
+    rows = [tuple(line.strip("| ").split(" | ")) for line in table.splitlines()]
+    assert rows == [(check.asked, check.expected) for check in CHECKS]
