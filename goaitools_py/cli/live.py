@@ -118,11 +118,11 @@ def _announced(live: Live) -> Iterator[str]:
 
 
 def run_checks(live: Live, checks: Sequence[Check] = CHECKS) -> Iterator[Row]:
-    """Make the checks, in their order. If the first finds no model that answers, the others are skipped."""
+    """Make the checks, in their order. If the first gets no whole reply, the others are skipped."""
     stopped = False
     for check in checks:
         if stopped:
-            yield Row(check.asked, check.expected, "skipped", "no model answers")
+            yield Row(check.asked, check.expected, "skipped", "the first check has no whole reply")
             continue
         before, began = live.spent, time.perf_counter()
         came, note = _came(live, check)
@@ -135,7 +135,7 @@ def run_checks(live: Live, checks: Sequence[Check] = CHECKS) -> Iterator[Row]:
             live.spent.input_tokens - before.input_tokens,
             live.spent.output_tokens - before.output_tokens,
         )
-        stopped = check is CHECKS[0] and came != "ok" and not live.answered_as
+        stopped = check is CHECKS[0] and came != "ok" and not live.has_answered
 
 
 def _came(live: Live, check: Check) -> tuple[str, str]:

@@ -432,4 +432,4 @@ CHECKS: Final = (
     Check("an unknown model", "ProviderRejectedError", unknown_model),
     Check("a context overflow", "ContextTooLongError", overflow, calls=0),
 )
-"""In this order. If no model answers the first, the others are skipped."""
+"""In this order. If the first gets no whole reply, the others are skipped."""

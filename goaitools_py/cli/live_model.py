@@ -52,6 +52,7 @@ class Live:
         spent: What all calls consumed, as far as the provider said so.
         costs: The price of each call that consumed something; None for an unknown one.
         answered_as: The model's name in the first reply.
+        has_answered: True if a reply had room in its limit.
     """
 
     def __init__(self, name: str, *, max_output: int | None, timeout: float, window: int | None) -> None:
@@ -73,7 +74,7 @@ class Live:
         )
         self.spent: Usage = Usage()
         self.costs: list[Decimal | None] = []
-        self.answered_as = ""
+        self.answered_as, self.has_answered = "", False
         self._made: dict[str, Any] = {}
 
     @property
@@ -148,6 +149,7 @@ class Live:
             self._book(error.usage, error.cost_usd)
             raise
         self.answered_as = self.answered_as or result.model
+        self.has_answered |= result.status != "truncated"
         self._book(result.usage, result.cost_usd)
         return result
 

@@ -275,9 +275,21 @@ def test_without_a_model_that_answers_nothing_else_is_asked(
     raw = capsys.readouterr()
     assert len(host.requests) == 1
     assert "| **differs** | AuthenticationError 401" in raw.out
-    assert raw.out.count("| skipped | no model answers |") == len(CHECKS) - 1
+    assert raw.out.count("| skipped | the first check has no whole reply |") == len(CHECKS) - 1
     assert "Answered as: no model." in raw.out
     assert "sk-mistyped" not in raw.out + raw.err
+
+
+def test_a_model_that_fills_its_room_with_thoughts(
+    wire: str, host: Host, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each reply would be cut off: the report says what helps, after one request."""
+    host.script = [CUT]
+    assert main(["doctor", "--live", f"{wire}:some-model", "--yes", "--json"]) == 1
+    first, *others = json.loads(capsys.readouterr().out)["rows"]
+    assert first["note"] == "the reply is truncated: a larger --max-output may help"
+    assert {one["came"] for one in others} == {"skipped"}
+    assert len(host.requests) == 1
 
 
 def test_a_missing_key_is_told(
