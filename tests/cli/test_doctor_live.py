@@ -18,6 +18,7 @@ from goaitools_py.cli.live_model import Check, Live
 from goaitools_py.prices import cost
 from goaitools_py.sim import Fault, Reply, Response, SimServer
 
+ROOT = Path(__file__).resolve().parents[2]
 WIRES = ("openai", "openai-responses", "anthropic")
 KEY = "sk-Harrogate-4711"
 BY_NAME = {check.asked: check for check in CHECKS}
@@ -395,7 +396,18 @@ def test_the_price_is_told(capsys: pytest.CaptureFixture[str], monkeypatch: pyte
 
 def test_the_page_has_each_check() -> None:
     """With what is expected, in the same order."""
-    page = (Path(__file__).parents[2] / "docs" / "live.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "live.md").read_text(encoding="utf-8")
     table = page.partition("| asked | expected |\n|---|---|\n")[2].partition("\n\n")[0]
     rows = [tuple(line.strip("| ").split(" | ")) for line in table.splitlines()]
     assert rows == [(check.asked, check.expected) for check in CHECKS]
+
+
+def test_what_is_said_of_runs_is_what_the_page_has() -> None:
+    """As long as nobody has reported a run, the README and the page say so; with the first row they do not."""
+    page = (ROOT / "docs" / "live.md").read_text(encoding="utf-8")
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    table = page.partition("| date | model | host | version | result |\n|---|---|---|---|---|\n")[2]
+    rows = [line for line in table.partition("\n\n")[0].splitlines() if line.strip("| ")]
+    is_empty = not rows
+    assert ("Nobody has reported a run yet" in page) == is_empty
+    assert ("no run against one is reported yet" in readme) == is_empty
