@@ -48,7 +48,8 @@ class Live:
     Attributes:
         name: The name, as `Chat` takes it.
         max_output: Output tokens of one reply, thinking included.
-        window: Input tokens of the model's context for the check of an overflow; 0 if that was not asked for.
+        window: Input tokens of the model's context, for the check of an overflow; 0: as the package's table
+            has it. None: no such check.
         spent: What all calls consumed, as far as the provider said so.
         costs: The price of each call that consumed something; None for an unknown one.
         answered_as: The model's name in the first reply.

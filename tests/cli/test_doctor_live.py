@@ -403,7 +403,7 @@ def test_the_page_has_each_check() -> None:
 
 
 def test_what_is_said_of_runs_is_what_the_page_has() -> None:
-    """As long as nobody has reported a run, the README and the page say so; with the first row they do not."""
+    """As long as nobody has reported a run, the README and the page say so; with a first row they do not."""
     page = (ROOT / "docs" / "live.md").read_text(encoding="utf-8")
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     table = page.partition("| date | model | host | version | result |\n|---|---|---|---|---|\n")[2]
