@@ -38,8 +38,8 @@ def webhook(conversation: Conversation, message_id: str, text: str) -> str:
     try:
         result = conversation.send(text, turn_id=message_id, deps={"Team Red": 30})
         return f"200 {'(again) ' if result.duplicate else ''}{result.text}"
-    except GoAIToolsError as error:  # nothing is lost: what was said is stored, with its id
-        return f"503 {type(error).__name__}"
+    except GoAIToolsError as error:  # 503: it comes again. A refused message would come for ever
+        return f"{503 if error.retryable else 200} {type(error).__name__}"
 
 
 def main() -> None:

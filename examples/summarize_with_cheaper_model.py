@@ -1,7 +1,7 @@
 """Summaries by a cheaper model: the facts of older turns stay, for a fraction of the tokens.
 
-The summary is a note in the history, in the place of the older turns. Nothing is lost:
-`before_cut` is given the turns before they go.
+The summary is a note in the history, in the place of the older turns.
+`before_cut` is given the turns before they go, so that you can keep them.
 """
 
 import os

@@ -16,8 +16,8 @@ def webhook(chat: Chat, store: SQLiteStore, message_id: str, text: str) -> tuple
         return 200, chat.conversation(store, "ada").send(text, turn_id=message_id).text
     except TurnConflictError:
         return 409, "another message has this id"
-    except TurnError:  # nothing is lost: the message is in the store, with its id
-        return 503, "later, please"
+    except TurnError as error:  # 503: it comes again. A refused message would come for ever
+        return (503, "later, please") if error.retryable else (200, "That did not work.")
 
 
 def main() -> None:

@@ -96,7 +96,7 @@ class Chat(Facade[Backend]):
             A `ChatResult`. Its `state` may go on as a conversation.
 
         Raises:
-            TurnError: The turn began and could not end; its `state` holds everything so far.
+            TurnError: The turn began and could not end. Its `state` and `pending_input` have all so far.
             TypeError: An option is of a wrong type, or in the wrong place.
             ValueError: There is no message.
         """
@@ -131,7 +131,7 @@ class Chat(Facade[Backend]):
             A `ChatResult`, which unpacks as ``text, state``.
 
         Raises:
-            TurnError: The turn began and could not end; its `state` holds everything so far.
+            TurnError: The turn began and could not end. Its `state` and `pending_input` have all so far.
             StateError: The state cannot be used, and `on_bad_state` or `on_foreign_state` says to raise.
             ToolPendingError: The state waits for answers, and `on_pending` is "raise".
             TurnConflictError: The `turn_id` was used for other messages.

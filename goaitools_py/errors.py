@@ -241,7 +241,7 @@ class StateInvalidError(StateError):
 
 
 class TurnError(GoAIToolsError):
-    """Raised after a turn began. Save `state` as you would after a success: nothing is lost.
+    """Raised after a turn began. Save `state` as you would after a success; the attributes have the rest.
 
     Attributes:
         state: A valid blob, or b"" if the first message of a conversation was refused; go on from it with

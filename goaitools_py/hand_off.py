@@ -4,7 +4,7 @@ Owns: what such a tool is called with, which conversation a call belongs to, and
 Must never know: what happens inside a turn of either chat.
 
 Each call is one message to the inner conversation, under the call's idempotency key. So a call that runs
-again after a crash gets the stored reply, and neither model is asked twice.
+again after a crash gets the stored reply, if the inner turn had ended; else that turn goes on.
 """
 
 from __future__ import annotations

@@ -531,8 +531,9 @@ ALLOWED = {
         "history.verify messages rawjson reading render sim stores stores.base stores.layout values"
     ),
     "cli": (
-        "addresses backends compaction errors escaping events goaitools_py history.branch history.convert "
-        "history.diff history.export history.files history.go_states history.info history.markdown "
+        "addresses backends backends.capabilities compaction errors escaping events goaitools_py "
+        "history.branch history.convert history.diff history.export history.files history.go_states "
+        "history.info history.markdown "
         "history.redact.matching history.redact.redaction history.translate history.turns history.undo "
         "history.upgrade kept.changes kept.row kept.whole mcp messages page prices rawjson seal sim "
         "state.blob state.codec state.formats state.reseal state.text states stores testing values"

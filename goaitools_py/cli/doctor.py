@@ -1,4 +1,4 @@
-"""`goaitools doctor`: what is installed, set and reachable on this machine.
+"""`goaitools doctor`: what is installed, set and reachable on this machine; with `--live`, what a model does.
 
 Owns: the command's options, the order of the checks, and the report. Must never know: how a check is done.
 """
@@ -20,6 +20,7 @@ __all__ = ["add_to"]
 
 _SIGNS: Final = {"ok": "ok", "note": "-", "problem": "!!"}
 _WIDTH: Final = 27
+_TIMEOUT: Final = 5.0
 
 
 def add_to(commands: Any) -> None:
@@ -38,7 +39,31 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--contract", action="store_true", help="check all of the store's protocol (seconds)")
     parser.add_argument("--offline", action="store_true", help="ask no server of a provider")
     parser.add_argument(
-        "--timeout", type=float, default=5.0, metavar="S", help="seconds for a server (default: 5)"
+        "--timeout",
+        type=_seconds,
+        metavar="S",
+        help="seconds for a server (default: 5), or for a turn of --live (default: 60)",
+    )
+    parser.add_argument(
+        "--live",
+        metavar="API:MODEL",
+        help="ask this model, with your key, for all that the package relies on, and print a report. It asks "
+        "before it spends: about a cent with a small model",
+    )
+    parser.add_argument("--yes", action="store_true", help="with --live: do not ask")
+    parser.add_argument(
+        "--max-output",
+        type=_tokens,
+        metavar="N",
+        help="with --live: tokens of one reply (default: 64; 512 for a model that is known to think always)",
+    )
+    parser.add_argument(
+        "--overflow",
+        type=_tokens,
+        nargs="?",
+        const=0,
+        metavar="TOKENS",
+        help="with --live: also send a text above the model's context, of so many tokens if it is not known",
     )
     add_json(parser)
     parser.set_defaults(run=run, error=parser.error)
@@ -46,6 +71,10 @@ def add_to(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the checks; 1 if one of them found a problem."""
+    if args.live is not None:
+        return _live(args)
+    if args.yes or args.max_output is not None or args.overflow is not None:
+        args.error("--yes, --max-output and --overflow go with --live API:MODEL")
     if args.contract and not has_store(args):
         args.error("--contract needs a --store URL")
     found = []
@@ -64,6 +93,27 @@ def run(args: argparse.Namespace) -> int:
     return 1 if problems else 0
 
 
+def _live(args: argparse.Namespace) -> int:
+    from .live import run_live
+
+    if args.contract or args.offline:
+        args.error("--live asks a model, and nothing else: it goes without --contract and --offline")
+    return run_live(args)
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"a number of seconds above 0, not {text!r}")
+    return seconds
+
+
+def _tokens(text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"a number of tokens above 0, not {text!r}")
+    return int(text)
+
+
 def _findings(args: argparse.Namespace) -> Iterator[Finding]:
     from . import checks
 
@@ -72,7 +122,7 @@ def _findings(args: argparse.Namespace) -> Iterator[Finding]:
     dates: list[float] = []
     if not args.offline:
         for server in checks.servers():
-            yield checks.reached(server, args.timeout, dates)
+            yield checks.reached(server, args.timeout or _TIMEOUT, dates)
     yield checks.clock(dates)
     if has_store(args):
         yield from _store(args)

@@ -23,7 +23,7 @@ def add_to(commands: Any) -> None:
     parser: argparse.ArgumentParser = commands.add_parser(
         "redact",
         description="Take a text out of a conversation: messages, tool calls and results, archive, title, "
-        "metadata. What remains is a history that the provider accepts. No content is printed.",
+        "metadata. What remains keeps the known rules of the provider API. No content is printed.",
     )
     parser.__class__ = _AnyOrder
     add_source(parser)

@@ -142,7 +142,7 @@ COMMANDS: Final[dict[str, Command]] = {
     "cost": Command("say what conversations have consumed", _cost),
     "upgrade": Command("write states in the newest format, with the newest key", _upgrade),
     "store": Command("make or migrate the tables of a store", _store),
-    "doctor": Command("check versions, keys, servers, a store and the clock", _doctor),
+    "doctor": Command("check versions, keys, servers, a store and the clock; or a model", _doctor),
     "sim": Command("run the offline simulator as a server", _sim),
     "completion": Command("print a script for completion in a shell", _completion),
 }

@@ -1,4 +1,4 @@
-"""The sequence rules of each provider API: which histories a provider accepts.
+"""The sequence rules of each provider API, as far as they are known.
 
 Owns: roles, shapes, and the pairing of calls with results, as pure functions over the provider's own JSON.
 Must never know: where a history comes from, how it is repaired, or who sends it.
@@ -28,7 +28,9 @@ def check_history(
     open_end: bool = False,
     unique_ids: bool = True,
 ) -> list[str]:
-    """Say what a provider would refuse in a history; an empty list means that it accepts the history.
+    """Say which known rules of a provider a history breaks; an empty list means none.
+
+    The rules are those of documentation, schemas and recorded traffic. A server may have more.
 
     Checking takes time for each entry. A turn has to check only what is new: pass the new entries and, as
     `open_calls`, the calls that are open before them.
@@ -53,7 +55,7 @@ def check_history(
 
 
 def check_entry(wire: str, entry: Mapping[str, Any] | bytes) -> list[str]:
-    """Say what a provider would refuse in one entry at any position; an empty list means nothing.
+    """Say which known rules of a provider one entry breaks at any position; an empty list means none.
 
     Raises:
         ValueError: No rules are known for `wire`.

@@ -77,7 +77,7 @@ def redact_state(
     """Take a text out of a state: messages, tool calls and results, archive, waiting messages, metadata.
 
     Text is matched as it reads, not as it is escaped: inside of tool arguments, of JSON in a result, of
-    events, and across the parts of a message. The result is a history that the provider accepts. Behind the
+    events, and across the parts of a message. The result keeps the rules of the provider API. Behind the
     first change signed thinking leaves. Call it again, and nothing changes.
 
     What it does not search: pictures and other media that are no text, digests, numbers outside of tool
