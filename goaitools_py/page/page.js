@@ -3,6 +3,7 @@
 (() => {
   const $ = (id) => document.getElementById(id);
   const log = $("log"), say = $("say");
+  const { plain } = Markdown;
 
   // Makes an element. Properties are set as such, or as attributes where the name has a dash or is a role.
   function h(tag, props, ...children) {
@@ -13,7 +14,7 @@
       else if (name.includes("-") || name === "role") made.setAttribute(name, value);
       else made[name] = value;
     }
-    made.append(...children.flat().filter((one) => one !== null && one !== undefined));
+    for (const one of children.flat()) if (one !== null && one !== undefined) made.append(typeof one === "string" ? plain(one) : one);
     return made;
   }
 
@@ -68,18 +69,6 @@
   function tell(text) {
     $("status").textContent = "";
     requestAnimationFrame(() => { $("status").textContent = text; });
-  }
-
-  // -------------------------------------------------------------------------------------- text blocks
-
-  // A text with fenced code and `code`, as nodes.
-  function written(text) {
-    const made = h("div", { className: "text" });
-    text.split(/^```[^\n]*$\n?/m).forEach((part, index) => {
-      if (index % 2) made.append(h("pre", {}, part.replace(/\n$/, "")));
-      else part.split(/`([^`\n]+)`/).forEach((piece, at) => { if (piece) made.append(at % 2 ? h("code", {}, piece) : piece); });
-    });
-    return made;
   }
 
   // -------------------------------------------------------------------------------------- JSON as it is written
@@ -293,7 +282,6 @@
   }
 
   function blockNode(block) {
-    if (block.type === "text") return written(block.text);
     if (block.type === "reasoning") return h("details", { className: "think" }, h("summary", {}, "Thinking"), h("div", { className: "text" }, block.text));
     try { return toolCard(block); } catch { // a server of MCP has asked for a form that is none
       return h("details", { className: "tool", open: true }, h("summary", {}, h("b", {}, block.name), h("span", { className: "chip bad" }, "cannot be shown")),
@@ -313,7 +301,7 @@
     return h("div", { className: "said" },
       message.speaker || message.role !== "user" ? h("div", { className: "who" }, message.speaker || message.role) : h("h2", { className: "unseen" }, "You"),
       message.files && message.files.length ? h("div", { className: "files" }, message.files.map(fileNode)) : null,
-      message.text ? written(message.text) : null);
+      message.text ? h("div", { className: "text", dir: "auto" }, message.text) : null);
   }
 
   // Blocks keep their nodes while they are the same, so that an opened card stays open while text arrives.
@@ -321,6 +309,16 @@
     const kept = node.blocks || [];
     const body = node.body;
     blocks.forEach((block, index) => {
+      if (block.type === "text") {
+        if (!kept[index] || kept[index].json !== "text") {
+          const made = h("div", { className: "text", dir: "auto" });
+          if (kept[index]) kept[index].node.replaceWith(made);
+          else body.append(made);
+          kept[index] = { json: "text", node: made };
+        }
+        Markdown.show(kept[index].node, block.text);
+        return;
+      }
       const json = JSON.stringify([block, page.decisions[block.id] || null]);
       if (kept[index] && kept[index].json === json) return;
       const made = blockNode(block);
@@ -383,8 +381,15 @@
   log.addEventListener("scroll", () => { isLow = log.scrollHeight - log.scrollTop - log.clientHeight < 80; });
   new ResizeObserver(stick).observe(log);
 
-  let drawing = 0;
-  const drawSoon = () => { drawing = drawing || requestAnimationFrame(() => { drawing = 0; draw(); }); };
+  // A drawing that took long is followed by a longer pause, so that a long reply leaves the page time for the user.
+  let drawing = 0, took = 0;
+  const drawNow = () => {
+    const from = performance.now();
+    drawing = 0;
+    draw();
+    took = performance.now() - from;
+  };
+  const drawSoon = () => { drawing = drawing || setTimeout(() => requestAnimationFrame(drawNow), Math.min(1000, 4 * took)); };
 
   function drawAfter(node, message, isLast) {
     const buttons = [];
@@ -437,7 +442,7 @@
   function drawBars() {
     const { view, about, live } = page;
     const isRunning = Boolean(live);
-    $("title").textContent = view.title || (view.version === null ? "New conversation" : view.key);
+    $("title").textContent = plain(view.title || (view.version === null ? "New conversation" : view.key));
     document.title = `${$("title").textContent} – goaitools`;
     $("badge").hidden = !(about.simulated || view.model === "sim-game-master");
     $("readonly").hidden = !about.read_only;
@@ -446,13 +451,20 @@
     $("stop").hidden = !isRunning;
     $("send").hidden = isRunning;
     $("send").disabled = isRunning || waiting().length > 0;
-    $("model").textContent = waiting().length ? "Answer the call above first." : about.model || view.model;
+    $("model").textContent = waiting().length ? "Answer the call above first." : plain(about.model || view.model);
     $("files").hidden = !page.files.length;
     $("files").replaceChildren(...page.files.map((one, index) => h("span", { className: "file" }, `${one.name} `,
       h("button", { type: "button", className: "quiet small", "aria-label": `Remove ${one.name}`, onclick: () => { page.files.splice(index, 1); drawBars(); } }, "×"))));
   }
 
   // -------------------------------------------------------------------------------------------- turns
+
+  // Adds a piece of a stream. Texts are joined, so that the pieces of a long reply stay few.
+  function add(pieces, piece) {
+    const last = pieces[pieces.length - 1];
+    if (last && last.type === piece.type && ["text", "reasoning"].includes(piece.type)) pieces[pieces.length - 1] = { ...last, text: last.text + piece.text };
+    else pieces.push(piece);
+  }
 
   // Reads the events of a stream, and says how it ended: "done", "stopped", "error", or "" if it broke off.
   async function read(answer, live) {
@@ -472,7 +484,7 @@
         else if (["done", "stopped", "error"].includes(fields.event)) {
           end = fields.event;
           if (end === "error") page.error = { text: data.title };
-        } else live.pieces.push({ type: fields.event, ...data });
+        } else add(live.pieces, { type: fields.event, ...data });
         if (page.live === live) drawSoon();
       }
     }
