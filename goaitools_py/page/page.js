@@ -535,6 +535,7 @@
     announce(name);
     listSoon();
     if (!$("facts").hidden) inspect();
+    if (!page.live) await entitle(name).catch(() => {}); // the next page that opens it tries again
   }
 
   const follow = (name) => run(name, (signal) => ask("GET", api(name, "/turns/current"), undefined, { stream: true, signal })).catch(failed);
@@ -546,24 +547,42 @@
     return { parts: [...files.map((one) => ({ type: "file", url: one.url, media_type: one.media_type, ...(one.name ? { name: one.name } : {}) })), ...(text ? [{ type: "text", text }] : [])] };
   };
 
+  // The conversations that this browser has begun, and that have no title yet. A page may be reloaded or closed
+  // before the first reply is complete; the next one that sees it gives the title.
+  const BEGUN = "goaitools-begun";
+  const begun = () => { try { return [].concat(JSON.parse(localStorage.getItem(BEGUN)) || []); } catch { return []; } };
+  const keepBegun = (names) => localStorage.setItem(BEGUN, JSON.stringify(names.slice(-100)));
+
+  async function entitle(name) {
+    const { view } = page;
+    if (!begun().includes(name) || page.name !== name || page.about.read_only || view.version === null || isRunning()) return;
+    const first = view.messages.find((one) => one.role === "user");
+    const title = first ? first.text || (first.files || []).map((one) => one.name || one.media_type).join(", ") : "";
+    if (!view.title && title) {
+      await ask("POST", at(name, "/title"), { title: title.replace(/\s+/g, " ").trim().slice(0, 60) });
+      await load(name);
+      draw();
+      listSoon();
+    }
+    keepBegun(begun().filter((one) => one !== name));
+  }
+
   async function send(text, files, id = freshId()) {
-    const name = page.name, isNew = page.view.version === null;
+    const name = page.name;
+    if (page.view.version === null) keepBegun([...begun().filter((one) => one !== name), name]);
     page.sending = { text, files };
     const body = { ...partsOf(text, files), turn_id: id };
     try {
       await run(name, (signal) => ask("POST", api(name, "/turns"), body, { stream: true, signal }));
-      if (isNew && page.name === name && text && !page.view.title && page.view.version !== null) {
-        await ask("POST", at(name, "/title"), { title: text.replace(/\s+/g, " ").slice(0, 60) });
-        await load(name);
-        draw();
-        listSoon();
-      }
     } catch (error) {
       if (page.name !== name) return;
       page.sending = null;
       if (!say.value) { say.value = text; grow(); }
-      if (!page.files.length) page.files = files;
-      page.error = { text: `Not sent. ${error.message}`, retry: error.retryable ? () => { say.value = ""; page.files = []; send(text, files, id); } : null };
+      // A refusal names the media types that the model does not take.
+      const refused = files.filter((one) => error.status === 400 && error.message.includes(one.media_type.split(";")[0]));
+      if (!page.files.length) page.files = files.filter((one) => !refused.includes(one));
+      const which = refused.length ? `${refused.map((one) => one.name || one.media_type).join(", ")} cannot be sent: ` : "";
+      page.error = { text: `Not sent. ${which}${error.message}`, retry: error.retryable ? () => { say.value = ""; page.files = []; send(text, files, id); } : null };
       draw();
     }
   }
@@ -630,6 +649,7 @@
       view = await load(name);
     } catch (error) {
       if (number !== page.opened) return;
+      if (error.status === 400) { location.replace(address(newName())); return; } // no key has this name
       page.view = page.view || { key: name, version: null, title: "", status: "", model: "", turn_status: "none", pending: [], messages: [] };
       return failed(error);
     }
@@ -638,6 +658,7 @@
     drawList();
     if (!$("facts").hidden) inspect();
     if (isRunning()) await follow(name);
+    else await entitle(name).catch(() => {});
   }
 
   // The same conversation, as it is now: another tab, or a program, has changed it.
@@ -705,9 +726,15 @@
 
   const address = (name) => `#/${encodeURIComponent(name)}`;
 
+  // The conversation that the address names, "" if it names none: the names are those that the server takes.
+  function named() {
+    let name = "";
+    try { name = location.hash.startsWith("#/") ? decodeURIComponent(location.hash.slice(2)) : ""; } catch { /* such as 100% */ }
+    return /^[A-Za-z0-9._~@:+-]{1,128}$/.test(name) && !/^\.+$/.test(name) ? name : "";
+  }
+
   function route() {
-    if (location.hash && !location.hash.startsWith("#/")) return; // the link to the message box
-    const name = decodeURIComponent(location.hash.slice(2));
+    const name = named();
     closeMenu();
     if (!name) { location.replace(address(newName())); return; }
     if (name !== page.name) open(name).catch(failed);
@@ -889,18 +916,28 @@
     send(text, files);
   }
 
+  // Takes files into the message box. One that cannot be sent stays out, and the page says which and why.
   async function attach(files) {
+    const name = page.name, refused = [], most = Math.floor(page.about.body_bytes * 0.7); // base64 is a third longer
+    const sizeOf = (url) => Math.floor((url.length * 3) / 4);
     for (const file of files) {
-      const url = await new Promise((done, wrong) => {
+      const used = page.files.reduce((sum, one) => sum + sizeOf(one.url), 0);
+      if (!file.size) { refused.push(`${file.name} was not attached: it is empty.`); continue; }
+      if (file.size > most - used) {
+        refused.push(`${file.name} was not attached: it has ${sized(file.size)}, and the files of a message may have ${sized(most)} together${used ? `, of which ${sized(used)} are used` : ""}.`);
+        continue;
+      }
+      const url = await new Promise((done) => {
         const reader = new FileReader();
         reader.onload = () => done(reader.result);
-        reader.onerror = () => wrong(new Error(`${file.name} cannot be read.`));
+        reader.onerror = () => done(null);
         reader.readAsDataURL(file);
       });
-      const one = { name: file.name, media_type: file.type || "application/octet-stream", url };
-      if (JSON.stringify([...page.files, one]).length > page.about.body_bytes * 0.95) { page.error = { text: `${file.name} is too large to be sent.` }; break; }
-      page.files.push(one);
+      if (page.name !== name) return;
+      if (url === null) refused.push(`${file.name} was not attached: it cannot be read.`);
+      else page.files.push({ name: file.name, media_type: file.type || "application/octet-stream", url });
     }
+    if (refused.length || (page.error && page.error.isOfFiles)) page.error = refused.length ? { text: refused.join(" "), isOfFiles: true } : null;
     draw();
   }
 
@@ -929,6 +966,7 @@
     if (event.key !== "Escape" || $("ask").open) return;
     if ($("side").classList.contains("open")) { closeMenu(); $("menu").focus(); } else if (page.live && !page.about.read_only) stop();
   });
+  $("skip").addEventListener("click", (event) => { event.preventDefault(); (page.about.read_only ? log : say).focus(); });
   window.addEventListener("hashchange", route);
   document.addEventListener("visibilitychange", () => { if (!document.hidden) listSoon(); });
 

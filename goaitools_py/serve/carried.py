@@ -35,6 +35,7 @@ from ..frontends import (
 from ..frontends.plain.showing import pending_of, result_of
 from ..frontends.states import state_of
 from ..handles import AsyncTurn
+from ..messages import Part
 from ..states import inspect_state, pending_calls, read_history, state_from_text, state_to_text
 from .happenings import events_of
 from .hosts import host_check
@@ -189,7 +190,7 @@ class CarriedApp(Starlette):
             turn = self._resumed(state, ask, options)
         key = f"{next(self._numbers)}"  # each state may have a turn of its own
         return self._hub.start(
-            key, who.owner or who.key, lambda run: self._drive(run, who, turn), carries=True
+            key, who.owner or who.key, lambda run: self._drive(run, who, turn, ask.said), carries=True
         )
 
     def _resumed(self, state: bytes | None, ask: Ask, options: dict[str, Any]) -> AsyncTurn[Any]:
@@ -201,13 +202,13 @@ class CarriedApp(Starlette):
             raise NothingToResumeError("no call waits for these answers")
         return self._chat.start_resume(state, answers or None, **options)
 
-    async def _drive(self, run: Run, who: Who, turn: AsyncTurn[Any]) -> None:
+    async def _drive(self, run: Run, who: Who, turn: AsyncTurn[Any], said: Sequence[Part]) -> None:
         completed: TurnCompleted | None = None
         async with turn:
             run.turn = turn
             if run.was_stopped:
                 return
-            with _states_of_the_client(), refused_input(run):
+            with _states_of_the_client(), refused_input(run, said):
                 async for event in turn:
                     if isinstance(event, TurnCompleted):
                         completed = event

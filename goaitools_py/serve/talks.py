@@ -120,7 +120,9 @@ class Talk:
                 "the message cannot be taken: it is empty, or holds what no text may hold"
             ) from error
         return self._start(
-            lambda run: self._driving.drive_asked(run, turn, is_new=True), turn_id=ask.turn_id, said=ask.said
+            lambda run: self._driving.drive_asked(run, turn, is_new=True, said=ask.said),
+            turn_id=ask.turn_id,
+            said=ask.said,
         )
 
     async def again(self, ask: Ask) -> Run:
