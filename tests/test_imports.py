@@ -504,9 +504,9 @@ ALLOWED = {
         "state.codec stepping tools turn.count_tokens turn.flow turn.plan turn.relay"
     ),
     "serve": (
-        "async_chat errors events extras frontends handles history.open.answers history.turns kept.facade "
-        "kept.summaries messages options prices result state.codec states stores.base turn_warnings "
-        "values"
+        "async_chat errors events extras frontends handles history.open.answers history.open.turn_ids "
+        "history.turns kept.facade kept.summaries messages options prices result state.codec state.state "
+        "states stores.base turn_warnings values"
     ),
     "states": (
         "history.branch history.convert history.diff history.export history.files history.go_states "
