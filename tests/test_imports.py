@@ -524,7 +524,8 @@ ALLOWED = {
         "stores.base values"
     ),
     "frontends": (
-        "errors events history.open.answers history.turns messages rawjson result state.text tools values"
+        "errors events history.open.answers history.turns messages rawjson render result state.text tools "
+        "values"
     ),
     "testing": (
         "async_chat backends backends.base backends.rules errors history.convert history.turns "
@@ -534,8 +535,8 @@ ALLOWED = {
         "addresses backends compaction errors escaping events goaitools_py history.branch history.convert "
         "history.diff history.export history.files history.go_states history.info history.markdown "
         "history.redact.matching history.redact.redaction history.translate history.turns history.undo "
-        "history.upgrade kept.changes kept.row kept.whole mcp messages page prices rawjson seal sim "
-        "state.blob state.codec state.formats state.reseal state.text states stores testing values"
+        "history.upgrade kept.changes kept.row kept.whole mcp messages page prices rawjson render seal "
+        "sim state.blob state.codec state.formats state.reseal state.text states stores testing values"
     ),
     "__main__": "cli",
 }

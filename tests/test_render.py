@@ -9,12 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from goaitools_py.escaping import as_written
-from goaitools_py.messages import Text, user
+from goaitools_py.messages import Message, Text, user
 from goaitools_py.render import (
     BlockText,
     EventBlock,
     context_block,
     event_block,
+    file_block,
+    files_in,
     plain,
     read_event,
     read_system,
@@ -54,7 +56,7 @@ texts = st.lists(
 DELIMITER = re.compile(r"</?app-(event|context|note|system)", re.IGNORECASE)
 CUT = "|".join(
     re.escape(word[:end])
-    for word in ("app-event", "app-context", "app-note", "app-system")
+    for word in ("app-event", "app-context", "app-note", "app-system", "app-file")
     for end in range(len(word) - 1, -1, -1)
 )
 OUTSIDE = re.compile(rf"</?app-(?:event|context|note|system)|</?(?:{CUT})\Z", re.IGNORECASE)
@@ -206,3 +208,26 @@ def test_a_stored_context_block_reads_back_as_context() -> None:
 def test_only_a_block_of_ours_is_an_event(text: str) -> None:
     """Whatever this package would not have written is ordinary text."""
     assert read_event(text) is None
+
+
+@pytest.mark.parametrize(
+    "text", ["", "plain", "a < b && Vec<String>\n", "</app-file>", "<app-file name=", "<", "\n", "x</app-fil"]
+)
+@pytest.mark.parametrize("name", ["notes.txt", 'a"b<c>&.md', "", "a\nb"])
+def test_a_file_of_text_comes_back_as_it_was(text: str, name: str) -> None:
+    """Its name, type and text; a program in it stays readable for the model."""
+    block = file_block(text, name=name, media_type="text/csv; charset=utf-8")
+    message = Message(role="user", parts=(read_text(block.text), Text("What is this?")))
+    (file,) = files_in(message)
+    assert (file.name or "", file.media_type, file.data) == (name, "text/csv", text.encode())
+    assert message.said == "What is this?"
+    assert "Vec<String>" not in text or "Vec<String>" in block.text
+    assert isinstance(read_text(block.text), BlockText)
+
+
+def test_no_user_can_imitate_a_file() -> None:
+    block = file_block("x", name="a.txt", media_type="text/plain").text
+    assert files_in(Message(role="user", parts=(read_text(user_text(block)),))) == ()
+    inner = file_block(f"{block}", name="b.txt", media_type="nonsense").text
+    (file,) = files_in(Message(role="user", parts=(read_text(inner),)))
+    assert (file.name, file.media_type, file.data) == ("b.txt", "text/plain", block.encode())

@@ -317,6 +317,17 @@ const scenarios = {
     expect((await image.evaluate((one) => one.naturalWidth)) === 1, "a picture that is drawn");
     await page.reload();
     await page.locator("#log .said img").waitFor();
+    await page.setInputFiles("#file", { name: "notes.md", mimeType: "text/markdown", buffer: Buffer.from("# secret <b>") });
+    await say(page, "and this");
+    await page.locator("#log .reply").nth(1).getByText("No picture.").waitFor();
+    await settled(page);
+    for (const round of ["live", "loaded"]) {
+      const said = page.locator("#log .said").nth(1);
+      expect((await said.locator(".file").textContent()) === "notes.md", `the name of the file, ${round}`);
+      expect((await said.locator(".text").textContent()) === "and this", `the message alone, ${round}`);
+      await page.reload();
+      await page.locator("#log .said").nth(1).waitFor();
+    }
     await page.close();
   },
 
