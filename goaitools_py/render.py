@@ -52,6 +52,7 @@ __all__ = [
     "file_block",
     "files_in",
     "is_context",
+    "is_file",
     "note_message",
     "plain",
     "plain_bytes",
@@ -239,6 +240,11 @@ def file_block(text: str, *, name: str, media_type: str) -> BlockText:
     kind = kind if _pattern(r"text/[\w.+-]+").fullmatch(kind) else "text/plain"
     name = _escape(name, _ATTRIBUTE_ESCAPES)
     return BlockText(f'<app-file name="{name}" type="{kind}">\n{user_text(text)}\n</app-file>')
+
+
+def is_file(part: object) -> bool:
+    """True for a part that is the text of a file."""
+    return isinstance(part, BlockText) and _pattern(_FILE).fullmatch(part.text) is not None
 
 
 def files_in(message: Message) -> tuple[Image | Document | Audio, ...]:

@@ -182,7 +182,7 @@ ALLOWED = {
     ),
     "history.files": "state.blob state.codec",
     "history.diff": "state.closed_turns state.codec state.records state.state values",
-    "history.markdown": "backends.base history.turns messages state.codec",
+    "history.markdown": "backends.base history.turns messages render state.codec",
     "history.export": (
         "backends.base errors history.archive history.open.journal history.open.steps history.rewrite.mend "
         "history.turns history.wires state.blob state.codec state.parts state.placing state.segments "

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from goaitools_py import Chat
 from goaitools_py.escaping import as_written
 from goaitools_py.messages import Message, Text, user
 from goaitools_py.render import (
@@ -25,6 +26,8 @@ from goaitools_py.render import (
     user_text,
     with_context,
 )
+from goaitools_py.states import to_markdown
+from goaitools_py.testing import ScriptedBackend
 
 fixed = settings(max_examples=200, deadline=None, derandomize=True, database=None)
 # Texts in which the interesting characters and words are not rare.
@@ -231,3 +234,13 @@ def test_no_user_can_imitate_a_file() -> None:
     inner = file_block(f"{block}", name="b.txt", media_type="nonsense").text
     (file,) = files_in(Message(role="user", parts=(read_text(inner),)))
     assert (file.name, file.media_type, file.data) == ("b.txt", "text/plain", block.encode())
+
+
+def test_a_document_for_people_has_the_file_apart() -> None:
+    """Its name, and its text in a block of its own."""
+    block = file_block("Vec<String>", name="a.rs", media_type="text/x-rust")
+    with Chat(ScriptedBackend("Hi.")) as chat:
+        state = chat.chat(user=[block, Text("What is this?")]).state
+    lines = to_markdown(state).splitlines()
+    assert "- document a.rs of type text/x-rust, 11 bytes" in lines
+    assert lines[lines.index("What is this?") - 1] == lines[lines.index("Vec<String>") - 1] == "```text"
