@@ -19,8 +19,8 @@ chat = Chat("sim", codec=sealed, compactor=short)
 
 def with_room(state: bytes | None, text: str, owner: dict[str, str]) -> bytes | None:
     """The state, or what is left of it if the message and a reply need the room. No model is asked."""
-    shorter = (lambda: state, lambda: state and chat.compact_state(state, binding=owner).state, lambda: None)
-    for kept in (one() for one in shorter):
+    shorter = state and chat.compact_state(state, binding=owner).state
+    for kept in (state, shorter, None):
         found = len("chat=" + state_to_text(chat.append_to_state(kept, user(text), binding=owner)))
         if found <= ROOM:
             return kept
