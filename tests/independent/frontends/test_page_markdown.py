@@ -40,7 +40,6 @@ async def _told(folder: Path, chromium: str) -> dict[str, Any]:
         try:
             async with asyncio.timeout(240):
                 out, wrong = await node.communicate()
-                print(wrong.decode())
         finally:
             if node.returncode is None:
                 node.kill()
