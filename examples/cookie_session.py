@@ -1,29 +1,40 @@
 """A conversation in a cookie: the server stores nothing, and the browser cannot read or change the state.
 
 `Encrypted(…, visible_to="client")` does not compress, because the length of compressed text tells something
-about the text. It rounds the length up to 256 bytes. A browser takes 4 KB in a cookie; a compactor keeps the
-state smaller. The provider is simulated.
+about the text. Browsers keep 4,096 bytes of a cookie. Chromium drops a longer one silently, and the next
+request holds the state from before. So it is measured before a model is asked. The provider is simulated.
 """
 
 from http.cookies import SimpleCookie
 
 from goaitools_py import ByteLimit, Chat, Compactor, Encrypted, KeepRecentTurns, Key, Keyring, StateAuthError
+from goaitools_py.messages import user
 from goaitools_py.states import state_from_text, state_to_text
 
+FITS, ROOM = 4_096, 3_196  # bytes, with and without a reply; with a model also max_output_tokens=150
 key = Key.generate()  # in an application: Key.from_text(os.environ["CHAT_KEY"])
-chat = Chat(
-    "sim",
-    codec=Encrypted(Keyring(key), visible_to="client"),
-    compactor=Compactor(ByteLimit(2_500), KeepRecentTurns(2)),
-)
+sealed, short = Encrypted(Keyring(key), visible_to="client"), Compactor(ByteLimit(1_200), KeepRecentTurns(1))
+chat = Chat("sim", codec=sealed, compactor=short)
+
+
+def with_room(state: bytes | None, text: str, owner: dict[str, str]) -> bytes | None:
+    """The state, or what is left of it if the message and a reply need the room. No model is asked."""
+    shorter = state and chat.compact_state(state, binding=owner).state
+    for kept in (state, shorter, None):
+        found = len("chat=" + state_to_text(chat.append_to_state(kept, user(text), binding=owner)))
+        if found <= ROOM:
+            return kept
+    raise ValueError(f"the message needs {found:,} bytes, and {ROOM:,} fit: shorten it, or use a store")
 
 
 def answer(cookies: str, session: str, text: str) -> tuple[str, str]:
     """Answer one request with a reply and a Set-Cookie header. `session` is the user who is logged in."""
-    jar = SimpleCookie(cookies)
-    state = state_from_text(jar["chat"].value) if "chat" in jar else None
-    result = chat.chat_with_state(state, user=text, binding={"session": session})
+    jar, owner = SimpleCookie(cookies), {"session": session}
+    state = with_room(state_from_text(jar["chat"].value) if "chat" in jar else None, text, owner)
+    result = chat.chat_with_state(state, user=text, binding=owner)
     cookie = SimpleCookie({"chat": state_to_text(result.state)})
+    if len("chat=" + cookie["chat"].coded_value) > FITS:  # the browser would not say it
+        return f"{result.text}\n(I cannot remember this answer: it is too long.)", ""
     cookie["chat"].update({"httponly": "1", "secure": "1", "samesite": "Lax"})
     return result.text, cookie["chat"].OutputString()
 
@@ -36,10 +47,11 @@ def main() -> None:
         reply, header = answer(cookies, "ada", text)
         cookies = header.partition(";")[0]
         print(f"{reply}\n  the cookie has {len(cookies)} bytes, and 'Ada' is in it: {'Ada' in cookies}")
-    try:
-        answer(cookies, "mallory", "What is my name?")
-    except StateAuthError:
-        print("Mallory's session with Ada's cookie: refused")
+    for who, text in (("ada", "Tell me everything. " * 200), ("mallory", "What is my name?")):
+        try:
+            answer(cookies, who, text)
+        except (ValueError, StateAuthError) as error:
+            print(f"{who}: refused, {error if who == 'ada' else 'with the cookie of Ada'}")
     chat.close()
 
 

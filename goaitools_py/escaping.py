@@ -15,7 +15,7 @@ from typing import Final
 
 __all__ = ["as_written", "escaped", "visible"]
 
-_NAMES: Final = ("event", "context", "note", "system", "speaker")
+_NAMES: Final = ("event", "context", "note", "system", "speaker", "file")
 _WORDS: Final = tuple(f"{slash}app-{name}" for slash in ("", "/") for name in _NAMES)
 _BEGINNINGS: Final = sorted(
     {word[:end] for word in _WORDS for end in range(len(word))}, key=len, reverse=True

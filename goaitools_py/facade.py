@@ -113,6 +113,11 @@ class Facade(ABC, Generic[_B]):
         return self._codec
 
     @property
+    def _is_compacting(self) -> bool:
+        """True if the turns of this chat have a compactor by default."""
+        return self._defaults.get("compactor") is not None
+
+    @property
     def _backends(self) -> tuple[Any, ...]:
         """Every backend of this chat, each once."""
         every: list[Any] = [self._backend]

@@ -374,7 +374,8 @@ def _part_dict(part: Part, media: bool) -> dict[str, Any]:
     if isinstance(part, Text):
         found: dict[str, Any] = {"type": "text", "text": part.text}
         if part.is_block:
-            found["block"] = "context" if part.text.startswith("<app-context>") else "note"
+            kinds = {"<app-context>": "context", "<app-file ": "file"}
+            found["block"] = next((kinds[one] for one in kinds if part.text.startswith(one)), "note")
         return found
     found = {"type": type(part).__name__.lower(), "media_type": part.media_type}
     known = {name: getattr(part, name, None) for name in ("url", "name", "detail")}

@@ -1,5 +1,5 @@
 """How text that this library writes looks inside a conversation: events, context, speakers, system blocks,
-notes.
+notes, files of text.
 
 Owns: the delimiters, escaping them in other text, and reading them back.
 Must never know: any provider's JSON.
@@ -24,6 +24,9 @@ It cannot open or close a block, because `user_text` escapes the ``<`` of every 
 escapes one that only begins at the end of the text, because a model reads the parts of a message, and the
 messages of a turn, as one text. Nothing else is changed.
 
+``<app-file name="notes.txt" type="text/plain">`` and ``</app-file>`` stand around the text of a file that a
+user has sent. Its text is escaped as any text from outside, because a program in it must stay readable.
+
 A model's own text is sent back verbatim. When a history is read, a block counts as one only in a user's
 message, where this library writes it.
 """
@@ -35,8 +38,8 @@ import re
 from functools import cache
 from typing import ClassVar, Final
 
-from .escaping import escaped
-from .messages import Message, Text
+from .escaping import as_written, escaped
+from .messages import Audio, Document, Image, Message, Text
 from .values import Value, replace
 
 __all__ = [
@@ -46,7 +49,10 @@ __all__ = [
     "argument_object",
     "context_block",
     "event_block",
+    "file_block",
+    "files_in",
     "is_context",
+    "is_file",
     "note_message",
     "plain",
     "plain_bytes",
@@ -69,6 +75,7 @@ _EVENT = r'<app-event(?: topic="([^"<]*)")?(?: id="([^"<]*)")?>\n([^<]*)\n</app-
 _CONTEXT = r"<app-context>\n[^<]*\n</app-context>"
 _NOTE = r'<app-note kind="([a-z-]+)">\n([^<]*)\n</app-note>'
 _SPEAKER = r"<app-speaker>([^<]*)</app-speaker>"
+_FILE = r'<app-file name="([^"<]*)" type="(text/[\w.+-]+)">\n((?s:.*))\n</app-file>'
 _SYSTEM = r"<app-system>\n([^<]*)\n</app-system>"
 
 # "&" is escaped first and unescaped last; otherwise the "&" of another escape would be changed too.
@@ -77,7 +84,7 @@ _ATTRIBUTE_ESCAPES = (*_ESCAPES, ('"', "&quot;"), ("\n", "&#10;"), ("\r", "&#13;
 
 
 class BlockText(Text, frozen=True):
-    """A text part that is a context block, a speaker or a note. It is escaped already, and not once more."""
+    """A text part that is a context block, a speaker, a note or a file. It is escaped already."""
 
     is_block: ClassVar[bool] = True
 
@@ -226,6 +233,33 @@ def note_message(text: str, kind: str) -> Message:
     return Message(role="user", parts=(BlockText(block),))
 
 
+def file_block(text: str, *, name: str, media_type: str) -> BlockText:
+    """Write the text of a file that a user has sent, with its name. A type beyond ``text/…`` becomes
+    ``text/plain``."""
+    kind = media_type.partition(";")[0].strip().lower()
+    kind = kind if _pattern(r"text/[\w.+-]+").fullmatch(kind) else "text/plain"
+    name = _escape(name, _ATTRIBUTE_ESCAPES)
+    return BlockText(f'<app-file name="{name}" type="{kind}">\n{user_text(text)}\n</app-file>')
+
+
+def is_file(part: object) -> bool:
+    """True for a part that is the text of a file."""
+    return isinstance(part, BlockText) and _pattern(_FILE).fullmatch(part.text) is not None
+
+
+def files_in(message: Message) -> tuple[Image | Document | Audio, ...]:
+    """Give the pictures, sounds and documents of a message, in order. A file of text is a `Document`."""
+    found: list[Image | Document | Audio] = []
+    for part in message.parts:
+        if not isinstance(part, Text):
+            found.append(part)
+        elif part.is_block and (file := _pattern(_FILE).fullmatch(part.text)) is not None:
+            name, media_type, text = file.groups()
+            name = _unescape(name, _ATTRIBUTE_ESCAPES)
+            found.append(Document(media_type=media_type, data=as_written(text).encode(), name=name or None))
+    return tuple(found)
+
+
 def user_text(text: str) -> str:
     """Escape text from outside, a user's or a tool's, so that it cannot imitate a block: the ``<`` of
     ``<app-event`` and the like becomes ``&lt;``, also if the text ends in the middle of such a word.
@@ -280,10 +314,10 @@ def is_context(part: object) -> bool:
 
 
 def read_text(text: str) -> Text:
-    """A user's stored text as a part. It is a `BlockText` if it is exactly one context block, speaker or
-    note."""
+    """A user's stored text as a part. It is a `BlockText` if it is exactly one context block, speaker, note
+    or file."""
     if text.startswith("<app-") and any(
-        _pattern(block).fullmatch(text) for block in (_CONTEXT, _SPEAKER, _NOTE)
+        _pattern(block).fullmatch(text) for block in (_CONTEXT, _SPEAKER, _NOTE, _FILE)
     ):
         return BlockText(text)
     return Text(text)

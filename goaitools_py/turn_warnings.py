@@ -45,6 +45,7 @@ WarningCode = Literal[
     "price_unknown",  # a price list was given, and does not know what a model call cost
     "context_cut_by_server",  # the server cuts the prompt without an error; its size is the window's
     "context_mark",  # the history has grown beyond a mark of the context window, or of the state's limits
+    "state_too_large",  # `serve` without a store: the new state is longer than what its client can keep
     "emergency_cut",  # the provider or a size limit refused the history, and old turns were dropped
 ]
 

@@ -7,6 +7,7 @@ import asyncio
 import importlib.util
 import json
 import os
+import random
 import re
 import runpy
 import sqlite3
@@ -21,10 +22,11 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from goaitools_py import ByteLimit, Chat, Compactor, KeepRecentTurns
 from goaitools_py.sim import Fault
 from goaitools_py.states import inspect_state, read_history
 from goaitools_py.stores import SQLiteStore
-from goaitools_py.testing import SimServer
+from goaitools_py.testing import ScriptedBackend, SimServer
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 FILES = sorted(EXAMPLES.glob("*.py"))
@@ -43,7 +45,8 @@ SHOWS = {
     "cookie_session": (
         r"\[simulated\] Your name is Ada\. Your team is Red\.",
         r"the cookie has 1\d\d\d bytes, and 'Ada' is in it: False",
-        r"Mallory's session with Ada's cookie: refused",
+        r"the message needs \d,\d{3} bytes, and 3,196 fit",
+        r"mallory: refused, with the cookie of Ada",
     ),
     "game_client_carries_state": (
         r"\[simulated\] Your name is Ada\. The score is 50 points\.",
@@ -257,6 +260,26 @@ def test_the_service_saves_the_state_of_a_failed_turn(
 
 
 # ------------------------------------------------------------------------------------------ the web chat
+
+
+def test_a_cookie_is_measured_before_a_model_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No cookie is longer than what browsers keep: long messages are refused unpaid, a long reply is told."""
+    example = load_example("cookie_session", monkeypatch)
+    backend = ScriptedBackend(*["Well."] * 30, "y" * 5_000, "Again.")
+    how = {"codec": example.chat.codec, "compactor": Compactor(ByteLimit(1_200), KeepRecentTurns(1))}
+    example.chat.close()
+    monkeypatch.setattr(example, "chat", Chat(backend, **how))
+    cookies, sizes = "", random.Random(1)
+    for number in range(30):
+        _, header = example.answer(cookies, "ada", f"{number} " + "x" * sizes.choice([5, 100, 900, 1_200]))
+        cookies = header.partition(";")[0]
+        assert 0 < len(cookies) <= 4_096
+    with pytest.raises(ValueError, match=r"needs 4,\d{3} bytes, and 3,196 fit: shorten it"):
+        example.answer(cookies, "ada", "x" * 3_000)
+    assert len(backend.requests) == 30
+    reply, header = example.answer(cookies, "ada", "Tell me.")
+    assert (header, reply.endswith("(I cannot remember this answer: it is too long.)")) == ("", True)
+    assert example.answer(cookies, "ada", "And now?")[0] == "Again."
 
 
 def test_the_web_chat_keeps_users_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

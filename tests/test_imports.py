@@ -182,7 +182,7 @@ ALLOWED = {
     ),
     "history.files": "state.blob state.codec",
     "history.diff": "state.closed_turns state.codec state.records state.state values",
-    "history.markdown": "backends.base history.turns messages state.codec",
+    "history.markdown": "backends.base history.turns messages render state.codec",
     "history.export": (
         "backends.base errors history.archive history.open.journal history.open.steps history.rewrite.mend "
         "history.turns history.wires state.blob state.codec state.parts state.placing state.segments "
@@ -504,9 +504,9 @@ ALLOWED = {
         "state.codec stepping tools turn.count_tokens turn.flow turn.plan turn.relay"
     ),
     "serve": (
-        "async_chat errors events extras frontends handles history.open.answers history.turns kept.facade "
-        "kept.summaries messages options prices result state.codec states stores.base turn_warnings "
-        "values"
+        "async_chat errors events extras frontends handles history.open.answers history.open.turn_ids "
+        "history.turns kept.facade kept.summaries messages options prices result state.codec state.state "
+        "states stores.base turn_warnings values"
     ),
     "states": (
         "history.branch history.convert history.diff history.export history.files history.go_states "
@@ -524,7 +524,8 @@ ALLOWED = {
         "stores.base values"
     ),
     "frontends": (
-        "errors events history.open.answers history.turns messages rawjson result state.text tools values"
+        "errors events history.open.answers history.turns messages rawjson render result state.text tools "
+        "values"
     ),
     "testing": (
         "async_chat backends backends.base backends.rules errors history.convert history.turns "
@@ -535,8 +536,8 @@ ALLOWED = {
         "history.branch history.convert history.diff history.export history.files history.go_states "
         "history.info history.markdown "
         "history.redact.matching history.redact.redaction history.translate history.turns history.undo "
-        "history.upgrade kept.changes kept.row kept.whole mcp messages page prices rawjson seal sim "
-        "state.blob state.codec state.formats state.reseal state.text states stores testing values"
+        "history.upgrade kept.changes kept.row kept.whole mcp messages page prices rawjson render seal "
+        "sim state.blob state.codec state.formats state.reseal state.text states stores testing values"
     ),
     "__main__": "cli",
 }

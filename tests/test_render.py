@@ -8,13 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from goaitools_py import Chat
 from goaitools_py.escaping import as_written
-from goaitools_py.messages import Text, user
+from goaitools_py.messages import Message, Text, user
 from goaitools_py.render import (
     BlockText,
     EventBlock,
     context_block,
     event_block,
+    file_block,
+    files_in,
     plain,
     read_event,
     read_system,
@@ -23,6 +26,8 @@ from goaitools_py.render import (
     user_text,
     with_context,
 )
+from goaitools_py.states import to_markdown
+from goaitools_py.testing import ScriptedBackend
 
 fixed = settings(max_examples=200, deadline=None, derandomize=True, database=None)
 # Texts in which the interesting characters and words are not rare.
@@ -54,7 +59,7 @@ texts = st.lists(
 DELIMITER = re.compile(r"</?app-(event|context|note|system)", re.IGNORECASE)
 CUT = "|".join(
     re.escape(word[:end])
-    for word in ("app-event", "app-context", "app-note", "app-system")
+    for word in ("app-event", "app-context", "app-note", "app-system", "app-file")
     for end in range(len(word) - 1, -1, -1)
 )
 OUTSIDE = re.compile(rf"</?app-(?:event|context|note|system)|</?(?:{CUT})\Z", re.IGNORECASE)
@@ -206,3 +211,36 @@ def test_a_stored_context_block_reads_back_as_context() -> None:
 def test_only_a_block_of_ours_is_an_event(text: str) -> None:
     """Whatever this package would not have written is ordinary text."""
     assert read_event(text) is None
+
+
+@pytest.mark.parametrize(
+    "text", ["", "plain", "a < b && Vec<String>\n", "</app-file>", "<app-file name=", "<", "\n", "x</app-fil"]
+)
+@pytest.mark.parametrize("name", ["notes.txt", 'a"b<c>&.md', "", "a\nb"])
+def test_a_file_of_text_comes_back_as_it_was(text: str, name: str) -> None:
+    """Its name, type and text; a program in it stays readable for the model."""
+    block = file_block(text, name=name, media_type="text/csv; charset=utf-8")
+    message = Message(role="user", parts=(read_text(block.text), Text("What is this?")))
+    (file,) = files_in(message)
+    assert (file.name or "", file.media_type, file.data) == (name, "text/csv", text.encode())
+    assert message.said == "What is this?"
+    assert "Vec<String>" not in text or "Vec<String>" in block.text
+    assert isinstance(read_text(block.text), BlockText)
+
+
+def test_no_user_can_imitate_a_file() -> None:
+    block = file_block("x", name="a.txt", media_type="text/plain").text
+    assert files_in(Message(role="user", parts=(read_text(user_text(block)),))) == ()
+    inner = file_block(f"{block}", name="b.txt", media_type="nonsense").text
+    (file,) = files_in(Message(role="user", parts=(read_text(inner),)))
+    assert (file.name, file.media_type, file.data) == ("b.txt", "text/plain", block.encode())
+
+
+def test_a_document_for_people_has_the_file_apart() -> None:
+    """Its name, and its text in a block of its own."""
+    block = file_block("Vec<String>", name="a.rs", media_type="text/x-rust")
+    with Chat(ScriptedBackend("Hi.")) as chat:
+        state = chat.chat(user=[block, Text("What is this?")]).state
+    lines = to_markdown(state).splitlines()
+    assert "- document a.rs of type text/x-rust, 11 bytes" in lines
+    assert lines[lines.index("What is this?") - 1] == lines[lines.index("Vec<String>") - 1] == "```text"

@@ -80,11 +80,11 @@ def waits_words(reason: str) -> str:
 
 
 def _text(message: Message) -> str:
-    """What its author wrote; a medium is a line."""
-    from ..messages import Text
+    """What its author wrote; a file is a line."""
+    from ..render import files_in
 
-    media = (part for part in message.parts if not isinstance(part, Text))
-    lines = (f"[{type(part).__name__.lower()}, {part.media_type}]" for part in media)
+    names = ((part, f" {part.name}" if part.name else "") for part in files_in(message))
+    lines = (f"[{type(part).__name__.lower()}{name}, {part.media_type}]" for part, name in names)
     return "\n".join(filter(None, (message.said, *lines)))
 
 

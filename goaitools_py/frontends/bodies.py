@@ -16,7 +16,8 @@ from urllib.parse import unquote_to_bytes
 import orjson
 
 from .. import rawjson
-from ..messages import Audio, Document, Image, Part, Text
+from ..messages import Audio, Document, Image, Part
+from ..render import file_block
 from .base import AskError
 
 __all__ = [
@@ -168,7 +169,7 @@ def part_of(data: bytes, media_type: str, name: str | None) -> Part:
         raise AskError("a file is empty")
     kind = media_type.partition("/")[0]
     if kind == "text":
-        return Text(data.decode("utf-8", "replace"))
+        return file_block(data.decode("utf-8", "replace"), name=name or "", media_type=media_type)
     try:
         if kind == "image":
             return Image.from_bytes(data, media_type)

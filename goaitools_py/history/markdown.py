@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from ..backends.base import Dialect
 from ..messages import Message, Text
+from ..render import files_in, is_file
 from ..state.codec import PLAIN, Codec
 from .turns import HistoryTurn, read_history
 
@@ -34,7 +35,7 @@ def to_markdown(
 
     Each text stands in a code block with a fence that is longer than any in the text. So no heading, link or
     HTML in it takes effect. Control characters are shown as ``�``. Thinking is left out; a picture, document
-    or sound is a line with its type and size.
+    or sound is a line with its name, type and size; below that of a file of text stands the text.
 
     Args:
         blob: The state.
@@ -75,13 +76,16 @@ def _message(message: Message) -> Iterator[str]:
     if shown:
         yield f"**{name}{speaker}**"
         yield ""
-        if message.text:
-            yield from _block(message.text)
-        for part in message.parts:
-            if not isinstance(part, Text):
-                size = "" if part.data is None else f", {len(part.data)} bytes"
-                yield f"- {type(part).__name__.lower()} of type {_inline(part.media_type)}{size}"
-                yield ""
+        texts = [part for part in message.parts if isinstance(part, Text) and not is_file(part)]
+        if text := "".join(part.text for part in texts):
+            yield from _block(text)
+        for file in files_in(message):
+            named = f" {_inline(file.name)}" if file.name else ""
+            size = "" if file.data is None else f", {len(file.data)} bytes"
+            yield f"- {type(file).__name__.lower()}{named} of type {_inline(file.media_type)}{size}"
+            yield ""
+            if file.data is not None and file.media_type.startswith("text/"):
+                yield from _block(file.data.decode("utf-8", "replace"))
     for call in message.tool_calls:
         yield f"**Tool call: {_inline(call.name)}**"
         yield ""

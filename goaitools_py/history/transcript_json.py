@@ -47,8 +47,8 @@ _PART: Final = {
         _object(
             {
                 "block": {
-                    "enum": ["context", "note"],
-                    "description": "This library wrote the text: a context block, or a note of a compaction.",
+                    "enum": ["context", "note", "file"],
+                    "description": "This library wrote the text: context, a note of a compaction, or a file.",
                 }
             },
             type={"const": "text"},

@@ -10,7 +10,7 @@ import hashlib
 import hmac
 import re
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
@@ -36,7 +36,7 @@ from ..serve.stored import shown_pending
 from ..stores.base import AsyncListing, AsyncStore
 from ..values import Value
 from .facts import diff_of, facts_of, numbers_of_turns, raw_of, removed_of
-from .guard import COOKIE, Guard, cookie_of
+from .guard import COOKIE, SCRIPTS, Guard, cookie_of
 from .names import key_of, key_of_copy, name_of
 
 if TYPE_CHECKING:
@@ -105,6 +105,13 @@ def _file(name: str) -> str:
     return files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
+def _script(name: str) -> Callable[[Request], Awaitable[Response]]:
+    async def script(request: Request) -> Response:
+        return Response(_file(name), media_type="text/javascript")
+
+    return script
+
+
 @cache
 def _policy() -> str:
     """The page may run its own script, have its own style, and talk to this server. Texts become no HTML."""
@@ -135,7 +142,7 @@ class _Page:
         self.app = Starlette(
             routes=[
                 Route("/", self._index),
-                Route("/page.js", self._script),
+                *(Route(f"/{name}", _script(name)) for name in SCRIPTS),
                 _route("POST", "/login", self._login),
                 _route("GET", "/about", self._about),
                 _route("GET", "/conversations", self._list),
@@ -177,9 +184,6 @@ class _Page:
 
     async def _index(self, request: Request) -> Response:
         return Response(_file("index.html"), media_type="text/html")
-
-    async def _script(self, request: Request) -> Response:
-        return Response(_file("page.js"), media_type="text/javascript")
 
     async def _login(self, request: Request) -> Response:
         found = await self._body(request, "token", limits=_LOGIN)  # from somebody who is not known yet

@@ -21,11 +21,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..serve.http import problem_response
 
-__all__ = ["COOKIE", "Guard", "cookie_of", "is_host", "is_loopback"]
+__all__ = ["COOKIE", "SCRIPTS", "Guard", "cookie_of", "is_host", "is_loopback"]
 
 COOKIE: Final = "goaitools_page"
 _SAFE: Final = frozenset({"GET", "HEAD"})
-_OPEN: Final = frozenset({"/", "/page.js", "/login"})
+SCRIPTS: Final = ("markdown.js", "page.js")
+"""The page's scripts, in the order in which the page loads them."""
+
+_OPEN: Final = frozenset({"/", "/login", *(f"/{name}" for name in SCRIPTS)})
 """What needs no token: the page itself, which holds nothing, and the login."""
 
 _OWN_SITE: Final = frozenset({"same-origin", "none"})

@@ -3,6 +3,7 @@
 (() => {
   const $ = (id) => document.getElementById(id);
   const log = $("log"), say = $("say");
+  const { plain } = Markdown;
 
   // Makes an element. Properties are set as such, or as attributes where the name has a dash or is a role.
   function h(tag, props, ...children) {
@@ -13,7 +14,7 @@
       else if (name.includes("-") || name === "role") made.setAttribute(name, value);
       else made[name] = value;
     }
-    made.append(...children.flat().filter((one) => one !== null && one !== undefined));
+    for (const one of children.flat()) if (one !== null && one !== undefined) made.append(typeof one === "string" ? plain(one) : one);
     return made;
   }
 
@@ -68,18 +69,6 @@
   function tell(text) {
     $("status").textContent = "";
     requestAnimationFrame(() => { $("status").textContent = text; });
-  }
-
-  // -------------------------------------------------------------------------------------- text blocks
-
-  // A text with fenced code and `code`, as nodes.
-  function written(text) {
-    const made = h("div", { className: "text" });
-    text.split(/^```[^\n]*$\n?/m).forEach((part, index) => {
-      if (index % 2) made.append(h("pre", {}, part.replace(/\n$/, "")));
-      else part.split(/`([^`\n]+)`/).forEach((piece, at) => { if (piece) made.append(at % 2 ? h("code", {}, piece) : piece); });
-    });
-    return made;
   }
 
   // -------------------------------------------------------------------------------------- JSON as it is written
@@ -293,7 +282,6 @@
   }
 
   function blockNode(block) {
-    if (block.type === "text") return written(block.text);
     if (block.type === "reasoning") return h("details", { className: "think" }, h("summary", {}, "Thinking"), h("div", { className: "text" }, block.text));
     try { return toolCard(block); } catch { // a server of MCP has asked for a form that is none
       return h("details", { className: "tool", open: true }, h("summary", {}, h("b", {}, block.name), h("span", { className: "chip bad" }, "cannot be shown")),
@@ -313,7 +301,7 @@
     return h("div", { className: "said" },
       message.speaker || message.role !== "user" ? h("div", { className: "who" }, message.speaker || message.role) : h("h2", { className: "unseen" }, "You"),
       message.files && message.files.length ? h("div", { className: "files" }, message.files.map(fileNode)) : null,
-      message.text ? written(message.text) : null);
+      message.text ? h("div", { className: "text", dir: "auto" }, message.text) : null);
   }
 
   // Blocks keep their nodes while they are the same, so that an opened card stays open while text arrives.
@@ -321,6 +309,16 @@
     const kept = node.blocks || [];
     const body = node.body;
     blocks.forEach((block, index) => {
+      if (block.type === "text") {
+        if (!kept[index] || kept[index].json !== "text") {
+          const made = h("div", { className: "text", dir: "auto" });
+          if (kept[index]) kept[index].node.replaceWith(made);
+          else body.append(made);
+          kept[index] = { json: "text", node: made };
+        }
+        Markdown.show(kept[index].node, block.text);
+        return;
+      }
       const json = JSON.stringify([block, page.decisions[block.id] || null]);
       if (kept[index] && kept[index].json === json) return;
       const made = blockNode(block);
@@ -383,8 +381,15 @@
   log.addEventListener("scroll", () => { isLow = log.scrollHeight - log.scrollTop - log.clientHeight < 80; });
   new ResizeObserver(stick).observe(log);
 
-  let drawing = 0;
-  const drawSoon = () => { drawing = drawing || requestAnimationFrame(() => { drawing = 0; draw(); }); };
+  // A drawing that took long is followed by a longer pause, so that a long reply leaves the page time for the user.
+  let drawing = 0, took = 0;
+  const drawNow = () => {
+    const from = performance.now();
+    drawing = 0;
+    draw();
+    took = performance.now() - from;
+  };
+  const drawSoon = () => { drawing = drawing || setTimeout(() => requestAnimationFrame(drawNow), Math.min(1000, 4 * took)); };
 
   function drawAfter(node, message, isLast) {
     const buttons = [];
@@ -437,7 +442,7 @@
   function drawBars() {
     const { view, about, live } = page;
     const isRunning = Boolean(live);
-    $("title").textContent = view.title || (view.version === null ? "New conversation" : view.key);
+    $("title").textContent = plain(view.title || (view.version === null ? "New conversation" : view.key));
     document.title = `${$("title").textContent} – goaitools`;
     $("badge").hidden = !(about.simulated || view.model === "sim-game-master");
     $("readonly").hidden = !about.read_only;
@@ -446,13 +451,20 @@
     $("stop").hidden = !isRunning;
     $("send").hidden = isRunning;
     $("send").disabled = isRunning || waiting().length > 0;
-    $("model").textContent = waiting().length ? "Answer the call above first." : about.model || view.model;
+    $("model").textContent = waiting().length ? "Answer the call above first." : plain(about.model || view.model);
     $("files").hidden = !page.files.length;
     $("files").replaceChildren(...page.files.map((one, index) => h("span", { className: "file" }, `${one.name} `,
       h("button", { type: "button", className: "quiet small", "aria-label": `Remove ${one.name}`, onclick: () => { page.files.splice(index, 1); drawBars(); } }, "×"))));
   }
 
   // -------------------------------------------------------------------------------------------- turns
+
+  // Adds a piece of a stream. Texts are joined, so that the pieces of a long reply stay few.
+  function add(pieces, piece) {
+    const last = pieces[pieces.length - 1];
+    if (last && last.type === piece.type && ["text", "reasoning"].includes(piece.type)) pieces[pieces.length - 1] = { ...last, text: last.text + piece.text };
+    else pieces.push(piece);
+  }
 
   // Reads the events of a stream, and says how it ended: "done", "stopped", "error", or "" if it broke off.
   async function read(answer, live) {
@@ -472,7 +484,7 @@
         else if (["done", "stopped", "error"].includes(fields.event)) {
           end = fields.event;
           if (end === "error") page.error = { text: data.title };
-        } else live.pieces.push({ type: fields.event, ...data });
+        } else add(live.pieces, { type: fields.event, ...data });
         if (page.live === live) drawSoon();
       }
     }
@@ -523,6 +535,7 @@
     announce(name);
     listSoon();
     if (!$("facts").hidden) inspect();
+    if (!page.live) await entitle(name).catch(() => {}); // the next page that opens it tries again
   }
 
   const follow = (name) => run(name, (signal) => ask("GET", api(name, "/turns/current"), undefined, { stream: true, signal })).catch(failed);
@@ -534,24 +547,42 @@
     return { parts: [...files.map((one) => ({ type: "file", url: one.url, media_type: one.media_type, ...(one.name ? { name: one.name } : {}) })), ...(text ? [{ type: "text", text }] : [])] };
   };
 
+  // The conversations that this browser has begun, and that have no title yet. A page may be reloaded or closed
+  // before the first reply is complete; the next one that sees it gives the title.
+  const BEGUN = "goaitools-begun";
+  const begun = () => { try { return [].concat(JSON.parse(localStorage.getItem(BEGUN)) || []); } catch { return []; } };
+  const keepBegun = (names) => localStorage.setItem(BEGUN, JSON.stringify(names.slice(-100)));
+
+  async function entitle(name) {
+    const { view } = page;
+    if (!begun().includes(name) || page.name !== name || page.about.read_only || view.version === null || isRunning()) return;
+    const first = view.messages.find((one) => one.role === "user");
+    const title = first ? first.text || (first.files || []).map((one) => one.name || one.media_type).join(", ") : "";
+    if (!view.title && title) {
+      await ask("POST", at(name, "/title"), { title: title.replace(/\s+/g, " ").trim().slice(0, 60) });
+      await load(name);
+      draw();
+      listSoon();
+    }
+    keepBegun(begun().filter((one) => one !== name));
+  }
+
   async function send(text, files, id = freshId()) {
-    const name = page.name, isNew = page.view.version === null;
+    const name = page.name;
+    if (page.view.version === null) keepBegun([...begun().filter((one) => one !== name), name]);
     page.sending = { text, files };
     const body = { ...partsOf(text, files), turn_id: id };
     try {
       await run(name, (signal) => ask("POST", api(name, "/turns"), body, { stream: true, signal }));
-      if (isNew && page.name === name && text && !page.view.title && page.view.version !== null) {
-        await ask("POST", at(name, "/title"), { title: text.replace(/\s+/g, " ").slice(0, 60) });
-        await load(name);
-        draw();
-        listSoon();
-      }
     } catch (error) {
       if (page.name !== name) return;
       page.sending = null;
       if (!say.value) { say.value = text; grow(); }
-      if (!page.files.length) page.files = files;
-      page.error = { text: `Not sent. ${error.message}`, retry: error.retryable ? () => { say.value = ""; page.files = []; send(text, files, id); } : null };
+      // A refusal names the media types that the model does not take.
+      const refused = files.filter((one) => error.status === 400 && error.message.includes(one.media_type.split(";")[0]));
+      if (!page.files.length) page.files = files.filter((one) => !refused.includes(one));
+      const which = refused.length ? `${refused.map((one) => one.name || one.media_type).join(", ")} cannot be sent: ` : "";
+      page.error = { text: `Not sent. ${which}${error.message}`, retry: error.retryable ? () => { say.value = ""; page.files = []; send(text, files, id); } : null };
       draw();
     }
   }
@@ -618,6 +649,7 @@
       view = await load(name);
     } catch (error) {
       if (number !== page.opened) return;
+      if (error.status === 400) { location.replace(address(newName())); return; } // no key has this name
       page.view = page.view || { key: name, version: null, title: "", status: "", model: "", turn_status: "none", pending: [], messages: [] };
       return failed(error);
     }
@@ -626,6 +658,7 @@
     drawList();
     if (!$("facts").hidden) inspect();
     if (isRunning()) await follow(name);
+    else await entitle(name).catch(() => {});
   }
 
   // The same conversation, as it is now: another tab, or a program, has changed it.
@@ -693,9 +726,15 @@
 
   const address = (name) => `#/${encodeURIComponent(name)}`;
 
+  // The conversation that the address names, "" if it names none: the names are those that the server takes.
+  function named() {
+    let name = "";
+    try { name = location.hash.startsWith("#/") ? decodeURIComponent(location.hash.slice(2)) : ""; } catch { /* such as 100% */ }
+    return /^[A-Za-z0-9._~@:+-]{1,128}$/.test(name) && !/^\.+$/.test(name) ? name : "";
+  }
+
   function route() {
-    if (location.hash && !location.hash.startsWith("#/")) return; // the link to the message box
-    const name = decodeURIComponent(location.hash.slice(2));
+    const name = named();
     closeMenu();
     if (!name) { location.replace(address(newName())); return; }
     if (name !== page.name) open(name).catch(failed);
@@ -877,18 +916,28 @@
     send(text, files);
   }
 
+  // Takes files into the message box. One that cannot be sent stays out, and the page says which and why.
   async function attach(files) {
+    const name = page.name, refused = [], most = Math.floor(page.about.body_bytes * 0.7); // base64 is a third longer
+    const sizeOf = (url) => Math.floor((url.length * 3) / 4);
     for (const file of files) {
-      const url = await new Promise((done, wrong) => {
+      const used = page.files.reduce((sum, one) => sum + sizeOf(one.url), 0);
+      if (!file.size) { refused.push(`${file.name} was not attached: it is empty.`); continue; }
+      if (file.size > most - used) {
+        refused.push(`${file.name} was not attached: it has ${sized(file.size)}, and the files of a message may have ${sized(most)} together${used ? `, of which ${sized(used)} are used` : ""}.`);
+        continue;
+      }
+      const url = await new Promise((done) => {
         const reader = new FileReader();
         reader.onload = () => done(reader.result);
-        reader.onerror = () => wrong(new Error(`${file.name} cannot be read.`));
+        reader.onerror = () => done(null);
         reader.readAsDataURL(file);
       });
-      const one = { name: file.name, media_type: file.type || "application/octet-stream", url };
-      if (JSON.stringify([...page.files, one]).length > page.about.body_bytes * 0.95) { page.error = { text: `${file.name} is too large to be sent.` }; break; }
-      page.files.push(one);
+      if (page.name !== name) return;
+      if (url === null) refused.push(`${file.name} was not attached: it cannot be read.`);
+      else page.files.push({ name: file.name, media_type: file.type || "application/octet-stream", url });
     }
+    if (refused.length || (page.error && page.error.isOfFiles)) page.error = refused.length ? { text: refused.join(" "), isOfFiles: true } : null;
     draw();
   }
 
@@ -917,6 +966,7 @@
     if (event.key !== "Escape" || $("ask").open) return;
     if ($("side").classList.contains("open")) { closeMenu(); $("menu").focus(); } else if (page.live && !page.about.read_only) stop();
   });
+  $("skip").addEventListener("click", (event) => { event.preventDefault(); (page.about.read_only ? log : say).focus(); });
   window.addEventListener("hashchange", route);
   document.addEventListener("visibilitychange", () => { if (!document.hidden) listSoon(); });
 

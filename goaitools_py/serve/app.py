@@ -235,7 +235,7 @@ class ServeApp(Starlette):
         return [
             route("GET", "/conversations", self._list),
             route("GET", one, self._info),
-            route("DELETE", one, self._reset),
+            route("DELETE", one, self._erase),
             route("GET", f"{one}/messages", self._messages_in(PLAIN_JSON)),
             route("POST", f"{one}/turns", self._turn),
             route("GET", f"{one}/turns/current", self._follow_in(PLAIN_JSON)),
@@ -272,6 +272,7 @@ class ServeApp(Starlette):
             who,
             has_leases=isinstance(self._store, AsyncLeasing),
             has_flag=isinstance(self._store, AsyncStopping),
+            can_erase=isinstance(self._store, AsyncListing) and hasattr(self._store, "delete"),
         )
 
     # ------------------------------------------------------------------------------------ plain JSON
@@ -353,7 +354,7 @@ class ServeApp(Starlette):
         page = summaries_of(found)
         return json_response({"conversations": rows_of(page, who.prefix), "cursor": page.cursor})
 
-    async def _reset(self, request: Request) -> Response:
+    async def _erase(self, request: Request) -> Response:
         await self._talk(await self._who(request)).forget()
         return no_content()
 

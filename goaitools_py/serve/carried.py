@@ -11,7 +11,8 @@ import inspect
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, TypeAlias
+from dataclasses import replace as replace_result
+from typing import Any, Final, TypeAlias
 
 import orjson
 from starlette.applications import Starlette
@@ -35,7 +36,13 @@ from ..frontends import (
 from ..frontends.plain.showing import pending_of, result_of
 from ..frontends.states import state_of
 from ..handles import AsyncTurn
+from ..history.open.turn_ids import key_of, said_under
+from ..messages import Part, Text, user
+from ..options import UNSET
+from ..state.state import load_state
 from ..states import inspect_state, pending_calls, read_history, state_from_text, state_to_text
+from ..turn_warnings import TurnWarning
+from ..values import replace
 from .happenings import events_of
 from .hosts import host_check
 from .http import Handler, json_response, problem_response, read_body, route
@@ -175,6 +182,8 @@ class CarriedApp(Starlette):
     async def _run(self, who: Who, ask: Ask) -> Run:
         state = _state(ask.state)
         options = dict(who.options)
+        if ask.said:
+            self._check_room(state, ask, who)
         if ask.context is not None:
             options["context"] = ask.context
         if ask.metadata:
@@ -189,7 +198,49 @@ class CarriedApp(Starlette):
             turn = self._resumed(state, ask, options)
         key = f"{next(self._numbers)}"  # each state may have a turn of its own
         return self._hub.start(
-            key, who.owner or who.key, lambda run: self._drive(run, who, turn), carries=True
+            key, who.owner or who.key, lambda run: self._drive(run, who, turn, ask.said), carries=True
+        )
+
+    @property
+    def _state_bytes(self) -> int:
+        """The longest state, as text, that a client can keep."""
+        limits = self._limits
+        return limits.body_bytes * 9 // 10 if limits.state_bytes is None else limits.state_bytes
+
+    def _check_room(self, state: bytes | None, ask: Ask, who: Who) -> None:
+        """Refuse a message whose state the client could not keep, before a model is asked.
+
+        A compactor makes room in the history, so with one only the message counts, and what is recorded
+        beside the history. A message that the state has already takes no more room.
+        """
+        most = self._state_bytes
+        if len(ask.state or "") + 2 * sum(map(_size, ask.said)) < most - _AROUND:
+            return
+        if state is not None and ask.turn_id is not None:
+            meta = load_state(state, codec=self._chat.codec, binding=who.binding).meta
+            if said_under(meta, key_of(ask.turn_id, ())) is not None:
+                return
+        message = user(*ask.said)
+        whole, alone = (
+            len(state_to_text(self._chat.append_to_state(before, message, binding=who.binding)))
+            for before in (state, None)
+        )
+        if whole <= most:
+            return
+        if state is not None and self._has_compactor(who):
+            info = inspect_state(state, codec=self._chat.codec, binding=who.binding)
+            records = max(0, info.blob_bytes - info.history_bytes - _RECORDS)
+            if alone + records * 4 // 3 <= most:
+                return
+        raise ProblemError(
+            Problem(
+                code=StateTooLargeError.__name__,
+                status=413,
+                title="That is too long.",
+                detail=f"with this message the state has {whole:,} bytes as text, and the client can keep "
+                f"{most:,}; the message alone takes {alone:,}: "
+                + ("send a shorter message" if alone > most else "begin a new conversation"),
+            )
         )
 
     def _resumed(self, state: bytes | None, ask: Ask, options: dict[str, Any]) -> AsyncTurn[Any]:
@@ -201,13 +252,13 @@ class CarriedApp(Starlette):
             raise NothingToResumeError("no call waits for these answers")
         return self._chat.start_resume(state, answers or None, **options)
 
-    async def _drive(self, run: Run, who: Who, turn: AsyncTurn[Any]) -> None:
+    async def _drive(self, run: Run, who: Who, turn: AsyncTurn[Any], said: Sequence[Part]) -> None:
         completed: TurnCompleted | None = None
         async with turn:
             run.turn = turn
             if run.was_stopped:
                 return
-            with _states_of_the_client(), refused_input(run):
+            with _states_of_the_client(), refused_input(run, said):
                 async for event in turn:
                     if isinstance(event, TurnCompleted):
                         completed = event
@@ -215,7 +266,20 @@ class CarriedApp(Starlette):
                         run.hear(event)
         if completed is not None:
             await self._keep(who, completed.result.state)
-            run.tell(completed)
+            run.tell(self._measured(completed))
+
+    def _has_compactor(self, who: Who) -> bool:
+        given = who.options.get("compactor", UNSET)
+        return self._chat._is_compacting if given is UNSET else given is not None
+
+    def _measured(self, completed: TurnCompleted) -> TurnCompleted:
+        """The end of a turn, with a warning if the client cannot keep the new state."""
+        result, most = completed.result, self._state_bytes
+        found = len(state_to_text(result.state)) if result.state else 0
+        if found <= most:
+            return completed
+        warning = TurnWarning("state_too_large", f"the state has {found} bytes as text, the limit is {most}")
+        return replace(completed, result=replace_result(result, warnings=(*result.warnings, warning)))
 
     async def _streamed(self, run: Run, front: FrontEnd, *, goes_on: bool) -> Response:
         try:
@@ -256,6 +320,20 @@ class CarriedApp(Starlette):
             kept = self._revisions[1](who, info.revision)
             if inspect.isawaitable(kept):
                 await kept
+
+
+_RECORDS: Final = 1_000
+"""Bytes. A new state has about as much beside its history."""
+
+_AROUND: Final = 4_096
+"""Bytes. What is in a state beside the texts is less than this."""
+
+
+def _size(part: Part) -> int:
+    """At least the bytes of a part in a state, before they become text."""
+    return (
+        2 * len(part.text.encode("utf-8", "replace")) if isinstance(part, Text) else 2 * len(part.data or b"")
+    )
 
 
 @contextmanager

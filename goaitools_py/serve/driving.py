@@ -7,12 +7,13 @@ remembered. Must never know: HTTP, or which turn a request means.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from ..errors import NothingToResumeError, TurnConflictError, TurnInProgressError, TurnStoppedError
 from ..events import ModelRequested, ToolFinished, TurnCompleted, TurnStarted
 from ..frontends import Piece, Returned, pieces_of
+from ..messages import Part
 from ..result import ChatResult
 from .hub import Hub
 from .left import GOES_ON, is_marked, left_by, mark_of
@@ -43,9 +44,11 @@ class Driving:
         self._hub = hub
         self._conversation = conversation
 
-    async def drive_asked(self, run: Run, turn: AsyncTurn, *, is_new: bool) -> None:
-        """As `drive`, of a message or of answers that this request has sent."""
-        with refused_input(run):
+    async def drive_asked(
+        self, run: Run, turn: AsyncTurn, *, is_new: bool, said: Sequence[Part] = ()
+    ) -> None:
+        """As `drive`, of a message or of answers that this request has sent. `said`: the message."""
+        with refused_input(run, said):
             await self.drive(run, turn, is_new=is_new)
 
     async def drive(

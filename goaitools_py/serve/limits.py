@@ -21,6 +21,9 @@ class ServeLimits(Given, frozen=True, kw_only=True):
     Attributes:
         body_bytes: The longest body of a request; beyond it the answer is 413.
         body_seconds: How long a body may take to arrive; after that the answer is 408.
+        state_bytes: Without a store: the longest state, as text, that a client can keep, such as 4,000 for a
+            cookie. A message that does not fit is answered 413 before a model is asked. None: nine tenths of
+            `body_bytes`, because the state comes back in a body.
         upload_bytes: The longest form with files; beyond it the answer is 413.
         upload_seconds: How long a form may take to arrive; after that the answer is 408.
         files: Files of one form; one more is answered 413.
@@ -39,6 +42,7 @@ class ServeLimits(Given, frozen=True, kw_only=True):
 
     body_bytes: int = 1_000_000
     body_seconds: float = 10.0
+    state_bytes: int | None = None
     upload_bytes: int = 10_000_000
     upload_seconds: float = 60.0
     files: int = 10
@@ -53,5 +57,8 @@ class ServeLimits(Given, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
-            if not getattr(self, name) > 0 and name not in ("keep_seconds", "grace_seconds"):
-                raise ValueError(f"{name} must be more than 0, got {getattr(self, name)}")
+            value = getattr(self, name)
+            if value is None and name == "state_bytes":
+                continue
+            if not value > 0 and name not in ("keep_seconds", "grace_seconds"):
+                raise ValueError(f"{name} must be more than 0, got {value}")

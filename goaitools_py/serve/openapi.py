@@ -159,7 +159,10 @@ def _plain() -> Node:
                 {200: _json("ConversationInfo")},
             ),
             "delete": _operation(
-                "deleteConversation", "Forget the conversation.", (*_READ, 409), {204: _none()}
+                "deleteConversation",
+                "Stop the turn, and erase the conversation.",
+                (*_READ, 409),
+                {204: _none()},
             ),
             "parameters": [_NAME],
         },

@@ -33,7 +33,7 @@ from ..events import (
 )
 from ..frontends import KEEP_ALIVE, AskError, FrontEnd, FrontStream, Piece
 from ..frontends.sse import numbered
-from ..messages import Part
+from ..messages import Part, Text
 from ..result import ChatResult
 from ..values import replace
 from .limits import MAX_DIGITS
@@ -282,14 +282,22 @@ async def _in_time(news: asyncio.Event, seconds: float | None) -> bool:
 
 
 @contextmanager
-def refused_input(run: Run) -> Iterator[None]:
+def refused_input(run: Run, said: Sequence[Part] = ()) -> Iterator[None]:
     """A turn that fails with a ValueError before it begins was given what it cannot take: a file that the
-    provider API does not know, or other arguments than the tool has. Raises `AskError` for it."""
+    provider API does not know, or other arguments than the tool has. Raises `AskError` for it.
+
+    `said`: the message. The error names the media types of its files that the provider API's error names, or
+    else all of them.
+    """
     try:
         yield
     except ValueError as error:
         if run.events or isinstance(error, GoAIToolsError):
             raise
+        types = {part.media_type.partition(";")[0].strip() for part in said if not isinstance(part, Text)}
+        refused = sorted({one for one in types if one in str(error)} or types)
         raise AskError(
-            "the model does not take a file of this type, or the tool does not take these arguments"
+            f"the model does not take a file of this type: {', '.join(refused)}"
+            if refused
+            else "the model does not take this message, or the tool does not take these arguments"
         ) from error

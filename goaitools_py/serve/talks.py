@@ -61,6 +61,7 @@ class Talk:
         who: Whose it is.
         has_leases: The store knows whether another process runs a turn.
         has_flag: The store has a stop flag: with leases a stop then reaches other processes.
+        can_erase: The store can delete and list.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class Talk:
         *,
         has_leases: bool = False,
         has_flag: bool = False,
+        can_erase: bool = False,
     ) -> None:
         self._hub = hub
         self._who = who
@@ -78,6 +80,7 @@ class Talk:
         self._driving = Driving(hub, conversation)
         self._has_leases = has_leases
         self._can_stop_others = has_leases and has_flag
+        self._can_erase = can_erase
 
     @property
     def conversation(self) -> AsyncConversation:
@@ -117,7 +120,9 @@ class Talk:
                 "the message cannot be taken: it is empty, or holds what no text may hold"
             ) from error
         return self._start(
-            lambda run: self._driving.drive_asked(run, turn, is_new=True), turn_id=ask.turn_id, said=ask.said
+            lambda run: self._driving.drive_asked(run, turn, is_new=True, said=ask.said),
+            turn_id=ask.turn_id,
+            said=ask.said,
         )
 
     async def again(self, ask: Ask) -> Run:
@@ -306,10 +311,14 @@ class Talk:
         return False
 
     async def forget(self) -> None:
-        """Stop what runs, and delete the conversation."""
+        """Stop what runs, and erase the conversation, with the bytes that stand aside.
+
+        Raises `TurnInProgressError` if another process runs a turn, and could not be stopped. A store that
+        cannot delete, or cannot list, gets a reset: what stands aside cannot be found in it.
+        """
         await self.stop()
         self._hub.forget(self._key)
-        await self._conversation.reset()
+        await (self._conversation.erase() if self._can_erase else self._conversation.reset())
 
     # -------------------------------------------------------------------------------------- driving
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from goaitools_py import Approve, Deny, Image, PendingCall, ToolReturn, rawjson
 from goaitools_py.frontends import AGUI, AISDK, PLAIN_JSON, Ask, AskError, FrontEnd
 from goaitools_py.messages import Document, Text
+from goaitools_py.render import file_block
 
 SECRET = "Harrogate-4711"
 FRONTS = [AISDK, PLAIN_JSON]
@@ -185,10 +186,11 @@ def test_plain_json_has_a_message() -> None:
 
 
 def test_plain_json_has_parts() -> None:
-    file = {"type": "file", "media_type": "text/plain", "url": "data:text/plain,a%20b"}
+    file = {"type": "file", "media_type": "text/plain", "url": "data:text/plain,a%20b", "name": "n.txt"}
     body = {"parts": [{"type": "text", "text": "Hi"}, file]}
 
-    assert PLAIN_JSON.read(json.dumps(body).encode()).said == (Text("Hi"), Text("a b"))
+    block = file_block("a b", name="n.txt", media_type="text/plain")
+    assert PLAIN_JSON.read(json.dumps(body).encode()).said == (Text("Hi"), block)
 
 
 def test_plain_json_has_answers() -> None:

@@ -37,7 +37,7 @@ TURNS = "/api/conversations/hall/turns"
 def test_a_host_of_others_is_refused(host: str, status: int) -> None:
     """A page of another site that rebinds its name to this machine names itself as the host."""
     with paged() as client:
-        for path in ("/", "/page.js", "/about"):
+        for path in ("/", "/page.js", "/markdown.js", "/about"):
             assert client.get(path, headers={"host": host}).status_code == status
 
 
@@ -147,16 +147,21 @@ def test_the_page_is_protected_in_the_browser() -> None:
 
 
 def test_the_page_is_small_and_needs_no_other_server() -> None:
-    """One HTML file and one script of at most 60 KB, without an address of another server, and without a way
+    """One HTML file and two scripts of at most 80 KB, without an address of another server, and without a way
     to make HTML of a text."""
+    names = ("markdown.js", "page.js")
     with paged() as client:
-        page, script = client.get("/").text, client.get("/page.js").text
+        page, *scripts = (client.get(path).text for path in ("/", *names))
 
-    assert len(script.encode()) <= 60_000
-    for text in (page, script):
-        assert not re.search(r"https?://|@import|url\(", text)
-    assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|\beval\b|new Function", script)
-    assert re.findall(r"<script[^>]*>", page) == ['<script src="page.js">']
+    assert len("".join(scripts).encode()) <= 80_000
+    for text in (page, *scripts):
+        assert not re.search(r"https?://[\w.]|@import|url\(", text)
+    for script in scripts:
+        assert not re.search(
+            r"innerHTML|outerHTML|insertAdjacent|document\.write|\beval\b|new Function|createElementNS",
+            script,
+        )
+    assert re.findall(r"<script[^>]*>", page) == [f'<script src="{name}">' for name in names]
     assert not re.search(r"\sstyle=|\son\w+=", page)
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import random
 from typing import Any
 
 import pytest
 
 from goaitools_py.messages import Audio, Document, Image, Text
+from goaitools_py.render import file_block
 from goaitools_py.serve import ServeLimits
 
 from ._world import World, asynchronous, said
@@ -71,7 +74,7 @@ async def test_a_form_is_a_message_with_files_in_their_order() -> None:
         Image.from_bytes(PNG, "image/png"),
         Document.from_bytes(b"%PDF-1.7", "application/pdf", name="ä.pdf"),
         Audio.from_bytes(b"RIFF", "audio/wav"),
-        Text("a,b"),
+        file_block("a,b", name="t.csv", media_type="text/csv"),
     ]
 
 
@@ -245,3 +248,45 @@ async def test_broken_forms_never_break_the_server() -> None:
         assert status in (200, 400, 413), (seed, number)
         seen.add(status)
     assert {200, 400} <= seen
+
+
+@pytest.mark.parametrize("read", ["", "/aisdk/hall/messages", "/agui/hall/messages"])
+@asynchronous
+async def test_a_file_of_text_keeps_its_name_and_stands_apart(read: str) -> None:
+    """In what each front end shows. The model reads the name, too; regenerating says the same again."""
+    world = World("In the hall.", "Under the mat.")
+    notes = part("file", "Vec<String> & <b>", "no\u0308tes.md", "text/markdown")
+    await post(world, form(notes, part("text", "Where is the key?")))
+    body = world.backend.requests[0].body.decode()
+    assert "Vec<String> & <b>" in json.loads(body)["messages"][-1]["content"][0]["text"]
+    assert "tes.md" in body
+    shown = (await world.ask("GET", read or "/conversations/hall/messages"))[1][0]
+    data = base64.b64encode(b"Vec<String> & <b>").decode()
+    if not read:
+        file = {
+            "media_type": "text/markdown",
+            "url": f"data:text/markdown;base64,{data}",
+            "name": "no\u0308tes.md",
+        }
+        assert (shown["text"], shown["files"]) == ("Where is the key?", [file])
+        parts = [{"type": "file", **file}, {"type": "text", "text": "Where is the key?"}]
+        again = {"parts": parts, "turn_id": "m2", "again": ""}
+        assert (await world.ask("POST", TURNS, again))[1]["text"] == "Under the mat."
+        assert (await world.ask("GET", "/conversations/hall/messages"))[1][0]["files"] == [file]
+    elif "aisdk" in read:
+        assert [one["type"] for one in shown["parts"]] == ["file", "text"]
+        assert shown["parts"][0]["filename"] == "no\u0308tes.md"
+        assert shown["parts"][1]["text"] == "Where is the key?"
+    else:
+        assert [one["type"] for one in shown["content"]] == ["document", "text"]
+        assert shown["content"][0]["source"]["value"] == data
+
+
+@pytest.mark.parametrize("carried", [False, True])
+@asynchronous
+async def test_a_refused_type_is_named(carried: bool) -> None:
+    world = Carried("Hi.") if carried else World("Hi.")
+    body = form(PICTURE, part("file", b"OggS", "a.ogg", "audio/ogg"), part("text", "Hi"))
+    status, problem = await post(world, body, path="/turns" if carried else TURNS)
+    assert (status, problem["detail"]) == (400, "the model does not take a file of this type: audio/ogg")
+    assert world.backend.requests == []

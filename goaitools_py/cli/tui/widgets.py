@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 from typing import ClassVar, Final
 
+from markdown_it import MarkdownIt
+from markdown_it.rules_core import StateCore
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
@@ -39,11 +41,31 @@ class Note(Static):
         super().__init__(printable(text), markup=False, classes=kind)
 
 
+def _parser() -> MarkdownIt:
+    """Make a parser that drops no text.
+
+    The screen has no HTML, so a tag stays as it was written, and a line of XML stays a line. A link, an image
+    and a definition of a link would lose their address, and an entity would become another character: they
+    stay, too.
+    """
+    parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
+    parser.disable(["html_block", "html_inline", "reference", "link", "image", "autolink", "entity"])
+    parser.core.ruler.push("line_breaks", _keep_line_breaks)
+    return parser
+
+
+def _keep_line_breaks(state: StateCore) -> None:
+    for block in state.tokens:
+        for token in block.children or ():
+            if token.type == "softbreak":
+                token.type = "hardbreak"
+
+
 class Reply(Markdown):
     """A reply of the model. Its pieces are shown together if they come faster than they can be drawn."""
 
     def __init__(self, text: str = "") -> None:
-        super().__init__(printable(text), open_links=False)
+        super().__init__(printable(text), parser_factory=_parser, open_links=False)
         self._pieces: list[str] = []
         self._has_more = asyncio.Event()
         self._is_over = False

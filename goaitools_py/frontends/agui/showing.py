@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from ...history.open.answers import PendingCall
 from ...history.turns import History, HistoryTurn
 from ...messages import Message, Part, Text
+from ...render import files_in
 from ..ids import said_in, turn_ids
 from ..pieces import Called, Piece, Reasoned, Returned, Said, Step, pieces_of
 from .asking import MESSAGE_ID
@@ -82,7 +83,7 @@ def _said_in(turn: HistoryTurn, ids: Any) -> list[dict[str, Any]]:
 
 
 def _said(message: Message, id: str) -> dict[str, Any]:
-    files = [_file(part) for part in message.parts if not isinstance(part, Text)]
+    files = [_file(part) for part in files_in(message)]
     named = {} if message.speaker is None else {"name": message.speaker}
     if not files:
         return {"id": id, "role": message.role, "content": message.said, **named}

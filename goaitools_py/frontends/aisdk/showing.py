@@ -15,6 +15,7 @@ from typing import Any
 from ...history.open.answers import PendingCall
 from ...history.turns import History
 from ...messages import Message, Part, Text
+from ...render import files_in
 from ..ids import said_in, turn_ids
 from ..pieces import Called, Piece, Reasoned, Returned, Said, Step, Waits, pieces_of
 from .calls import BAD_INPUT, input_of, is_inside, output_of
@@ -45,7 +46,7 @@ def _message(id: str, role: str, parts: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _parts_said(message: Message) -> list[dict[str, Any]]:
-    parts = [_part_said(part) for part in message.parts if not isinstance(part, Text)]
+    parts = [_part_said(part) for part in files_in(message)]
     if said := message.said:
         parts.append({"type": "text", "text": said, **({"state": "done"} if message.role != "user" else {})})
     return parts

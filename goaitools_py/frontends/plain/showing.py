@@ -11,6 +11,7 @@ from typing import Any
 from ...history.open.answers import PendingCall
 from ...history.turns import History
 from ...messages import Message, Part, Text
+from ...render import files_in
 from ...result import ChatResult
 from ..ids import said_in, turn_ids
 from ..pieces import Called, Piece, Reasoned, Returned, Said, Waits, pieces_of
@@ -83,7 +84,7 @@ def _said(message: Message, id: str) -> dict[str, Any]:
     found: dict[str, Any] = {"id": id, "role": message.role, "text": message.said}
     if message.speaker is not None:
         found["speaker"] = message.speaker
-    if files := [_file(part) for part in message.parts if not isinstance(part, Text)]:
+    if files := [_file(part) for part in files_in(message)]:
         found["files"] = files
     return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,77 @@ def test_a_reply_streams_as_markdown(place: Any) -> None:
         assert "• one" in app.text
 
     place.run(play)
+
+
+WRITTEN = (
+    "Use Vec<String> and Map<K, List<V>>.",
+    "<source>",
+    '<item id="1">one</item>',
+    "</source>",
+    "<!-- a comment -->",
+    '<?xml version="1.0"?>',
+    "<li>in a list",
+    "<q>quoted",
+    "<td>cell",
+    "Title <T>",
+    "[a link](https://there.test/a)",
+    "![a picture](https://there.test/p)",
+    "<https://there.test/b>",
+    "&lt;b&gt;",
+    "[ref]: https://there.test/c",
+    "[red]no markup[/red]",
+)
+"""What a reply says, and the screen must show, as it is written."""
+
+
+@pytest.mark.parametrize("is_stored", [False, True])
+def test_a_reply_keeps_what_looks_like_html(is_stored: bool, place: Any) -> None:
+    """Tags, generics, XML, links and entities are shown as written, in each block."""
+    first, source, item, end, comment, xml, entry, quote, cell, title, *rest = WRITTEN
+    text = "\n\n".join(
+        [
+            *(first, f"{source}\n{item}\n{end}", comment, xml, f"- {entry}", f"> {quote}", f"# {title}"),
+            *(*rest, f"| a | b |\n|---|---|\n| {cell} | x |"),
+        ]
+    )
+    place.sim.push(Reply.text(text))
+
+    async def play(app: Any) -> None:
+        await app.say("Write it.")
+        check(app)
+
+    async def read(app: Any) -> None:
+        check(app)
+
+    def check(app: Any) -> None:
+        assert [one for one in WRITTEN if one not in app.text] == []
+        lines = [line.strip() for line in app.lines]
+        assert lines[lines.index(source) : lines.index(source) + 3] == [source, item, end]
+
+    place.run(play, size=(80, 70))
+    if is_stored:
+        place.run(read, size=(80, 70))
+
+
+def test_other_texts_keep_what_looks_like_html(place: Any) -> None:
+    """Messages, titles, arguments, results and questions are shown as written."""
+    odd = "Vec<String> <b>x</b> [red]y[/red]"
+    place.sim.push(
+        Reply.calls(("look", json.dumps({"place": odd})), ("open_box", json.dumps({"code": 1, "why": odd})))
+    )
+
+    async def play(app: Any) -> None:
+        await app.say(f"user {odd}")
+        assert f"user {odd}" in app.text
+        assert app.text.count(odd) >= 4
+        assert f"The {odd} has a clock." in app.text
+
+        await app.app._conversation.update(title=f"title {odd}")
+        await app.press("ctrl+o")
+        await app.pilot.pause()
+        assert f"title {odd}" in app.text
+
+    place.run(play, size=(120, 60))
 
 
 def test_escape_stops_a_reply(place: Any) -> None:

@@ -30,6 +30,14 @@ def installed(name: str, package: str) -> Path:
     return folder
 
 
+def browser() -> str:
+    """Where Chromium is: Debian's, or `GOAITOOLS_CHROMIUM`. The test is skipped without it."""
+    found = os.environ.get("GOAITOOLS_CHROMIUM") or shutil.which("chromium")
+    if found is None:
+        pytest.skip("no browser: `.ci/run` installs chromium")
+    return found
+
+
 @pytest.fixture(scope="session", params=["ai6", "ai7"])
 def client_folder(request: pytest.FixtureRequest) -> Path:
     """Where a version of the AI SDK is installed."""

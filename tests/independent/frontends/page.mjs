@@ -177,9 +177,44 @@ const scenarios = {
     await page.locator("#stop").waitFor();
     await ask("release", "reload");
     await seen(page, "Done: seen reload");
+    await page.locator("#title").getByText("look reload").waitFor();
+    await page.locator("#list a[aria-current=page]").getByText("look reload").waitFor();
     expect((await ask("ran", "reload")) === 1, "a tool that ran once");
     expect(await page.locator("#log .reply").count() === 1, "one reply");
     await page.close();
+  },
+
+  async a_title_after_the_page_was_closed() {
+    let page = await opened("closed");
+    await say(page, "look closed");
+    await seen(page, "Let me see.");
+    await ask("inside", "closed");
+    await page.close();
+    await ask("release", "closed");
+    page = await opened("elsewhere");
+    await page.locator("#list a strong").getByText("closed", { exact: true }).click();
+    await page.locator("#title").getByText("look closed").waitFor();
+    await page.close();
+  },
+
+  // Whatever stands behind the sign # leads to a page that answers.
+  async odd_addresses() {
+    watched = false; // the browser reports answers of 400
+    for (const odd of ["#/100%", "#/%E0%A4%A", "#/a%2Fb", "#/..", "#/.", "#/%00", "#/a b", "#/ä", "#/~", "#/~%%%", "#/~AAAA", `#/${"x".repeat(129)}`, "#say", "#", "#/", "#//", "#/a/b", "#/a?b", "#/<script>", "#/\u202e", "#/%F0%9F%98%80"]) {
+      const page = await context.newPage();
+      await page.goto(`${url}/${odd}`);
+      await page.locator("#log .empty").waitFor();
+      expect(/#\/[0-9]{4}-[0-9]{2}-[0-9]{2}-[0-9a-f]{6}$/.test(page.url()), `a new conversation for ${odd}, not ${page.url()}`);
+      expect(await page.getByRole("alert").count() === 0, `no error for ${odd}`);
+      if (odd === "#/100%" || odd === "#say") { await say(page, "hello"); await seen(page, "You said: hello"); }
+      await page.close();
+    }
+    const page = await opened("even"); // also while a conversation is shown
+    await page.evaluate(() => { location.hash = "#/100%"; });
+    await page.waitForURL(/#\/[0-9]{4}-/);
+    await page.locator("#log .empty").waitFor();
+    await page.close();
+    watched = true;
   },
 
   async stop() {
@@ -282,7 +317,46 @@ const scenarios = {
     expect((await image.evaluate((one) => one.naturalWidth)) === 1, "a picture that is drawn");
     await page.reload();
     await page.locator("#log .said img").waitFor();
+    await page.setInputFiles("#file", { name: "notes.md", mimeType: "text/markdown", buffer: Buffer.from("# secret <b>") });
+    await say(page, "and this");
+    await page.locator("#log .reply").nth(1).getByText("No picture.").waitFor();
+    await settled(page);
+    for (const round of ["live", "loaded"]) {
+      const said = page.locator("#log .said").nth(1);
+      expect((await said.locator(".file").textContent()) === "notes.md", `the name of the file, ${round}`);
+      expect((await said.locator(".text").textContent()) === "and this", `the message alone, ${round}`);
+      await page.reload();
+      await page.locator("#log .said").nth(1).waitFor();
+    }
     await page.close();
+  },
+
+  async refused_files() {
+    const page = await opened("refused");
+    const file = (name, mimeType, bytes) => ({ name, mimeType, buffer: Buffer.alloc(bytes, 97) });
+    await page.route("**/about", async (route) => { const answer = await route.fetch(); await route.fulfill({ json: { ...(await answer.json()), body_bytes: 100_000 } }); });
+    await page.reload();
+    await page.locator("#log .empty").waitFor();
+    await page.setInputFiles("#file", [file("big.txt", "text/plain", 80_000), file("none.txt", "text/plain", 0), file("good.txt", "text/plain", 10)]);
+    const alert = page.getByRole("alert").locator("span");
+    await alert.waitFor();
+    expect((await alert.textContent()) === "big.txt was not attached: it has 78.1 KB, and the files of a message may have 68.4 KB together. none.txt was not attached: it is empty.", `which files, and why: ${await alert.textContent()}`);
+    expect((await page.locator("#files .file").allTextContents()).join() === "good.txt ×", "the good file alone in the box");
+    watched = false; // the browser reports the answer of 400
+    await page.setInputFiles("#file", file("bad.ogg", "audio/ogg", 10));
+    await page.locator("#files").getByText("bad.ogg").waitFor();
+    expect(await page.getByRole("alert").count() === 0, "no error of files before");
+    await say(page, "hear this");
+    await alert.getByText("bad.ogg cannot be sent").waitFor();
+    expect((await alert.textContent()).includes("the model does not take a file of this type: audio/ogg"), "why");
+    expect((await page.locator("#files .file").allTextContents()).join() === "good.txt ×", "the refused file is gone, the good one stays");
+    expect((await page.locator("#say").inputValue()) === "hear this", "the message back in the box");
+    await page.press("#say", "Enter");
+    await settled(page);
+    await seen(page, "No picture.");
+    expect(await page.locator("#files").isHidden(), "an empty box");
+    await page.close();
+    watched = true;
   },
 
   async hostile_text_stays_text() {

@@ -40,9 +40,10 @@ ROOT = HERE.parents[2]
 TOKEN = "a token of this test"
 SCENARIOS = (
     "type_and_stream", "code_is_code", "approve", "approve_after_a_reload", "deny_and_approve", "parallel",
-    "approve_while_the_provider_fails", "reload_in_mid_reply", "stop", "stop_and_reload",
+    "approve_while_the_provider_fails", "reload_in_mid_reply", "a_title_after_the_page_was_closed",
+    "odd_addresses", "stop", "stop_and_reload",
     "a_message_that_waits", "regenerate", "a_provider_that_fails",
-    "two_tabs", "upload", "hostile_text_stays_text", "a_hostile_conversation", "resend",
+    "two_tabs", "upload", "refused_files", "hostile_text_stays_text", "a_hostile_conversation", "resend",
     "inspect_fork_and_rewind", "keyboard", "as_it_is_written", "a_question", "an_address", "progress",
     "sign_in", "pictures",
 )  # fmt: skip
