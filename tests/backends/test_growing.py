@@ -67,7 +67,7 @@ def test_the_time_grows_with_the_number_of_pieces(into: Any, make: Make) -> None
 def _joined(*pieces: str) -> list[str]:
     calls = Calls()
     for piece in pieces:
-        calls.add(_deltas(lambda _: call(piece, index=0), 1))
+        calls.add(objects_of(msgspec.Raw(json.dumps([call(piece, index=0)]).encode())))
     return [one["function"]["arguments"] for one in json.loads(calls.raw())]
 
 
