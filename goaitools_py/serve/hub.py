@@ -194,9 +194,9 @@ class Hub:
     async def close(self) -> None:
         """Take no more turns, wait for those that run, and cancel what is left after the grace.
 
-        A turn that has asked a model is awaited until it is saved. A turn that has not begun, such as one that
-        waits for a lease, has cost nothing. After the grace once more it ends with an error, and its message
-        is the sender's to send again.
+        A turn that has asked a model is awaited until it is saved. A turn that has not begun, because the
+        store does not answer, has cost nothing. After the grace once more it ends with an error, and the
+        message can be sent again.
         """
         self._is_closing = True
         for task in self._watching:

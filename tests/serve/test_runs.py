@@ -269,11 +269,11 @@ async def test_after_a_stop_the_next_message_is_taken() -> None:
 async def test_a_server_that_stops_does_not_wait_for_a_turn_that_cannot_begin(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The store is silent. The message was not taken, no model was asked, and what comes again is answered."""
+    """The store is silent. The message was not taken and no model was asked. It is answered later."""
     monkeypatch.setattr(hub, "LEAST_SECONDS", 0.05)
     store = SlowToLease()
     world = World("Never said.", store=store, limits=ServeLimits(grace_seconds=0))
-    async with world.app.running():
+    async with asyncio.timeout(30), world.app.running():
         asked = asyncio.create_task(world.ask("POST", f"{HALL}/turns", said()))
         await store.is_asked.wait()
     status, answer = await asked
