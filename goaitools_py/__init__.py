@@ -116,6 +116,7 @@ from .result import ChatResult
 from .state.codec import PLAIN, UNBOUND
 from .tools import Action, Tool, ToolContext, ToolReturn, tool
 from .turn_warnings import TurnWarning
+from .version import __version__ as __version__
 
 if TYPE_CHECKING:
     from .async_conversation import AsyncConversation
@@ -145,8 +146,6 @@ else:
         """The public names, also those that are not loaded yet."""
         return sorted({*globals(), *__all__})
 
-
-__version__ = "0.1.0.dev0"
 
 __all__ = [
     "NO_COMPACTION",

@@ -28,6 +28,7 @@ ALLOWED = {
     "calling": "",
     "process": "",
     "extras": "",
+    "version": "",
     "addresses": "",
     "again": "",
     "exits": "",
@@ -314,7 +315,9 @@ ALLOWED = {
     "turn.outages": "",
     "turn.flow": "again backends.base events process values",
     "logs": "errors events turn.flow usage",
-    "telemetry": "backends.base errors events extras messages result turn.flow turn.plan usage values",
+    "telemetry": (
+        "backends.base errors events extras messages result turn.flow turn.plan usage values version"
+    ),
     "mcp": "rawjson addresses errors extras history.open.answers messages tools",
     "turn.plan": (
         "backends.base errors history.open.answers messages options state.codec turn.flow turn.outages values"
@@ -516,7 +519,7 @@ ALLOWED = {
     ),
     "goaitools_py": (
         "async_chat async_conversation backends.base chat compaction conversation errors events handles "
-        "history.open.answers messages options result seal state.codec tools turn_warnings"
+        "history.open.answers messages options result seal state.codec tools turn_warnings version"
     ),
     "page": (
         "async_chat errors frontends history.branch history.diff history.export history.info "

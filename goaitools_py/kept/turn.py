@@ -34,7 +34,7 @@ from ..messages import Message
 from ..result import ChatResult
 from ..state.state import load_state
 from ..turn.engine import TurnEngine
-from ..turn.flow import CallModel, Checkpoint, Effect, Emit, Flow, ReadParts
+from ..turn.flow import CallModel, Checkpoint, Clock, Effect, Emit, Flow, ReadParts
 from ..turn.plan import Plan
 from ..turn.relay import RelayTurn, engine_of
 from ..turn_warnings import TurnWarning
@@ -136,9 +136,12 @@ class KeptTurn:
         waited = yield from self._row.take_lease(self._plan.options.timeout)
         if self._stops is not None:
             yield from self._stops.begin()
+        began = (yield Clock()).monotonic - waited
         for _ in range(MAX_RESTARTS):
             yield from self._row.load(tolerates_damage=True)  # the turn's options say what damage means
             self._given = self._row.stored
+            # The turn's `timeout` bounds the wait for the lease, the loads, and what begins anew.
+            waited = (yield Clock()).monotonic - began
             engine = self._new_engine(self._begun(self._given, waited))
             try:
                 result = yield from self._pass_on(engine)
@@ -153,7 +156,7 @@ class KeptTurn:
         )
 
     def _begun(self, blob: bytes, waited: float) -> Plan:
-        """Make the plan of a turn on the stored state, and note how long it waited for the lease."""
+        """Make the plan of a turn on the stored state, and note how long it waited before."""
         return replace(self._plan, blob=blob, waited=waited, damage=self._row.damage)
 
     def _pass_on(self, engine: TurnEngine | RelayTurn) -> Flow[ChatResult[Any]]:
@@ -296,9 +299,7 @@ class KeptTurn:
         turn meanwhile, give that worker's result instead."""
         if isinstance(exc, CheckpointError) and isinstance(exc.__cause__, DuplicateError):
             return (yield from self._repeat())
-        if isinstance(exc, TurnStoppedError) and self._stops is not None:
-            with suppress(Exception):  # the next turn takes the flag away, too
-                yield from self._stops.clear()
+        stops = self._stops if isinstance(exc, TurnStoppedError) else None
         row = self._row
         try:
             if not (self._has_called or self._has_saved):  # a save without an answer may have been done
@@ -306,7 +307,7 @@ class KeptTurn:
             new = self._left_by(engine, exc)
             if new != row.mine:
                 yield from self._set_aside(engine)
-            stored = yield from row.commit(new, is_there=self._is_there, is_last=True)
+            stored = yield from row.commit(new, is_there=self._is_there, is_last=stops is None)
         except DuplicateError:
             return (yield from self._repeat())
         except Exception as why:
@@ -319,6 +320,11 @@ class KeptTurn:
             exc.unsaved, exc.state, exc.base = why, row.timed(exc.state), row.mine
             raise exc from exc.__cause__
         self._is_noted, self._end = True, stored
+        if stops is not None:
+            # After the save: if this worker dies in between, the flag still says that nobody goes on with the
+            # turn. Before the lease is given back: after that, the flag may be meant for the next turn.
+            with suppress(Exception):  # the next turn takes the flag away, too
+                yield from stops.clear()
         yield from self._tell_saved()
         if isinstance(exc, CheckpointError) and isinstance(exc.__cause__, StateConflictError):
             text = f"{exc.__cause__}; no further tool was started, and err.state is what is stored"

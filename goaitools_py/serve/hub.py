@@ -11,7 +11,7 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Final
 
 from ..errors import GoAIToolsError, TurnInProgressError, UnderlyingError
 from .elsewhere import Elsewhere
@@ -23,6 +23,10 @@ __all__ = ["Drive", "Hub", "TooManyTurnsError"]
 
 Drive = Callable[[Run], Awaitable[None]]
 """Runs a turn to its end and tells the run its events."""
+
+LEAST_SECONDS: Final = 5.0
+"""How long a turn that has not begun may still take when the server stops, whatever the grace is: most save
+their message within milliseconds."""
 
 _log = logging.getLogger("goaitools_py")
 
@@ -157,7 +161,9 @@ class Hub:
         try:
             await drive(run)
         except asyncio.CancelledError:
-            run.was_stopped = True
+            run.was_stopped = not run.has_no_server
+            if run.has_no_server:
+                run.error = TooManyTurnsError(503)
             raise
         except Exception as error:
             if run.is_unsaved:
@@ -186,17 +192,40 @@ class Hub:
             task.exception()  # it is in the run
 
     async def close(self) -> None:
-        """Take no more turns, wait for those that run, and cancel what is left after the grace."""
+        """Take no more turns, wait for those that run, and cancel what is left after the grace.
+
+        A turn that has asked a model is awaited until it is saved. A turn that has not begun, because the
+        store does not answer, has cost nothing. After the grace once more it ends with an error, and the
+        message can be sent again.
+        """
         self._is_closing = True
         for task in self._watching:
             task.cancel()
         if self._tasks:
             await asyncio.wait(list(self._tasks), timeout=self._limits.grace_seconds)
-        await asyncio.gather(*(run.stop() for run in self._tasks.values()), return_exceptions=True)
-        if self._tasks:
-            await asyncio.wait(list(self._tasks))
+        stops = asyncio.gather(*(run.stop() for run in self._tasks.values()), return_exceptions=True)
+        await self._wait_for_unbegun()
+        for task, run in list(self._tasks.items()):
+            if not run.has_started:  # nothing awaits between this look and the cancellation
+                run.has_no_server = True
+                task.cancel()
+        if begun := [task for task, run in self._tasks.items() if run.has_started]:
+            await asyncio.wait(begun)
+        await self._wait_for_unbegun()  # they give their leases back
+        if not self._tasks:
+            await stops
+        stops.cancel()
         if self._elsewhere is not None:
             await self._elsewhere.close()
+
+    async def _wait_for_unbegun(self) -> None:
+        ends = asyncio.get_running_loop().time() + max(LEAST_SECONDS, self._limits.grace_seconds)
+        while unbegun := [task for task, run in self._tasks.items() if not run.has_started]:
+            left = ends - asyncio.get_running_loop().time()
+            if left <= 0:
+                return
+            # A turn may begin meanwhile, and is then not to be cancelled: so look again from time to time.
+            await asyncio.wait(unbegun, timeout=min(left, LEAST_SECONDS / 50))
 
     def open(self) -> None:
         """Take turns again, such as after a restart in the same process."""

@@ -89,6 +89,7 @@ class Run:
         is_over: True once nothing more comes.
         is_lost: True for a run of another process whose end will not come.
         is_copy: True for a run that tells what another process runs.
+        has_no_server: True if the server stopped before the turn could begin.
     """
 
     def __init__(
@@ -118,7 +119,7 @@ class Run:
         self.result: ChatResult | None = None
         self.was_stopped = self.has_started = False
         self.is_ending = self.is_over = False
-        self.is_lost = self.is_copy = False
+        self.is_lost = self.is_copy = self.has_no_server = False
         self.carries = carries
         self.turn: AsyncTurn | None = None
         self.announce: Callable[[], Awaitable[None]] | None = None

@@ -2,7 +2,7 @@
 
 Owns: the names, and the boundaries of histograms. Must never know: a span, or a turn.
 
-Source: https://github.com/open-telemetry/semantic-conventions-genai, read 2026-11-23. All of it has the
+Source: https://github.com/open-telemetry/semantic-conventions-genai, read 2026-11-26. All of it has the
 status "Development". The package ``opentelemetry-semantic-conventions`` marks its own GenAI constants as
 moved, and lacks the newest, so they stand here. Names that begin with ``goaitools.`` are ours.
 """
@@ -15,11 +15,13 @@ __all__ = [
     "AGENT_NAME",
     "CACHE_READ_TOKENS",
     "CACHE_WRITE_TOKENS",
+    "CALLS",
     "COMPACTED",
     "CONVERSATION_ID",
     "ERROR_TYPE",
     "EXECUTE_TOOL_DURATION",
     "FINISH_REASONS",
+    "INFERENCE_CALLS",
     "INPUT_MESSAGES",
     "INPUT_TOKENS",
     "INVOKE_AGENT_DURATION",
@@ -35,6 +37,7 @@ __all__ = [
     "REQUEST_STREAM",
     "RESPONSE_ID",
     "RESPONSE_MODEL",
+    "SCHEMA_URL",
     "SECONDS",
     "SERVER_ADDRESS",
     "SERVER_PORT",
@@ -44,6 +47,7 @@ __all__ = [
     "TOKEN_TYPE",
     "TOKEN_USAGE",
     "TOOL_ARGUMENTS",
+    "TOOL_CALLS",
     "TOOL_CALL_ID",
     "TOOL_DESCRIPTION",
     "TOOL_FLAG",
@@ -51,10 +55,14 @@ __all__ = [
     "TOOL_RESULT",
     "TOOL_TYPE",
     "TURN_REF",
+    "TURN_SECONDS",
     "TURN_STATUS",
     "TURN_WAIT",
     "provider_name",
 ]
+
+SCHEMA_URL: Final = "https://opentelemetry.io/schemas/gen-ai-dev/1.42.0-dev"
+"""What ``model/manifest.yaml`` of the conventions gives as their schema."""
 
 OPERATION: Final = "gen_ai.operation.name"
 PROVIDER: Final = "gen_ai.provider.name"
@@ -103,12 +111,18 @@ TOOL_FLAG: Final = "goaitools.tool.flag"
 OPERATION_DURATION: Final = "gen_ai.client.operation.duration"
 TOKEN_USAGE: Final = "gen_ai.client.token.usage"
 INVOKE_AGENT_DURATION: Final = "gen_ai.invoke_agent.duration"
+INFERENCE_CALLS: Final = "gen_ai.invoke_agent.inference_calls"
+TOOL_CALLS: Final = "gen_ai.invoke_agent.tool_calls"
 EXECUTE_TOOL_DURATION: Final = "gen_ai.execute_tool.duration"
 STATE_BYTES: Final = "goaitools.state.bytes"
 TURN_WAIT: Final = "goaitools.turn.wait"
 
 SECONDS: Final = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
-"""Boundaries of the histograms of durations."""
+"""Boundaries of the histograms of durations of one call."""
+TURN_SECONDS: Final = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 102.4, 204.8, 409.6)
+"""Boundaries of the histogram of durations of turns."""
+CALLS: Final = (1, 2, 4, 8, 16, 32, 64, 128)
+"""Boundaries of the histograms of numbers of calls in a turn."""
 TOKENS: Final = (
     1,
     4,

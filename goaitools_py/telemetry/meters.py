@@ -21,8 +21,14 @@ _ALL: Final = {
     names.INVOKE_AGENT_DURATION: (
         "s",
         "Duration of one agent invocation.",
-        names.SECONDS,
+        names.TURN_SECONDS,
     ),
+    names.INFERENCE_CALLS: (
+        "{inference_call}",
+        "Number of requests to models in one agent invocation.",
+        names.CALLS,
+    ),
+    names.TOOL_CALLS: ("{tool_call}", "Number of tool calls that ran in one agent invocation.", names.CALLS),
     names.EXECUTE_TOOL_DURATION: ("s", "The duration of a single tool execution.", names.SECONDS),
     names.STATE_BYTES: ("By", "Size of the state after a turn.", names.TOKENS),
     names.TURN_WAIT: ("s", "How long a turn waited for a lease, or to send a request again.", names.SECONDS),

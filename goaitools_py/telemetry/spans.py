@@ -11,22 +11,21 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
 from opentelemetry import context as contexts
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, set_span_in_context
 
-from ..backends.base import BackendError
-from ..errors import GoAIToolsError
 from ..events import Event, FellBack, ModelReplied, ModelRequested, Retried, TurnCompleted, TurnStarted
-from ..messages import Message, Text
+from ..messages import Text
 from ..result import ChatResult
 from ..turn.flow import CallModel, CallTool, Clock, Effect, Emit, Flow, ReadChunk, Sleep
 from ..usage import Usage
 from ..values import Value, replace
 from . import conventions as names
+from .attributes import description, error_type, given, provider, server, shown, tokens, turn_tokens
 from .meters import Meters
 
 __all__ = ["Asked", "Trace"]
@@ -99,7 +98,13 @@ class Trace:
         self._call: _Call | None = None
         self._is_asking = False
         self._of: dict[str, str] = {}
+        self._backend = asked.backend
+        """The one that the turn itself has asked last."""
         self._model = asked.model
+        """The model that it asked there for."""
+        self._requests = 0
+        self._ran: list[str] = []  # the tools, by name; lists, because several threads add to them
+        self._waiting: list[str] = []  # those of them whose run has ended in questions
 
     def __call__(self, flow: Flow[Any]) -> Flow[Any]:
         """The same flow, traced."""
@@ -166,7 +171,7 @@ class Trace:
         if call is None or not isinstance(effect, (CallModel, ReadChunk)):
             return
         if failure is not None:
-            self._end_call(_error_type(failure))
+            self._end_call(error_type(failure))
             return
         if isinstance(effect, CallModel):
             return
@@ -180,14 +185,17 @@ class Trace:
     def _ask(self, effect: CallModel) -> contexts.Context:
         self._end_call("")
         backend = self._asked.backend if effect.backend is None else effect.backend
-        model = (self._model if effect.backend is None else "") or backend.model or ""
+        model = (self._asked.model if effect.backend is None else "") or backend.model or ""
+        if self._is_asking:
+            self._backend, self._model = backend, model
+        self._requests += 1
         settings = self._asked.settings
         attributes: dict[str, Any] = {
             names.OPERATION: "chat",
-            names.PROVIDER: _provider(backend),
+            names.PROVIDER: provider(backend),
             names.REQUEST_MODEL: model,
         }
-        attributes |= _server(backend)
+        attributes |= server(backend)
         told = {
             **attributes,
             **{name: settings.get(key) for key, name in names.REQUEST_SETTINGS.items()},
@@ -197,7 +205,7 @@ class Trace:
         if effect.request.stream:
             told[names.REQUEST_STREAM] = True
         span = self._tracer.start_span(
-            f"chat {model}".rstrip(), self._context, kind=SpanKind.CLIENT, attributes=_given(told)
+            f"chat {model}".rstrip(), self._context, kind=SpanKind.CLIENT, attributes=given(told)
         )
         self._call = _Call(
             span, attributes, backend, is_asked=self._is_asking, is_streamed=effect.request.stream
@@ -214,11 +222,11 @@ class Trace:
         if (
             names.SERVER_ADDRESS not in attributes
         ):  # a backend that a string names connects with its first call
-            attributes |= _server(call.backend)
-            call.span.set_attributes(_server(call.backend))
+            attributes |= server(call.backend)
+            call.span.set_attributes(server(call.backend))
         if reply is not None:
             attributes[names.RESPONSE_MODEL] = reply.model
-            call.span.set_attributes(_given(self._reply(reply)))
+            call.span.set_attributes(given(self._reply(reply)))
             for kind, count in (("input", reply.usage.input_tokens), ("output", reply.usage.output_tokens)):
                 told = {**attributes, names.TOKEN_TYPE: kind}
                 self._meters.record(names.TOKEN_USAGE, count, told)
@@ -236,7 +244,7 @@ class Trace:
             names.RESPONSE_ID: reply.response_id,
             names.FINISH_REASONS: (reply.finish_reason,) if reply.finish_reason else (),
             names.CONVERSATION_ID: reply.conversation_id,
-            **_tokens(reply.usage),
+            **tokens(reply.usage),
         }
         if self._content:
             parts: list[dict[str, Any]] = [{"type": "text", "content": reply.text}] if reply.text else []
@@ -257,17 +265,31 @@ class Trace:
             names.TOOL_NAME: tool.name,
             names.TOOL_TYPE: "function",
             names.TOOL_CALL_ID: effect.context.call_id,
-            names.TOOL_DESCRIPTION: tool.description or "",
+            names.TOOL_DESCRIPTION: description(tool),
+            names.AGENT_NAME: self._asked.agent,
             names.CONVERSATION_ID: self._of.get("conversation_id", ""),
         }
         if self._content:
             told[names.TOOL_ARGUMENTS] = json.dumps(effect.arguments, default=str)
-        span = self._tracer.start_span(f"execute_tool {tool.name}", self._context, attributes=_given(told))
-        measured = {names.OPERATION: "execute_tool", names.TOOL_NAME: tool.name}
+        span = self._tracer.start_span(f"execute_tool {tool.name}", self._context, attributes=given(told))
+        measured = {
+            names.OPERATION: "execute_tool",
+            names.TOOL_NAME: tool.name,
+            names.TOOL_TYPE: "function",
+            names.AGENT_NAME: self._asked.agent,
+        }
+        is_waiting = False
+        self._ran.append(tool.name)
         began = time.monotonic()
         token = contexts.attach(set_span_in_context(span))
 
         def finished(outcome: Any) -> None:
+            nonlocal is_waiting
+            if outcome.asks:  # it runs again once they are answered; that run counts for both
+                is_waiting = True
+                self._waiting.append(tool.name)
+                span.set_attribute(names.TOOL_FLAG, "waiting")
+                return
             span.set_attribute(names.TOOL_FLAG, outcome.flag)
             if self._content:
                 text = "".join(part.text for part in outcome.parts if isinstance(part, Text))
@@ -286,7 +308,8 @@ class Trace:
         finally:
             contexts.detach(token)
             span.end()
-            self._meters.record(names.EXECUTE_TOOL_DURATION, time.monotonic() - began, measured)
+            if not is_waiting:
+                self._meters.record(names.EXECUTE_TOOL_DURATION, time.monotonic() - began, measured)
 
     # ------------------------------------------------------------------------------------ the turn
 
@@ -298,15 +321,15 @@ class Trace:
             return
         told = {
             names.OPERATION: "invoke_agent",
-            names.PROVIDER: _provider(asked.backend),
+            names.PROVIDER: provider(asked.backend),
             names.AGENT_NAME: asked.agent,
             names.REQUEST_MODEL: self._model,
             names.OUTPUT_TYPE: asked.output_type,
         }
         if self._content:
-            told[names.INPUT_MESSAGES] = json.dumps([_shown(message) for message in asked.messages])
+            told[names.INPUT_MESSAGES] = json.dumps([shown(message) for message in asked.messages])
         name = f"invoke_agent {asked.agent}".rstrip()
-        self._agent = self._tracer.start_span(name, self._context, attributes=_given(told))
+        self._agent = self._tracer.start_span(name, self._context, attributes=given(told))
         self._context = set_span_in_context(self._agent, self._context)
 
     def _tell(self, event: Event) -> None:
@@ -322,22 +345,19 @@ class Trace:
                 self._end_call(str(event.status_code or event.reason))
             case FellBack():
                 self._end_call(event.reason)
-                self._model = event.to.partition(":")[2]
             case TurnCompleted():
                 self._of = {"conversation_id": event.conversation_id, "turn_ref": event.turn_ref}
 
     def _end(self, result: Any, error: BaseException | None) -> None:
-        self._end_call("" if error is None else _error_type(error))
+        self._end_call("" if error is None else error_type(error))
         agent, self._agent = self._agent, None
         if agent is None:
             return
-        measured = {
-            names.OPERATION: "invoke_agent",
-            names.PROVIDER: _provider(self._asked.backend),
-            names.AGENT_NAME: self._asked.agent,
-            names.REQUEST_MODEL: self._model,
-        }
+        asked_last = {names.PROVIDER: provider(self._backend), names.REQUEST_MODEL: self._model}
+        of_agent = {names.AGENT_NAME: self._asked.agent}
+        measured = {names.OPERATION: "invoke_agent", **asked_last, **of_agent}
         told: dict[str, Any] = {
+            **asked_last,
             names.CONVERSATION_ID: self._of.get("conversation_id", ""),
             names.TURN_REF: self._of.get("turn_ref", ""),
         }
@@ -345,14 +365,16 @@ class Trace:
             told |= self._outcome(result)
             self._meters.record(names.STATE_BYTES, len(result.state), {})
         elif error is not None:
-            told |= _tokens(getattr(error, "usage", Usage()))
-            measured[names.ERROR_TYPE] = _error_type(error)
+            told |= turn_tokens(getattr(error, "usage", Usage()))
+            measured[names.ERROR_TYPE] = error_type(error)
             _fail(agent, measured[names.ERROR_TYPE])
         else:
             told[names.TURN_STATUS] = "left"
-        agent.set_attributes(_given(told))
+        agent.set_attributes(given(told))
         agent.end()
         self._meters.record(names.INVOKE_AGENT_DURATION, time.monotonic() - self._began, measured)
+        self._meters.record(names.INFERENCE_CALLS, self._requests, of_agent)
+        self._meters.record(names.TOOL_CALLS, len(self._ran) - len(self._waiting), of_agent)
         self._meters.record(names.TURN_WAIT, self._waited, {})
 
     def _outcome(self, result: ChatResult[Any]) -> dict[str, Any]:
@@ -361,7 +383,7 @@ class Trace:
             names.TURN_STATUS: result.status,
             names.FINISH_REASONS: (result.finish_reason,) if result.finish_reason else (),
             names.COMPACTED: report is not None and report.outcome == "compacted",
-            **_tokens(result.usage),
+            **turn_tokens(result.usage),
         }
         if self._content:
             said = {"role": "assistant", "parts": [{"type": "text", "content": result.text}]}
@@ -369,52 +391,6 @@ class Trace:
         return told
 
 
-def _provider(backend: Any) -> str:
-    dialect = backend.dialect
-    return names.provider_name(dialect.family, dialect.wire)
-
-
-def _server(backend: Any) -> dict[str, Any]:
-    server = getattr(backend, "server", None)
-    return {} if server is None else {names.SERVER_ADDRESS: server[0], names.SERVER_PORT: server[1]}
-
-
-def _tokens(usage: Usage) -> dict[str, int]:
-    """Zero tokens of a kind are left out, but for those of every call."""
-    if not usage.requests:
-        return {}
-    every = {names.INPUT_TOKENS: usage.input_tokens, names.OUTPUT_TOKENS: usage.output_tokens}
-    some = {
-        names.CACHE_READ_TOKENS: usage.cached_input_tokens,
-        names.CACHE_WRITE_TOKENS: usage.cache_write_tokens,
-        names.REASONING_TOKENS: usage.reasoning_tokens,
-    }
-    return {**every, **{name: count for name, count in some.items() if count}}
-
-
-def _given(told: Mapping[str, Any]) -> dict[str, Any]:
-    """The attributes that have a value. False and "" have none; 0 has one."""
-    return {
-        name: [value] if name == names.REQUEST_SETTINGS["stop"] and isinstance(value, str) else value
-        for name, value in told.items()
-        if value not in ("", (), None) and value is not False
-    }
-
-
 def _fail(span: Span, error: str) -> None:
     span.set_attribute(names.ERROR_TYPE, error)
     span.set_status(Status(StatusCode.ERROR))
-
-
-def _error_type(error: BaseException) -> str:
-    """The provider's status, or the class of the error: never its text."""
-    if isinstance(error, BackendError):
-        return "timeout" if error.timed_out else str(error.status or error.kind)
-    if isinstance(error, GoAIToolsError) and getattr(error, "status_code", None):
-        return str(error.status_code)  # type: ignore[attr-defined]
-    return type(error).__name__
-
-
-def _shown(message: Message) -> dict[str, Any]:
-    parts = [{"type": "text", "content": part.text} for part in message.parts if isinstance(part, Text)]
-    return {"role": message.role, "parts": parts}

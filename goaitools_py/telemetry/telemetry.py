@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 from opentelemetry import metrics, trace
 
 from ..turn.plan import Watch
+from ..version import __version__
+from .conventions import SCHEMA_URL
 from .meters import Meters
 from .spans import Asked, Trace
 
@@ -48,8 +50,8 @@ class Telemetry:
     ) -> None:
         self.content = os.environ.get(_CAPTURE, "").lower() in _YES if content is None else bool(content)
         self.agent = agent
-        self._tracer = trace.get_tracer(_SCOPE, tracer_provider=tracer_provider)
-        self._meters = Meters(metrics.get_meter(_SCOPE, meter_provider=meter_provider))
+        self._tracer = trace.get_tracer(_SCOPE, __version__, tracer_provider, SCHEMA_URL)
+        self._meters = Meters(metrics.get_meter(_SCOPE, __version__, meter_provider, SCHEMA_URL))
 
     def __repr__(self) -> str:
         return f"Telemetry(agent={self.agent!r}, content={self.content})"

@@ -57,7 +57,8 @@ class Plan(Value, frozen=True, kw_only=True):
         codec: How blobs are protected.
         new_id: Makes a random id: for a new conversation, and for a worker that claims tool calls.
         blob: The given state; b"" starts a conversation.
-        waited: Seconds of the turn's `timeout` that passed before it began, in the wait for a lease.
+        waited: Seconds of the turn's `timeout` that passed before it began: in the wait for a lease, in
+            loads, and in beginnings that another worker overtook.
         damage: Why the given state cannot be used, if its loader has found that; None if it has not.
         model: The model of the backend, unless the settings name another.
         max_retries: How often a model call is sent again after a passing fault.

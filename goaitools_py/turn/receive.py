@@ -222,6 +222,8 @@ def _despite(
     books.
     """
     if isinstance(exc, ProtocolFault):
+        if (reply := _ended(decoder)) is not None:
+            return reply
         # If a fault gives the usage of the answer, its handler books that usage.
         _note_partial(ledger, decoder, call.model, books=exc.usage is None, text=exc.partial_text)
     elif isinstance(exc, (TurnError, AssertionError, ReplyTooLarge)) or not _is_whole(decoder):
@@ -231,6 +233,16 @@ def _despite(
     else:
         book(decoder.finish())
     return None
+
+
+def _ended(decoder: StreamDecoder) -> Reply | None:
+    """The reply of a stream in which an error came after its last word; None if there is none, or nothing is
+    said in it. It is whole and paid for: the error changes nothing."""
+    try:
+        reply = decoder.finish()
+    except ProtocolFault:
+        return None
+    return reply if reply.text or reply.calls else None
 
 
 def _is_whole(decoder: StreamDecoder) -> bool:
@@ -299,6 +311,8 @@ def _whole_reply(dialect: Dialect, body: bytes) -> Reply:
             tuple(decoder.feed(body))
             return decoder.finish()
         except ProtocolFault as fault:
+            if (reply := _ended(decoder)) is not None:
+                return reply
             fault.partial_text = fault.partial_text or decoder.partial_text
             raise
     return dialect.reply(body)

@@ -445,3 +445,56 @@ def test_a_turn_that_was_taken_back_beside_an_event_can_be_had_again(
     result = kept(ScriptedBackend("Paid."), store).send("Pay.", turn_id="m-1")
 
     assert said(result.state) == ["E.", "Pay.", "Paid."]
+
+
+@pytest.mark.parametrize("restarts", [0, 1, 3])
+@pytest.mark.parametrize("by", ["save", "load"])
+def test_a_turn_that_begins_anew_has_the_time_that_is_left(
+    kept: Threads, store: FaultyStore, monkeypatch: pytest.MonkeyPatch, restarts: int, by: str
+) -> None:
+    """Its `timeout` bounds the whole turn: the loads and the beginnings that were overtaken count."""
+    clock = _later_clock(monkeypatch)
+    load = store.load
+
+    def slow_load(key: str) -> Any:
+        clock.append(20.0 if by == "load" else 0.0)
+        return load(key)
+
+    def overtaken() -> None:
+        clock.append(20.0 if by == "save" else 0.0)
+        other(store, "Theirs.").send("They?")
+
+    def answer(request: Any) -> str:
+        asked.append((request.timeout, sum(clock)))
+        return "Mine."
+
+    asked: list[tuple[Any, float]] = []
+    conversation = kept(ScriptedBackend(answer), store, save="checkpoint")
+    monkeypatch.setattr(store, "load", slow_load)
+    store.faults += [overtaken] * restarts
+
+    conversation.send("I?", timeout=200.0)
+
+    ((left, spent),) = asked
+    assert spent >= 20.0 * (restarts if by == "save" else restarts + 1)
+    assert left == pytest.approx(200.0 - spent, abs=5.0)
+
+
+def _later_clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The clock of both edges, later by the sum of what a test adds to the list."""
+    import time as real
+
+    from goaitools_py.edges import async_edge, sync_edge
+
+    ahead: list[float] = []
+
+    class Later:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(real, name)
+
+        def monotonic(self) -> float:
+            return real.monotonic() + sum(ahead)
+
+    for edge in (sync_edge, async_edge):
+        monkeypatch.setattr(edge, "time", Later())
+    return ahead

@@ -200,3 +200,48 @@ def test_what_was_read_is_never_lost(kept: Threads, leasing: LeasingStore, piece
     assert kept_text == "".join(heard)
     newest = read_history(blob_in(leasing)).all_messages()[-1]
     assert newest.text in (kept_text, "Count.")
+
+
+class Ordered(LeasingStore):
+    """Notes what is asked of it, and whether the flag was set and the lease held then."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[tuple[str, bool, bool]] = []
+
+    def save(self, key: str, blob: bytes, *, expected: int | None) -> int:
+        self._note("save", key)
+        return super().save(key, blob, expected=expected)
+
+    def set_stop(self, key: str, is_wanted: bool = True) -> bool:
+        self._note("set" if is_wanted else "clear", key)
+        return super().set_stop(key, is_wanted)
+
+    def _note(self, what: str, key: str) -> None:
+        self.asked.append((what, self.inner.stop_requested(key), self.inner.is_held(key)))
+
+
+@pytest.mark.parametrize("is_lost", [False, True], ids=["saved", "not-saved"])
+def test_the_flag_goes_after_what_the_stopped_turn_came_to_is_stored(kept: Threads, is_lost: bool) -> None:
+    """A worker that dies between the two leaves the flag: nobody goes on with a turn that is to stop. And it
+    goes before the lease does: it must not be a later turn's."""
+    store = Ordered()
+    conversation = kept(ScriptedBackend("Hello.", LONG, "Yes?"), store, stop_every=SOON, save_timeout=SOON)
+    conversation.send("Hello?")
+    store.asked.clear()
+
+    def stop(event: Any) -> None:
+        if isinstance(event, TextDelta):
+            store.inner.set_stop("ada")
+            store.faults = ["lost"] * 9 * is_lost
+
+    with pytest.raises(TurnStoppedError):
+        conversation.send("Tell me a story.", on_event=stop)
+
+    assert store.asked[0] == ("save", True, True)
+    assert store.inner.stop_requested("ada") is is_lost
+    if not is_lost:
+        assert store.asked == [("save", True, True), ("clear", True, True)]
+    store.faults = []
+    assert conversation.send("Never mind.").text == "Yes?"
+    assert not store.inner.stop_requested("ada")

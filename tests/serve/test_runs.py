@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
-from goaitools_py.serve import ServeLimits
+from goaitools_py.serve import ServeLimits, hub
 from goaitools_py.stores import AsyncMemoryStore
-from goaitools_py.testing import Calls
+from goaitools_py.testing import Calls, ScriptedBackend
 
 from ._world import World, asynchronous, said
 
@@ -261,3 +263,80 @@ async def test_after_a_stop_the_next_message_is_taken() -> None:
             assert status == 200, (at, answer)
         await first
     assert stopped > 10
+
+
+@asynchronous
+async def test_a_server_that_stops_does_not_wait_for_a_turn_that_cannot_begin(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The store is silent. The message was not taken and no model was asked. It is answered later."""
+    monkeypatch.setattr(hub, "LEAST_SECONDS", 0.05)
+    store = SlowToLease()
+    world = World("Never said.", store=store, limits=ServeLimits(grace_seconds=0))
+    async with asyncio.timeout(30), world.app.running():
+        asked = asyncio.create_task(world.ask("POST", f"{HALL}/turns", said()))
+        await store.is_asked.wait()
+    status, answer = await asked
+    assert (status, answer["retryable"]) == (503, True)
+    assert world.backend.requests == []
+
+    store.answers.set()
+    after = World("Here.", store=store)
+    assert (await after.ask("POST", f"{HALL}/turns", said()))[0] == 200
+    texts = [message["text"] for message in (await after.ask("GET", f"{HALL}/messages"))[1]]
+    assert texts == ["Hello", "Here."]
+
+
+class SlowToLease(AsyncMemoryStore):
+    """A store that gives no lease before it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_asked, self.answers = asyncio.Event(), asyncio.Event()
+
+    @asynccontextmanager
+    async def lease(self, key: str, ttl: float) -> AsyncIterator[Any]:
+        self.is_asked.set()
+        await self.answers.wait()
+        async with super().lease(key, ttl) as lease:
+            yield lease
+
+
+class SlowToSave(AsyncMemoryStore):
+    """A store whose saves wait, from the first one after `begin` on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_saving, self.may_save = asyncio.Event(), asyncio.Event()
+        self.is_slow = False
+
+    async def save(self, *args: Any, **fields: Any) -> Any:
+        if self.is_slow:
+            self.is_saving.set()
+            await self.may_save.wait()
+        return await super().save(*args, **fields)
+
+
+@asynchronous
+async def test_a_server_that_stops_waits_until_a_paid_reply_is_saved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long the store takes."""
+    monkeypatch.setattr(hub, "LEAST_SECONDS", 0.01)
+    store = SlowToSave()
+
+    def answer(_: Any) -> str:
+        store.is_slow = True
+        return "Paid."
+
+    world = World(store=store, backend=ScriptedBackend(answer), limits=ServeLimits(grace_seconds=0))
+    asked = asyncio.create_task(world.ask("POST", f"{HALL}/turns", said()))
+    await store.is_saving.wait()
+    closing = asyncio.create_task(world.app._hub.close())
+    done, _ = await asyncio.wait([closing], timeout=0.1)
+    assert not done
+
+    store.may_save.set()
+    store.is_slow = False
+    await closing
+    await asked
+    messages = (await World(store=store).ask("GET", f"{HALL}/messages"))[1]
+    assert [message["text"] for message in messages] == ["Hello", "Paid."]

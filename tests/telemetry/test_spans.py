@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from opentelemetry import trace
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from goaitools_py import (
     Chat,
@@ -26,54 +20,13 @@ from goaitools_py import (
     tool,
 )
 from goaitools_py.sim import Fault, Reply
-from goaitools_py.telemetry import Telemetry
 from goaitools_py.testing import Calls, ScriptedBackend
 
+from ._seen import Seen, attributes
 from ._tables import CONTENT, METRICS, SPANS
 
 WIRES = ("openai", "openai-responses", "anthropic")
 PROVIDERS = {"openai": "openai", "openai-responses": "openai", "anthropic": "anthropic"}
-
-
-class Seen:
-    """What was exported, and a `Telemetry` that exports it."""
-
-    def __init__(self) -> None:
-        self.spans_out = InMemorySpanExporter()
-        self.tracers = TracerProvider()
-        self.tracers.add_span_processor(SimpleSpanProcessor(self.spans_out))
-        self.reader = InMemoryMetricReader()
-        self.meters = MeterProvider(metric_readers=[self.reader])
-
-    def telemetry(self, **options: Any) -> Telemetry:
-        return Telemetry(self.tracers, self.meters, **options)
-
-    @property
-    def spans(self) -> tuple[ReadableSpan, ...]:
-        return self.spans_out.get_finished_spans()
-
-    def of(self, operation: str) -> list[ReadableSpan]:
-        found = [
-            one for one in self.spans if (one.attributes or {}).get("gen_ai.operation.name") == operation
-        ]
-        return sorted(found, key=lambda one: one.start_time or 0)
-
-    def metrics(self) -> dict[str, Any]:
-        data = self.reader.get_metrics_data()
-        return {
-            metric.name: metric
-            for resource in data.resource_metrics
-            for scope in resource.scope_metrics
-            for metric in scope.metrics
-        }
-
-
-@pytest.fixture
-def seen() -> Iterator[Seen]:
-    made = Seen()
-    yield made
-    made.tracers.shutdown()
-    made.meters.shutdown()
 
 
 @pytest.fixture(params=WIRES)
@@ -95,16 +48,12 @@ def turn(chat: Any, *, streamed: bool, **fields: Any) -> Any:
     return chat.start(None, **fields).result() if streamed else chat.chat(**fields)
 
 
-def attributes(span: ReadableSpan) -> dict[str, Any]:
-    return dict(span.attributes or {})
-
-
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 def test_the_spans_of_a_turn_are_those_of_the_conventions(
     face: Any, sim: Any, seen: Seen, wire: str, streamed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Names, kinds, attributes and parents; a tool's own span nests in that of its call."""
-    monkeypatch.setattr(trace, "get_tracer", lambda name, **_: seen.tracers.get_tracer(name))
+    monkeypatch.setattr(trace, "get_tracer", lambda name, *_, **__: seen.tracers.get_tracer(name))
     telemetry = seen.telemetry(agent="guide")
     settings = ModelSettings(max_output_tokens=500)
     chat = face.on(sim, tools=[get_score], telemetry=telemetry, settings=settings)
@@ -278,8 +227,7 @@ def test_metrics_are_those_of_the_conventions(face: Any, seen: Seen) -> None:
     found = seen.metrics()
     for name, (unit, bounds) in METRICS.items():
         assert found[name].unit == unit
-        if bounds is not None:
-            assert list(found[name].data.data_points[0].explicit_bounds) == bounds
+        assert list(found[name].data.data_points[0].explicit_bounds) == bounds
     points = found["gen_ai.client.token.usage"].data.data_points
     sums = {point.attributes["gen_ai.token.type"]: point.sum for point in points}
     assert sums == {"input": result.usage.input_tokens, "output": result.usage.output_tokens}

@@ -33,6 +33,21 @@ CONTENT = {
     "azure": (403, {"error": {"code": "x", "innererror": {"code": "ResponsibleAIPolicyViolation"}}}),
     "dashscope": (403, {"code": "data_inspection_failed", "message": "Input data may contain …"}),
     "users-message": (403, {"error": {"message": "The user message was blocked by our content policy"}}),
+    "quotes": (403, {"error": {"message": 'Your input was flagged: "SECRET your account was suspended"'}}),
+    "quotes-a-key": (
+        403,
+        {"error": {"message": "Blocked by guardrail: 'SECRET api key was blocked'"}},
+    ),
+    "quotes-first": (403, {"error": {"message": '"Your account was blocked" violates the content policy'}}),
+    "quotes-plainly": (403, {"error": {"message": "Content violates safety rules. My account was blocked"}}),
+    "quotes-json": (
+        403,
+        {"error": {"message": 'The prompt was blocked: {"content": "your \\"account\\" was suspended"}'}},
+    ),
+    "quotes-cut-off": (
+        403,
+        {"error": {"message": 'Content moderation: "SECRET my account was blocked, s'}},
+    ),
     "guardrail-402": (402, {"error": {"message": "Blocked by guardrail SECRET"}}),
     "cloudflare": (424, {"error": [{"code": 2016, "message": "Prompt blocked"}]}),
     "wso2": (446, {"code": "900514", "type": "GUARDRAIL", "message": {"action": "GUARDRAIL_INTERVENED"}}),
@@ -51,6 +66,14 @@ ACCOUNT = {
     "region": (403, {"error": {"code": "unsupported_country_region_territory", "message": "No."}}),
     "banned": (403, {"error": {"message": "Your account was blocked for violating the usage policies"}}),
     "banned-user": (403, {"error": {"message": "This user has been blocked due to its content"}}),
+    "banned-by-name": (
+        403,
+        {"error": {"message": 'Organization "org-1" has been disabled for violating the usage policies'}},
+    ),
+    "quotes": (
+        403,
+        {"error": {"message": 'Your API key may not: "the request was blocked by guardrail"'}},
+    ),
     "page": (403, None),
     "407": (407, {}),
     "404": (404, {"error": {"message": "no such model"}}),

@@ -154,8 +154,9 @@ MESSAGE = {"type": "message", "role": "assistant", "content": [{"type": "text", 
 RESPONSE = {"id": "r", "object": "response", "output": [ITEM], "usage": USAGE}
 HALF = b'data: {"choices":[{"index":0,"delta":{"content":"Once upon"}}]}\n\ndata: {"error":{"code":502}}\n\n'
 
+UNENDED = CHOICE | {"finish_reason": None}
 BROKEN_OFF = [
-    pytest.param(CHAT, raw({"choices": [CHOICE], "error": ERROR, "usage": CHAT_USAGE}), id="chat"),
+    pytest.param(CHAT, raw({"choices": [UNENDED], "error": ERROR, "usage": CHAT_USAGE}), id="chat"),
     pytest.param(
         CHAT,
         raw({"choices": [CHOICE | {"error": ERROR, "finish_reason": "error"}], "usage": CHAT_USAGE}),
@@ -163,13 +164,13 @@ BROKEN_OFF = [
     ),
     pytest.param(
         CHAT,
-        raw({"choices": [CHOICE], "error": {"message": "SECRET"}, "usage": CHAT_USAGE}),
+        raw({"choices": [UNENDED], "error": {"message": "SECRET"}, "usage": CHAT_USAGE}),
         id="chat-nameless",
     ),
     pytest.param(
-        CHAT, raw({"choices": [CHOICE], "error": ERROR | {"code": 400}, "usage": CHAT_USAGE}), id="chat-400"
+        CHAT, raw({"choices": [UNENDED], "error": ERROR | {"code": 400}, "usage": CHAT_USAGE}), id="chat-400"
     ),
-    pytest.param(RESPONSES, raw(RESPONSE | {"status": "completed", "error": ERROR}), id="responses"),
+    pytest.param(RESPONSES, raw(RESPONSE | {"error": ERROR}), id="responses"),
     pytest.param(
         RESPONSES,
         raw(RESPONSE | {"status": "failed", "error": {"code": "server_error", "message": "SECRET"}}),
@@ -210,6 +211,99 @@ def test_text_beside_an_error_is_kept_and_not_asked_for_again(
     assert after.text == "Once upon a time."
     assert roles(after.state) == ["user", "assistant"]
     assert check_history(wire, state_messages(after.state)) == []
+
+
+ENDED = MESSAGE | {"stop_reason": "end_turn", "usage": USAGE}
+DONE = RESPONSE | {"status": "completed"}
+CHUNK = {"choices": [{"index": 0, "delta": {"content": "Once upon"}, "finish_reason": None}]}
+LAST = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}], "usage": CHAT_USAGE}
+TEXT = {"type": "text", "text": ""}
+EVENTS = (
+    {"type": "message_start", "message": MESSAGE | {"content": [], "usage": USAGE}},
+    {"type": "content_block_start", "index": 0, "content_block": TEXT},
+    {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Once upon"}},
+    {"type": "content_block_stop", "index": 0},
+    {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": USAGE},
+)
+
+
+def events(*given: dict[str, Any]) -> Raw:
+    """A stream of these events, whole or in the body of a request that asked for none."""
+    return Raw.body(b"".join(b"data: " + json.dumps(one).encode() + b"\n\n" for one in given))
+
+
+WHOLE = [
+    pytest.param(CHAT, {"choices": [CHOICE], "error": ERROR, "usage": CHAT_USAGE}, id="chat"),
+    pytest.param(CHAT, {"choices": [CHOICE | {"error": ERROR}], "usage": CHAT_USAGE}, id="chat-choice"),
+    pytest.param(CHAT, {"choices": [CHOICE], "error": "SECRET", "usage": CHAT_USAGE}, id="chat-nameless"),
+    pytest.param(CHAT, (CHUNK, LAST, {"error": ERROR}), id="chat-event"),
+    pytest.param(CHAT, (CHUNK, LAST, {"object": "error", "code": 503, "message": "SECRET"}), id="chat-vllm"),
+    pytest.param(CHAT, (CHUNK, LAST | {"error": ERROR}), id="chat-last-event"),
+    pytest.param(RESPONSES, DONE | {"error": ERROR}, id="responses"),
+    pytest.param(
+        RESPONSES,
+        ({"type": "response.completed", "response": DONE | {"error": ERROR}},),
+        id="responses-last-event",
+    ),
+    pytest.param(ANTHROPIC, ENDED | {"error": ERROR}, id="anthropic"),
+    pytest.param(ANTHROPIC, (*EVENTS, {"type": "error", "error": ERROR}), id="anthropic-event"),
+]
+
+
+@pytest.mark.parametrize("ways", ["own", "fallback"])
+@pytest.mark.parametrize(("wire", "answer"), WHOLE)
+def test_a_whole_reply_beside_an_error_is_the_reply(
+    face: Any, run: Any, wire: str, answer: Any, ways: str
+) -> None:
+    """Its own last word says that it is whole. It is paid for, and neither provider is asked again."""
+    body = events(*answer) if isinstance(answer, tuple) else scripted(answer)
+    backend = ScriptedBackend(body, "Again.", wire=wire, max_retries=2)
+    other = ScriptedBackend("Again.")
+    chat = face.chat(backend, fallbacks=[other] if ways == "fallback" else [])
+
+    result = run(chat, user="A story.")
+
+    assert (result.status, result.text, len(backend.requests)) == ("complete", "Once upon", 1)
+    assert (result.usage.input_tokens, result.usage.requests, other.requests) == (11, 1, [])
+    assert check_history(wire, state_messages(result.state)) == []
+    assert "SECRET" not in str(state_messages(result.state))
+
+
+def test_calls_of_a_whole_reply_beside_an_error_run(face: Any, run: Any, scores: Any) -> None:
+    """They are whole, too."""
+    call = {"id": "c1", "type": "function", "function": {"name": "get_score", "arguments": '{"team":"Red"}'}}
+    choice = {"message": {"role": "assistant", "tool_calls": [call]}, "finish_reason": "tool_calls"}
+    backend = ScriptedBackend(scripted({"choices": [choice], "error": ERROR}), "1:0")
+
+    result = run(face.chat(backend, tools=[scores.get_score]), user="The score?")
+
+    assert (result.text, scores.runs) == ("1:0", ["Red"])
+
+
+SILENT = [
+    pytest.param(CHAT, {"choices": [CHOICE | {"message": {"content": ""}}]}, id="chat"),
+    pytest.param(RESPONSES, DONE | {"output": []}, id="responses"),
+    pytest.param(
+        RESPONSES, DONE | {"output": [{"type": "reasoning", "id": "r", "summary": []}]}, id="responses-thinks"
+    ),
+    pytest.param(ANTHROPIC, ENDED | {"content": []}, id="anthropic"),
+    pytest.param(
+        ANTHROPIC,
+        ENDED | {"content": [{"type": "thinking", "thinking": "Hm.", "signature": "s"}]},
+        id="anthropic-thinks",
+    ),
+]
+
+
+@pytest.mark.parametrize(("wire", "answer"), SILENT)
+def test_a_reply_that_says_nothing_beside_an_error_is_the_error(
+    face: Any, run: Any, wire: str, answer: Any
+) -> None:
+    """Whatever its last word is: nothing is lost, and a passing error is tried again."""
+    backend = ScriptedBackend(scripted(answer | {"error": ERROR}), "Again.", wire=wire, max_retries=1)
+
+    assert run(face.chat(backend), user="A story.").text == "Again."
+    assert len(backend.requests) == 2
 
 
 UNUSABLE = [

@@ -154,7 +154,9 @@ def read_body(body: bytes) -> RawReply:
     except rawjson.RawJSONError as problem:
         raise ProtocolFault(f"the answer is not a message: {shape_of(body, lacks='content')}") from problem
     usage, content = bytes(envelope.usage), bytes(envelope.content)
-    if envelope.error or envelope.type == "error":
+    # A message with its last word is whole and paid for: an error beside it changes nothing.
+    is_whole = envelope.stop_reason and envelope.stop_reason not in BROKEN_OFF and _says(content)
+    if envelope.type == "error" or (envelope.error and not is_whole):
         raise paid(error_fault(envelope.error, text=_said(content)), billed(usage))
     if envelope.stop_reason in BROKEN_OFF:
         raise paid(broken_off(envelope.stop_reason, _said(content)), billed(usage))
@@ -176,6 +178,16 @@ def read_body(body: bytes) -> RawReply:
         container=bytes(envelope.container),
         transformations=bytes(envelope.input_transformations),
     )
+
+
+def _says(content: bytes) -> bool:
+    """True for a content with a text, a call, or another thing that a user gets."""
+    try:
+        pairs = _read(_entry(content))
+    except rawjson.RawJSONError:
+        return False
+    said = (block.text if block.type == "text" else block.type not in _THINKING for _, block in pairs)
+    return bool(_text(content)) or any(said)
 
 
 def _said(content: bytes) -> str:

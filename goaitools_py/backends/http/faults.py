@@ -15,6 +15,7 @@ from ... import rawjson
 from ..base import Fault, FaultKind
 from .moderation import is_moderation
 from .overflow import CODES, is_overflow
+from .quoted import own_words
 
 __all__ = ["classify", "fault_of_error", "http_fault", "retry_after"]
 
@@ -159,7 +160,7 @@ _KEY_CODES: Final = frozenset(
     {"API_KEY_INVALID", "InvalidApiKey", "authentication_error", "invalid_api_key", "unauthorized"}
 )
 _KEY_WORDS: Final = re.compile(
-    # Only at the beginning: an error may quote what a user has written.
+    # Only at the beginning: an error may quote, without marks, what a user has written.
     r"\W*(?:"
     r"(?:incorrect|invalid|wrong|missing|expired|unknown) (?:x-)?api[ _-]?key\b"  # xAI: continue#10778
     r"|(?:the )?api[ _-]?key (?:is )?(?:not valid|not found|invalid|incorrect|expired|missing|required)"
@@ -223,14 +224,15 @@ def _code(error: object) -> str:
 
 
 def _words(error: object) -> str:
+    """What the server says itself: the only text that is searched for words with a meaning."""
     if isinstance(error, str):
-        return error
+        return own_words(error)
     if not isinstance(error, dict):
         return ""
     metadata = error.get("metadata")  # OpenRouter: what the provider behind it said
     raw = metadata.get("raw") if isinstance(metadata, dict) else None
     said = (error.get("message"), error.get("detail"), raw)
-    return "\n".join(words for words in said if isinstance(words, str))
+    return "\n".join(own_words(words) for words in said if isinstance(words, str))
 
 
 def _inner_status(error: object) -> int | None:

@@ -4,7 +4,8 @@ Owns: codes and wordings of moderation, each with its source, and wordings about
 Must never know: a status, a provider API, what is done about it.
 
 Only answers whose status may mean something else are searched: 402 and 403, which mostly are about money and
-the key. Only the error's own text is searched. All sources were looked at in 2026-11.
+the key. Only the error's own text is searched, without what it quotes (`quoted`). All sources were looked at
+in 2026-11.
 """
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ _ACCOUNT: Final = (
     r"\b(?:(?:account|organi[sz]ation|project|api[ _-]?key)\b.{0,40}|user (?:was|is|has been) )"
     r"\b(?:flagged|disabled|blocked|suspended|banned|deactivated)"  # not "the user message was blocked"
 )
-"""The account is what was blocked: another message would be refused as well."""
+"""The account is what was blocked: another message would be refused as well. These words count only if they
+come first. What comes after the words of moderation may be the user's, without quotation marks; and a message
+that comes back in vain is sent again, while one that stays blocks the conversation."""
 
 _LONGEST: Final = 8192
 """Characters of a text that are searched."""
@@ -64,7 +67,7 @@ def is_moderation(error: object, names: Collection[str], words: str) -> bool:
     Args:
         error: The error object of the answer.
         names: Its codes and types.
-        words: Its text.
+        words: Its text, without what it quotes.
     """
     metadata: Any = error.get("metadata") if isinstance(error, dict) else None
     if isinstance(metadata, dict) and any(metadata.get(name) for name in _MEMBERS):
@@ -72,4 +75,5 @@ def is_moderation(error: object, names: Collection[str], words: str) -> bool:
     if any(name.lower() in _CODES for name in names):
         return True
     said = words[:_LONGEST].lower()
-    return bool(_pattern("|".join(_WORDS)).search(said)) and not _pattern(_ACCOUNT).search(said)
+    found = _pattern("|".join(_WORDS)).search(said)
+    return found is not None and not _pattern(_ACCOUNT).search(said, 0, found.end())

@@ -145,9 +145,11 @@ def read_body(body: bytes) -> RawReply:
     if choice.usage != _NULL:
         usage = merged(bytes(choice.usage), usage)
     message = bytes(choice.message)
-    if error := completion.error or choice.error:  # the latter: OpenRouter, the provider behind it failed
-        raise paid(error_fault(error, text=_said(message)), usage_of(usage))
     finish = ended_by(choice.finish_reason, choice.native_finish_reason)
+    error = completion.error or choice.error  # the latter: OpenRouter, the provider behind it failed
+    # A message with its last word is whole and paid for: an error beside it changes nothing.
+    if error and (not finish or finish in BROKEN_OFF or not _says(message)):
+        raise paid(error_fault(error, text=_said(message)), usage_of(usage))
     if finish in BROKEN_OFF:
         raise paid(broken_off(finish, _said(message)), usage_of(usage))
     if message == b"null" and (finish in _LENGTHS or _is_filtered(finish)):
@@ -169,6 +171,15 @@ def read_body(body: bytes) -> RawReply:
         id=completion.id or "",
         beside=beside,
     )
+
+
+def _says(message: bytes) -> bool:
+    """True for a message with a text, a call, or another thing that a user gets."""
+    try:
+        view = rawjson.view(message)
+    except rawjson.RawJSONError:
+        return False
+    return isinstance(view, dict) and not is_silent(view)
 
 
 def _said(message: bytes) -> str:

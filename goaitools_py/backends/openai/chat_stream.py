@@ -232,7 +232,7 @@ class ChatDecoder:
     def _take(self, chunk: _Chunk, data: bytes, deltas: list[Delta]) -> None:
         if chunk.object == "error":  # vLLM: the error's members are the event's own
             raise self._fault("the provider broke the stream off", rawjson.loads(data))
-        if chunk.error != NULL:
+        if not chunk.choices and chunk.error != NULL:
             self._check_error(chunk.error)
         if not chunk.choices and not self._has_choice and (error := misplaced_error(data)) is not None:
             raise self._fault("the provider broke the stream off", error)
@@ -250,8 +250,6 @@ class ChatDecoder:
         for choice in chunk.choices or ():
             if choice.index:
                 continue  # only the first of several choices is kept
-            if choice.error != NULL:
-                self._check_error(choice.error)
             self._has_choice = True
             if choice.usage != NULL:
                 self._usage = merged(self._usage, bytes(choice.usage))
@@ -261,6 +259,11 @@ class ChatDecoder:
             if choice.finish_reason:
                 self._finish = ended_by(choice.finish_reason, choice.native_finish_reason)
                 deltas += left_over(self._halves)
+            # Behind the rest of the event: it may hold the last word of the reply.
+            if choice.error != NULL:
+                self._check_error(choice.error)
+        if chunk.error != NULL:
+            self._check_error(chunk.error)
 
     def _may_go_on(self, delta: Object) -> bool:
         """True if the next event is probably plain text: this one had text, and nothing else is open."""

@@ -252,7 +252,9 @@ def read_response(raw: bytes, *, items: Sequence[bytes] = ()) -> RawReply | None
     output = tuple(map(bytes, response.output or ())) or tuple(items)
     if response.object == "error":  # vLLM: the error's members are the body's own
         raise paid(failure(error_in(raw), text=said_in(output)), usage_of(usage))
-    if response.error or status == "failed":
+    # A response with its last word is whole and paid for: an error beside its output changes nothing.
+    is_whole = status in ("completed", "incomplete") and _says(output)
+    if status == "failed" or (response.error and not is_whole):
         raise paid(failure(response.error, text=said_in(output)), usage_of(usage))
     if status in _NOT_FINISHED:
         fault = Fault(kind="protocol", code=status, retryable=status == "cancelled")
@@ -287,6 +289,14 @@ def _reasons(raw: bytes) -> tuple[str, ...]:
     except rawjson.RawJSONError:
         return ()
     return tuple(reason if reason.isidentifier() and len(reason) <= 64 else "unknown" for reason in reasons)
+
+
+def _says(items: Sequence[bytes]) -> bool:
+    """True for items with a text, or with a call."""
+    calls = (rawjson.view(raw) for raw in items if b"call" in raw)
+    with suppress(rawjson.RawJSONError):
+        return bool(said_in(items)) or any(kind_of(as_dict(view)) in CALLS for view in calls)
+    return False
 
 
 def said_in(items: Sequence[bytes]) -> str:

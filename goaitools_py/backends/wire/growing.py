@@ -24,6 +24,7 @@ content as lists of thinking and text parts (docs.mistral.ai/capabilities/reason
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -162,6 +163,10 @@ class Grown:
     def text(self, key: str) -> str:
         return "".join(self._texts.get(key, ()))
 
+    def texts(self, key: str) -> Sequence[str]:
+        """The pieces of a string member."""
+        return self._texts.get(key, ())
+
     def pop_text(self, key: str) -> str | None:
         if key not in self._texts:
             return None
@@ -179,10 +184,11 @@ class Grown:
 class Parts:
     """A list of typed parts in pieces."""
 
-    __slots__ = ("_parts",)
+    __slots__ = ("_newest", "_parts")
 
     def __init__(self) -> None:
         self._parts: list[Grown] = []
+        self._newest: dict[tuple[bytes | None, bytes | None], Grown] = {}  # by type and index
 
     def __bool__(self) -> bool:
         return bool(self._parts)
@@ -199,17 +205,18 @@ class Parts:
                 text = part.grow(key, raw)
                 if key != "data":
                     words.append(text)
+            self._newest[part.get("type"), part.get("index")] = part
         return "".join(words)
 
     def _continued_by(self, piece: Object) -> Grown | None:
         """The newest part of the same type and index. Without an index only the last part can match."""
         kind, index, id = (bytes(piece[key]) if key in piece else None for key in ("type", "index", "id"))
-        for part in reversed(self._parts if index is not None else self._parts[-1:]):
-            if part.get("type") == kind and part.get("index") == index:
-                is_other = id not in (None, b"null") and part.get("id") not in (None, id)
-                can_grow = kind in _GROWING_PARTS or (index is not None and _is_piece_of_any(piece))
-                return part if can_grow and not is_other and not _is_complete(part, piece) else None
-        return None
+        part = self._newest.get((kind, index))
+        if part is None or (index is None and part is not self._parts[-1]):
+            return None
+        is_other = id not in (None, b"null") and part.get("id") not in (None, id)
+        can_grow = kind in _GROWING_PARTS or (index is not None and _is_piece_of_any(piece))
+        return part if can_grow and not is_other and not _is_complete(part, piece) else None
 
     def text(self, kind: str) -> str:
         wanted = rawjson.dumps(kind)
@@ -238,11 +245,12 @@ def _is_complete(part: Grown, piece: Object) -> bool:
 class _Call:
     """One tool call in pieces."""
 
-    __slots__ = ("bodies", "rest")
+    __slots__ = ("_objects", "bodies", "rest")
 
     def __init__(self) -> None:
         self.rest = Grown(frozenset())
         self.bodies: dict[str, Grown] = {}
+        self._objects: dict[str, _OneObject] = {}
 
     def grow(self, delta: Object, bodies: Mapping[str, Object]) -> None:
         for key, raw in delta.items():
@@ -263,11 +271,65 @@ class _Call:
         if known != bytes(body["name"]):
             return True
         more = text_of(body.get("arguments", NULL)) or ""
-        return bool(more.strip()) and _is_object(own.text("arguments"))
+        return bool(more.strip()) and self._objects.setdefault(kind, _OneObject()).is_in(
+            own.texts("arguments")
+        )
 
     def raw(self) -> bytes:
         bodies = {key: with_members(body.members()) for key, body in self.bodies.items()}
         return with_members(self.rest.members() | bodies)
+
+
+class _OneObject:
+    """Tells whether the pieces of a text make one JSON object. It reads each piece once, however often it is
+    asked: servers that repeat a call's name with each piece make it asked for each."""
+
+    __slots__ = ("_depth", "_found", "_in_string", "_is_escaped", "_read")
+
+    def __init__(self) -> None:
+        self._read = self._depth = 0
+        self._in_string = self._is_escaped = False
+        self._found: bool | None = None  # None before the end of the object
+
+    def is_in(self, pieces: Sequence[str]) -> bool:
+        """`pieces`: all of them, those that were read before too."""
+        while self._read < len(pieces):
+            piece = pieces[self._read]
+            self._read += 1
+            if self._found is not None:
+                rest = piece
+            elif (end := self._end_in(piece)) is not None:
+                self._found = _is_object("".join(pieces[: self._read - 1]) + piece[:end])
+                rest = piece[end:]
+            else:
+                continue
+            self._found = self._found and not rest.strip(" \t\n\r")
+        return bool(self._found)
+
+    def _end_in(self, piece: str) -> int | None:
+        """Where the object ends, if it ends in this piece."""
+        at = 0
+        while at < len(piece):
+            if self._is_escaped:
+                self._is_escaped, at = False, at + 1
+                continue
+            mark = (_IN_STRING if self._in_string else _OUTSIDE).search(piece, at)
+            if mark is None:
+                return None
+            at = mark.end()
+            if mark[0] == '"':
+                self._in_string = not self._in_string
+            elif mark[0] == "\\":
+                self._is_escaped = True
+            else:
+                self._depth += 1 if mark[0] == "{" else -1
+                if self._depth <= 0:
+                    return at
+        return None
+
+
+_IN_STRING: Final = re.compile(r'["\\]')
+_OUTSIDE: Final = re.compile(r'["{}]')
 
 
 def _is_object(text: str) -> bool:
@@ -281,11 +343,12 @@ def _is_object(text: str) -> bool:
 class Calls:
     """The tool calls, in the order in which they began."""
 
-    __slots__ = ("_at", "_calls")
+    __slots__ = ("_at", "_by_id", "_calls")
 
     def __init__(self) -> None:
         self._calls: list[_Call] = []
         self._at: dict[int, _Call] = {}
+        self._by_id: dict[bytes, _Call] = {}
 
     def __bool__(self) -> bool:
         return bool(self._calls)
@@ -298,7 +361,14 @@ class Calls:
                 if kind in delta and delta[kind] != NULL:
                     bodies[kind] = body = object_of(delta[kind])
                     begins = begins or bool("name" in body and text_of(body["name"]))
-            self._meant_by(delta, bodies, begins=begins).grow(delta, bodies)
+            call = self._meant_by(delta, bodies, begins=begins)
+            before = call.rest.get("id")
+            call.grow(delta, bodies)
+            if (id := call.rest.get("id")) != before:
+                if before is not None and self._by_id.get(before) is call:
+                    del self._by_id[before]
+                if id is not None:
+                    self._by_id.setdefault(id, call)
 
     def _meant_by(self, delta: Object, bodies: Mapping[str, Object], *, begins: bool) -> _Call:
         """The call that a piece belongs to.
@@ -313,7 +383,7 @@ class Calls:
         if index is not None:
             call = self._at.get(index)
         elif id is not None:
-            call = next((call for call in self._calls if call.rest.get("id") == id), None)
+            call = self._by_id.get(id)
         else:
             call = self._calls[-1] if self._calls and not begins else None
         is_other = False

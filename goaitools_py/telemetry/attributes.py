@@ -1,0 +1,84 @@
+"""What spans and metrics say of values of this package.
+
+Owns: the attributes of a backend, an error, a tool, a message, and of used tokens. Must never know: when a
+span begins or ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..backends.base import BackendError
+from ..errors import GoAIToolsError
+from ..messages import Message, Text
+from ..usage import Usage
+from . import conventions as names
+
+__all__ = ["description", "error_type", "given", "provider", "server", "shown", "tokens", "turn_tokens"]
+
+
+def provider(backend: Any) -> str:
+    """The name of a backend's provider, as the conventions have it."""
+    dialect = backend.dialect
+    return names.provider_name(dialect.family, dialect.wire)
+
+
+def server(backend: Any) -> dict[str, Any]:
+    """The host and port that a backend asks; {} before it has connected, if only a string names it."""
+    found = getattr(backend, "server", None)
+    return {} if found is None else {names.SERVER_ADDRESS: found[0], names.SERVER_PORT: found[1]}
+
+
+def description(tool: Any) -> str:
+    """What the model reads of the tool; "" if that is nothing. A schema that depends on the turn is not made
+    anew: its function is the caller's code."""
+    if tool.description is not None or callable(tool.parameters):
+        return tool.description or ""
+    text: str = tool.spec().description
+    return text
+
+
+def turn_tokens(usage: Usage) -> dict[str, int]:
+    """The tokens of a turn. Their kinds stand in the spans of its calls: a turn may ask several models, whose
+    prompt caches differ."""
+    if not usage.requests:
+        return {}
+    return {names.INPUT_TOKENS: usage.input_tokens, names.OUTPUT_TOKENS: usage.output_tokens}
+
+
+def tokens(usage: Usage) -> dict[str, int]:
+    """The tokens of one call. Zero tokens of a kind are left out, but for those of every call."""
+    every = turn_tokens(usage)
+    if not every:
+        return {}
+    some = {
+        names.CACHE_READ_TOKENS: usage.cached_input_tokens,
+        names.CACHE_WRITE_TOKENS: usage.cache_write_tokens,
+        names.REASONING_TOKENS: usage.reasoning_tokens,
+    }
+    return {**every, **{name: count for name, count in some.items() if count}}
+
+
+def given(told: Mapping[str, Any]) -> dict[str, Any]:
+    """The attributes that have a value. False and "" have none; 0 has one."""
+    return {
+        name: [value] if name == names.REQUEST_SETTINGS["stop"] and isinstance(value, str) else value
+        for name, value in told.items()
+        if value not in ("", (), None) and value is not False
+    }
+
+
+def error_type(error: BaseException) -> str:
+    """The provider's status, or the class of the error: never its text."""
+    if isinstance(error, BackendError):
+        return "timeout" if error.timed_out else str(error.status or error.kind)
+    if isinstance(error, GoAIToolsError) and getattr(error, "status_code", None):
+        return str(error.status_code)  # type: ignore[attr-defined]
+    return type(error).__name__
+
+
+def shown(message: Message) -> dict[str, Any]:
+    """A message with its texts, in the JSON form of the conventions."""
+    parts = [{"type": "text", "content": part.text} for part in message.parts if isinstance(part, Text)]
+    return {"role": message.role, "parts": parts}
