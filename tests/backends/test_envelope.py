@@ -96,18 +96,34 @@ def test_an_odd_member_costs_no_reply(wire: str, name: str, odd: Any) -> None:
     assert getattr(reply, name) == ""
 
 
+ERRORS = pytest.mark.parametrize("error", [{"message": "no"}, "no", ["no"], 7, True])
+
+
 @wires
-@pytest.mark.parametrize("error", [{"message": "no"}, "no", ["no"], 7, True])
+@ERRORS
 @pytest.mark.parametrize("model", ["m", 7])
 def test_an_error_in_a_200_is_an_error_of_any_shape(wire: str, error: Any, model: Any) -> None:
     """Whether the envelope is read in one pass or by its members; the stated usage is kept."""
-    body = {**BODIES[wire], "error": error, "model": model}
+    body = json.loads(json.dumps({**BODIES[wire], "error": error, "model": model}))
+    body["status"] = body["stop_reason"] = None
+    for choice in body.get("choices", ()):
+        choice["finish_reason"] = None
 
     with pytest.raises(ProtocolFault, match="answered 200 with an error") as caught:
         dialect_of(wire).reply(json.dumps(body).encode())
 
     assert caught.value.usage is not None
     assert caught.value.usage.input_tokens == 11
+
+
+@wires
+@ERRORS
+def test_an_error_beside_a_reply_with_its_last_word_costs_no_reply(wire: str, error: Any) -> None:
+    """The reply is whole, and paid for."""
+    reply = dialect_of(wire).reply(json.dumps({**BODIES[wire], "error": error}).encode())
+
+    assert reply.text == "Hello."
+    assert reply.usage.input_tokens == 11
 
 
 @wires
