@@ -33,7 +33,6 @@ from mcp_types import (
 from goaitools_py import AsyncChat
 from goaitools_py.mcp import MCPConnectionError, MCPTools
 from goaitools_py.mcp.connection import Connection
-from goaitools_py.mcp.described import returned
 from goaitools_py.mcp.tools import _all_tools
 from goaitools_py.states import read_history
 from goaitools_py.testing import Calls, ScriptedBackend
