@@ -1,7 +1,7 @@
 """An MCP server over its standard streams that writes bytes which the package `mcp` would not write.
 
-``python _raw_server.py DEPTH RESULT``: the schema of the tool `deep` has DEPTH objects in each other. A call of
-the tool `good` answers with the structured result RESULT, as it is.
+``python _raw_server.py DEPTH RESULT``: the schema of the tool `deep` has DEPTH objects in each other. A
+call of the tool `good` answers with the structured result RESULT, as it is.
 """
 
 from __future__ import annotations
