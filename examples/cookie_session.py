@@ -3,6 +3,7 @@
 `Encrypted(…, visible_to="client")` does not compress, because the length of compressed text tells something
 about the text. It rounds the length up to 256 bytes. A browser takes 4 KB in a cookie; a compactor keeps the
 state smaller. The provider is simulated.
+Install: pip install 'goaitools-py[crypto]'
 """
 
 from http.cookies import SimpleCookie
