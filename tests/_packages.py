@@ -35,9 +35,8 @@ def _names(node: ast.AST) -> Iterator[str]:
         yield from (alias.name for alias in node.names)
     elif isinstance(node, ast.ImportFrom) and node.level == 0:
         yield from (f"{node.module}.{alias.name}" for alias in node.names)
-    elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
-        if ast.unparse(node.func).rpartition(".")[2] in _BY_NAME:
-            yield str(node.args[0].value)
+    elif isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in _BY_NAME:
+        yield from (str(argument.value) for argument in node.args[:1] if isinstance(argument, ast.Constant))
     for child in ast.iter_child_nodes(node):
         yield from _names(child)
 

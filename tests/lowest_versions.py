@@ -1,4 +1,4 @@
-"""Print the lower bounds of the package's dependencies, as constraints for pip. `.ci/long lowest` installs them."""
+"""Print the lower bounds of the dependencies, as constraints for pip. `.ci/long lowest` installs them."""
 
 from __future__ import annotations
 

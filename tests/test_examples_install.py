@@ -15,6 +15,7 @@ import pytest
 from tests._packages import ROOT, all_of, distributions, extras_of, plain
 
 EXAMPLES = sorted([*(ROOT / "examples").glob("*.py"), ROOT / "examples" / "custom_backend" / "__main__.py"])
+CHOSEN = ("GOAITOOLS_", "OPENAI_")
 OWN = {"goaitools_py", "ollama_backend", "ollama_dialect"}
 
 BARE = """
@@ -49,9 +50,7 @@ def run(example: Path, installed: list[str], folder: Path) -> subprocess.Complet
     """Run an example as if only these requirements were installed."""
     start = example.parent if example.stem == "__main__" else example
     program = [sys.executable, "-c", BARE, ",".join(all_of(installed)), str(start)]
-    clean = {
-        name: value for name, value in os.environ.items() if not name.startswith(("GOAITOOLS_", "OPENAI_"))
-    }
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(CHOSEN)}
     env = clean | {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
     return subprocess.run(program, capture_output=True, text=True, timeout=60, cwd=folder, env=env)
 

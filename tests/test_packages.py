@@ -42,10 +42,10 @@ OPTIONAL = {
     "turn/checks.py": {"prices"},
     "vocabulary.py": {"tiktoken"},
 }
-"""By the beginning of a file's path: the extras whose packages it may import and name. The longest one holds."""
+"""By the beginning of a file's path: the extras whose packages it may import and name. The longest holds."""
 
 NOT_DECLARED = {
-    "uvicorn": "`goaitools serve` runs it and says how to install it; an application may take any ASGI server",
+    "uvicorn": "`goaitools serve` runs it and says how to install it; an application takes any server",
     "pytest": "`testing/fixtures.py` is a fixture, which pytest alone imports",
 }
 
