@@ -168,3 +168,15 @@ def test_imports_for_a_type_checker_do_not_count(tmp_path: Path) -> None:
 
     assert distributions(file, set()) == {"orjson", "msgspec", "opentelemetry-sdk"}
     assert "typing" in sys.stdlib_module_names
+
+
+def test_the_page_of_versions_has_the_lower_bounds() -> None:
+    """Each row of the table is a requirement with its bound and its extra."""
+    page = (ROOT / "docs" / "versions.md").read_text(encoding="utf-8")
+    rows = set(re.findall(r"^\| `([\w-]+)` \| ([\d.]+) \| (\w*) \|$", page, re.M))
+
+    assert rows == {
+        (name, line.partition(">=")[2].partition(",")[0], extra or "")
+        for extra in (None, *extras_of())
+        for name, line in declared(extra).items()
+    }
