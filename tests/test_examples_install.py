@@ -79,14 +79,17 @@ def test_an_example_runs_with_what_it_says_to_install(example: Path, tmp_path: P
     assert done.returncode == 0, done.stderr[-2000:]
 
 
-@pytest.mark.parametrize("example", [one for one in EXAMPLES if "[" in command(one)[0]], ids=example_id)
+@pytest.mark.parametrize(
+    "example", [one for one in EXAMPLES if re.search(r"\[(?!otel)", command(one)[0])], ids=example_id
+)
 def test_an_example_without_its_extra_ends(example: Path, tmp_path: Path) -> None:
-    """The error names the missing package, and the docstring of the example the command."""
-    done = run(example, ["goaitools-py", *command(example)[1:]], tmp_path)
+    """The error names the missing package, and the docstring of the example the command. OpenTelemetry is left
+    out: its API comes with the base, and its distributions share a top-level module."""
+    done = run(example, ["goaitools-py"], tmp_path)
 
     assert done.returncode != 0
     last = done.stderr.strip().splitlines()[-1]
-    missing = re.search(r"No module named '(\w+)'|needs the package (\w+): pip install '(.+)'$", last)
+    missing = re.search(r"No module named '([\w.]+)'|needs the package (\w+): pip install '(.+)'$", last)
     assert missing, last
     if missing[3]:
         assert missing[3] == command(example)[0]
