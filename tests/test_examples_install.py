@@ -83,7 +83,7 @@ def test_an_example_runs_with_what_it_says_to_install(example: Path, tmp_path: P
     "example", [one for one in EXAMPLES if re.search(r"\[(?!otel)", command(one)[0])], ids=example_id
 )
 def test_an_example_without_its_extra_ends(example: Path, tmp_path: Path) -> None:
-    """The error names the missing package, and the docstring of the example the command. OpenTelemetry is left
+    """The error names the missing package, and the docstring the command. OpenTelemetry is left
     out: its API comes with the base, and its distributions share a top-level module."""
     done = run(example, ["goaitools-py"], tmp_path)
 
