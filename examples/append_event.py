@@ -2,6 +2,7 @@
 
 The next turn takes them to the model. A topic keeps only its newest event. An event with an id enters
 once, also if it is sent again.
+Install: pip install goaitools-py
 """
 
 import os

@@ -2,6 +2,7 @@
 
 In an application two processes run the two functions. Here each function has its own chat and store, and
 they share the SQLite file only: no process has to stay alive, and no refund is paid twice.
+Install: pip install goaitools-py
 """
 
 import os

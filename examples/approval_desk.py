@@ -2,6 +2,7 @@
 
 The shop and the desk may be two processes: both know the database only. The list is read from its plain
 columns, so no conversation is loaded that does not wait.
+Install: pip install goaitools-py
 """
 
 import os

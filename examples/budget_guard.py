@@ -2,6 +2,7 @@
 
 Before the model's context window is full, a `ContextWarning` comes: then the history is summarised. A spent
 limit raises an error before anything is called, and the error has the message.
+Install: pip install goaitools-py
 """
 
 import os

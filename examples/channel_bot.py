@@ -2,6 +2,7 @@
 
 A code block that is split is closed in one message and opened again in the next one. While the model works,
 the channel sees that the bot types.
+Install: pip install goaitools-py
 """
 
 import asyncio

@@ -1,6 +1,7 @@
 """Compaction: a trigger says when the history shrinks, a strategy says how.
 
 Here the strategy is our own function. It keeps the turn in which the player said her name.
+Install: pip install goaitools-py
 """
 
 import os

@@ -1,6 +1,7 @@
 """Compaction policies: which turns a conversation can drop, and when.
 
 The same conversation runs under several policies. At the end each is asked for a fact from the first turn.
+Install: pip install goaitools-py
 """
 
 import os

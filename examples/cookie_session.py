@@ -3,6 +3,7 @@
 `Encrypted(…, visible_to="client")` does not compress, because the length of compressed text tells something
 about the text. Browsers keep 4,096 bytes of a cookie. Chromium drops a longer one silently, and the next
 request holds the state from before. So it is measured before a model is asked. The provider is simulated.
+Install: pip install 'goaitools-py[crypto]'
 """
 
 from http.cookies import SimpleCookie

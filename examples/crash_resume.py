@@ -1,6 +1,7 @@
 """Crash and resume: a process is killed while a tool runs, and another process finishes the turn.
 
 A finished tool does not run again. The running tool may have had its effect: ask the bank, then answer.
+Install: pip install goaitools-py
 """
 
 import os

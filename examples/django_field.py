@@ -1,6 +1,7 @@
 """A state as a field of a Django model, in one file: the conversation lives in the ticket's own row.
 
 The update names the version that was read: of two answers at once the second is refused, the first kept.
+Install: pip install 'goaitools-py[django]'
 """
 
 import django

@@ -1,6 +1,7 @@
 """A chat endpoint: each request loads the user's state, runs one turn, and saves the new state.
 
 Serve it with ``uvicorn fastapi_app:app``. One `Chat` and one store serve all users and threads.
+Install: pip install goaitools-py fastapi uvicorn
 """
 
 import os

@@ -1,4 +1,7 @@
-"""Replies stream as server-sent events, the state is a column of the user's own row."""
+"""Replies stream as server-sent events, the state is a column of the user's own row.
+
+Install: pip install 'goaitools-py[sqlalchemy]' aiosqlite fastapi uvicorn
+"""
 
 import os
 from collections.abc import AsyncIterator

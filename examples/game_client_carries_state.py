@@ -2,6 +2,7 @@
 
 With `Signed` a client cannot change the state. `binding` names its owner. `min_revision` refuses an old
 state: that number is all that the server keeps of a player. The provider is simulated.
+Install: pip install goaitools-py
 """
 
 from dataclasses import dataclass, field

@@ -1,6 +1,7 @@
 """Tools: the model reads and changes a game, and the player sees each change.
 
 A tool is a function. The game is handed to it as `deps`, and is never stored in the state.
+Install: pip install goaitools-py
 """
 
 import os

@@ -2,6 +2,7 @@
 
 Each turn below uses its own chat, as two processes would. They share one file only.
 Set GOAITOOLS_MODEL=openai:MODEL and OPENAI_API_KEY for a real model.
+Install: pip install goaitools-py
 """
 
 import os

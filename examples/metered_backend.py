@@ -2,6 +2,7 @@
 
 A backend posts a finished request and hands out the response. This one passes both on to another backend,
 and notes sizes and times.
+Install: pip install goaitools-py
 """
 
 import os

@@ -1,4 +1,7 @@
-"""A game with 50 characters. An event costs no model call, and a saved game is one JSON file of texts."""
+"""A game with 50 characters. An event costs no model call, and a saved game is one JSON file of texts.
+
+Install: pip install goaitools-py
+"""
 
 import json
 import os

@@ -1,4 +1,7 @@
-"""See what a turn did: its records in the log, its spans, and what it cost. Needs the extra [otel]."""
+"""See what a turn did: its records in the log, its spans, and what it cost.
+
+Install: pip install 'goaitools-py[otel]' opentelemetry-sdk
+"""
 
 import logging
 

@@ -2,6 +2,7 @@
 
 `GOAITOOLS_STORE` names a Redis server (redis://…) or a SQLite file. The default is Redis on this machine or,
 without one, a store in memory. The model is simulated.
+Install: pip install 'goaitools-py[redis]'
 """
 
 import os

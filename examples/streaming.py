@@ -1,6 +1,7 @@
 """Streaming: a handle of a running turn, its events, and its state at each instant.
 
 Here the listener goes away in the middle of a reply. The state is good, and the turn is finished later.
+Install: pip install goaitools-py
 """
 
 import os

@@ -2,6 +2,7 @@
 
 The summary is a note in the history, in the place of the older turns.
 `before_cut` is given the turns before they go, so that you can keep them.
+Install: pip install goaitools-py
 """
 
 import os

@@ -2,6 +2,7 @@
 
 Serve it with ``uvicorn webchat_fastapi:app`` and open http://127.0.0.1:8000. Close the page while a reply
 comes and open it again, or open a second one: the reply goes on in both.
+Install: pip install 'goaitools-py[serve]' fastapi uvicorn
 """
 
 import os

@@ -2,6 +2,7 @@
 
 `turn_id` is the platform's id of the message. The same id is the same turn. A finished turn gives its reply
 again and asks no model. An unfinished turn goes on. The platform and the provider are simulated.
+Install: pip install goaitools-py
 """
 
 from goaitools_py import Chat, TurnConflictError, TurnError

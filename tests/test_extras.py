@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
 
-from goaitools_py.cli.checks import _EXTRAS
 from goaitools_py.extras import lacking
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -68,13 +66,3 @@ def test_a_mistake_in_this_package_is_no_missing_extra() -> None:
     error = ModuleNotFoundError("No module named 'goaitools_py.nothing'", name="goaitools_py.nothing")
 
     assert lacking(error, "serve", "serve") is error
-
-
-def test_the_doctor_knows_every_extra() -> None:
-    """Each but that of the tests, with a package that the extra installs."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extras = project["optional-dependencies"]
-
-    assert set(_EXTRAS) == set(extras) - {"test"}
-    for extra, package in _EXTRAS.items():
-        assert any(one.startswith(package) for one in extras[extra]), extra

@@ -1,6 +1,7 @@
 """A whole provider of your own: a dialect, a backend, and the contract that proves them.
 
 Run the folder. A fake of Ollama in this file answers; set OLLAMA_MODEL to ask a real server.
+Install: pip install goaitools-py
 """
 
 import json

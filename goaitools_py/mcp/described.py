@@ -63,9 +63,8 @@ def _json_of(value: Any) -> str:
     try:
         return json.dumps(value, ensure_ascii=False, allow_nan=False)
     except ValueError:
-        from pydantic_core import to_json  # seldom needed
-
-        return to_json(value, inf_nan_mode="strings").decode()
+        named: Any = json.loads(json.dumps(value), parse_constant=str)
+        return json.dumps(named, ensure_ascii=False)
 
 
 def waits(annotations: Any, approve: Approve, name: str) -> bool | Callable[[dict[str, Any]], bool]:

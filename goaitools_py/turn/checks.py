@@ -39,8 +39,8 @@ def check_budget(ledger: Ledger, model: str) -> None:
     if not ledger.knows_price(model):
         raise _over_budget(
             ledger,
-            "there is a limit on costs, and no price is known for the model: pass prices=, install "
-            "goaitools-py[prices], or leave the limit out",
+            "there is a limit on costs, and no price is known for the model: pass prices=, or "
+            "pip install 'goaitools-py[prices]', or leave the limit out",
         )
     dollars = limits.conversation_max_cost_usd
     if dollars is None:

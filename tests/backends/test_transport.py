@@ -351,7 +351,7 @@ def test_other_things_are_refused(given: object) -> None:
 def test_respx_serves_a_chat_completion(respx_mock: respx.MockRouter) -> None:
     """With a classic client handed in, `respx` answers what the OpenAI SDK posts."""
     route = respx_mock.post("https://api.openai.com/v1/chat/completions")
-    route.respond(json={"choices": []}, headers={"x-request-id": "r-1"})
+    route.respond(content=b'{"choices":[]}', headers={"x-request-id": "r-1"})
     request = ModelRequest(path="/chat/completions", body=b'{"model":"m"}')
 
     with httpx.Client() as classic:
@@ -367,7 +367,7 @@ def test_respx_serves_a_chat_completion(respx_mock: respx.MockRouter) -> None:
 def test_respx_serves_a_chat_completion_async(respx_mock: respx.MockRouter) -> None:
     """As above, awaited."""
     route = respx_mock.post("https://api.openai.com/v1/chat/completions")
-    route.respond(json={"choices": []}, headers={"x-request-id": "r-1"})
+    route.respond(content=b'{"choices":[]}', headers={"x-request-id": "r-1"})
 
     async def main() -> tuple[str | None, bytes]:
         async with httpx.AsyncClient() as classic:

@@ -33,7 +33,6 @@ from mcp_types import (
 from goaitools_py import AsyncChat
 from goaitools_py.mcp import MCPConnectionError, MCPTools
 from goaitools_py.mcp.connection import Connection
-from goaitools_py.mcp.described import returned
 from goaitools_py.mcp.tools import _all_tools
 from goaitools_py.states import read_history
 from goaitools_py.testing import Calls, ScriptedBackend
@@ -164,31 +163,6 @@ def test_an_answer_that_breaks_the_tools_own_schema() -> None:
             assert tools._connection._client is before  # type: ignore[union-attr]
 
     asyncio.run(main())
-
-
-def test_one_tool_that_cannot_be_used_leaves_the_others(caplog: pytest.LogCaptureFixture) -> None:
-    """A schema that nests too deep: left out, with a warning that names the tool."""
-    deep: dict[str, Any] = {"type": "string"}
-    for _ in range(40):
-        deep = {"type": "object", "properties": {"a": deep}}
-    tools = [
-        Tool(name="deep", input_schema=deep),
-        Tool(name="good", input_schema={"type": "object"}),
-    ]
-
-    async def main() -> None:
-        async with MCPTools(listing(lambda _: ListToolsResult(tools=tools))) as found:
-            assert [tool.name for tool in found] == ["good"]
-
-    asyncio.run(main())
-    told = [record.getMessage() for record in caplog.records if record.name.startswith("goaitools_py")]
-    assert told == ["the MCP tool 'deep' is left out: its description cannot be used"]
-
-
-def test_a_result_with_nan_is_json() -> None:
-    """JSON has no such number."""
-    result = CallToolResult(content=[], structured_content={"a": float("nan"), "b": [float("inf"), 1.5]})
-    assert returned(result).value[0].text == '{"a":"NaN","b":["Infinity",1.5]}'
 
 
 class Babbling:

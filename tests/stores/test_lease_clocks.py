@@ -52,9 +52,11 @@ def leases(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[
 
 
 @pytest.fixture
-def dead() -> ExitStack:
-    """Leases that are entered here are never given back."""
-    return ExitStack()
+def dead() -> Iterator[ExitStack]:
+    """Leases that are entered here are not given back before the test ends. After it they are, because
+    Python would do so whenever it collects them, which is in any later test."""
+    with ExitStack() as stack:
+        yield stack
 
 
 def is_held(lease: Any) -> bool:
@@ -120,7 +122,7 @@ def test_a_server_whose_clock_was_set_back(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dead: ExitStack
 ) -> None:
     """A dead holder's lease ends after twice its length at most, not when the old time comes again."""
-    with place_of(kind, tmp_path) as place:
+    with place_of(kind, tmp_path) as place, dead:
         engine = sqlalchemy.create_engine(place.url, poolclass=sqlalchemy.NullPool)
         store = SQLAlchemyStore(engine)
 
