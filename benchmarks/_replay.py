@@ -26,12 +26,12 @@ from _prompt_cache import PRICE_LISTS, Paid, Part, PriceList, PromptCache, p95
 from goaitools_py import Chat, Tool, ToolContext, user
 from goaitools_py.backends.base import ModelRequest
 from goaitools_py.compaction.summary import INSTRUCTION
-from goaitools_py.edges import sync_edge as edge
 from goaitools_py.testing import ScriptedBackend
 from goaitools_py.testing import _anthropic_wire as anthropic
 from goaitools_py.testing import _responses_wire as responses
 from goaitools_py.testing.scripted import Raw
 from goaitools_py.tokens import TokenEstimate, text_tokens
+from goaitools_py.turn.edges import sync_edge as edge
 
 __all__ = ["SUMMARY_TOKENS", "Bill", "Case", "replay"]
 

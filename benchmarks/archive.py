@@ -18,10 +18,10 @@ from _timing import interleaved
 from _wires import WIRES
 
 from goaitools_py import Chat, Compactor, KeepRecentTurns, MessageLimit
+from goaitools_py.base.values import replace
 from goaitools_py.state.state import closed_turns, dump_state, load_state, with_turn
 from goaitools_py.states import state_from_messages
 from goaitools_py.stores import MemoryStore
-from goaitools_py.values import replace
 
 __all__ = ["run"]
 

@@ -23,9 +23,9 @@ from _report import Figure, Report, info
 
 from goaitools_py import NO_COMPACTION, Chat, Compactor, KeepRecentTurns, TokenLimit, event, tool
 from goaitools_py.backends import OpenAIChatBackend
+from goaitools_py.base.values import replace
 from goaitools_py.sim import SimServer
 from goaitools_py.sim.model.game_master import GameMaster
-from goaitools_py.values import replace
 
 __all__ = ["FACTS", "SEED", "TURNS", "Kept", "run", "spoken", "talk"]
 

@@ -5,7 +5,7 @@ Must never know: what a test says.
 
 Run it by hand; no other run includes it, and 200 changes take some hours::
 
-    python benchmarks/mutate.py                        # 200 changes of turn/, history/, state/, kept/
+    python benchmarks/mutate.py                        # 200 changes of turn/, history/, state/, chat/kept/
     python benchmarks/mutate.py --count 10 --only state/records.py
 
 The package and its tests are copied, and only the copies are changed. A survivor is no proof of a missing
@@ -32,7 +32,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = "goaitools_py"
-ROOMS = ("turn", "history", "state", "kept")
+ROOMS = ("turn", "history", "open_turn", "state", "chat/kept")
 
 _ROOM = (
     "tests/history/test_room_bounds.py tests/turn/test_room.py tests/turn/test_sizes.py "
@@ -45,23 +45,23 @@ TESTS = (
         "tests/seal/test_later.py tests/seal/test_parts.py tests/history/test_redact_details.py",
     ),
     ("state", "tests/state tests/history tests/compaction/test_turns.py"),
-    ("kept", "tests/kept/test_conversation.py tests/kept"),
+    ("chat/kept", "tests/kept/test_conversation.py tests/kept"),
     (
-        "history/open/answers.py",
+        "types/answers.py",
         "tests/history/test_pending_inside.py tests/turn/test_waiting.py tests/turn/test_answers_again.py",
     ),
-    ("history/open/answered.py", "tests/turn/test_answers_again.py tests/kept/test_answers_again.py"),
-    ("history/open/turn_ids.py", "tests/turn/test_turn_ids.py tests/turn/test_unanswered.py"),
+    ("open_turn/answered.py", "tests/turn/test_answers_again.py tests/kept/test_answers_again.py"),
+    ("open_turn/turn_ids.py", "tests/turn/test_turn_ids.py tests/turn/test_unanswered.py"),
     (
-        "history/open/inbox.py",
+        "open_turn/inbox.py",
         "tests/turn/test_inbox.py tests/kept/test_left_waiting.py tests/turn/test_unanswered.py tests/turn",
     ),
-    ("history/open/room.py", _ROOM),
-    ("history/open/admission.py", _ROOM),
-    ("history/open", "tests/turn tests/history"),
+    ("open_turn/room.py", _ROOM),
+    ("open_turn/admission.py", _ROOM),
+    ("open_turn", "tests/turn tests/history"),
     ("history/rewrite/mend", "tests/history/test_repair_details.py tests/history/test_repair.py"),
     ("history/rewrite", "tests/history tests/compaction tests/turn/test_repair.py tests/turn"),
-    ("history/meter.py", "tests/turn/test_accounting.py tests/test_tokens.py tests/turn"),
+    ("open_turn/meter.py", "tests/turn/test_accounting.py tests/test_tokens.py tests/turn"),
     (
         "history/rebase.py",
         "tests/history/test_rebase.py tests/turn/test_other_provider.py tests/kept/test_conflicts.py",
@@ -233,7 +233,7 @@ def _options(given: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Change the package at random; list what no test notices.")
     parser.add_argument("--count", type=int, default=200, help="how many changes (200)")
     parser.add_argument("--seed", type=int, default=17, help="the same seed picks the same changes (17)")
-    parser.add_argument("--only", default="", help="modules whose path begins so, such as history/open")
+    parser.add_argument("--only", default="", help="modules whose path begins so, such as open_turn")
     parser.add_argument("--jobs", type=int, default=2, help="test runs at the same time (2)")
     parser.add_argument("--timeout", type=float, default=600.0, help="seconds for one test run (600)")
     parser.add_argument("--mark", default="not heavy and not service", help="pytest's -m for each run")

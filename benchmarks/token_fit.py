@@ -22,7 +22,7 @@ from _report import Figure, Report, at_most, info
 from tokens import Prediction, predictions
 
 from goaitools_py import tokens
-from goaitools_py.values import replace
+from goaitools_py.base.values import replace
 
 __all__ = ["run"]
 

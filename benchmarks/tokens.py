@@ -17,7 +17,7 @@ from _recorded import FILES, Kind, Step, steps
 from _report import Figure, Report, at_most, info
 
 from goaitools_py.backends.dialects import dialect_of
-from goaitools_py.history.meter import booked, count_entries, gauge_of, unanchored
+from goaitools_py.open_turn.meter import booked, count_entries, gauge_of, unanchored
 from goaitools_py.state.records import Meta
 
 __all__ = ["Prediction", "predictions", "run"]

@@ -1,11 +1,11 @@
-"""Draws `docs/architecture.svg` from the import table of `tests/test_imports.py`.
+"""Draws `docs/architecture.svg` from the table of rooms in `tests/test_imports.py`.
 
     python docs/draw_house.py          # writes the picture; a test fails while it is not the table's
 
-Owns: where each part of the package stands in the picture. Must never know: a rule of the table; it only
+Owns: where each room of the package stands in the picture. Must never know: a rule of the table; it only
 shows them.
 
-A row of the table is one part of the package. Its level is one more than the highest level of what it may
+A row of the table is one room. Its level is one more than the highest level of what it may
 import, so every import points down. Columns are folders.
 """
 
@@ -21,27 +21,28 @@ TABLE = ROOT / "tests" / "test_imports.py"
 PICTURE = ROOT / "docs" / "architecture.svg"
 
 COLUMNS = (
-    ("single files", ()),
-    ("state/ seal/", ("state", "seal")),
+    ("doors", ()),
+    ("base/ types/", ("base", "types")),
+    ("state/ seal/ stores/", ("state", "seal", "stores")),
     ("backends/ sim/", ("backends", "sim")),
     ("compaction/ tools/ mcp/ output/", ("compaction", "tools", "mcp", "output")),
-    ("history/", ("history",)),
-    ("turn/ edges/", ("turn", "edges")),
-    ("kept/ stores/ integrations/", ("kept", "stores", "integrations")),
-    ("frontends/ serve/ page/", ("frontends", "serve", "page")),
-    ("testing/ telemetry/ cli/", ("testing", "telemetry", "cli")),
+    ("open_turn/ history/", ("open_turn", "history")),
+    ("turn/ telemetry/", ("turn", "telemetry")),
+    ("chat/ integrations/", ("chat", "integrations")),
+    ("frontends/ serve/", ("frontends", "serve")),
+    ("testing/ cli/", ("testing", "cli")),
 )
-"""The folders of each column. What stands in none of them is a single file of the package's top."""
+"""The rooms of each column. What stands in none of them is a single file of the package's top."""
 
 WIDTH, HEIGHT, GAP, MARGIN, HEAD = 176, 20, 6, 12, 34
 
 
 def table() -> dict[str, list[str]]:
-    """The import table: a part of the package, and the parts that it may import."""
+    """The table: a room, and the rooms that its files may import from."""
     for node in ast.parse(TABLE.read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "ALLOWED":
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "ROOMS":
             return {name: row.split() for name, row in ast.literal_eval(node.value).items()}
-    raise SystemExit(f"{TABLE} has no table named ALLOWED")
+    raise SystemExit(f"{TABLE} has no table named ROOMS")
 
 
 def levels(rows: dict[str, list[str]]) -> dict[str, int]:
@@ -88,7 +89,7 @@ def drawn(rows: dict[str, list[str]]) -> str:
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {y + MARGIN}" '
         'font-family="sans-serif" font-size="12" text-anchor="middle">',
-        "<title>The parts of the package: a part imports only parts that stand in lower rows</title>",
+        "<title>The rooms of the package: a room imports only from rooms that stand in lower rows</title>",
         f'<rect width="{width}" height="{y + MARGIN}" fill="#ffffff"/>',
     ]
     return "\n".join([*lines, *heads, *boxes, "</svg>", ""])

@@ -8,8 +8,8 @@ Install: pip install 'goaitools-py[crypto]'
 
 from http.cookies import SimpleCookie
 
+import goaitools_py
 from goaitools_py import ByteLimit, Chat, Compactor, Encrypted, KeepRecentTurns, Key, Keyring, StateAuthError
-from goaitools_py.messages import user
 from goaitools_py.states import state_from_text, state_to_text
 
 FITS, ROOM = 4_096, 3_196  # bytes, with and without a reply; with a model also max_output_tokens=150
@@ -22,7 +22,9 @@ def with_room(state: bytes | None, text: str, owner: dict[str, str]) -> bytes | 
     """The state, or what is left of it if the message and a reply need the room. No model is asked."""
     shorter = state and chat.compact_state(state, binding=owner).state
     for kept in (state, shorter, None):
-        found = len("chat=" + state_to_text(chat.append_to_state(kept, user(text), binding=owner)))
+        found = len(
+            "chat=" + state_to_text(chat.append_to_state(kept, goaitools_py.user(text), binding=owner))
+        )
         if found <= ROOM:
             return kept
     raise ValueError(f"the message needs {found:,} bytes, and {ROOM:,} fit: shorten it, or use a store")

@@ -14,9 +14,10 @@ strategies. Other names have modules of their own:
 
 from typing import TYPE_CHECKING
 
-from .async_chat import AsyncChat
-from .backends.base import ProviderTool
-from .chat import Chat
+from .base.version import __version__ as __version__
+from .chat.async_chat import AsyncChat
+from .chat.chat import Chat
+from .chat.handles import AsyncTurn, Turn
 from .compaction import (
     NO_COMPACTION,
     ByteLimit,
@@ -39,7 +40,10 @@ from .compaction import (
     any_of,
     first_of,
 )
-from .errors import (
+from .state.codec import PLAIN, UNBOUND
+from .tools import Action, Tool, ToolContext, ToolReturn, tool
+from .types.answers import Approve, Deny, PendingCall
+from .types.errors import (
     AbortTurn,
     AuthenticationError,
     BudgetExceededError,
@@ -76,7 +80,7 @@ from .errors import (
     TurnError,
     TurnInProgressError,
 )
-from .events import (
+from .types.events import (
     Appended,
     CheckpointReady,
     Compacted,
@@ -94,9 +98,7 @@ from .events import (
     TurnCompleted,
     TurnStarted,
 )
-from .handles import AsyncTurn, Turn
-from .history.open.answers import Approve, Deny, PendingCall
-from .messages import (
+from .types.messages import (
     Audio,
     Document,
     Image,
@@ -111,16 +113,14 @@ from .messages import (
     system,
     user,
 )
-from .options import UNSET, ChatOptions, Limits, ModelSettings
-from .result import ChatResult
-from .state.codec import PLAIN, UNBOUND
-from .tools import Action, Tool, ToolContext, ToolReturn, tool
-from .turn_warnings import TurnWarning
-from .version import __version__ as __version__
+from .types.options import UNSET, ChatOptions, Limits, ModelSettings
+from .types.result import ChatResult
+from .types.tools import ProviderTool
+from .types.turn_warnings import TurnWarning
 
 if TYPE_CHECKING:
-    from .async_conversation import AsyncConversation
-    from .conversation import Conversation
+    from .chat.async_conversation import AsyncConversation
+    from .chat.conversation import Conversation
     from .seal import Encrypted, Key, Keyring, Signed
 else:
 
@@ -128,8 +128,8 @@ else:
         """Conversations and codecs with a key are loaded when they are asked for; many processes never do."""
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from .async_conversation import AsyncConversation
-        from .conversation import Conversation
+        from .chat.async_conversation import AsyncConversation
+        from .chat.conversation import Conversation
         from .seal import Encrypted, Key, Keyring, Signed
 
         globals().update(

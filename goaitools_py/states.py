@@ -6,6 +6,7 @@ state take ``codec=`` and ``binding=`` as the chat does that wrote it.
 Owns: the one public door to them. Must never know: a turn.
 """
 
+from .chat.stepping import Step
 from .history.branch import fork_state, rewind_state
 from .history.convert import state_from_messages, state_messages
 from .history.diff import StateDiff, diff_states
@@ -28,7 +29,6 @@ from .history.upgrade import upgrade_state
 from .history.verify import verify_state
 from .state.formats import FORMAT_VERSIONS
 from .state.text import state_from_text, state_to_text
-from .stepping import Step
 
 __all__ = [
     "EXPORT_SCHEMA",

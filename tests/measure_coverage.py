@@ -18,7 +18,7 @@ from pathlib import Path
 import run_twice  # the folder of this file is where Python looks first
 
 ROOT = Path(__file__).resolve().parent.parent
-ROOMS = ("turn", "history", "state", "kept")
+ROOMS = ("turn", "history", "open_turn", "state", "chat/kept")
 LEAST = 95
 TESTS = ("turn", "history", "state", "kept", "compaction", "seal", "stores", "integrations", "output")
 NOT_TRACED = ("kept/test_raise_anywhere.py", "durability/test_raise_anywhere.py", "seal/test_bombs.py")

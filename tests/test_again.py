@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from goaitools_py.again import once_more, once_more_async
+from goaitools_py.base.again import once_more, once_more_async
 
 
 @pytest.fixture(params=[False, True], ids=["sync", "async"])

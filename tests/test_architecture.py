@@ -1,4 +1,4 @@
-"""docs/architecture.md, the import table and the tree of folders say the same."""
+"""docs/architecture.md, the table of rooms and the tree of folders say the same."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from .test_imports import ALLOWED, PACKAGE
+from .test_imports import PACKAGE, ROOMS
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
@@ -38,24 +38,24 @@ def test_the_picture_is_the_tables() -> None:
     """`python docs/draw_house.py` writes exactly what is committed."""
     script = draw_house()
 
-    assert script.table() == {name: row.split() for name, row in ALLOWED.items()}
+    assert script.table() == {name: row.split() for name, row in ROOMS.items()}
     assert script.PICTURE.read_text(encoding="utf-8") == script.drawn(script.table()), (
-        "the import table has changed: run `python docs/draw_house.py` and commit the picture"
+        "the table of rooms has changed: run `python docs/draw_house.py` and commit the picture"
     )
 
 
 def test_imports_point_down_in_the_picture() -> None:
-    """A part stands on a higher level than all parts that it may import."""
+    """A room stands on a higher level than all rooms that it may import from."""
     script = draw_house()
     levels = script.levels(script.table())
 
-    assert all(levels[part] > levels[other] for part, row in ALLOWED.items() for other in row.split())
+    assert all(levels[name] > levels[other] for name, row in ROOMS.items() for other in row.split())
 
 
 def test_the_page_has_a_row_for_each_folder() -> None:
     """The page's table, the package's folders, and the folders of the import table are the same."""
     rows = set(re.findall(r"^\| `(\w+)/` \|", section("The rooms"), re.MULTILINE))
-    of_table = {part.partition(".")[0] for part in ALLOWED} & FOLDERS
+    of_table = set(ROOMS) & FOLDERS
     placed = {folder for _, folders in draw_house().COLUMNS for folder in folders}
 
     assert rows == FOLDERS == of_table == placed

@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 
 from goaitools_py import Approve, AsyncChat, Chat, PendingCall, ToolReturn, tool
+from goaitools_py.base.escaping import visible
 from goaitools_py.cli.arguments import pretty
 from goaitools_py.cli.told import waiting_lines
-from goaitools_py.escaping import visible
 from goaitools_py.frontends import AGUI, AISDK, PLAIN_JSON, FrontEnd
 from goaitools_py.frontends.aisdk.calls import input_of, output_of
-from goaitools_py.messages import ToolCall
 from goaitools_py.testing import Calls, ScriptedBackend
 from goaitools_py.tools import Tool
+from goaitools_py.types.messages import ToolCall
 
 ARGUMENTS = (
     '{"z": 1.10, "account": 12345678901234567891, "7": 1e999, "to": "Eve", "to": "\u202eyB\u200b\U000e0041"}'

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import rawjson
 from goaitools_py.backends.base import Delta, Dialect, Fault, Fitted, ProtocolFault, Reply
 from goaitools_py.backends.dialects import dialect_of
-from goaitools_py.messages import Text
+from goaitools_py.base import rawjson
+from goaitools_py.base.values import replace
 from goaitools_py.testing import (
     DialectSamples,
     SampleError,
@@ -29,7 +29,7 @@ from goaitools_py.testing import (
     dialect_contract,
 )
 from goaitools_py.testing._contract import Case, Check
-from goaitools_py.values import replace
+from goaitools_py.types.messages import Text
 
 from .replay._recorded import read_lines
 

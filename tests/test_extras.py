@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from goaitools_py.extras import lacking
+from goaitools_py.base.extras import lacking
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -7,9 +7,10 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from goaitools_py import AsyncChat, AsyncConversation, Chat, ChatOptions, Conversation, fields
-from goaitools_py.fields import ChatFields, DefaultFields, RunTurnsFields
-from goaitools_py.options import OPTION_NAMES, PER_TURN
+from goaitools_py import AsyncChat, AsyncConversation, Chat, ChatOptions, Conversation
+from goaitools_py.types import fields
+from goaitools_py.types.fields import ChatFields, DefaultFields, RunTurnsFields
+from goaitools_py.types.options import OPTION_NAMES, PER_TURN
 
 
 def test_a_turn_s_keywords_are_the_options() -> None:

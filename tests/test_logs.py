@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import Chat, Compactor, KeepRecentTurns, ToolContext, TurnError, TurnLimit, logs, tool
+from goaitools_py import Chat, Compactor, KeepRecentTurns, ToolContext, TurnError, TurnLimit, tool
+from goaitools_py.chat import logs
 from goaitools_py.stores import AsyncMemoryStore, MemoryStore
 from goaitools_py.testing import Calls, ScriptedBackend
 

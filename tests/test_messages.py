@@ -1,4 +1,4 @@
-"""Facts about `goaitools_py.messages`: what makes a message, and what does not."""
+"""Facts about `goaitools_py.types.messages`: what makes a message, and what does not."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from goaitools_py import Chat, event
-from goaitools_py.messages import MAX_TOPIC_CHARACTERS
 from goaitools_py.states import read_history
 from goaitools_py.testing import ScriptedBackend
+from goaitools_py.types.messages import MAX_TOPIC_CHARACTERS
 
 
 @pytest.mark.parametrize(("name", "value"), [("topic", 5), ("topic", b"score"), ("id", 5), ("id", b"e1")])

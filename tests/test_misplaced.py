@@ -17,9 +17,9 @@ from goaitools_py import (
     Turn,
     user,
 )
-from goaitools_py.options import OPTION_NAMES, PER_TURN
 from goaitools_py.stores import AsyncMemoryStore, MemoryStore
 from goaitools_py.testing import ScriptedBackend
+from goaitools_py.types.options import OPTION_NAMES, PER_TURN
 
 KEPT = ["save", "gate", "concurrent_turns", "lease_ttl", "save_timeout"]
 ELSEWHERE = [*KEPT, "codec", "dry_run", "answers", "store", "key", "base_url", "max_cost_usd", "idempotent"]

@@ -1,4 +1,4 @@
-"""Facts about `goaitools_py.options`: a value that no turn could use is refused before anything is called."""
+"""Facts about options: a value that no turn could use is refused before anything is called."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from goaitools_py import (
     Signed,
     user,
 )
-from goaitools_py.option_checks import MAX_ID_CHARACTERS, MAX_SECONDS
-from goaitools_py.options import DEFAULTS, OPTION_NAMES, Resolved, check_options, given_options, resolve
-from goaitools_py.places import CHAT_NAMES
 from goaitools_py.states import inspect_state
 from goaitools_py.testing import ScriptedBackend
 from goaitools_py.tools import MAX_RESULT_BYTES
+from goaitools_py.types.option_checks import MAX_ID_CHARACTERS, MAX_SECONDS
+from goaitools_py.types.options import DEFAULTS, OPTION_NAMES, Resolved, check_options, given_options, resolve
+from goaitools_py.types.places import CHAT_NAMES
 
 SECRET = "sesame-open"
 

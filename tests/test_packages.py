@@ -27,7 +27,7 @@ OPTIONAL = {
     "integrations/sqlalchemy": {"sqlalchemy"},
     "mcp": {"mcp"},
     "page": {"serve"},
-    "prices.py": {"prices"},
+    "types/prices.py": {"prices"},
     "seal/encrypted.py": {"crypto"},
     "serve": {"serve"},
     "serve/redis_relay.py": {"redis"},
@@ -40,7 +40,7 @@ OPTIONAL = {
     "stores/sqlalchemy.py": {"sqlalchemy"},
     "telemetry": {"otel"},
     "turn/checks.py": {"prices"},
-    "vocabulary.py": {"tiktoken"},
+    "types/vocabulary.py": {"tiktoken"},
 }
 """By the beginning of a file's path: the extras whose packages it may import and name. The longest holds."""
 

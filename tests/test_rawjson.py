@@ -1,4 +1,4 @@
-"""Facts about `goaitools_py.rawjson`: spans are verbatim, two readers agree, nothing hostile gets through."""
+"""Facts about `rawjson`: spans are verbatim, two readers agree, nothing hostile gets through."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from goaitools_py import json_scan, rawjson
-from goaitools_py.rawjson import (
+from goaitools_py.base import json_scan, rawjson
+from goaitools_py.base.rawjson import (
     MAX_DEPTH,
     RawJSONError,
     dumps,
@@ -461,7 +461,7 @@ def test_a_raised_recursion_limit_does_not_let_depth_through_to_the_c_stack() ->
     """A million brackets are refused even where the interpreter was told that recursion is fine."""
     script = (
         "import sys; sys.setrecursionlimit(10**7)\n"
-        "from goaitools_py.rawjson import RawJSONError, items, loads\n"
+        "from goaitools_py.base.rawjson import RawJSONError, items, loads\n"
         "for read in (items, loads):\n"
         "    for text in (b'[' * 10**6 + b']' * 10**6, b'[' + b'{\"a\":' * 10**6):\n"
         "        try: read(text)\n"
@@ -560,7 +560,7 @@ def test_a_shorn_object_is_one_without_its_members() -> None:
 def test_shearing_does_not_read_the_rest() -> None:
     """The common end of a provider's message, without a reader of JSON."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("goaitools_py.rawjson.without", None)
+        patch.setattr("goaitools_py.base.rawjson.without", None)
 
         cut = shorn(
             b'{"role":"assistant","content":"a,b","refusal":null, "annotations": [] }',

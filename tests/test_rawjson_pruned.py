@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from goaitools_py.rawjson import MAX_DEPTH, RawJSONError, loads, pruned
+from goaitools_py.base.rawjson import MAX_DEPTH, RawJSONError, loads, pruned
 
 
 def expected(value: Any, levels: int = MAX_DEPTH) -> Any:

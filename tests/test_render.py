@@ -9,9 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from goaitools_py import Chat
-from goaitools_py.escaping import as_written
-from goaitools_py.messages import Message, Text, user
-from goaitools_py.render import (
+from goaitools_py.base.escaping import as_written
+from goaitools_py.states import to_markdown
+from goaitools_py.testing import ScriptedBackend
+from goaitools_py.types.messages import Message, Text, user
+from goaitools_py.types.render import (
     BlockText,
     EventBlock,
     context_block,
@@ -26,8 +28,6 @@ from goaitools_py.render import (
     user_text,
     with_context,
 )
-from goaitools_py.states import to_markdown
-from goaitools_py.testing import ScriptedBackend
 
 fixed = settings(max_examples=200, deadline=None, derandomize=True, database=None)
 # Texts in which the interesting characters and words are not rare.

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from goaitools_py import AsyncChat, Chat, Encrypted, Key, Keyring
-from goaitools_py.errors import GoAIToolsError
 from goaitools_py.stores import AsyncMemoryStore, MemoryStore
 from goaitools_py.testing import ScriptedBackend
+from goaitools_py.types.errors import GoAIToolsError
 
 
 @pytest.mark.parametrize(("chat", "store"), [(Chat, MemoryStore), (AsyncChat, AsyncMemoryStore)])

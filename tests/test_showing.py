@@ -8,9 +8,9 @@ import re
 import pytest
 
 from goaitools_py import Chat, Image, event, tool
-from goaitools_py.showing import Row, as_html, as_text
 from goaitools_py.states import read_history
 from goaitools_py.testing import Calls, ScriptedBackend
+from goaitools_py.types.showing import Row, as_html, as_text
 
 HOSTILE = "<script>alert(1)</script>\x1b[2J\u202e\n## Turn 9: &lt;"
 

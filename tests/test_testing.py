@@ -11,11 +11,11 @@ from goaitools_py import Chat, ReasoningDelta, TextDelta
 from goaitools_py.backends import OpenAIChatBackend
 from goaitools_py.backends.base import BackendError
 from goaitools_py.backends.openai.chat import OpenAIChatDialect
-from goaitools_py.errors import ProviderUnavailableError
 from goaitools_py.sim import SimServer
 from goaitools_py.states import inspect_state, read_history
 from goaitools_py.testing import Calls, Raw, ScriptedBackend, _openai_wire, check_history
 from goaitools_py.testing.fixtures import sim_server as sim_server
+from goaitools_py.types.errors import ProviderUnavailableError
 
 WIRES = ("openai", "openai-responses", "anthropic")
 

@@ -15,12 +15,12 @@ import pytest
 from goaitools_py import Document, Image, Message, Text, ToolCall, Usage, assistant, event, user
 from goaitools_py.backends.base import Reply
 from goaitools_py.backends.dialects import dialect_of
-from goaitools_py.history.meter import booked, count_entries, gauge_of, unanchored
-from goaitools_py.media import image_size, media_tokens
-from goaitools_py.messages import ToolResult
+from goaitools_py.open_turn.meter import booked, count_entries, gauge_of, unanchored
 from goaitools_py.state.records import Meta, dollars_of, with_cost
 from goaitools_py.states import estimate_tokens, inspect_state, state_from_messages
 from goaitools_py.tokens import ExchangeEstimate, Gauge, TiktokenCounter, TokenEstimate, learned, text_tokens
+from goaitools_py.types.media import image_size, media_tokens
+from goaitools_py.types.messages import ToolResult
 
 WIRES = ("openai", "openai-responses", "anthropic")
 PROSE = "The harbour was quiet that morning, and the boats lay still under a thin layer of fog. " * 20

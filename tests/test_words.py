@@ -34,7 +34,6 @@ OF_THE_SYSTEM = re.compile(
 MEANT = {
     # Pages for those who write a dialect, or change the package.
     "own_wire.md": {"dialect"},
-    "package_map.md": {"dialect"},
     "architecture.md": {"dialect"},
 }
 

@@ -36,7 +36,6 @@ from goaitools_py import (
 )
 from goaitools_py.backends import AnthropicBackend, OpenAIChatBackend
 from goaitools_py.backends.dialects import WIRES
-from goaitools_py.errors import ProviderUnavailableError, StoreUnavailableError
 from goaitools_py.frontends import AskError
 from goaitools_py.frontends.bodies import part_of
 from goaitools_py.history.translate.door import convert_state
@@ -58,6 +57,7 @@ from goaitools_py.stores import (
     SQLiteStore,
 )
 from goaitools_py.testing import Calls, ScriptedBackend, SimServer
+from goaitools_py.types.errors import ProviderUnavailableError, StoreUnavailableError
 
 
 def other(value: object) -> Any:

@@ -8,19 +8,12 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from goaitools_py import Message, Text, ToolCall, ToolResult, Usage, rawjson
-from goaitools_py.backends.base import (
-    Delta,
-    Fault,
-    ModelRequest,
-    ProtocolFault,
-    ProviderTool,
-    Reply,
-    RequestParts,
-    ToolSpec,
-)
-from goaitools_py.render import BlockText, event_block, plain, read_event, user_text
-from goaitools_py.values import replace
+from goaitools_py import Message, Text, ToolCall, ToolResult, Usage
+from goaitools_py.backends.base import Delta, Fault, ModelRequest, ProtocolFault, Reply, RequestParts
+from goaitools_py.base import rawjson
+from goaitools_py.base.values import replace
+from goaitools_py.types.render import BlockText, event_block, plain, read_event, user_text
+from goaitools_py.types.tools import ProviderTool, ToolSpec
 
 OPTIONS = {"temperature": "temperature", "top_p": "top_p", "seed": "seed", "stop": "stop"}
 OPTIONS |= {"max_output_tokens": "num_predict"}

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from .. import rawjson
+from ..base import rawjson
 
 __all__ = ["apart", "failed_calls", "together"]
 

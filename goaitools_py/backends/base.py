@@ -15,10 +15,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final, Literal, Protocol, runtime_checkable
 
-from ..citations import Citation
-from ..context_edits import ContextEdit
-from ..messages import Message, ToolCall, ToolResult, Usage
-from ..values import Value
+from ..base.values import Value
+from ..types.citations import Citation
+from ..types.context_edits import ContextEdit
+from ..types.messages import Message, ToolCall, ToolResult, Usage
+from ..types.tools import ProviderTool, ToolSpec
 
 __all__ = [
     "REDIRECTED",
@@ -39,13 +40,11 @@ __all__ = [
     "MarksHistory",
     "ModelRequest",
     "ProtocolFault",
-    "ProviderTool",
     "Reply",
     "RequestParts",
     "ResponseHead",
     "RunsProviderTools",
     "StreamDecoder",
-    "ToolSpec",
     "WritesOutput",
     "warm_up",
     "warm_up_async",
@@ -65,32 +64,6 @@ FaultKind = Literal[
 
 
 # ----------------------------------------------------------------------------------------- requests
-
-
-class ToolSpec(Value, frozen=True, kw_only=True):
-    """A function tool as a request describes it. `parameters` is a JSON Schema object."""
-
-    name: str
-    description: str
-    parameters: Mapping[str, Any]
-    strict: bool = False
-
-
-class ProviderTool(Value, frozen=True):
-    """A tool of the provider, which is sent unchanged. `raw` is the provider's own JSON object.
-
-    The repr does not show it, because the entry of an MCP server may hold the server's key.
-    """
-
-    _unshown = frozenset({"raw"})
-
-    raw: Mapping[str, Any]
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.raw, Mapping):
-            raise TypeError(f"a ProviderTool takes the provider's JSON object, not {type(self.raw).__name__}")
-        if not self.raw:
-            raise ValueError("a ProviderTool takes the provider's JSON object, and this one is empty")
 
 
 class RequestParts(Value, frozen=True, kw_only=True):

@@ -15,8 +15,8 @@ from contextlib import ExitStack
 from functools import cached_property
 from typing import Any, Generic, Literal, TypeVar, overload
 
-from ..process import PerProcess
-from ..values import Value
+from ..base.process import PerProcess
+from ..base.values import Value
 from .base import (
     AsyncBackend,
     AsyncExchange,

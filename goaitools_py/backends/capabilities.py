@@ -9,7 +9,7 @@ import re
 from functools import lru_cache
 from typing import Final, Literal
 
-from ..values import Value, replace
+from ..base.values import Value, replace
 
 __all__ = ["AS_OF", "EFFORTS", "Capabilities", "capabilities"]
 

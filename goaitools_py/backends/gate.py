@@ -17,7 +17,7 @@ from collections.abc import Callable, Hashable
 from math import inf
 from typing import Final
 
-from ..process import PerProcess, this_process
+from ..base.process import PerProcess, this_process
 
 __all__ = ["Gate", "Ticket", "gate_of"]
 

@@ -16,8 +16,8 @@ from functools import partial
 from math import inf
 from typing import Any, Final, overload
 
-from ..process import PerProcess
-from ..values import replace
+from ..base.process import PerProcess
+from ..base.values import replace
 from .base import (
     AsyncBackend,
     AsyncExchange,

@@ -64,7 +64,7 @@ def _parser(named: Sequence[str]) -> argparse.ArgumentParser:
 def _run(args: argparse.Namespace) -> int:
     import logging  # here, because `goaitools --version` does not need it
 
-    from ..errors import GoAIToolsError
+    from ..types.errors import GoAIToolsError
 
     # A command prints the error of a turn. Without a handler Python would print the log's line beside it.
     turns = logging.getLogger("goaitools_py.turn")

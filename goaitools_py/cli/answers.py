@@ -12,11 +12,11 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from ..messages import parsed_arguments
+from ..types.messages import parsed_arguments
 from .terminal import printable
 
 if TYPE_CHECKING:
-    from ..history.open.answers import PendingCall
+    from ..types.answers import PendingCall
 
 __all__ = ["is_address", "question_lines", "typed_answer"]
 

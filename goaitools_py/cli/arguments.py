@@ -9,8 +9,8 @@ import json
 import re
 from typing import Final
 
-from .. import rawjson
-from ..escaping import visible
+from ..base import rawjson
+from ..base.escaping import visible
 
 __all__ = ["pretty"]
 

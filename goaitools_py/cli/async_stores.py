@@ -48,9 +48,9 @@ async def _redis(url: str, prefix: str | None) -> AsyncIterator[Any]:
         from redis.asyncio import Redis
     except ModuleNotFoundError:
         raise OSError("Redis needs an extra: pip install 'goaitools-py[redis]'") from None
-    from ..errors import StoreError
     from ..stores import AsyncRedisStore
     from ..stores.clients import OPENED
+    from ..types.errors import StoreError
 
     try:
         client = Redis.from_url(url, socket_timeout=OPENED, socket_connect_timeout=OPENED)
@@ -64,7 +64,7 @@ async def _redis(url: str, prefix: str | None) -> AsyncIterator[Any]:
 
 @asynccontextmanager
 async def _sql(url: str, table: str) -> AsyncIterator[Any]:
-    from ..errors import StoreError
+    from ..types.errors import StoreError
 
     try:
         import sqlalchemy.ext.asyncio as sa

@@ -17,8 +17,8 @@ from .terminal import WIDTH, columns, printable
 
 if TYPE_CHECKING:
     from ..history.info import StateInfo
-    from ..messages import Usage
     from ..stores import StoredKey
+    from ..types.messages import Usage
 
 __all__ = ["add_to"]
 
@@ -90,8 +90,8 @@ def _tokens(usage: Usage) -> dict[str, int]:
 def _models(source: Source, info: StateInfo) -> list[dict[str, Any]]:
     """By model: the calls that the history names, and what they cost by the list of genai-prices."""
     from ..history.turns import read_history
-    from ..messages import Usage
-    from ..prices import cost, total
+    from ..types.messages import Usage
+    from ..types.prices import cost, total
 
     usages: dict[str, Usage] = {}
     costs: dict[str, list[Decimal | None]] = {}

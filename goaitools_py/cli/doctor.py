@@ -129,7 +129,7 @@ def _findings(args: argparse.Namespace) -> Iterator[Finding]:
 
 
 def _store(args: argparse.Namespace) -> Iterator[Finding]:
-    from ..errors import GoAIToolsError
+    from ..types.errors import GoAIToolsError
     from . import checks
     from .store_checks import CHECKS, contract, new_key
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from .terminal import counted, printable
 
 if TYPE_CHECKING:
-    from ..kept.facade import ConversationInfo
+    from ..chat.kept.facade import ConversationInfo
 
 __all__ = ["HeaderFacts", "dollars", "gauge", "header_facts", "header_lines", "short", "shortened"]
 

@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     with opened_source(args) as source:
         id = args.id
         if args.to is not None and id is None:
-            from ..kept.changes import conversation_id
+            from ..chat.kept.changes import conversation_id
 
             id = conversation_id(args.to)
         new = fork_state(source.blob, conversation_id=id, **source.opened)
@@ -72,9 +72,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _save(args: argparse.Namespace, source: Source, new: bytes) -> bytes:
     """Save the copy under the new key. If `--binding` has {key}, the copy belongs to that key."""
-    from ..errors import GoAIToolsError, StateConflictError
-    from ..kept.whole import save_new
+    from ..chat.kept.whole import save_new
     from ..state.reseal import rewrap
+    from ..types.errors import GoAIToolsError, StateConflictError
 
     opened = opened_with(args, new, key=args.to)
     if opened and opened["binding"] != source.opened["binding"]:

@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _state(args: argparse.Namespace, sealed: dict[str, Any]) -> tuple[bytes, str]:
     """The state, and what it was made of. Raises GoAIToolsError with the input's name."""
-    from ..errors import GoAIToolsError
+    from ..types.errors import GoAIToolsError
 
     label = "standard input" if args.file == "-" else args.file
     if args.file == "-":
@@ -91,7 +91,7 @@ def _state(args: argparse.Namespace, sealed: dict[str, Any]) -> tuple[bytes, str
 
         id = None
         if args.key:
-            from ..kept.changes import conversation_id
+            from ..chat.kept.changes import conversation_id
 
             id = conversation_id(args.key)
         return import_goaitools_state(data, conversation_id=id, **sealed), "a state of the Go library"
@@ -108,8 +108,8 @@ def _as_json(data: bytes) -> Any:
 
 
 def _save(args: argparse.Namespace, blob: bytes, sealed: dict[str, Any]) -> None:
-    from ..errors import GoAIToolsError, StateConflictError
-    from ..kept.whole import save_new
+    from ..chat.kept.whole import save_new
+    from ..types.errors import GoAIToolsError, StateConflictError
 
     with opened_store(args.store, args.table, make=True) as store:
         try:

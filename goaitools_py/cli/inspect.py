@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from ..values import replace
+from ..base.values import replace
 from .output import add_json, show_json
 from .source import add_source, opened_source, write_bytes
 
@@ -73,8 +73,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _bars(info: StateInfo, blob: bytes, opened: dict[str, Any], history: History | None) -> list[TurnBar]:
     """What each turn weighs; [] for a sealed state, and for one whose messages cannot be read here."""
-    from ..errors import StateError
     from ..history.turns import read_history
+    from ..types.errors import StateError
     from .picture import bars_of
 
     if info.is_sealed:

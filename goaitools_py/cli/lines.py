@@ -204,7 +204,7 @@ class _Shown:
         self._any = False
 
     def show(self, event: Event) -> None:
-        from ..events import TextDelta, ToolFinished, ToolStarted
+        from ..types.events import TextDelta, ToolFinished, ToolStarted
 
         if isinstance(event, TextDelta):
             self._is_in_line = self._any = True

@@ -103,7 +103,7 @@ def most(live: Live) -> Usage:
 
 
 def _announced(live: Live) -> Iterator[str]:
-    from ..prices import cost
+    from ..types.prices import cost
 
     usage = most(live)
     price = cost(usage, live.model, wire=live.wire, family=live.family)
@@ -139,7 +139,7 @@ def run_checks(live: Live, checks: Sequence[Check] = CHECKS) -> Iterator[Row]:
 
 
 def _came(live: Live, check: Check) -> tuple[str, str]:
-    from ..errors import ProviderRejectedError
+    from ..types.errors import ProviderRejectedError
 
     try:
         return "ok", check.run(live)
@@ -211,7 +211,7 @@ def _report(live: Live, rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _price(live: Live) -> Decimal | None:
-    from ..prices import total
+    from ..types.prices import total
 
     return total(live.costs)
 

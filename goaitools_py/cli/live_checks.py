@@ -69,7 +69,7 @@ def usage(live: Live) -> str:
 
 def stream(live: Live) -> str:
     """A streamed text: its pieces are the reply."""
-    from ..events import TextDelta
+    from ..types.events import TextDelta
 
     result, events = _streamed(live)
     pieces = [event.text for event in events if isinstance(event, TextDelta)]
@@ -223,7 +223,7 @@ def _thought(live: Live) -> tuple[ChatResult, list[Any]]:
 
 
 def _has_thought(live: Live) -> bool:
-    from ..events import ReasoningDelta
+    from ..types.events import ReasoningDelta
 
     result, events = _thought(live)
     return bool(result.usage.reasoning_tokens) or any(isinstance(one, ReasoningDelta) for one in events)
@@ -316,7 +316,7 @@ def after_truncated(live: Live) -> str:
 
 def overflow(live: Live) -> str:
     """A text above the model's context."""
-    from ..errors import ContextTooLongError
+    from ..types.errors import ContextTooLongError
 
     if live.window is None:
         raise SkippedError("--overflow asks for it: a host that takes it bills all of it")
@@ -335,7 +335,7 @@ def overflow(live: Live) -> str:
 
 def wrong_key(live: Live) -> str:
     """A key that is none."""
-    from ..errors import AuthenticationError
+    from ..types.errors import AuthenticationError
 
     if live.is_simulated:
         raise SkippedError("the simulator has no keys")
@@ -349,7 +349,7 @@ def wrong_key(live: Live) -> str:
 def unknown_model(live: Live) -> str:
     """A model that does not exist."""
     from .. import ModelSettings
-    from ..errors import ProviderRejectedError
+    from ..types.errors import ProviderRejectedError
 
     settings = ModelSettings(
         model="goaitools-doctor-no-such-model", max_output_tokens=live.max_output, reasoning_effort=None
@@ -363,7 +363,7 @@ def unknown_model(live: Live) -> str:
 
 def blank(live: Live) -> str:
     """A message of white space, and the turn after it. An empty one is refused before it is sent."""
-    from ..errors import ProviderRejectedError
+    from ..types.errors import ProviderRejectedError
 
     try:
         live.chat.chat(user="")

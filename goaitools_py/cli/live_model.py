@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 if TYPE_CHECKING:
     from .. import ChatResult, Usage
     from ..backends.capabilities import Capabilities
-    from ..events import Event
+    from ..types.events import Event
 
 __all__ = ["THINKING_TOKENS", "Check", "DiffersError", "Live", "NotOfferedError", "SkippedError", "told"]
 
@@ -118,7 +118,7 @@ class Live:
 
     def stop_in_stream(self, user: str) -> bytes | None:
         """Begin a turn, and give it up after its first text. The state of then; None if no text came."""
-        from ..events import TextDelta
+        from ..types.events import TextDelta
 
         with self.chat.start(None, user=user) as turn:
             if not any(isinstance(event, TextDelta) for event in turn):

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from .. import ChatResult
-    from ..errors import GoAIToolsError
-    from ..history.open.answers import PendingCall
+    from ..types.answers import PendingCall
+    from ..types.errors import GoAIToolsError
     from .opening import Opening
 
 __all__ = ["run_once"]
@@ -28,7 +28,7 @@ def run_once(opening: Opening, text: str, *, as_json: bool = False) -> int:
 
     Without `as_json` a failure raises, and the command prints it.
     """
-    from ..errors import GoAIToolsError, ToolPendingError
+    from ..types.errors import GoAIToolsError, ToolPendingError
 
     with opening.store() as store, opening.chat() as chat:
         conversation = chat.conversation(store, opening.key, **CONVERSATION)

@@ -106,7 +106,7 @@ class Opening:
 
     def check(self, chat: Any, key: str, blob: bytes | None) -> None:
         """Refuse a state that this chat cannot read, before the first line. Raises GoAIToolsError."""
-        from ..errors import GoAIToolsError, StateAuthError, StateProviderError
+        from ..types.errors import GoAIToolsError, StateAuthError, StateProviderError
 
         try:
             chat.append_to_state(blob)
@@ -122,7 +122,7 @@ class Opening:
     def _codec(self) -> dict[str, Any]:
         """The `codec` and `binding` of the conversation. Its header names the codec, so it must exist."""
         if self._args.key_env is not None and not self._blob:
-            from ..errors import StoreError
+            from ..types.errors import StoreError
 
             raise StoreError(
                 f"--key-env opens a sealed conversation, and there is no {self.place(self.key)}; "
@@ -131,7 +131,7 @@ class Opening:
         return opened_with(self._args, self._blob or b"", key=self.key)
 
     def _checked(self, kind: Any, backend: Any) -> Any:
-        from ..prices import genai_price
+        from ..types.prices import genai_price
 
         try:
             chat = kind(

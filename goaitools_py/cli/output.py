@@ -83,7 +83,7 @@ def put(args: argparse.Namespace, source: Source, new: bytes) -> str:
 def refuse_existing(path: str) -> None:
     """Raise `GoAIToolsError` if there is a file: a command makes a new one and does not know the old one. A
     device or a pipe is no such file: nothing in it is lost."""
-    from ..errors import GoAIToolsError
+    from ..types.errors import GoAIToolsError
 
     if path != "-" and (os.path.isfile(path) or os.path.isdir(path)):
         raise GoAIToolsError(f"{path} is there already; name a new file, or move it away")

@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Final
 
-from ..escaping import visible
+from ..base.escaping import visible
 from .terminal import printable
 
 if TYPE_CHECKING:
     from ..history.info import StateInfo
     from ..history.transcript import History, HistoryCall, HistoryTurn
-    from ..messages import Message, Part
+    from ..types.messages import Message, Part
     from .picture import TurnBar
 
 __all__ = ["page"]
@@ -178,7 +178,7 @@ def _message(message: Message, calls: Iterator[HistoryCall]) -> Iterator[str]:
 
 
 def _parts(parts: Sequence[Part]) -> Iterator[str]:
-    from ..messages import Text
+    from ..types.messages import Text
 
     for part in parts:
         if isinstance(part, Text):

@@ -131,7 +131,7 @@ def _aside(args: argparse.Namespace, source: Source) -> int | None:
     """How many rows of unreadable bytes the store has of this conversation. They are not redacted."""
     if source.store is None:
         return None
-    from ..kept.row import aside_prefix, is_aside
+    from ..chat.kept.row import aside_prefix, is_aside
 
     prefix, count, cursor = aside_prefix(args.key), 0, None
     while True:

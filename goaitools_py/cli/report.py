@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from ..history.info import StateInfo
-    from ..history.open.answers import PendingCall
     from ..history.turns import History
-    from ..messages import Message, Part, Usage
+    from ..types.answers import PendingCall
+    from ..types.messages import Message, Part, Usage
 
 __all__ = ["history_lines", "info_facts", "info_lines", "pending_lines"]
 
@@ -155,7 +155,7 @@ def _message(message: Message) -> Iterator[str]:
 
 
 def _part(part: Part) -> str:
-    from ..messages import Text
+    from ..types.messages import Text
 
     if isinstance(part, Text):
         return part.text

@@ -13,9 +13,9 @@ import os
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from ..errors import StateAuthError
     from ..seal import Keyring
     from ..state.codec import Binding, Codec
+    from ..types.errors import StateAuthError
 
 __all__ = ["add_options", "add_seal", "check_options", "opened_with", "refusal", "sealed_anew"]
 
@@ -92,8 +92,8 @@ def sealed_anew(args: argparse.Namespace, *, key: str = "") -> dict[str, Any]:
 
 
 def _codec(kind: str, keyring: Keyring) -> Codec:
-    from ..errors import GoAIToolsError
     from ..seal import Encrypted, Signed
+    from ..types.errors import GoAIToolsError
 
     if kind == "signed":
         return Signed(keyring)

@@ -21,7 +21,7 @@ from .stores import add_store
 
 if TYPE_CHECKING:
     from .. import AsyncChat
-    from ..page.app import PageSettings
+    from ..serve.page.app import PageSettings
 
 __all__ = ["add_to"]
 
@@ -94,8 +94,8 @@ def run(args: argparse.Namespace) -> int:
     for name, package in (("starlette", "'goaitools-py[serve]'"), ("uvicorn", "uvicorn")):
         if find_spec(name) is None:
             raise OSError(f"goaitools serve needs {name}: pip install {package}")
-    from ..page.app import PageSettings
-    from ..page.guard import is_loopback
+    from ..serve.page.app import PageSettings
+    from ..serve.page.guard import is_loopback
 
     only_loopback = is_loopback(args.host)
     if not only_loopback and token is None:
@@ -177,7 +177,7 @@ def _of_app(args: argparse.Namespace) -> _Opened:
 
 def _of_model(args: argparse.Namespace) -> _Opened:
     from .. import AsyncChat
-    from ..prices import genai_price
+    from ..types.prices import genai_price
     from .toolbox import tools_named
 
     try:
@@ -205,7 +205,7 @@ def _of_model(args: argparse.Namespace) -> _Opened:
 
 
 def _hosts(args: argparse.Namespace) -> tuple[str, ...]:
-    from ..page.guard import is_host
+    from ..serve.page.guard import is_host
 
     for host in args.allow_host:
         if not is_host(host):
@@ -243,7 +243,7 @@ async def _serve(
 ) -> None:
     import uvicorn
 
-    from ..page.app import page_app
+    from ..serve.page.app import page_app
 
     async with AsyncExitStack() as stack:
         chat = opened.made(stack)

@@ -21,8 +21,8 @@ from .terminal import counted
 
 if TYPE_CHECKING:
     from .. import ChatResult, PendingCall, TurnError
-    from ..history.open.answers import Answer
-    from ..kept.facade import ConversationInfo, ConversationSnapshot
+    from ..chat.kept.facade import ConversationInfo, ConversationSnapshot
+    from ..types.answers import Answer
 
 __all__ = ["CONVERSATION", "Session", "waiting_calls"]
 
@@ -91,7 +91,7 @@ class Session:
         return found
 
     def _guarded(self, flow: Flow[None]) -> Flow[None]:
-        from ..errors import GoAIToolsError
+        from ..types.errors import GoAIToolsError
 
         if not (yield from self._save_rest()):
             yield Say("Your line was not sent.")
@@ -114,7 +114,7 @@ class Session:
 
     def _turn(self, turn: Turn) -> Flow[None]:
         """Run a turn, and say how it ended."""
-        from ..errors import (
+        from ..types.errors import (
             NothingToResumeError,
             StateConflictError,
             StoreCommitError,
@@ -188,7 +188,7 @@ class Session:
 
     def _save_rest(self) -> Flow[bool]:
         """Save the kept turn; False if the store still fails."""
-        from ..errors import StateConflictError, StoreError
+        from ..types.errors import StateConflictError, StoreError
 
         if self._unsaved is None:
             return True
@@ -293,7 +293,7 @@ class Session:
         yield Say("\n".join(lines), "report")
 
     def _event(self, text: str) -> Flow[None]:
-        from ..messages import event
+        from ..types.messages import event
 
         yield Call("append", (event(text),))
 

@@ -17,10 +17,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from ..errors import StateConflictError, StateError, StoreUnavailableError
 from ..state.blob import peek
 from ..states import save_state
 from ..stores import Stored, StoredKey, StoredPage
+from ..types.errors import StateConflictError, StateError, StoreUnavailableError
 
 __all__ = ["FolderStore"]
 

@@ -16,7 +16,7 @@ from .sealed import add_options, check_options, opened_with, refusal
 from .stores import add_store, has_store, opened_store, shown_url
 
 if TYPE_CHECKING:
-    from ..kept.whole import WholeRow
+    from ..chat.kept.whole import WholeRow
     from ..stores import Listing
 
 __all__ = [
@@ -117,7 +117,7 @@ def opened_source(
             refuse_other(args.state, blob)
             yield Source(label, blob, opened_with(args, blob), path=args.state, is_text=is_text)
             return
-        from ..kept.whole import held, load_row
+        from ..chat.kept.whole import held, load_row
 
         with opened_store(args.store, args.table) as store, _leased(held(store, args.key), changes):
             if unopened and (sealed := _sealed_blob(args, store)) is not None:
@@ -156,7 +156,7 @@ def _label(args: argparse.Namespace) -> str:
 @contextmanager
 def _named(args: argparse.Namespace, label: str) -> Iterator[None]:
     """Put the name of the state before the text of an error."""
-    from ..errors import GoAIToolsError, StateAuthError, StateError, StoreError
+    from ..types.errors import GoAIToolsError, StateAuthError, StateError, StoreError
 
     try:
         yield
@@ -170,7 +170,7 @@ def _named(args: argparse.Namespace, label: str) -> Iterator[None]:
 
 
 def _missing(label: str, store: Any) -> Exception:
-    from ..errors import StoreError
+    from ..types.errors import StoreError
 
     return StoreError(f"there is no {label}; {known_keys(store)}")
 
@@ -196,7 +196,7 @@ def read_file(path: str) -> tuple[bytes, bool]:
 
 def refuse_other(path: str, blob: bytes) -> None:
     """Say which option or command takes a file that is no state: a store's, or an export."""
-    from ..errors import GoAIToolsError
+    from ..types.errors import GoAIToolsError
 
     if blob.startswith(b"SQLite format 3\0"):
         named = "" if path == "-" else f" {path}"
@@ -235,8 +235,8 @@ def write_bytes(path: str, data: bytes) -> None:
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
         return
-    from ..errors import GoAIToolsError
     from ..history.files import replace_file
+    from ..types.errors import GoAIToolsError
 
     folder = os.path.dirname(path) or "."
     if not os.path.isdir(folder):

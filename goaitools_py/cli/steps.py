@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
-    from ..history.open.answers import Answer, PendingCall
     from ..stores import StoredKey
+    from ..types.answers import Answer, PendingCall
 
 __all__ = [
     "Call",

@@ -145,7 +145,7 @@ def _redis(url: str) -> int:
         import redis
     except ModuleNotFoundError:
         raise OSError("Redis needs an extra: pip install 'goaitools-py[redis]'") from None
-    from ..errors import StoreUnavailableError
+    from ..types.errors import StoreUnavailableError
 
     try:
         made = redis.Redis.from_url(url)

@@ -38,7 +38,7 @@ def round_trip(store: Any, key: str) -> Finding:
 
 def race(store: Any, key: str) -> Finding:
     """Several threads save over the same version at once: one may win, and its bytes must be there."""
-    from ..errors import StateConflictError
+    from ..types.errors import StateConflictError
 
     version = store.load(key).version
     barrier = threading.Barrier(_RACERS)
@@ -75,7 +75,7 @@ def race(store: Any, key: str) -> Finding:
 
 def lease(store: Any, key: str) -> Finding:
     """A lease that is held is refused to another holder."""
-    from ..errors import LeaseHeldError
+    from ..types.errors import LeaseHeldError
 
     if not hasattr(store, "lease"):
         return Finding("store lease", "note", "it has none: two workers may pay for one turn; one is kept")

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from ..addresses import shown_address
+from ..base.addresses import shown_address
 
 __all__ = [
     "REDIS_URL",
@@ -112,7 +112,7 @@ def opened_store(url: str, table: str | None = None, *, make: bool = False) -> I
 
 @contextmanager
 def _sqlite(path: str, table: str | None, make: bool) -> Iterator[Any]:
-    from ..errors import StoreError
+    from ..types.errors import StoreError
 
     if not make and not os.path.isfile(path):  # opening would make the file
         raise StoreError(f"there is no store {path}")
@@ -132,9 +132,9 @@ def _redis(url: str, prefix: str | None) -> Iterator[Any]:
         import redis
     except ModuleNotFoundError:
         raise OSError("Redis needs an extra: pip install 'goaitools-py[redis]'") from None
-    from ..errors import StoreError
     from ..stores import RedisStore
     from ..stores.clients import OPENED
+    from ..types.errors import StoreError
 
     try:
         client = redis.Redis.from_url(url, socket_timeout=OPENED, socket_connect_timeout=OPENED)
@@ -146,7 +146,7 @@ def _redis(url: str, prefix: str | None) -> Iterator[Any]:
 
 @contextmanager
 def _sql(url: str, table: str) -> Iterator[Any]:
-    from ..errors import StoreError
+    from ..types.errors import StoreError
 
     scheme = url.partition("://")[0].partition("+")[0]
     if scheme not in (*_SQL, "sqlite"):

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from ..escaping import visible
+from ..base.escaping import visible
 from .facts import shortened
 from .terminal import WIDTH, counted, printable
 
 if TYPE_CHECKING:
-    from ..events import ToolFinished, ToolStarted
-    from ..history.open.answers import PendingCall
     from ..stores import StoredKey
+    from ..types.answers import PendingCall
+    from ..types.events import ToolFinished, ToolStarted
 
 __all__ = ["call_line", "key_line", "key_lines", "newest_first", "outcome", "result_line", "waiting_lines"]
 

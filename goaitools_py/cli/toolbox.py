@@ -33,7 +33,7 @@ def tools_of_servers(servers: Sequence[str]) -> Iterator[list[Any]]:
     if not servers:
         yield []
         return
-    from ..errors import GoAIToolsError
+    from ..types.errors import GoAIToolsError
 
     try:
         from mcp import StdioServerParameters

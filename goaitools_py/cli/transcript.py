@@ -12,9 +12,9 @@ from .terminal import counted, printable
 from .told import outcome
 
 if TYPE_CHECKING:
-    from ..history.open.answers import PendingCall
     from ..history.turns import History
-    from ..messages import Message
+    from ..types.answers import PendingCall
+    from ..types.messages import Message
 
 __all__ = ["CallShown", "Entry", "TextShown", "clipped", "transcript", "waits_words"]
 
@@ -81,7 +81,7 @@ def waits_words(reason: str) -> str:
 
 def _text(message: Message) -> str:
     """What its author wrote; a file is a line."""
-    from ..render import files_in
+    from ..types.render import files_in
 
     names = ((part, f" {part.name}" if part.name else "") for part in files_in(message))
     lines = (f"[{type(part).__name__.lower()}{name}, {part.media_type}]" for part, name in names)

@@ -127,8 +127,8 @@ def _place(args: argparse.Namespace) -> Iterator[Place]:
 
 
 def _upgrade(args: argparse.Namespace, place: Place, name: str) -> str:
-    from ..errors import StateAuthError, StateError, StateVersionError, StoreError
     from ..history.upgrade import upgrade_state
+    from ..types.errors import StateAuthError, StateError, StateVersionError, StoreError
 
     def new_of(blob: bytes, key: str) -> bytes:
         return upgrade_state(blob, to=args.to, **opened_with(args, blob, key=key))

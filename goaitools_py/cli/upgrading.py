@@ -106,8 +106,8 @@ class Rows:
 
     def upgrade(self, name: str, new_of: Upgrade, *, dry: bool) -> Outcome:
         """Replace one row with its parts; a row that a turn holds is busy."""
-        from ..errors import StateConflictError, TurnInProgressError
-        from ..kept.whole import held, load_row
+        from ..chat.kept.whole import held, load_row
+        from ..types.errors import StateConflictError, TurnInProgressError
 
         def opening(blob: bytes) -> dict[str, Any]:
             return self._opening(blob, name)
@@ -212,7 +212,7 @@ class Column:
 
     @contextmanager
     def _begun(self) -> Iterator[Any]:
-        from ..errors import StoreUnavailableError
+        from ..types.errors import StoreUnavailableError
 
         try:
             with self._engine.begin() as connection:

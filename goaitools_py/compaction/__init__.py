@@ -3,8 +3,8 @@
 ``Compactor(any_of(TokenLimit(8_000), MessageLimit(40)), KeepRecentTurns(6))``
 """
 
-from ..context_edits import ServerCompaction, ServerThinkingClearing, ServerToolClearing
-from ..result import CompactionReport
+from ..types.context_edits import ServerCompaction, ServerThinkingClearing, ServerToolClearing
+from ..types.result import CompactionReport
 from .base import (
     NO_COMPACTION,
     AskFailed,

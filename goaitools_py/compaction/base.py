@@ -19,9 +19,9 @@ from enum import Enum
 from functools import cached_property
 from typing import Any, Final, Protocol, TypeAlias
 
-from ..context_edits import ContextEdit
-from ..messages import Usage
-from ..values import Given, Value, field, replace
+from ..base.values import Given, Value, field, replace
+from ..types.context_edits import ContextEdit
+from ..types.messages import Usage
 from .turn_views import TurnView
 
 __all__ = [

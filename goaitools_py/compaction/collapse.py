@@ -12,8 +12,8 @@ from contextlib import suppress
 from json import dumps
 from typing import Any, Final
 
-from ..messages import Message, Text, ToolCall
 from ..state.letters import TOOL
+from ..types.messages import Message, Text, ToolCall
 from .base import CompactionRequest, NoChange, OwnStrategy, Turns
 from .placeholders import is_answer, shown_media
 from .strategies import check_count, recent_from

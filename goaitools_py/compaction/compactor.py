@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from ..backends.capabilities import capabilities
-from ..context_edits import ContextEdit
-from ..values import Given
+from ..base.values import Given
+from ..types.context_edits import ContextEdit
 from .base import (
     BeforeCut,
     CompactionRequest,

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from ..messages import Message, Part, Text
-from ..values import replace
+from ..base.values import replace
+from ..types.messages import Message, Part, Text
 from .base import CompactionRequest, NoChange, OwnStrategy, Turns
 from .strategies import check_count, recent_from
 from .turn_views import Piece, TurnView

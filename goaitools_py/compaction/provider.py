@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import Any, Literal
 
-from ..context_edits import ContextEdit, check_edits
+from ..types.context_edits import ContextEdit, check_edits
 from .base import (
     AskFailed,
     AskProvider,

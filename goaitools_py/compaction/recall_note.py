@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import Any, Final
 
-from ..values import replace
+from ..base.values import replace
 from .base import CompactionRequest, Kept, NoChange, Planned
 from .turn_views import TurnView
 

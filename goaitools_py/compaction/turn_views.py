@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol
 
-from ..messages import Message, Role
+from ..base.values import Value, replace
 from ..state.letters import ASSISTANT, LETTER_OF, ROLE_OF, TOOL
-from ..values import Value, replace
+from ..types.messages import Message, Role
 
 __all__ = ["COMPACTED", "Piece", "TurnView", "Words", "note_of"]
 

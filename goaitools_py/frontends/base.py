@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol, runtime_checkable
 
-from ..errors import GoAIToolsError
-from ..events import Event
-from ..history.open.answers import Answers, Approve, Deny, PendingCall
+from ..base.values import Value, field
 from ..history.turns import History
-from ..messages import Part
-from ..tools.results import ToolReturn
-from ..values import Value, field
+from ..types.answers import Answers, Approve, Deny, PendingCall
+from ..types.errors import GoAIToolsError
+from ..types.events import Event
+from ..types.messages import Part
+from ..types.tools import ToolReturn
 from .pieces import Piece
 
 __all__ = ["Ask", "AskError", "CarryingFrontEnd", "FrontEnd", "FrontStream", "Shown", "SnapshotFrontEnd"]

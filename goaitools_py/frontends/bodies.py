@@ -15,9 +15,9 @@ from urllib.parse import unquote_to_bytes
 
 import orjson
 
-from .. import rawjson
-from ..messages import Audio, Document, Image, Part
-from ..render import file_block
+from ..base import rawjson
+from ..types.messages import Audio, Document, Image, Part
+from ..types.render import file_block
 from .base import AskError
 
 __all__ = [

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ..history.turns import HistoryTurn
-from ..messages import Message, Text
+from ..types.messages import Message, Text
 from .pieces import parts_of
 
 __all__ = ["TurnIds", "said_in", "turn_ids"]

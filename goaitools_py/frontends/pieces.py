@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import cast
 
-from ..events import (
+from ..base.values import Value
+from ..history.turns import HistoryIteration, HistoryTurn
+from ..types.answers import INSIDE, PendingCall
+from ..types.events import (
     Event,
     ModelReplied,
     ModelRequested,
@@ -18,10 +21,7 @@ from ..events import (
     ToolFinished,
     ToolPending,
 )
-from ..history.open.answers import INSIDE, PendingCall
-from ..history.turns import HistoryIteration, HistoryTurn
-from ..messages import CallKind, Message, ToolCall
-from ..values import Value
+from ..types.messages import CallKind, Message, ToolCall
 
 __all__ = [
     "Called",

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import errors
-from ..values import Value
+from ..base.values import Value
+from ..types import errors
 from .base import AskError
 
 __all__ = ["Problem", "ProblemError", "problem_of"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from math import isfinite
 from typing import Any
 
-from ..events import ToolProgress
+from ..types.events import ToolProgress
 
 __all__ = ["progress_of"]
 

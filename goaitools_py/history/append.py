@@ -11,14 +11,14 @@ from typing import Any
 import msgspec
 
 from ..backends.base import Dialect
-from ..errors import StateTooLargeError
-from ..messages import Message
+from ..base.values import replace
+from ..open_turn.inbox import admit
 from ..state.codec import Codec
 from ..state.records import digest8
 from ..state.state import check_revision, dump_state, hard_limits, load_state, new_state, soft_limits
-from ..values import replace
+from ..types.errors import StateTooLargeError
+from ..types.messages import Message
 from .archive.keeping import Retention
-from .open.inbox import admit
 from .rewrite.repair import checked
 from .wires import dialect_for
 

@@ -10,16 +10,16 @@ from typing import Any
 import msgspec
 
 from ..backends.base import Dialect
-from ..options import check_options
+from ..base.values import replace
+from ..open_turn.meter import gauge_of, unanchored
+from ..open_turn.turn_ids import TURN_IDS_FACT, with_texts
 from ..state.closed_turns import has_gap, numbers_of
 from ..state.codec import PLAIN, Codec
 from ..state.parts import ARCHIVE
 from ..state.records import cut_facts, digest8, fresh_id, with_cut
 from ..state.state import ConversationState, closed_turns, dump_state, hard_limits, load_state, rebuild
-from ..values import replace
+from ..types.options import check_options
 from .archive.undoing import is_undoable, undone
-from .meter import gauge_of, unanchored
-from .open.turn_ids import TURN_IDS_FACT, with_texts
 from .wires import dialect_for
 
 __all__ = ["fork_state", "rewind_state"]

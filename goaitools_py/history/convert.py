@@ -14,21 +14,21 @@ from typing import Any
 
 import msgspec
 
-from .. import rawjson
 from ..backends import narrow, rules
 from ..backends.base import Dialect, MarksHistory
 from ..backends.dialects import dialect_of
-from ..errors import StateInvalidError
-from ..messages import Message
-from ..options import check_options
-from ..reading import parse_entries
+from ..backends.read_entries import parse_entries
+from ..base import rawjson
+from ..base.values import replace
+from ..open_turn import steps
 from ..state.closed_turns import ClosedTurn, Iteration, TurnRecord
 from ..state.codec import PLAIN, Codec
 from ..state.letters import ASSISTANT, LETTER_OF, USER
 from ..state.records import fresh_id, with_cut
 from ..state.state import ConversationState, closed_entries, dump_state, load_state, new_state, rebuild
-from ..values import replace
-from .open import steps
+from ..types.errors import StateInvalidError
+from ..types.messages import Message
+from ..types.options import check_options
 from .rewrite.mend import Entry, Mended, mended
 from .rewrite.repair import checked, noted
 from .rewrite.unsign import is_signed, unsigned_turns

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from ..base.values import Value, field
 from ..state.closed_turns import UNSENT, ClosedTurn, numbers_of, with_numbers
 from ..state.codec import PLAIN, Codec
 from ..state.records import Meta
 from ..state.state import ConversationState, closed_turns, load_state
-from ..values import Value, field
 
 __all__ = ["StateDiff", "diff_states"]
 

@@ -17,7 +17,8 @@ from contextlib import suppress
 from typing import Any, Final
 
 from ..backends.base import Dialect
-from ..errors import StateInvalidError, StateVersionError
+from ..base.values import replace
+from ..open_turn import journal, steps
 from ..state import blob as blobs
 from ..state.blob import IGNORABLE, Kind, Segment
 from ..state.codec import PLAIN, Codec
@@ -25,9 +26,8 @@ from ..state.parts import ARCHIVE, ELSEWHERE, IGNORABLE_PARTS, MEDIA, Part, new_
 from ..state.placing import verify_state
 from ..state.segments import stored_lines, stored_segment
 from ..state.state import ConversationState, closed_entries, hard_limits, load_state, soft_limits, written
-from ..values import replace
+from ..types.errors import StateInvalidError, StateVersionError
 from .archive.reading import check_chain
-from .open import journal, steps
 from .rewrite.mend.report import problems
 from .turns import History, read_history
 from .wires import dialect_for

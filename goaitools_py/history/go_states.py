@@ -16,17 +16,17 @@ from typing import Any, Final
 
 import msgspec
 
-from .. import rawjson
 from ..backends.dialects import dialect_of
-from ..errors import StateFormatError, StateInvalidError, StateProviderError, StateVersionError
-from ..options import check_options
-from ..rawjson import RawJSONError
-from ..render import plain
+from ..base import rawjson
+from ..base.rawjson import RawJSONError
+from ..base.values import replace
 from ..state.codec import PLAIN, Codec, check_limit
 from ..state.letters import SYSTEM, USER, InboxLetter
 from ..state.records import InboxItem
 from ..state.state import dump_state, hard_limits
-from ..values import replace
+from ..types.errors import StateFormatError, StateInvalidError, StateProviderError, StateVersionError
+from ..types.options import check_options
+from ..types.render import plain
 from .convert import state_of_entries
 from .update import MAX_METADATA_BYTES
 

@@ -13,10 +13,9 @@ from decimal import Decimal
 from typing import Any, Final, Literal
 
 from ..backends.capabilities import capabilities
-from ..errors import StateError, StateInvalidError
-from ..events import Filled
-from ..messages import Usage
-from ..options import CONTEXT_MARKS
+from ..base.values import Value, field
+from ..open_turn import failed, journal
+from ..open_turn.meter import server_window
 from ..state import blob as blobs
 from ..state.codec import PLAIN, SUITE_PLAIN, SUITES, BlobLimits, Codec
 from ..state.letters import ASSISTANT, EVENT, SYSTEM, TOOL, USER
@@ -25,10 +24,11 @@ from ..state.parts import ARCHIVE, MEDIA, Part
 from ..state.records import dollars_of, turn_ref, usage_of
 from ..state.segments import count_letters
 from ..state.state import ConversationState, hard_limits, load_state, newest_number, soft_limits
-from ..values import Value, field
-from .meter import server_window
-from .open import failed, journal
-from .open.answers import PendingCall
+from ..types.answers import PendingCall
+from ..types.errors import StateError, StateInvalidError
+from ..types.events import Filled
+from ..types.messages import Usage
+from ..types.options import CONTEXT_MARKS
 
 __all__ = ["StateInfo", "has_open_turn", "inspect_state", "pending_calls", "refs_of", "when"]
 

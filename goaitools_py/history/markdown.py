@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from ..backends.base import Dialect
-from ..messages import Message, Text
-from ..render import files_in, is_file
 from ..state.codec import PLAIN, Codec
+from ..types.messages import Message, Text
+from ..types.render import files_in, is_file
 from .turns import HistoryTurn, read_history
 
 __all__ = ["to_markdown"]

@@ -16,7 +16,9 @@ from typing import Any
 import msgspec
 
 from ..backends.base import Dialect
-from ..errors import StateConflictError
+from ..base.values import replace
+from ..open_turn.meter import unanchored
+from ..open_turn.turn_ids import TURN_IDS_FACT, UNANSWERED
 from ..state.bounds import bounded
 from ..state.closed_turns import ClosedTurn, has_gap, with_numbers
 from ..state.codec import PLAIN, Codec
@@ -31,9 +33,7 @@ from ..state.state import (
     new_state,
     rebuild,
 )
-from ..values import replace
-from .meter import unanchored
-from .open.turn_ids import TURN_IDS_FACT, UNANSWERED
+from ..types.errors import StateConflictError
 from .rewrite.unsign import is_signed, unsigned_turns
 from .translate.state import translated
 from .wires import dialect_for, known_dialect

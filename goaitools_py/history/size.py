@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 from ..backends.base import Dialect
+from ..open_turn.meter import next_tokens
 from ..state.codec import PLAIN, Codec
 from ..state.state import load_state
-from ..tokens import TokenCounter
-from .meter import next_tokens
+from ..types.tokens import TokenCounter
 from .wires import dialect_for
 
 __all__ = ["estimate_tokens"]

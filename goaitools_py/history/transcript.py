@@ -15,13 +15,13 @@ from typing import Any, Literal, TextIO, TypeAlias
 
 from msgspec.structs import asdict
 
-from ..citations import Citation, citations_of_rows
-from ..escaping import as_written
-from ..messages import Message, Part, ResultFlag, Text, ToolCall, Usage, call_dict
-from ..prices import Charge, Prices, genai_price, priced, total
-from ..showing import Row, as_html, message_rows, print_rows
-from ..values import Value
-from .open.answers import PendingReason
+from ..base.escaping import as_written
+from ..base.values import Value
+from ..types.answers import PendingReason
+from ..types.citations import Citation, citations_of_rows
+from ..types.messages import Message, Part, ResultFlag, Text, ToolCall, Usage, call_dict
+from ..types.prices import Charge, Prices, genai_price, priced, total
+from ..types.showing import Row, as_html, message_rows, print_rows
 from .transcript_json import HISTORY_VERSION
 
 __all__ = ["History", "HistoryCall", "HistoryIteration", "HistoryMatch", "HistoryTurn", "TurnStatus"]

@@ -13,21 +13,21 @@ from typing import Any, Final, TypeAlias
 from msgspec import Raw
 
 from ..backends.base import Dialect
-from ..errors import StateInvalidError
-from ..messages import Message
-from ..rawjson import view
-from ..reading import read_entries
+from ..backends.read_entries import read_entries
+from ..base.rawjson import view
+from ..base.values import replace
+from ..open_turn import failed, steps
+from ..open_turn.inbox import inbox_messages
 from ..state.closed_turns import FACTS, ClosedTurn, TurnRecord, numbers_of
 from ..state.codec import PLAIN, Codec
 from ..state.letters import ASSISTANT
 from ..state.records import Meta, OpenTurn, model_at, turn_ref
 from ..state.state import closed_turns, load_state, newest_number
-from ..values import replace
+from ..types.errors import StateInvalidError
+from ..types.messages import Message
 from .archive.reading import archive_of
 from .archive.records import Record
 from .info import when
-from .open import failed, steps
-from .open.inbox import inbox_messages
 from .rewrite.repair import REPAIRED, checked
 from .transcript import History, HistoryCall, HistoryIteration, HistoryMatch, HistoryTurn, TurnStatus
 from .wires import dialect_for

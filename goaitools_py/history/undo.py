@@ -12,15 +12,15 @@ from typing import Any, Final
 import msgspec
 
 from ..backends.base import Dialect
+from ..base.values import replace
+from ..open_turn.meter import count_entries, gauge_of, unanchored
 from ..state.bounds import bounded
 from ..state.closed_turns import ClosedTurn, has_gap, numbers_of, with_numbers
 from ..state.codec import PLAIN, Codec
 from ..state.parts import ARCHIVE
 from ..state.records import digest8
 from ..state.state import ConversationState, closed_turns, dump_state, hard_limits, load_state, rebuild
-from ..values import replace
 from .archive.undoing import newest_cut, undoable, undone
-from .meter import count_entries, gauge_of, unanchored
 from .rewrite.repair import REPAIRED, checked
 from .rewrite.unsign import UNSIGNED, unsigned_turns
 from .wires import dialect_for

@@ -5,12 +5,12 @@ Owns: `verify_state`. Must never know: a store, or a model.
 
 from __future__ import annotations
 
-from ..errors import StateError
+from ..open_turn import journal, steps
 from ..state import placing
 from ..state.codec import PLAIN, Binding, Codec
 from ..state.state import closed_turns, load_state
+from ..types.errors import StateError
 from .archive.reading import check_chain
-from .open import journal, steps
 from .rewrite.repair import checked
 from .wires import known_dialect
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ..backends.base import Dialect
 from ..backends.dialects import WIRES, dialect_of
-from ..errors import StateProviderError
+from ..types.errors import StateProviderError
 
 __all__ = ["dialect_for", "known_dialect"]
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from ..extras import lacking
+from ..base.extras import lacking
 
 try:
     from django.db import models, router, transaction
@@ -19,12 +19,12 @@ try:
 except ModuleNotFoundError as error:
     raise lacking(error, "goaitools_py.integrations.django", "django") from None
 
-from ..errors import StateError
 from ..history.info import StateInfo, inspect_state
 from ..state.blob import MAGIC
 from ..stores.common import conflict, new_version
 from ..stores.django import AsyncDjangoStore, DjangoStore
 from ..stores.layout import MAX_KEY_BYTES, MAX_STATUS_CHARACTERS, MAX_TITLE_CHARACTERS
+from ..types.errors import StateError
 from ._column import column_bytes
 
 __all__ = ["AbstractConversation", "AsyncDjangoStore", "DjangoStore", "StateField"]

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any
 
-from ..extras import lacking
+from ..base.extras import lacking
 
 try:
     from django.contrib import admin
@@ -18,13 +18,13 @@ try:
 except ModuleNotFoundError as error:
     raise lacking(error, "ConversationAdmin", "django") from None
 
-from ..errors import StateError
-from ..escaping import visible
+from ..base.escaping import visible
 from ..history.info import StateInfo, inspect_state, pending_calls
-from ..history.open.answers import PendingCall
 from ..history.turns import History, read_history
-from ..messages import Message
 from ..state.codec import PLAIN, Codec
+from ..types.answers import PendingCall
+from ..types.errors import StateError
+from ..types.messages import Message
 
 __all__ = ["ConversationAdmin"]
 

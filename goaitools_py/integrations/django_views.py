@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from http.cookies import SimpleCookie
 from typing import Any, Final
 
-from ..extras import lacking
+from ..base.extras import lacking
 
 try:
     from asgiref.sync import sync_to_async

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from ..extras import lacking
+from ..base.extras import lacking
 
 try:
     from sqlalchemy import Dialect, LargeBinary
@@ -21,7 +21,7 @@ try:
 except ModuleNotFoundError as error:
     raise lacking(error, "StateType", "sqlalchemy") from None
 
-from ..errors import StateFormatError
+from ..types.errors import StateFormatError
 from ._column import column_bytes
 
 __all__ = ["StateType"]

@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from ..errors import GoAIToolsError
+from ..types.errors import GoAIToolsError
 
 if TYPE_CHECKING:
     from mcp import Client

@@ -13,8 +13,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Literal, TypeAlias
 
-from ..messages import Audio, Document, Image, Part, Text
 from ..tools import ToolReturn
+from ..types.messages import Audio, Document, Image, Part, Text
 
 __all__ = ["Approve", "checked_only", "named", "returned", "schema_of", "waits"]
 

@@ -20,8 +20,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final
 
-from ..history.open.answers import Approve, PendingCall, pending_inside, pending_text
 from ..tools import ToolContext, ToolReturn, Waiting
+from ..types.answers import Approve, PendingCall, pending_inside, pending_text
 
 if TYPE_CHECKING:
     from mcp_types import ElicitResult

@@ -24,9 +24,9 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar
 
-from .. import rawjson
-from ..addresses import shown_host
-from ..extras import lacking
+from ..base import rawjson
+from ..base.addresses import shown_host
+from ..base.extras import lacking
 from ..tools import Tool, ToolContext, ToolReturn
 from ..tools.call import UnknownOutcome
 from .connection import CLOSED, Connection, MCPConnectionError

@@ -6,8 +6,8 @@ is used.
 
 from __future__ import annotations
 
-from ..errors import OutputError
-from ..events import OutputDelta
+from ..types.errors import OutputError
+from ..types.events import OutputDelta
 from .spec import Output
 
 __all__ = ["Output", "OutputDelta", "OutputError"]

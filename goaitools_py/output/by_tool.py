@@ -10,8 +10,8 @@ import json
 from collections.abc import Callable
 from typing import Any, Final
 
-from ..errors import ToolError
 from ..tools import Tool
+from ..types.errors import ToolError
 from .misfit import Misfit
 from .shape import Shape
 from .spec import Output

@@ -18,10 +18,10 @@ from pydantic.errors import PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import from_json
 
-from ..problems import problems_of
-from ..values import Value
+from ..backends.wire.strict_schema import referred
+from ..base.problems import problems_of
+from ..base.values import Value
 from .misfit import Misfit
-from .strict import referred
 
 __all__ = ["Shape", "shape_of"]
 

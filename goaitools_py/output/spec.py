@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Final, Generic, Literal, TypeVar
 
-from ..values import Given
+from ..base.values import Given
 
 __all__ = ["MODES", "SHORT_TOKENS", "Mode", "Output"]
 

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from ..backends.base import Dialect, WritesOutput
-from ..render import argument_object
+from ..base.values import Value
 from ..state.records import Meta, digest8
 from ..tools import Tool
-from ..values import Value
+from ..types.render import argument_object
 from .by_tool import answer_tool
 from .misfit import Misfit
 from .shape import Shape, shape_of
@@ -56,7 +56,7 @@ class Wanted(Value, frozen=True, kw_only=True):
     def doubts(self) -> str:
         """Why a server may have refused a request with the format of this type; "" if nothing speaks for
         it."""
-        from .refused import doubtful  # only a refused request asks
+        from ..backends.wire.schema_refusals import doubtful  # only a refused request asks
 
         places = doubtful(self.shape.schema, self.asked.name or self.shape.name)
         if not places:

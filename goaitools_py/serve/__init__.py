@@ -5,7 +5,7 @@ Owns: this door. Must never know: an HTTP server, or who your users are. It need
 
 from __future__ import annotations
 
-from ..extras import lacking
+from ..base.extras import lacking
 
 try:
     from .app import ServeApp, serve

@@ -16,15 +16,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ..async_chat import AsyncChat
+from ..base.values import replace
+from ..chat.async_chat import AsyncChat
+from ..chat.kept.facade import ConversationSnapshot, PartsPlace, Save
+from ..chat.kept.summaries import summaries_of
 from ..frontends import AISDK, PLAIN_JSON, Ask, AskError, FrontEnd, SnapshotFrontEnd
 from ..frontends.bodies import MAX_ID_CHARACTERS
 from ..frontends.plain.showing import pending_of, result_of
-from ..kept.facade import ConversationSnapshot, PartsPlace, Save
-from ..kept.summaries import summaries_of
 from ..state.codec import SUITE_PLAIN, UNBOUND
 from ..stores.base import AsyncLeasing, AsyncListing, AsyncStopping, AsyncStore
-from ..values import replace
 from .carried import CarriedApp, Revisions
 from .happenings import event_rows, events_by_name, events_of
 from .hosts import checked_hosts, host_check, is_own_page

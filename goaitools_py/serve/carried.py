@@ -20,9 +20,9 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from ..async_chat import AsyncChat
-from ..errors import NothingToResumeError, StateAuthError, StateError, StateTooLargeError
-from ..events import TurnCompleted
+from ..base.values import replace
+from ..chat.async_chat import AsyncChat
+from ..chat.handles import AsyncTurn
 from ..frontends import (
     PLAIN_JSON,
     Ask,
@@ -35,14 +35,14 @@ from ..frontends import (
 )
 from ..frontends.plain.showing import pending_of, result_of
 from ..frontends.states import state_of
-from ..handles import AsyncTurn
-from ..history.open.turn_ids import key_of, said_under
-from ..messages import Part, Text, user
-from ..options import UNSET
+from ..open_turn.turn_ids import key_of, said_under
 from ..state.state import load_state
 from ..states import inspect_state, pending_calls, read_history, state_from_text, state_to_text
-from ..turn_warnings import TurnWarning
-from ..values import replace
+from ..types.errors import NothingToResumeError, StateAuthError, StateError, StateTooLargeError
+from ..types.events import TurnCompleted
+from ..types.messages import Part, Text, user
+from ..types.options import UNSET
+from ..types.turn_warnings import TurnWarning
 from .happenings import events_of
 from .hosts import host_check
 from .http import Handler, json_response, problem_response, read_body, route

@@ -10,11 +10,11 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from ..errors import NothingToResumeError, TurnConflictError, TurnInProgressError, TurnStoppedError
-from ..events import ModelRequested, ToolFinished, TurnCompleted, TurnStarted
 from ..frontends import Piece, Returned, pieces_of
-from ..messages import Part
-from ..result import ChatResult
+from ..types.errors import NothingToResumeError, TurnConflictError, TurnInProgressError, TurnStoppedError
+from ..types.events import ModelRequested, ToolFinished, TurnCompleted, TurnStarted
+from ..types.messages import Part
+from ..types.result import ChatResult
 from .hub import Hub
 from .left import GOES_ON, is_marked, left_by, mark_of
 from .relay import RelayLostError
@@ -22,9 +22,9 @@ from .runs import Run, refused_input
 from .stored import SYNTHETIC, behind_calls, newest_ref, not_in_doubt, tell_stopped, tell_stored, unfinished
 
 if TYPE_CHECKING:
-    from ..async_conversation import AsyncConversation
-    from ..handles import AsyncTurn
-    from ..kept.facade import ConversationSnapshot
+    from ..chat.async_conversation import AsyncConversation
+    from ..chat.handles import AsyncTurn
+    from ..chat.kept.facade import ConversationSnapshot
 
 __all__ = ["LOOK_AGAIN", "Driving"]
 

@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from ..frontends import AskError
-from ..messages import event as event_message
+from ..types.messages import event as event_message
 
 __all__ = ["event_rows", "events_by_name", "events_of"]
 

@@ -18,8 +18,8 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from ..errors import GoAIToolsError, UnderlyingError
 from ..frontends import FrontEnd, Problem, problem_of
+from ..types.errors import GoAIToolsError, UnderlyingError
 from .hub import TooManyTurnsError
 from .limits import MAX_DIGITS, ServeLimits
 from .listeners import Seat, TooManyListenersError

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from ..errors import GoAIToolsError, TurnInProgressError, UnderlyingError
+from ..types.errors import GoAIToolsError, TurnInProgressError, UnderlyingError
 from .elsewhere import Elsewhere
 from .limits import ServeLimits
 from .relay import Relay, RelayLostError

@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from ..errors import TurnStoppedError
-from ..messages import Message
+from ..types.errors import TurnStoppedError
+from ..types.messages import Message
 from .limits import MAX_DIGITS
 
 if TYPE_CHECKING:
-    from ..kept.facade import ConversationSnapshot
+    from ..chat.kept.facade import ConversationSnapshot
 
 __all__ = ["GOES_ON", "Left", "TurnStatus", "is_marked", "left_by", "mark_of"]
 

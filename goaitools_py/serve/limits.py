@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..values import Given
+from ..base.values import Given
 
 __all__ = ["MAX_DIGITS", "ServeLimits"]
 

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ..errors import GoAIToolsError
+from ..types.errors import GoAIToolsError
 from .limits import ServeLimits
 
 __all__ = ["Listeners", "Seat", "TooManyListenersError"]

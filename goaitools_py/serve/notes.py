@@ -12,8 +12,11 @@ from typing import Any, Final
 
 import msgspec
 
-from ..errors import GoAIToolsError
-from ..events import (
+from ..base.values import Value
+from ..frontends import Called, Piece, Problem, Reasoned, Returned, Said, Step, Waits
+from ..types.answers import PendingCall
+from ..types.errors import GoAIToolsError
+from ..types.events import (
     Compacted,
     ContextWarning,
     Event,
@@ -27,13 +30,10 @@ from ..events import (
     TurnCompleted,
     TurnStarted,
 )
-from ..frontends import Called, Piece, Problem, Reasoned, Returned, Said, Step, Waits
-from ..history.open.answers import PendingCall
-from ..messages import Usage
-from ..prices import Bill
-from ..result import ChatResult, CompactionReport
-from ..turn_warnings import TurnWarning
-from ..values import Value
+from ..types.messages import Usage
+from ..types.prices import Bill
+from ..types.result import ChatResult, CompactionReport
+from ..types.turn_warnings import TurnWarning
 
 __all__ = ["Ended", "Found", "Note", "read_notes", "write_notes"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from math import isfinite
 from typing import Final
 
-from ..events import ToolProgress
+from ..types.events import ToolProgress
 
 __all__ = ["Pace"]
 

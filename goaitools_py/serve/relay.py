@@ -14,8 +14,8 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import Protocol
 
-from ..errors import GoAIToolsError
-from ..values import Value, replace
+from ..base.values import Value, replace
+from ..types.errors import GoAIToolsError
 
 __all__ = ["MemoryRelay", "Opened", "Relay", "RelayLostError"]
 

@@ -16,8 +16,11 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from ..errors import GoAIToolsError
-from ..events import (
+from ..base.values import replace
+from ..frontends import KEEP_ALIVE, AskError, FrontEnd, FrontStream, Piece
+from ..frontends.sse import numbered
+from ..types.errors import GoAIToolsError
+from ..types.events import (
     Compacted,
     ContextWarning,
     Event,
@@ -31,16 +34,13 @@ from ..events import (
     TurnCompleted,
     TurnStarted,
 )
-from ..frontends import KEEP_ALIVE, AskError, FrontEnd, FrontStream, Piece
-from ..frontends.sse import numbered
-from ..messages import Part, Text
-from ..result import ChatResult
-from ..values import replace
+from ..types.messages import Part, Text
+from ..types.result import ChatResult
 from .limits import MAX_DIGITS
 from .pace import Pace
 
 if TYPE_CHECKING:
-    from ..handles import AsyncTurn
+    from ..chat.handles import AsyncTurn
 
 __all__ = ["Run", "digest_of", "refused_input"]
 

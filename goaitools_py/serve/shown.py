@@ -13,8 +13,8 @@ from .stored import shown_pending
 from .whose import NAME
 
 if TYPE_CHECKING:
-    from ..kept.facade import ConversationSnapshot
-    from ..kept.summaries import Summaries
+    from ..chat.kept.facade import ConversationSnapshot
+    from ..chat.kept.summaries import Summaries
 
 __all__ = ["rows_of", "shown_of"]
 

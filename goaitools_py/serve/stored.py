@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from ..events import TurnCompleted, TurnStarted
 from ..frontends import Called, Piece, Returned, Said, Step, Waits, pieces_of, pieces_since
-from ..history.open.answers import PendingCall
 from ..history.turns import HistoryTurn
-from ..result import ChatResult
+from ..types.answers import PendingCall
+from ..types.events import TurnCompleted, TurnStarted
+from ..types.result import ChatResult
 from .left import left_by
 from .runs import Run
 
 if TYPE_CHECKING:
-    from ..kept.facade import ConversationSnapshot
+    from ..chat.kept.facade import ConversationSnapshot
 
 __all__ = [
     "SYNTHETIC",

@@ -27,11 +27,11 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from ..errors import NothingToResumeError, TurnConflictError, TurnInProgressError
-from ..events import TurnCompleted
 from ..frontends import Ask, AskError, pieces_since
 from ..history.turns import HistoryTurn
-from ..result import ChatResult
+from ..types.errors import NothingToResumeError, TurnConflictError, TurnInProgressError
+from ..types.events import TurnCompleted
+from ..types.result import ChatResult
 from .driving import LOOK_AGAIN, Driving
 from .elsewhere import STOP_SECONDS
 from .hub import Drive, Hub
@@ -41,8 +41,8 @@ from .stored import call_ids, tell_stopped, tell_stored, unfinished
 from .whose import Who
 
 if TYPE_CHECKING:
-    from ..async_conversation import AsyncConversation
-    from ..kept.facade import ConversationSnapshot
+    from ..chat.async_conversation import AsyncConversation
+    from ..chat.kept.facade import ConversationSnapshot
 
 __all__ = ["Talk"]
 

@@ -19,7 +19,7 @@ from starlette.requests import Request
 
 from ..frontends import Ask, AskError, FrontEnd
 from ..frontends.bodies import MAX_ID_CHARACTERS, part_of
-from ..messages import Part, Text
+from ..types.messages import Part, Text
 from .http import read_body, take_body
 from .limits import ServeLimits
 

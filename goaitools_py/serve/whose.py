@@ -10,10 +10,10 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from ..errors import GoAIToolsError
+from ..base.values import Given, field
 from ..frontends import AskError
-from ..options import check_options, given_options
-from ..values import Given, field
+from ..types.errors import GoAIToolsError
+from ..types.options import check_options, given_options
 
 if TYPE_CHECKING:
     from starlette.requests import Request

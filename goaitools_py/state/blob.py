@@ -54,13 +54,8 @@ from typing import Final
 
 from msgspec.structs import force_setattr
 
-from ..errors import (
-    StateAuthError,
-    StateCorruptError,
-    StateError,
-    StateFormatError,
-)
-from ..values import Value
+from ..base.values import Value
+from ..types.errors import StateAuthError, StateCorruptError, StateError, StateFormatError
 from . import frames
 from .codec import (
     HEADER_BYTES,

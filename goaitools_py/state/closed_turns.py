@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from ..messages import Usage
-from ..values import Value, replace
+from ..base.values import Value, replace
+from ..types.messages import Usage
 from .bounds import MAX_COUNT
 from .letters import ASSISTANT, TOOL, USER
 from .row_ends import iteration_end

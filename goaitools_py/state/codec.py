@@ -11,8 +11,8 @@ import hmac
 from collections.abc import Mapping
 from typing import ClassVar, Final, Protocol, TypeAlias, runtime_checkable
 
-from ..errors import StateAuthError, StateCorruptError, StateTooLargeError
-from ..values import Given
+from ..base.values import Given
+from ..types.errors import StateAuthError, StateCorruptError, StateTooLargeError
 from . import dictionary, frames
 
 __all__ = [

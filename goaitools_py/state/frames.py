@@ -12,8 +12,8 @@ from typing import Final
 
 import zstandard
 
-from ..errors import StateCorruptError, StateVersionError
-from ..values import Value
+from ..base.values import Value
+from ..types.errors import StateCorruptError, StateVersionError
 from . import dictionary
 
 __all__ = [

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ..errors import StateError, StateInvalidError
+from ..types.errors import StateError, StateInvalidError
 from . import later
 from .blob import Kind, Segment
 from .bounds import MAX_NAME, Label, Name

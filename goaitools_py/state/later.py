@@ -20,10 +20,10 @@ from typing import Any, Final, get_args
 
 import msgspec
 
-from .. import rawjson
-from ..errors import StateError, StateInvalidError
-from ..messages import CallKind, ResultFlag
-from ..rawjson import RawJSONError
+from ..base import rawjson
+from ..base.rawjson import RawJSONError
+from ..types.errors import StateError, StateInvalidError
+from ..types.messages import CallKind, ResultFlag
 from .closed_turns import FACTS
 from .frames import newer
 from .letters import LETTERS

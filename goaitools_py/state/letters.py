@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
-from ..messages import Message, Role
+from ..types.messages import Message, Role
 
 __all__ = [
     "ASSISTANT",

@@ -23,8 +23,8 @@ from binascii import Error, a2b_base64, b2a_base64
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from ..errors import StateInvalidError
-from ..values import Value
+from ..base.values import Value
+from ..types.errors import StateInvalidError
 from .codec import PLAIN, Codec
 from .parts import MAX_PART_BYTES, MEDIA, Part, new_part
 

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from ..errors import StateInvalidError
+from ..types.errors import StateInvalidError
 from .blob import Segment
 from .codec import BlobLimits, Codec, check_limit
 from .media import Media, Medium

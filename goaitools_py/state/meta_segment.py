@@ -15,8 +15,8 @@ from typing import Any
 
 import msgspec
 
-from ..json_scan import is_shallow
-from ..rawjson import RawJSONError
+from ..base.json_scan import is_shallow
+from ..base.rawjson import RawJSONError
 from . import blob as blobs
 from . import later
 from .blob import Kind, Segment

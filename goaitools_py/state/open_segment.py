@@ -12,9 +12,9 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
-from .. import rawjson
-from ..errors import StateInvalidError
-from ..messages import Audio, CallKind, Document, Image, Part, ResultFlag, Text
+from ..base import rawjson
+from ..types.errors import StateInvalidError
+from ..types.messages import Audio, CallKind, Document, Image, Part, ResultFlag, Text
 from . import later
 from .blob import Kind, Segment
 from .bounds import Amount, Count, bounded

@@ -5,7 +5,7 @@ Owns: the reading of both without a key. Must never know: what is sealed.
 
 from __future__ import annotations
 
-from ..errors import StateError
+from ..types.errors import StateError
 from . import blob as blobs
 from . import frames
 from .blob import HAS_DIRECTORY, Header

@@ -27,8 +27,8 @@ from typing import Any, Final
 
 from msgspec.structs import force_setattr
 
-from ..errors import StatePartMissingError, StateTooLargeError
-from ..values import Value, replace
+from ..base.values import Value, replace
+from ..types.errors import StatePartMissingError, StateTooLargeError
 from . import frames
 from .codec import SUITE_AES_256_GCM, Binding, BlobLimits, Codec, PartCodec, check_limit
 from .varints import read_varints, varints

@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Mapping
 
-from ..errors import StateError
-from ..values import replace
+from ..base.values import replace
+from ..types.errors import StateError
 from . import blob as blobs
 from . import frames
 from .codec import PLAIN, Binding, Codec

@@ -15,8 +15,8 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from ..messages import CallKind, Part, ResultFlag, Usage
-from ..values import Value, field
+from ..base.values import Value, field
+from ..types.messages import CallKind, Part, ResultFlag, Usage
 from .bounds import MAX_LABEL, MAX_NAME, Count, Label, Name, bounded, bounded_row
 from .closed_turns import ClosedTurn, Iteration, TurnRecord
 from .letters import ASSISTANT

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..values import replace
+from ..base.values import replace
 from . import blob as blobs
 from .codec import SUITE_AES_256_GCM, Binding, Codec
 from .formats import written

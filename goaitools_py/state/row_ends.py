@@ -17,8 +17,8 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
-from .. import rawjson
-from ..rawjson import RawJSONError
+from ..base import rawjson
+from ..base.rawjson import RawJSONError
 from .bounds import MAX_NAME, Count, Label, Name, bounded
 from .row_json import decoder_of
 

@@ -14,10 +14,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from .. import rawjson
-from ..errors import StateError
-from ..rawjson import RawJSONError
-from ..render import plain_bytes
+from ..base import rawjson
+from ..base.rawjson import RawJSONError
+from ..types.errors import StateError
+from ..types.render import plain_bytes
 
 __all__ = ["REFUSALS", "as_json", "decoded", "decoder_of"]
 

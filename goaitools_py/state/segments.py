@@ -27,11 +27,11 @@ from typing import Final
 
 from msgspec.structs import force_setattr
 
-from .. import rawjson
-from ..errors import StateInvalidError
-from ..json_scan import exact_values, most_values, separators
-from ..rawjson import RawJSONError
-from ..values import replace
+from ..base import rawjson
+from ..base.json_scan import exact_values, most_values, separators
+from ..base.rawjson import RawJSONError
+from ..base.values import replace
+from ..types.errors import StateInvalidError
 from . import blob as blobs
 from .blob import Kind, Segment
 from .closed_turns import UNSENT, TurnRecord

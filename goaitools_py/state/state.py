@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
-from ..errors import StateAuthError, StateError, StateProviderError
-from ..values import Value, field, replace
+from ..base.values import Value, field, replace
+from ..types.errors import StateAuthError, StateError, StateProviderError
 from . import blob as blobs
 from .blob import Kind, Segment
 from .closed_turns import ClosedTurn, with_few_numbers

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from ..values import replace
+from ..base.values import replace
 from .closed_turns import FACTS, Iteration, TurnRecord
 from .parts import IGNORABLE_PARTS
 from .records import InboxItem, JournalCall, Meta, OpenTurn

@@ -9,7 +9,7 @@ import base64
 import binascii
 from typing import Final
 
-from ..errors import StateFormatError
+from ..types.errors import StateFormatError
 from .blob import peek
 
 __all__ = ["state_from_text", "state_to_text"]

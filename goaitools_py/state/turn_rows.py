@@ -24,10 +24,10 @@ from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
 
-from .. import rawjson
-from ..errors import StateError
-from ..messages import Usage
-from ..values import replace
+from ..base import rawjson
+from ..base.values import replace
+from ..types.errors import StateError
+from ..types.messages import Usage
 from . import later
 from .bounds import MAX_COUNT, Count, bounded, bounded_row
 from .closed_turns import FACTS, Iteration, TurnRecord

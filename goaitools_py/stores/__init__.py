@@ -8,8 +8,8 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from ..errors import LeaseHeldError, TurnStoppedError
-from ..extras import lacking
+from ..base.extras import lacking
+from ..types.errors import LeaseHeldError, TurnStoppedError
 from .base import (
     AsyncCombining,
     AsyncCombiningParts,

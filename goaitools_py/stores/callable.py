@@ -31,7 +31,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
-from ..errors import StoreError, StoreUnavailableError
+from ..types.errors import StoreError, StoreUnavailableError
 from . import common
 from .base import Stored
 

@@ -18,7 +18,7 @@ from contextlib import suppress
 from math import inf
 from typing import Any, Final
 
-from ..edges.watch import Watch
+from ..base.watch import Watch
 
 __all__ = [
     "LIMITS",

@@ -9,7 +9,7 @@ import re
 import secrets
 from datetime import UTC, datetime
 
-from ..errors import (
+from ..types.errors import (
     LeaseHeldError,
     StateConflictError,
     StoreError,

@@ -18,7 +18,7 @@ from asgiref.sync import sync_to_async
 from django.db import Error, IntegrityError, connections, router, transaction
 from django.utils import timezone
 
-from ..errors import StateConflictError
+from ..types.errors import StateConflictError
 from .base import RowFacts, Stored, StoredKey, StoredPage
 from .common import after_prefix, check_key, check_page, conflict, is_listed, new_version, unavailable
 from .layout import PLAIN_COLUMNS, facts_of, plain_values

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, MetaData, create_engine, inspect, make_url, t
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.schema import CreateColumn
 
-from ..errors import StoreUnavailableError
+from ..types.errors import StoreUnavailableError
 from .migration import Step
 from .sql_lease import lease_table
 from .sql_parts import part_table

@@ -9,7 +9,7 @@ import sqlite3
 from pathlib import Path
 from typing import Literal
 
-from ..errors import StoreUnavailableError
+from ..types.errors import StoreUnavailableError
 from . import sqlite_tables
 from .migration import Step
 

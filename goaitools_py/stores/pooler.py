@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..errors import StoreError
+from ..types.errors import StoreError
 
 __all__ = ["ASK_PID", "is_unprepared", "pooler_problem"]
 

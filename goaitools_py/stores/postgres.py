@@ -17,9 +17,9 @@ from secrets import token_hex
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, cast
 
-from ..edges.watch import Watch
-from ..errors import StoreError
-from ..extras import lacking
+from ..base.extras import lacking
+from ..base.watch import Watch
+from ..types.errors import StoreError
 from .base import RowFacts, Stored, StoredHead, StoredPage, StoredPart
 from .clients import OPENED, SILENCE, hang_up
 from .pooler import ASK_PID, is_unprepared

@@ -9,9 +9,9 @@ from collections.abc import Collection
 from inspect import iscoroutinefunction
 from typing import Any, Final
 
-from ..addresses import is_clear
-from ..errors import StoreError, StoreUnavailableError
-from ..process import Process, this_process
+from ..base.addresses import is_clear
+from ..base.process import Process, this_process
+from ..types.errors import StoreError, StoreUnavailableError
 from . import common
 
 __all__ = ["OneProcess", "asyncpg_misused", "check_pool", "check_url", "named_in", "psycopg_not_open"]

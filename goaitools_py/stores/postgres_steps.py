@@ -14,7 +14,7 @@ from collections.abc import Collection, Generator, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias, TypeVar
 
-from ..errors import StoreError, StoreUnavailableError
+from ..types.errors import StoreError, StoreUnavailableError
 from . import common
 from .base import RowFacts, Stored, StoredHead, StoredKey, StoredPage, StoredPart
 from .layout import ascii_facts, facts_of, plain_values

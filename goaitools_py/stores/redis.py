@@ -15,8 +15,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iter
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from ..errors import StoreUnavailableError
-from ..process import Process, this_process
+from ..base.process import Process, this_process
+from ..types.errors import StoreUnavailableError
 from . import common
 from .base import RowFacts, Stored, StoredHead, StoredPage, StoredPart
 from .clients import redis_answers_within, warn_of_redis

@@ -18,8 +18,8 @@ from typing import Final
 
 from sqlalchemy import Engine, NullPool, Pool
 
-from ..errors import StoreUnavailableError
-from ..process import this_process
+from ..base.process import this_process
+from ..types.errors import StoreUnavailableError
 
 __all__ = ["Forks", "forks_of"]
 

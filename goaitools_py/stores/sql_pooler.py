@@ -10,7 +10,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, Engine, event
 from sqlalchemy.exc import DBAPIError
 
-from ..errors import StoreError
+from ..types.errors import StoreError
 from .pooler import ASK_PID, pooler_problem
 
 __all__ = ["Preparing", "refused_by_pooler"]

@@ -81,7 +81,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.schema import CreateTable
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
-from ..errors import StateConflictError, StoreUnavailableError
+from ..types.errors import StateConflictError, StoreUnavailableError
 from . import common, layout
 from .base import RowFacts, Stored, StoredKey, StoredPage
 

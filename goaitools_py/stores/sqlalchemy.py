@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError, StatementError
 
-from ..errors import StoreError, StoreUnavailableError
-from ..undisturbed import AsyncUndisturbed
+from ..base.undisturbed import AsyncUndisturbed
+from ..types.errors import StoreError, StoreUnavailableError
 from . import common
 from .base import RowFacts, Stored, StoredHead, StoredPage, StoredPart
 from .clients import Silence

@@ -20,8 +20,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
-from ..errors import StoreUnavailableError
-from ..process import PerProcess
+from ..base.process import PerProcess
+from ..types.errors import StoreUnavailableError
 from . import common, lease_row, sqlite_tables
 from .base import RowFacts, Stored, StoredHead, StoredKey, StoredPage, StoredPart
 from .layout import PLAIN_COLUMNS, facts_of, lease_table_name, part_table_name, plain_values

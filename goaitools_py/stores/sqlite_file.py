@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from ..errors import StoreUnavailableError
+from ..types.errors import StoreUnavailableError
 from . import common
 
 __all__ = ["Database"]

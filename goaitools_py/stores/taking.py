@@ -14,9 +14,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Protocol
 
-from ..again import once_more, once_more_async
-from ..errors import StoreUnavailableError
-from ..undisturbed import PATIENCE, AsyncUndisturbed
+from ..base.again import once_more, once_more_async
+from ..base.undisturbed import PATIENCE, AsyncUndisturbed
+from ..types.errors import StoreUnavailableError
 
 __all__ = ["held", "held_async", "taking", "taking_async"]
 
@@ -74,7 +74,7 @@ async def taking_async(
     """
 
     async def give_back() -> None:
-        from ..edges.late import await_within  # it loads asyncio
+        from ..base.late import await_within  # it loads asyncio
 
         if rest is not None:
             await rest()

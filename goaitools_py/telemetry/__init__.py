@@ -3,7 +3,7 @@
 Owns: `Telemetry`. Must never know: an exporter.
 """
 
-from ..extras import lacking
+from ..base.extras import lacking
 
 try:
     from .telemetry import Telemetry

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..backends.base import BackendError
-from ..errors import GoAIToolsError
-from ..messages import Message, Text
-from ..usage import Usage
+from ..types.errors import GoAIToolsError
+from ..types.messages import Message, Text
+from ..types.usage import Usage
 from . import conventions as names
 
 __all__ = ["description", "error_type", "given", "provider", "server", "shown", "tokens", "turn_tokens"]

@@ -18,12 +18,12 @@ from typing import Any, Final
 from opentelemetry import context as contexts
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, set_span_in_context
 
-from ..events import Event, FellBack, ModelReplied, ModelRequested, Retried, TurnCompleted, TurnStarted
-from ..messages import Text
-from ..result import ChatResult
+from ..base.values import Value, replace
 from ..turn.flow import CallModel, CallTool, Clock, Effect, Emit, Flow, ReadChunk, Sleep
-from ..usage import Usage
-from ..values import Value, replace
+from ..types.events import Event, FellBack, ModelReplied, ModelRequested, Retried, TurnCompleted, TurnStarted
+from ..types.messages import Text
+from ..types.result import ChatResult
+from ..types.usage import Usage
 from . import conventions as names
 from .attributes import description, error_type, given, provider, server, shown, tokens, turn_tokens
 from .meters import Meters

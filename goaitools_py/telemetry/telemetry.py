@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from opentelemetry import metrics, trace
 
+from ..base.version import __version__
 from ..turn.plan import Watch
-from ..version import __version__
 from .conventions import SCHEMA_URL
 from .meters import Meters
 from .spans import Asked, Trace

@@ -10,10 +10,10 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-from .. import rawjson
 from ..backends.base import Dialect, FaultKind, ProtocolFault, Reply
-from ..render import plain
-from ..values import Value
+from ..base import rawjson
+from ..base.values import Value
+from ..types.render import plain
 
 __all__ = [
     "CANARY",

@@ -11,7 +11,7 @@ from typing import Final
 
 from ..backends import rules
 from ..backends.base import Reply
-from ..messages import user
+from ..types.messages import user
 from ._contract import Case, Findings, check, flaws_of, shown
 from ._contract_writing import answers_to, history_of
 

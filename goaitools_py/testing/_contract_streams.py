@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
 
-from .. import rawjson
 from ..backends.base import Delta, Dialect, ProtocolFault, Reply, StreamDecoder
+from ..base import rawjson
 from ._contract import Case, Findings, SampleReply, check, described, flaws_of, outcome, shown
 from ._contract_replies import neutral
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import permutations
 from typing import Any, Final
 
-from .. import rawjson
-from ..backends.base import Dialect, Fitted, ModelRequest, ProviderTool, RequestParts, ToolSpec, WritesOutput
-from ..messages import (
+from ..backends.base import Dialect, Fitted, ModelRequest, RequestParts, WritesOutput
+from ..base import rawjson
+from ..types.messages import (
     Image,
     Message,
     Part,
@@ -24,7 +24,8 @@ from ..messages import (
     system,
     user,
 )
-from ..render import context_block, plain, with_context
+from ..types.render import context_block, plain, with_context
+from ..types.tools import ProviderTool, ToolSpec
 from ._contract import CANARY, Case, Findings, check, one_line_object, shown
 
 __all__ = ["CHECKS", "answers_to", "history_of"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .. import rawjson
+from ..base import rawjson
 from ._words import words
 
 __all__ = ["as_events", "reply"]

@@ -12,8 +12,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
-from ..errors import StateConflictError
 from ..stores import RowFacts, StoredHead, StoredPart
+from ..types.errors import StateConflictError
 from ._contract import shown
 from ._store_case import Case, Check, Face, Findings, check
 

@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from typing import Any, NamedTuple, TypeAlias
 
-from ..errors import StateConflictError
 from ..stores import (
     Combining,
     CombiningParts,
@@ -28,6 +27,7 @@ from ..stores import (
     StoredPart,
 )
 from ..stores.layout import takes_facts
+from ..types.errors import StateConflictError
 
 __all__ = ["Case", "Check", "Face", "Findings", "Loop", "check", "opened"]
 

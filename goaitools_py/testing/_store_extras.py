@@ -11,8 +11,8 @@ import time
 from contextlib import ExitStack
 from functools import partial
 
-from ..errors import LeaseHeldError, StateConflictError
 from ..stores import StoredKey
+from ..types.errors import LeaseHeldError, StateConflictError
 from ._contract import shown
 from ._store_case import Case, Check, Face, Findings, check
 

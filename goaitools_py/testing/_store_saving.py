@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
-from ..errors import StateConflictError
 from ..stores import Stored
+from ..types.errors import StateConflictError
 from ._contract import described, shown
 from ._store_case import Case, Check, Face, Findings, check
 

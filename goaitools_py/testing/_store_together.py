@@ -10,8 +10,8 @@ import hashlib
 from contextlib import suppress
 from itertools import count
 
-from ..errors import LeaseHeldError, StateConflictError
 from ..stores import RowFacts, StoredHead, StoredPart
+from ..types.errors import LeaseHeldError, StateConflictError
 from ._contract import shown
 from ._store_case import Case, Check, Face, Findings, check
 

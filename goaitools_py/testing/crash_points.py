@@ -19,18 +19,18 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, Literal, TypeAlias
 
-from .. import rawjson
-from ..async_chat import AsyncChat
 from ..backends.base import ModelRequest
 from ..backends.dialects import dialect_of
+from ..backends.read_entries import read_entries
 from ..backends.rules import check_history
-from ..errors import StateError
+from ..base import rawjson
+from ..base.values import Value
+from ..chat.async_chat import AsyncChat
 from ..history.convert import state_messages
 from ..history.turns import read_history
 from ..history.verify import verify_state
-from ..reading import read_entries
 from ..stores.memory import AsyncMemoryStore, MemoryStore
-from ..values import Value
+from ..types.errors import StateError
 from ._crash_stores import Held, async_mortal, mortal
 from .scripted import ScriptedBackend, Step
 

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeAlias
 
-from .. import rawjson
 from ..backends.base import BackendError, Dialect, ModelRequest, ResponseHead
 from ..backends.dialects import dialect_of
+from ..base import rawjson
 from . import _anthropic_wire, _openai_wire, _responses_wire
 
 __all__ = ["Calls", "Raw", "ScriptedBackend", "Shape", "Step"]

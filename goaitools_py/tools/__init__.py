@@ -9,11 +9,12 @@ that the function gets for the call.
 
 from __future__ import annotations
 
+from ..types.tools import ToolReturn
 from .arguments import BadArguments
 from .call import CallOutcome, begin_call, finish_call, run_call
 from .context import Action, ToolContext, Waiting
 from .definition import Tool, as_tools, external_tool, refuse_async, refuse_without_deps, tool
-from .results import MAX_RESULT_BYTES, MAX_RESULT_MEDIA_BYTES, ToolReturn, result_parts
+from .results import MAX_RESULT_BYTES, MAX_RESULT_MEDIA_BYTES, result_parts
 
 __all__ = [
     "MAX_RESULT_BYTES",

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..problems import MISSING, UNKNOWN
+from ..base.problems import MISSING, UNKNOWN
 
 __all__ = [
     "NOT_AN_OBJECT",

@@ -9,10 +9,10 @@ import inspect
 from collections.abc import Awaitable, Mapping
 from typing import Any, Literal
 
-from ..errors import AbortTurn, ToolError
-from ..messages import Part
-from ..prices import Bill
-from ..values import Value
+from ..base.values import Value
+from ..types.errors import AbortTurn, ToolError
+from ..types.messages import Part
+from ..types.prices import Bill
 from .context import Action, ToolContext, Waiting
 from .definition import Tool
 from .results import result_parts, text_parts

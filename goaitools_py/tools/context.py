@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Generic
 
-from ..prices import Bill
-from ..values import Value, field
+from ..base.values import Value, field
+from ..types.prices import Bill
 from .results import MAX_RESULT_BYTES
 
 if TYPE_CHECKING:

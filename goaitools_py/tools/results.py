@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..messages import Audio, Document, Image, Part, Text
-from ..render import plain
-from ..values import Given
+from ..types.messages import Audio, Document, Image, Part, Text
+from ..types.render import plain
+from ..types.tools import ToolReturn
 
-__all__ = ["MAX_RESULT_BYTES", "MAX_RESULT_MEDIA_BYTES", "ToolReturn", "result_parts", "text_parts"]
+__all__ = ["MAX_RESULT_BYTES", "MAX_RESULT_MEDIA_BYTES", "result_parts", "text_parts"]
 
 MAX_RESULT_BYTES = 256 * 1024
 """The longest text of one result, in UTF-8 bytes, with the note about what was removed. The option
@@ -27,15 +27,6 @@ Media stay in the history: every later request and every saved state holds them 
 _NOTE = "\n[{} characters removed]"
 _NOTE_BYTES = 64
 _PARTS = (Text, Image, Document, Audio)
-
-
-class ToolReturn(Given, frozen=True):
-    """A tool's result that says whether it is an error. `value` is anything that a tool may return."""
-
-    _unshown = frozenset({"value"})
-
-    value: Any
-    is_error: bool = False
 
 
 def result_parts(value: Any, max_bytes: int = MAX_RESULT_BYTES) -> tuple[tuple[Part, ...], bool]:

@@ -17,9 +17,9 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import from_json
 
-from ..errors import ToolError
-from ..problems import problems_of
-from ..values import Value
+from ..base.problems import problems_of
+from ..base.values import Value
+from ..types.errors import ToolError
 from .arguments import NOT_AN_OBJECT, TOO_DEEP, BadArguments
 
 __all__ = ["Arguments", "read_arguments"]

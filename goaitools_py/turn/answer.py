@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from ..errors import ToolError
-from ..events import Event, OutputDelta, TextDelta
 from ..output.misfit import Misfit
+from ..types.errors import ToolError
+from ..types.events import Event, OutputDelta, TextDelta
 from .flow import Effect, Emit, Flow, Invoke
 
 if TYPE_CHECKING:

@@ -19,7 +19,24 @@ from typing import Final
 import msgspec
 
 from ..backends.capabilities import capabilities
-from ..errors import (
+from ..base.values import replace
+from ..history.rewrite.repair import checked
+from ..open_turn import failed, inbox, journal, meter, steps, turn_ids
+from ..open_turn.answered import late_answers
+from ..open_turn.attempts import ANSWERS, asked_in_words, without_problems
+from ..open_turn.inner import with_inner_answers
+from ..open_turn.turn_ids import StoredReply
+from ..output.spec import SHORT_TOKENS
+from ..state.records import UNKNOWN_MARK, Meta, models_with
+from ..state.segments import check_whole
+from ..state.state import (
+    ConversationState,
+    check_revision,
+    closed_turns,
+    new_state,
+    newest_number,
+)
+from ..types.errors import (
     NothingToResumeError,
     StateCorruptError,
     StateError,
@@ -31,26 +48,8 @@ from ..errors import (
     StateVersionError,
     TurnConflictError,
 )
-from ..history import meter
-from ..history.open import failed, inbox, journal, steps, turn_ids
-from ..history.open.answered import late_answers
-from ..history.open.attempts import ANSWERS, asked_in_words, without_problems
-from ..history.open.inner import with_inner_answers
-from ..history.open.turn_ids import StoredReply
-from ..history.rewrite.repair import checked
-from ..messages import Message
-from ..output.spec import SHORT_TOKENS
-from ..state.records import UNKNOWN_MARK, Meta, models_with
-from ..state.segments import check_whole
-from ..state.state import (
-    ConversationState,
-    check_revision,
-    closed_turns,
-    new_state,
-    newest_number,
-)
-from ..turn_warnings import WarningCode
-from ..values import replace
+from ..types.messages import Message
+from ..types.turn_warnings import WarningCode
 from .fitting import Fitting
 from .foreign import Converted, load_own
 from .ledger import Ledger

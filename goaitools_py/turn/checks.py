@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from ..errors import BudgetExceededError, StateSizeError, StateTooLargeError
-from ..history.open import journal
-from ..history.open.room import CALL_BYTES, RESULTS
-from ..messages import Message
+from ..open_turn import journal
+from ..open_turn.room import CALL_BYTES, RESULTS
 from ..state.records import dollars_of, usage_of
 from ..state.state import ConversationState
+from ..types.errors import BudgetExceededError, StateSizeError, StateTooLargeError
+from ..types.messages import Message
 from . import shrink
 from .flow import Flow
 from .ledger import Ledger

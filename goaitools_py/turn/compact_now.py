@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from functools import partial
 
-from ..errors import CompactionError
-from ..events import Compacted
+from ..base.values import replace
 from ..history.rewrite.repair import checked
-from ..result import CompactionReport
 from ..state.blob import may_take_long
 from ..state.state import ConversationState, hard_limits, newest_number
-from ..values import replace
+from ..types.errors import CompactionError
+from ..types.events import Compacted
+from ..types.result import CompactionReport
 from .flow import Emit, Flow, computed
 from .foreign import load_own
 from .ledger import Ledger

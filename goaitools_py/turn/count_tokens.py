@@ -9,9 +9,9 @@ from __future__ import annotations
 from functools import partial
 
 from ..backends.base import CountsTokens, ProtocolFault
-from ..errors import ProviderProtocolError
-from ..history.open import inbox, journal, steps
+from ..open_turn import inbox, journal, steps
 from ..state.state import new_state
+from ..types.errors import ProviderProtocolError
 from .body import MAX_REPLY_BYTES
 from .deadlines import CallTimes
 from .flow import Flow

@@ -8,7 +8,7 @@ from __future__ import annotations
 from math import inf
 from typing import Final, Literal
 
-from ..values import Value
+from ..base.values import Value
 
 __all__ = ["SHORTEST_WAIT", "CallTimes", "Passed"]
 

@@ -20,8 +20,17 @@ from functools import partial
 from typing import Any, Final
 
 from ..backends.base import Reply
-from ..citations import Citation, shifted
-from ..errors import (
+from ..backends.read_entries import read_entries
+from ..base.values import replace
+from ..open_turn import attempts, journal, steps
+from ..open_turn.turn_ids import TURN_IDS_FACT, StoredReply
+from ..output.misfit import Misfit
+from ..output.words import problem_words
+from ..state.blob import may_take_long
+from ..state.records import Meta, dollars_of, usage_of
+from ..state.state import ConversationState, closed_turns
+from ..types.citations import Citation, shifted
+from ..types.errors import (
     LimitExceededError,
     OutputError,
     StateError,
@@ -31,19 +40,10 @@ from ..errors import (
     TurnError,
     TurnStoppedError,
 )
-from ..events import ModelReplied, StateConverted, StateDiscarded, TextDelta, TurnCompleted, TurnStarted
-from ..history.open import attempts, journal, steps
-from ..history.open.turn_ids import TURN_IDS_FACT, StoredReply
-from ..messages import Message, Text
-from ..output.misfit import Misfit
-from ..output.words import problem_words
-from ..reading import read_entries
-from ..result import ChatResult, Status
-from ..state.blob import may_take_long
-from ..state.records import Meta, dollars_of, usage_of
-from ..state.state import ConversationState, closed_turns
-from ..turn_warnings import WarningCode
-from ..values import replace
+from ..types.events import ModelReplied, StateConverted, StateDiscarded, TextDelta, TurnCompleted, TurnStarted
+from ..types.messages import Message, Text
+from ..types.result import ChatResult, Status
+from ..types.turn_warnings import WarningCode
 from . import limits, shrink
 from .answer import judged, lenient, with_partials
 from .beginning import Beginning

@@ -9,9 +9,9 @@ lost.
 
 from __future__ import annotations
 
-from ..history.open import journal
-from ..history.open.admission import admitted
-from ..history.open.room import CALL_BYTES
+from ..open_turn import journal
+from ..open_turn.admission import admitted
+from ..open_turn.room import CALL_BYTES
 from ..state.records import JournalCall
 from ..state.state import ConversationState
 from .ledger import Ledger

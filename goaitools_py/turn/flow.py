@@ -19,11 +19,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
-from ..again import once_more, once_more_async
 from ..backends.base import ModelRequest
-from ..events import Event
-from ..process import this_process
-from ..values import Value
+from ..base.again import once_more, once_more_async
+from ..base.process import this_process
+from ..base.values import Value
+from ..types.events import Event
 
 __all__ = [
     "AsyncDriver",

@@ -6,10 +6,10 @@ entry is converted (the plan has the function), or what the turn does with the s
 
 from __future__ import annotations
 
-from ..errors import StateProviderError
-from ..history.open import journal
+from ..base.values import Value
+from ..open_turn import journal
 from ..state.state import ConversationState, load_state
-from ..values import Value
+from ..types.errors import StateProviderError
 from .plan import Plan
 
 __all__ = ["Converted", "load_own"]

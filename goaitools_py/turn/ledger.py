@@ -21,21 +21,27 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from ..again import once_more
 from ..backends.base import Dialect
-from ..errors import CheckpointError, DeadlineExceededError, StateSizeError, StateTooLargeError, TurnError
-from ..events import CheckpointReady
+from ..base.again import once_more
+from ..base.values import Value, replace
 from ..history.archive.keeping import Retention
-from ..history.meter import BelowZeroError, checked_count, server_window
-from ..history.open import failed, journal
 from ..history.rewrite.unsign import unsign, unsign_open
-from ..messages import Message, ToolRecord, Usage
-from ..prices import Charge, nano_dollars
+from ..open_turn import failed, journal
+from ..open_turn.meter import BelowZeroError, checked_count, server_window
 from ..state.records import Meta, turn_ref, usage_of, usage_row, with_cost
 from ..state.state import ConversationState
-from ..tokens import TokenCounter
-from ..turn_warnings import WarningCode
-from ..values import Value, replace
+from ..types.errors import (
+    CheckpointError,
+    DeadlineExceededError,
+    StateSizeError,
+    StateTooLargeError,
+    TurnError,
+)
+from ..types.events import CheckpointReady
+from ..types.messages import Message, ToolRecord, Usage
+from ..types.prices import Charge, nano_dollars
+from ..types.tokens import TokenCounter
+from ..types.turn_warnings import WarningCode
 from .flow import Checkpoint, Emit, Flow
 from .plan import Plan
 from .spending import Spending

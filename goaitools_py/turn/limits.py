@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from ..errors import BudgetExceededError
-from ..history.open import journal
-from ..messages import Usage
-from ..prices import Charge, total
+from ..open_turn import journal
 from ..state.records import OpenTurn
+from ..types.errors import BudgetExceededError
+from ..types.messages import Usage
+from ..types.prices import Charge, total
 from .ledger import Ledger
 
 __all__ = ["calls_left", "reached"]

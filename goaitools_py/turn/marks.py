@@ -10,10 +10,10 @@ from typing import Final, Literal
 
 import msgspec
 
-from ..events import ContextWarning, Filled
-from ..history.open.room import stored_size
+from ..base.values import replace
+from ..open_turn.room import stored_size
 from ..state.state import ConversationState
-from ..values import replace
+from ..types.events import ContextWarning, Filled
 from .ledger import Ledger
 
 __all__ = ["passed_marks"]

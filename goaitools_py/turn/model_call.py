@@ -15,15 +15,15 @@ from typing import Final
 import msgspec
 
 from ..backends.base import BackendError, Fault, ModelRequest, ProtocolFault, Reply
-from ..errors import StateInvalidError, TurnError
-from ..events import ModelRequested, Retried, TextDelta
-from ..history.meter import server_window
-from ..history.open import steps
-from ..history.open.admission import reply_problem
+from ..base.rawjson import MAX_DEPTH
+from ..base.values import replace
 from ..history.rewrite.narrow import narrowed
 from ..history.rewrite.repair import repaired
-from ..rawjson import MAX_DEPTH
-from ..values import replace
+from ..open_turn import steps
+from ..open_turn.admission import reply_problem
+from ..open_turn.meter import server_window
+from ..types.errors import StateInvalidError, TurnError
+from ..types.events import ModelRequested, Retried, TextDelta
 from .body import ReplyTooLarge
 from .deadlines import CallTimes
 from .flow import CallModel, Emit, Flow

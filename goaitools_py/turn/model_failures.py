@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from ..backends.base import BackendError, ProtocolFault
-from ..errors import (
+from ..types.errors import (
     AuthenticationError,
     ContextTooLongError,
     ProviderProtocolError,

@@ -9,12 +9,12 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from ..backends.base import Dialect
-from ..errors import StateError
-from ..history.open.answers import Answers
-from ..messages import Message
-from ..options import Resolved
+from ..base.values import Value, field
 from ..state.codec import Codec
-from ..values import Value, field
+from ..types.answers import Answers
+from ..types.errors import StateError
+from ..types.messages import Message
+from ..types.options import Resolved
 from .flow import Flow
 from .outages import Outages
 
@@ -22,10 +22,28 @@ if TYPE_CHECKING:
     from ..output.wanted import Wanted
     from ..state.state import ConversationState
 
-__all__ = ["Plan", "Watch"]
+__all__ = ["Plan", "Watch", "WatchesTurns"]
 
 Watch: TypeAlias = Callable[[Flow[Any]], Flow[Any]]
 """Wraps a flow: everything passes unchanged, and is looked at."""
+
+
+class WatchesTurns(Protocol):
+    """What `Chat(telemetry=…)` takes: `goaitools_py.telemetry.Telemetry`, or an object of your own."""
+
+    def watch(
+        self,
+        backend: Any,
+        inner: Watch | None = None,
+        *,
+        model: str | None = None,
+        settings: dict[str, Any] | None = None,
+        output_type: str = "",
+        messages: tuple[Any, ...] = (),
+        is_turn: bool = True,
+    ) -> Watch:
+        """What traces one flow."""
+        ...
 
 
 class _Lost(Protocol):

@@ -15,8 +15,8 @@ from functools import lru_cache
 from typing import Any, Final
 
 from ..compaction.recall_note import RECALL
-from ..errors import ToolError
 from ..tools import Tool, ToolContext
+from ..types.errors import ToolError
 from .flow import Flow, ReadParts
 from .ledger import Ledger
 from .plan import Plan

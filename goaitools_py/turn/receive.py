@@ -20,11 +20,11 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from ..backends.base import BackendError, Delta, Dialect, ModelRequest, ProtocolFault, Reply, StreamDecoder
-from ..errors import TurnError
-from ..events import ReasoningDelta, TextDelta
-from ..history.open.inbox import Others
-from ..messages import Usage
+from ..open_turn.inbox import Others
 from ..state.state import ConversationState
+from ..types.errors import TurnError
+from ..types.events import ReasoningDelta, TextDelta
+from ..types.messages import Usage
 from .body import (
     MAX_REPLY_BYTES,
     NO_STREAM,

@@ -20,8 +20,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from ..backends.base import ProviderTool
-from ..errors import (
+from ..base.values import replace
+from ..state.records import Meta
+from ..types.errors import (
     ProviderProtocolError,
     ProviderUnavailableError,
     RateLimitError,
@@ -30,11 +31,10 @@ from ..errors import (
     TurnError,
     TurnStoppedError,
 )
-from ..events import FellBack, TurnStarted
-from ..messages import Message
-from ..result import ChatResult
-from ..state.records import Meta
-from ..values import replace
+from ..types.events import FellBack, TurnStarted
+from ..types.messages import Message
+from ..types.result import ChatResult
+from ..types.tools import ProviderTool
 from .engine import TurnEngine
 from .flow import CallModel, Clock, Effect, Emit, Flow
 from .outages import Outages

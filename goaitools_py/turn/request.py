@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ..backends.base import EditsContext, ProviderTool, RequestParts, ToolSpec
-from ..context_edits import ContextEdit, check_edits
-from ..history.open import journal
+from ..backends.base import EditsContext, RequestParts
+from ..base.values import Value, field, replace
+from ..open_turn import journal
 from ..state.letters import SYSTEM
 from ..state.records import Meta, digest8
 from ..tools import Tool, external_tool
-from ..values import Value, field, replace
+from ..types.context_edits import ContextEdit, check_edits
+from ..types.tools import ProviderTool, ToolSpec
 from .handed import fitted
 from .ledger import Ledger
 from .plan import Plan

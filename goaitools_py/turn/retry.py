@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from ..backends.base import REDIRECTED, BackendError, Dialect, Fault, ModelRequest
-from ..events import Retried
-from ..values import replace
+from ..base.values import replace
+from ..types.events import Retried
 from .body import ReplyTooLarge, read_chunks
 from .deadlines import CallTimes, Passed
 from .flow import CallModel, Emit, Flow, Sleep

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from ..backends import rules
+from ..base.values import replace
 from ..compaction.base import (
     NO_COMPACTION,
     AskFailed,
@@ -27,10 +28,7 @@ from ..compaction.base import (
 )
 from ..compaction.recall_note import is_only_note_removed, with_recall_note
 from ..compaction.turn_views import TurnView
-from ..errors import CheckpointError, StateTooLargeError
-from ..events import Compacted
 from ..history.archive.dropping import without_oldest
-from ..history.meter import gauge_of
 from ..history.rewrite.cut import (
     LimitCut,
     compaction_request,
@@ -43,11 +41,13 @@ from ..history.rewrite.cut import (
 from ..history.rewrite.questions import Questions
 from ..history.rewrite.resting import has_rested, resting, woken
 from ..history.rewrite.unsign import is_signed
-from ..messages import Text, Usage
-from ..result import CompactionOutcome, CompactionReport
+from ..open_turn.meter import gauge_of
 from ..state.state import ConversationState, closed_entries
-from ..turn_warnings import TurnWarning
-from ..values import replace
+from ..types.errors import CheckpointError, StateTooLargeError
+from ..types.events import Compacted
+from ..types.messages import Text, Usage
+from ..types.result import CompactionOutcome, CompactionReport
+from ..types.turn_warnings import TurnWarning
 from .flow import Emit, Flow, Invoke, computed
 from .ledger import Ledger
 from .request import Voice

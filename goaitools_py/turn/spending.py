@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from decimal import Decimal
 
-from ..messages import Usage
-from ..options import Resolved
-from ..prices import Bill, Charge, genai_price, priced
-from ..values import Value
+from ..base.values import Value
+from ..types.messages import Usage
+from ..types.options import Resolved
+from ..types.prices import Bill, Charge, genai_price, priced
 from .telling import Telling
 
 __all__ = ["Account", "Spending"]

@@ -16,14 +16,14 @@ from typing import Final
 
 import msgspec
 
-from ..history.open import inbox, journal
-from ..history.open.room import CALL_BYTES, RESULTS, Room
-from ..messages import Message
+from ..base.values import Value, replace
+from ..open_turn import inbox, journal
+from ..open_turn.room import CALL_BYTES, RESULTS, Room
 from ..state.codec import BlobLimits
 from ..state.parts import Part
 from ..state.records import InboxItem, Meta, digest8
 from ..state.state import ConversationState, dump_state, new_state
-from ..values import Value, replace
+from ..types.messages import Message
 from .plan import Plan
 from .timing import Timing
 

@@ -16,10 +16,10 @@ from decimal import Decimal
 from typing import Any, Final
 
 from ..backends.base import CompactsHistory, Dialect, ModelRequest, ProtocolFault, Reply, RequestParts
+from ..base.values import Value, replace
 from ..compaction.base import AskFailed, AskModel, AskProvider, ModelAnswer
 from ..compaction.turn_views import COMPACTED, TurnView, note_of
-from ..messages import Message, Usage, user
-from ..values import Value, replace
+from ..types.messages import Message, Usage, user
 from .flow import Flow, OpenBackend
 from .ledger import Ledger
 from .request import Voice, carried

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from ..errors import StateError
-from ..messages import ToolRecord
-from ..result import CompactionReport, RecallReport
+from ..base.values import Value
 from ..tools import Action
-from ..turn_warnings import TurnWarning, WarningCode
-from ..values import Value
+from ..types.errors import StateError
+from ..types.messages import ToolRecord
+from ..types.result import CompactionReport, RecallReport
+from ..types.turn_warnings import TurnWarning, WarningCode
 
 __all__ = ["Recalled", "Telling", "Told"]
 

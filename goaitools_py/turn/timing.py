@@ -6,7 +6,7 @@ Owns: the newest `Moment`, the deadline, and how long the conversation was silen
 
 from __future__ import annotations
 
-from ..options import Resolved
+from ..types.options import Resolved
 from .deadlines import SHORTEST_WAIT, CallTimes
 from .flow import Clock, Flow, Moment
 

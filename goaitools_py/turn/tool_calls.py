@@ -15,21 +15,21 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from ..again import once_more
 from ..backends.base import Dialect, RunsProviderTools
-from ..errors import StateSizeError, ToolFailedError, TurnError
-from ..events import ToolFinished, ToolPending, ToolProgress, ToolStarted
-from ..history.open import journal
-from ..history.open.admission import admitted, calls_problem
-from ..history.open.answers import Answer, Answers, Approve, Deny, InnerAnswers, check_answer
-from ..history.open.inner import asks_of
-from ..history.open.turn_ids import TURN_IDS_FACT
-from ..messages import Text
+from ..base.again import once_more
+from ..base.values import Value, replace
+from ..open_turn import journal
+from ..open_turn.admission import admitted, calls_problem
+from ..open_turn.inner import asks_of
+from ..open_turn.turn_ids import TURN_IDS_FACT
 from ..state.records import JournalCall
 from ..state.state import ConversationState
 from ..tools import BadArguments, Tool, ToolContext, ToolReturn
 from ..tools.results import MAX_RESULT_BYTES, result_parts, text_parts
-from ..values import Value, replace
+from ..types.answers import Answer, Answers, Approve, Deny, InnerAnswers, check_answer
+from ..types.errors import StateSizeError, ToolFailedError, TurnError
+from ..types.events import ToolFinished, ToolPending, ToolProgress, ToolStarted
+from ..types.messages import Text
 from .fitting import tell_left_out
 from .flow import AwaitTool, CallTool, Emit, Flow, ToolDone, ToolReport
 from .ledger import Ledger

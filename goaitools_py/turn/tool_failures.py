@@ -13,8 +13,8 @@ import traceback
 from types import CodeType
 from typing import Any
 
-from ..errors import AbortTurn, ToolError
 from ..state.records import JournalCall
+from ..types.errors import AbortTurn, ToolError
 from .ledger import Ledger
 
 __all__ = ["tell_failed"]

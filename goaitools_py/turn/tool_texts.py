@@ -13,8 +13,9 @@ import json
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from ..backends.base import Dialect, ProviderTool, ToolSpec
+from ..backends.base import Dialect
 from ..state.records import digest8
+from ..types.tools import ProviderTool, ToolSpec
 
 __all__ = ["NO_TOOLS", "ToolText", "tool_text"]
 

@@ -11,10 +11,10 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from goaitools_py import rawjson
 from goaitools_py.backends.anthropic.messages import AnthropicDialect
-from goaitools_py.backends.base import ProviderTool, RequestParts, ToolSpec
-from goaitools_py.messages import (
+from goaitools_py.backends.base import RequestParts
+from goaitools_py.base import rawjson
+from goaitools_py.types.messages import (
     Audio,
     Document,
     Image,
@@ -27,7 +27,8 @@ from goaitools_py.messages import (
     system,
     user,
 )
-from goaitools_py.render import with_context
+from goaitools_py.types.render import with_context
+from goaitools_py.types.tools import ProviderTool, ToolSpec
 
 JSON = dict[str, Any]
 

@@ -15,7 +15,7 @@ import zstandard
 from goaitools_py.backends.anthropic.messages import AnthropicDialect
 from goaitools_py.backends.base import ProtocolFault, Reply, RequestParts
 from goaitools_py.backends.rules import check_history
-from goaitools_py.messages import user
+from goaitools_py.types.messages import user
 
 Exchange = dict[str, Any]
 

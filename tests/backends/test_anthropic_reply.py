@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import rawjson
 from goaitools_py.backends.anthropic.messages import AnthropicDialect
 from goaitools_py.backends.base import ProtocolFault, Reply
 from goaitools_py.backends.rules import check_history
-from goaitools_py.messages import Usage
+from goaitools_py.base import rawjson
+from goaitools_py.types.messages import Usage
 
 JSON = dict[str, Any]
 

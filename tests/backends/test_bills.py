@@ -15,7 +15,7 @@ import zstandard
 from goaitools_py.backends.base import ProtocolFault, Reply
 from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.backends.wire.bill import merged
-from goaitools_py.messages import Usage
+from goaitools_py.types.messages import Usage
 
 JSON = dict[str, Any]
 CHAT, RESPONSES, ANTHROPIC = "openai", "openai-responses", "anthropic"

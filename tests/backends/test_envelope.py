@@ -11,7 +11,7 @@ import pytest
 from goaitools_py.backends.base import ProtocolFault
 from goaitools_py.backends.dialects import WIRES, dialect_of
 from goaitools_py.backends.wire.envelope import Envelope
-from goaitools_py.rawjson import RawJSONError
+from goaitools_py.base.rawjson import RawJSONError
 
 MESSAGE = {"role": "assistant", "content": "Hello."}
 ITEM = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Hello."}]}

@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from goaitools_py import ModelSettings
-from goaitools_py.backends.base import ModelRequest, RequestParts, ToolSpec
+from goaitools_py.backends.base import ModelRequest, RequestParts
 from goaitools_py.backends.dialects import WIRES, dialect_of
 from goaitools_py.backends.wire.extra_body import MERGED
 from goaitools_py.compaction import ServerCompaction, ServerToolClearing
-from goaitools_py.options import SETTING_NAMES
+from goaitools_py.types.options import SETTING_NAMES
+from goaitools_py.types.tools import ToolSpec
 
 HISTORY = [b'{"role":"user","content":"Hello."}']
 TOOL = ToolSpec(name="look", description="Look.", parameters={"type": "object"})

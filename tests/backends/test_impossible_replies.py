@@ -14,8 +14,8 @@ from goaitools_py.backends.anthropic.messages import AnthropicDialect
 from goaitools_py.backends.base import ProtocolFault, Reply
 from goaitools_py.backends.openai.chat import OpenAIChatDialect
 from goaitools_py.backends.openai.responses import OpenAIResponsesDialect
-from goaitools_py.messages import Text, ToolResult, user
 from goaitools_py.testing import check_history
+from goaitools_py.types.messages import Text, ToolResult, user
 
 Value = Any
 

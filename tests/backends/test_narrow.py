@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import rawjson
 from goaitools_py.backends import rules
 from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.backends.narrow import Narrowed, narrowed
+from goaitools_py.base import rawjson
 from goaitools_py.history.rewrite.mend import mended
 from goaitools_py.sim.anthropic.rules import check_anthropic
 from goaitools_py.sim.openai.chat_rules import check_openai

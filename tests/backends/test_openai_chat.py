@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import rawjson
-from goaitools_py.backends.base import Dialect, ProviderTool, RequestParts, ToolSpec
+from goaitools_py.backends.base import Dialect, RequestParts
 from goaitools_py.backends.openai.chat import OpenAIChatDialect
-from goaitools_py.messages import (
+from goaitools_py.base import rawjson
+from goaitools_py.base.rawjson import RawJSONError
+from goaitools_py.types.messages import (
     Audio,
     Document,
     Image,
@@ -27,8 +28,8 @@ from goaitools_py.messages import (
     system,
     user,
 )
-from goaitools_py.rawjson import RawJSONError
-from goaitools_py.render import BlockText, context_block, with_context
+from goaitools_py.types.render import BlockText, context_block, with_context
+from goaitools_py.types.tools import ProviderTool, ToolSpec
 
 OPENAI = OpenAIChatDialect()
 OTHER = OpenAIChatDialect("llm.example.org")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from goaitools_py.backends.base import FaultKind, ProtocolFault, Reply
 from goaitools_py.backends.openai.chat import OpenAIChatDialect
 from goaitools_py.backends.rules import check_history
-from goaitools_py.messages import ToolCall, Usage
+from goaitools_py.types.messages import ToolCall, Usage
 
 OPENAI = OpenAIChatDialect()
 OTHER = OpenAIChatDialect("llm.example.org")

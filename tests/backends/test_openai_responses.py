@@ -9,10 +9,11 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from goaitools_py.backends.base import Dialect, ModelRequest, ProviderTool, RequestParts, ToolSpec
+from goaitools_py.backends.base import Dialect, ModelRequest, RequestParts
 from goaitools_py.backends.openai.chat import OpenAIChatDialect
 from goaitools_py.backends.openai.responses import OpenAIResponsesDialect
-from goaitools_py.messages import (
+from goaitools_py.base.rawjson import RawJSONError
+from goaitools_py.types.messages import (
     Audio,
     Document,
     Image,
@@ -26,8 +27,8 @@ from goaitools_py.messages import (
     system,
     user,
 )
-from goaitools_py.rawjson import RawJSONError
-from goaitools_py.render import with_context
+from goaitools_py.types.render import with_context
+from goaitools_py.types.tools import ProviderTool, ToolSpec
 
 OPENAI = OpenAIResponsesDialect()
 AZURE = OpenAIResponsesDialect("azure")

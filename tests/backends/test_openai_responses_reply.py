@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from goaitools_py.backends.base import FaultKind, ProtocolFault, Reply
 from goaitools_py.backends.openai.responses import OpenAIResponsesDialect
 from goaitools_py.backends.rules import check_history
-from goaitools_py.messages import ToolCall, Usage
-from goaitools_py.values import replace
+from goaitools_py.base.values import replace
+from goaitools_py.types.messages import ToolCall, Usage
 
 OPENAI = OpenAIResponsesDialect()
 OTHER = OpenAIResponsesDialect("llm.example.org")

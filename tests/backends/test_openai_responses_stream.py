@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from goaitools_py.backends.base import Delta, FaultKind, ProtocolFault, Reply
 from goaitools_py.backends.http.sse import MAX_EVENT_BYTES
 from goaitools_py.backends.openai.responses import OpenAIResponsesDialect
-from goaitools_py.messages import Usage
+from goaitools_py.types.messages import Usage
 
 OPENAI = OpenAIResponsesDialect()
 SECRET = "xyzzy"

@@ -12,8 +12,8 @@ from goaitools_py.backends.anthropic.messages import AnthropicDialect
 from goaitools_py.backends.base import Dialect
 from goaitools_py.backends.openai.chat import OpenAIChatDialect
 from goaitools_py.backends.openai.responses import OpenAIResponsesDialect
-from goaitools_py.messages import ToolResult
 from goaitools_py.testing import Calls, ScriptedBackend
+from goaitools_py.types.messages import ToolResult
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(8)
 OWN: list[Dialect] = [

@@ -11,9 +11,10 @@ from typing import Any
 import httpx2
 import pytest
 
-from goaitools_py import ProviderRejectedError, rawjson
+from goaitools_py import ProviderRejectedError
 from goaitools_py.backends import BackendError
 from goaitools_py.backends.http.redirects import redirect_of
+from goaitools_py.base import rawjson
 from goaitools_py.compaction import Compactor, MessageLimit, Summarize
 
 from ..turn._stalling import Words

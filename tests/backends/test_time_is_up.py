@@ -20,7 +20,7 @@ import pytest
 
 from goaitools_py import DeadlineExceededError, ProviderUnavailableError, TurnError
 from goaitools_py.backends.http.deadlines import SDK_LIMITS, DeadlineClient, until
-from goaitools_py.edges import aside
+from goaitools_py.base import aside
 
 from ._clients import CLIENTS, backend_over, close_client
 

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from goaitools_py import ChatResult, Compactor, KeepRecentTurns, MessageLimit, TurnError
-from goaitools_py.edges.watch import Watch
+from goaitools_py.base.watch import Watch
 from goaitools_py.sim import Reply
 
 from ..turn._reading import ALL, users

@@ -11,9 +11,9 @@ import pytest
 from goaitools_py import Chat, Tool
 from goaitools_py.cli.answers import is_address, question_lines, typed_answer
 from goaitools_py.cli.lines import Talk
-from goaitools_py.history.open.answers import PendingCall
 from goaitools_py.stores import SQLiteStore
 from goaitools_py.testing import Calls, ScriptedBackend
+from goaitools_py.types.answers import PendingCall
 
 SEAT = {
     "type": "object",

@@ -19,8 +19,8 @@ import pytest
 import goaitools_py
 from goaitools_py.cli import checks, main, store_checks
 from goaitools_py.cli.stores import lacking_limit
-from goaitools_py.errors import StateConflictError
 from goaitools_py.stores import MemoryStore, SQLiteStore, Stored
+from goaitools_py.types.errors import StateConflictError
 
 from ..stores._places import mariadb_database
 

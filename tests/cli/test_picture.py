@@ -30,6 +30,7 @@ from goaitools_py import (
     tool,
     user,
 )
+from goaitools_py.base.values import replace
 from goaitools_py.cli import main
 from goaitools_py.cli.page import page
 from goaitools_py.cli.picture import Style, TurnBar, bars_of, picture_lines, style_for
@@ -38,7 +39,6 @@ from goaitools_py.history.info import StateInfo
 from goaitools_py.seal import rewrap
 from goaitools_py.states import inspect_state, read_history
 from goaitools_py.testing import Calls, ScriptedBackend
-from goaitools_py.values import replace
 
 HOSTILE = (
     "\"><script>alert(1)</script><img src=x onerror=alert(2)>'</pre><!-- \u202egnp.exe \x1b[31m &lt;b&gt;"

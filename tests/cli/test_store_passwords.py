@@ -15,8 +15,8 @@ import pytest
 
 from goaitools_py.cli import main
 from goaitools_py.cli.async_stores import opened_async_store
-from goaitools_py.errors import StoreError
 from goaitools_py.stores import AsyncPostgresStore, PostgresStore
+from goaitools_py.types.errors import StoreError
 
 SECRET = "S3cr3t"
 URLS = [

@@ -18,15 +18,16 @@ from typing import Any
 import msgspec
 import zstandard
 
-from goaitools_py import Audio, Document, Image, Message, ToolResult, event, rawjson, system, user
+from goaitools_py import Audio, Document, Image, Message, ToolResult, event, system, user
 from goaitools_py.backends.base import Dialect
 from goaitools_py.backends.dialects import dialect_of
-from goaitools_py.messages import Part, Text
-from goaitools_py.render import with_context
+from goaitools_py.base import rawjson
+from goaitools_py.base.values import replace
 from goaitools_py.state.closed_turns import ClosedTurn, Iteration, TurnRecord
 from goaitools_py.state.state import ConversationState, new_state, with_turn
 from goaitools_py.testing import _anthropic_wire, _openai_wire, _responses_wire
-from goaitools_py.values import replace
+from goaitools_py.types.messages import Part, Text
+from goaitools_py.types.render import with_context
 
 WIRES = ("openai", "openai-responses", "anthropic")
 SHAPES = {"openai": _openai_wire, "openai-responses": _responses_wire, "anthropic": _anthropic_wire}

@@ -33,10 +33,11 @@ from goaitools_py import (
     all_of,
     any_of,
     first_of,
-    rawjson,
     system,
     user,
 )
+from goaitools_py.base import rawjson
+from goaitools_py.base.values import replace
 from goaitools_py.compaction import (
     AskFailed,
     CompactionRequest,
@@ -48,8 +49,7 @@ from goaitools_py.compaction import (
 )
 from goaitools_py.compaction.base import name_of
 from goaitools_py.history.rewrite.cut import compaction_request
-from goaitools_py.messages import Text
-from goaitools_py.values import replace
+from goaitools_py.types.messages import Text
 
 from ._histories import WIRES, Book, Said
 

@@ -24,9 +24,9 @@ from goaitools_py import (
     TurnLimit,
     event,
     first_of,
-    rawjson,
 )
 from goaitools_py.backends.base import BackendError
+from goaitools_py.base import rawjson
 from goaitools_py.compaction import AskModel, CompactionRequest, TurnView
 from goaitools_py.sim.http.body import read_body
 from goaitools_py.states import inspect_state, read_history, state_messages

@@ -112,17 +112,17 @@ SETTING = Recipe(
     "A setting",
     (
         Edit(
-            "goaitools_py/options.py",
+            "goaitools_py/types/options.py",
             "    context_management: Sequence[ContextEdit] | Unset | None = UNSET\n",
             "    service_tier: str | Unset | None = UNSET\n",
         ),
         Edit(
-            "goaitools_py/options.py",
+            "goaitools_py/types/options.py",
             "            `ProviderCompaction`. None asks for nothing.\n",
             '        service_tier: The provider\'s word for how fast it answers, such as "auto".\n',
         ),
         Edit(
-            "goaitools_py/options.py",
+            "goaitools_py/types/options.py",
             '    "context_management": check_edits,\n',
             '    "service_tier": checks.text,\n',
         ),

@@ -25,10 +25,10 @@ from typing import Any
 from goaitools_py import Approve, AsyncChat, Chat, ModelSettings, ToolContext, ToolReturn, tool, user
 from goaitools_py.backends.base import BackendError, ModelRequest, ResponseHead
 from goaitools_py.backends.dialects import dialect_of
-from goaitools_py.edges import async_edge
 from goaitools_py.sim import Prompt, Reply, SimServer
 from goaitools_py.states import inspect_state
 from goaitools_py.stores import SQLiteStore
+from goaitools_py.turn.edges import async_edge
 
 KEY = "conversation"
 SHAPES = (

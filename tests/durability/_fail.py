@@ -40,20 +40,20 @@ from goaitools_py import (
     ToolReturn,
     TurnError,
     event,
-    rawjson,
     tool,
     user,
 )
 from goaitools_py.backends.base import BackendError, ModelRequest
 from goaitools_py.backends.dialects import dialect_of
-from goaitools_py.edges import async_edge
-from goaitools_py.edges import sync_edge as edge
-from goaitools_py.errors import StateAuthError, StateCorruptError
+from goaitools_py.base import rawjson
 from goaitools_py.state import frames
 from goaitools_py.state.codec import PLAIN
 from goaitools_py.state.state import load_state
 from goaitools_py.states import pending_calls, read_history, state_messages
 from goaitools_py.testing import Calls, ScriptedBackend, check_history
+from goaitools_py.turn.edges import async_edge
+from goaitools_py.turn.edges import sync_edge as edge
+from goaitools_py.types.errors import StateAuthError, StateCorruptError
 
 __all__ = ["MODES", "STEPS", "WIRES", "Broken", "Fault", "Mode", "Step", "World", "hooked", "own"]
 

@@ -33,10 +33,10 @@ HOME = Path(goaitools_py.__file__).parent
 FILES = {
     str(path): path.stem
     for path in (
-        HOME / "again.py",
-        HOME / "handles.py",
+        HOME / "base" / "again.py",
+        HOME / "chat" / "handles.py",
         *sorted((HOME / "turn").glob("*.py")),
-        *sorted((HOME / "edges").glob("*.py")),
+        *sorted((HOME / "turn" / "edges").glob("*.py")),
     )
 }
 METHODS = (

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from goaitools_py.edges import aside
-from goaitools_py.edges.aside import within
-from goaitools_py.process import PerProcess
+from goaitools_py.base import aside
+from goaitools_py.base.aside import within
+from goaitools_py.base.process import PerProcess
 
 Idle = PerProcess[list[Any]]
 

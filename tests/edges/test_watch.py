@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from goaitools_py.edges import watch as watch_module
-from goaitools_py.edges.watch import Watch
+from goaitools_py.base import watch as watch_module
+from goaitools_py.base.watch import Watch
 
 SHORT = 0.02
 LONG = 300.0

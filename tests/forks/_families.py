@@ -33,7 +33,6 @@ from goaitools_py import (
     StoreUnavailableError,
     backends,
 )
-from goaitools_py.errors import LeaseHeldError
 from goaitools_py.stores import (
     AsyncRedisStore,
     AsyncSQLAlchemyStore,
@@ -42,6 +41,7 @@ from goaitools_py.stores import (
     SQLAlchemyStore,
     SQLiteStore,
 )
+from goaitools_py.types.errors import LeaseHeldError
 
 from ..stores._places import Place, opened
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from goaitools_py import Approve, Deny, Image, TextDelta, ToolReturn
 from goaitools_py.backends import BackendError
-from goaitools_py.events import ModelRequested, ToolFinished, TurnStarted
 from goaitools_py.frontends import AGUI, Ask, AskError, Shown, pieces_of
-from goaitools_py.messages import Document, Text
 from goaitools_py.testing import Calls
+from goaitools_py.types.events import ModelRequested, ToolFinished, TurnStarted
+from goaitools_py.types.messages import Document, Text
 
 from ._talk import conversation, frames, parsed, shown
 

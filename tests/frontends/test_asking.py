@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from goaitools_py import Approve, Deny, Image, PendingCall, ToolReturn, rawjson
+from goaitools_py import Approve, Deny, Image, PendingCall, ToolReturn
+from goaitools_py.base import rawjson
 from goaitools_py.frontends import AGUI, AISDK, PLAIN_JSON, Ask, AskError, FrontEnd
-from goaitools_py.messages import Document, Text
-from goaitools_py.render import file_block
+from goaitools_py.types.messages import Document, Text
+from goaitools_py.types.render import file_block
 
 SECRET = "Harrogate-4711"
 FRONTS = [AISDK, PLAIN_JSON]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from goaitools_py import errors
-from goaitools_py.errors import GoAIToolsError
 from goaitools_py.frontends import AskError, problem_of
+from goaitools_py.types import errors
+from goaitools_py.types.errors import GoAIToolsError
 
 SECRET = "Harrogate-4711"
 BASES = {"GoAIToolsError", "TurnError", "ToolError", "AbortTurn"}

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from goaitools_py.events import ToolProgress, TurnStarted
 from goaitools_py.frontends import AISDK, PLAIN_JSON, FrontEnd
 from goaitools_py.frontends.agui import AGUI
+from goaitools_py.types.events import ToolProgress, TurnStarted
 
 from ._talk import parsed
 

@@ -8,10 +8,10 @@ import pytest
 
 from goaitools_py import Approve, Chat, Deny, TextDelta, ToolCall, event
 from goaitools_py.backends import BackendError
-from goaitools_py.events import ModelRequested, ToolFinished, TurnStarted
 from goaitools_py.frontends import AISDK, PLAIN_JSON, Called, FrontEnd, Said, Step, pieces_of, pieces_since
 from goaitools_py.stores import MemoryStore
 from goaitools_py.testing import Calls, Raw, ScriptedBackend
+from goaitools_py.types.events import ModelRequested, ToolFinished, TurnStarted
 
 from ._talk import conversation, fire, frames, parsed, shown
 

@@ -12,12 +12,13 @@ from typing import Any
 
 import msgspec
 
-from goaitools_py import Message, rawjson
+from goaitools_py import Message
 from goaitools_py.backends.dialects import dialect_of
-from goaitools_py.messages import Text, ToolCall, ToolResult
+from goaitools_py.base import rawjson
+from goaitools_py.base.values import replace
 from goaitools_py.state.closed_turns import ClosedTurn, Iteration, TurnRecord
 from goaitools_py.state.state import dump_state, new_state, rebuild
-from goaitools_py.values import replace
+from goaitools_py.types.messages import Text, ToolCall, ToolResult
 
 __all__ = ["Words", "as_turns", "damaged", "forged", "random_history"]
 

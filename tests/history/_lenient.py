@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from goaitools_py import rawjson
+from goaitools_py.base import rawjson
 
 from ._damage import Words, random_history
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from time import process_time
 from typing import Any
 
-from goaitools_py.errors import GoAIToolsError
 from goaitools_py.state.blob import peek
+from goaitools_py.types.errors import GoAIToolsError
 
 from ._bombs import bomb
 from ._functions import FUNCTIONS

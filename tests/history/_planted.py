@@ -14,14 +14,14 @@ import msgspec
 import pytest
 
 from goaitools_py import Chat, Compactor, KeepRecentTurns, TurnLimit, event, tool, user
-from goaitools_py.messages import Text
+from goaitools_py.base.values import replace
 from goaitools_py.seal import BlobLimits, Codec, Plain
 from goaitools_py.state import blob as blobs
 from goaitools_py.state.records import RingRow, digest8
 from goaitools_py.state.state import ConversationState, dump_state, load_state
 from goaitools_py.states import update_state
 from goaitools_py.testing import Calls, ScriptedBackend
-from goaitools_py.values import replace
+from goaitools_py.types.messages import Text
 from tests.compaction import _histories
 from tests.compaction._histories import Book, Said, random_turn
 

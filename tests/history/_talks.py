@@ -27,8 +27,8 @@ from goaitools_py import (
     user,
 )
 from goaitools_py.backends.base import BackendError
-from goaitools_py.edges import sync_edge
 from goaitools_py.testing import Calls, ScriptedBackend
+from goaitools_py.turn.edges import sync_edge
 
 __all__ = ["Clock", "random_talk", "talk_tools"]
 

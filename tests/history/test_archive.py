@@ -22,10 +22,10 @@ from goaitools_py import (
     Summarize,
     TurnLimit,
     first_of,
-    rawjson,
 )
+from goaitools_py.base import rawjson
+from goaitools_py.base.values import replace
 from goaitools_py.compaction import CompactorLike
-from goaitools_py.errors import StateError, StateInvalidError
 from goaitools_py.history.archive import keeping
 from goaitools_py.history.archive.keeping import SHARED_BYTES
 from goaitools_py.history.archive.reading import archive_of
@@ -41,7 +41,7 @@ from goaitools_py.state.state import ConversationState, closed_turns, dump_state
 from goaitools_py.states import inspect_state, read_history, rewind_state, state_messages, verify_state
 from goaitools_py.stores import MemoryStore
 from goaitools_py.testing import ScriptedBackend, check_history
-from goaitools_py.values import replace
+from goaitools_py.types.errors import StateError, StateInvalidError
 from tests.compaction._histories import WIRES, Book, random_turn
 from tests.compaction.test_properties import COMPACTORS
 

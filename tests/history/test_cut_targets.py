@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from goaitools_py.history.open.room import Size
 from goaitools_py.history.rewrite.cut import _targets
+from goaitools_py.open_turn.room import Size
 from goaitools_py.state.codec import BlobLimits
 
 LIMITS = BlobLimits(max_blob_bytes=10_000, max_decoded_bytes=40_000, max_entries=100, max_segments=50)

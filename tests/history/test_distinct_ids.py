@@ -13,8 +13,8 @@ import zstandard
 
 from goaitools_py.backends import narrow
 from goaitools_py.backends.dialects import dialect_of
+from goaitools_py.base.values import replace
 from goaitools_py.history.translate.state import translated
-from goaitools_py.messages import Text, ToolCall, ToolResult, assistant, user
 from goaitools_py.state.state import closed_turns, load_state, rebuild
 from goaitools_py.states import (
     convert_state,
@@ -24,7 +24,7 @@ from goaitools_py.states import (
     state_messages,
 )
 from goaitools_py.testing import ScriptedBackend, check_history
-from goaitools_py.values import replace
+from goaitools_py.types.messages import Text, ToolCall, ToolResult, assistant, user
 
 JSON = dict[str, Any]
 WIRES = ("openai", "openai-responses", "anthropic")

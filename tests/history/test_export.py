@@ -23,7 +23,7 @@ from goaitools_py import (
     event,
     tool,
 )
-from goaitools_py.errors import StateError, StateInvalidError, StateTooLargeError, StateVersionError
+from goaitools_py.base.values import replace
 from goaitools_py.seal import BlobLimits, Plain
 from goaitools_py.state import blob as blobs
 from goaitools_py.state.blob import Kind
@@ -41,7 +41,7 @@ from goaitools_py.states import (
     verify_state,
 )
 from goaitools_py.testing import Calls, ScriptedBackend
-from goaitools_py.values import replace
+from goaitools_py.types.errors import StateError, StateInvalidError, StateTooLargeError, StateVersionError
 from tests.compaction._histories import WIRES, Book, random_turn
 
 CHECK = jsonschema_rs.validator_for(dict(EXPORT_SCHEMA))

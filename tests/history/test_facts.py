@@ -23,7 +23,7 @@ from goaitools_py import (
     tool,
     user,
 )
-from goaitools_py.errors import StateInvalidError
+from goaitools_py.base.values import replace
 from goaitools_py.state.closed_turns import ClosedTurn
 from goaitools_py.state.records import OpenTurn, cut_facts
 from goaitools_py.state.row_ends import CutEnd, IterationEnd, cut_end, iteration_end
@@ -39,7 +39,7 @@ from goaitools_py.states import (
     update_state,
 )
 from goaitools_py.testing import Calls, ScriptedBackend
-from goaitools_py.values import replace
+from goaitools_py.types.errors import StateInvalidError
 
 WIRES = ("openai", "openai-responses", "anthropic")
 CUT = Compactor(TurnLimit(2), KeepRecentTurns(2))
@@ -105,7 +105,7 @@ def test_joined_turns_are_numbered_behind_theirs(wire: str) -> None:
 
 def test_a_turn_of_the_millisecond_of_a_cut_can_be_rewound(wire: str, monkeypatch: Any) -> None:
     """Which turns are younger than a cut is told by their numbers, not by a clock."""
-    import goaitools_py.edges.sync_edge as edge
+    import goaitools_py.turn.edges.sync_edge as edge
 
     now = edge.time.time_ns()
     monkeypatch.setattr(edge.time, "time_ns", lambda: now)

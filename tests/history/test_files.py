@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from goaitools_py import Chat
-from goaitools_py.errors import StateFormatError, StateTooLargeError
 from goaitools_py.history import files
 from goaitools_py.states import load_state, save_state
 from goaitools_py.testing import ScriptedBackend
+from goaitools_py.types.errors import StateFormatError, StateTooLargeError
 
 
 def blob_of(text: str) -> bytes:

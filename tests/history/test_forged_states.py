@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from goaitools_py import Chat, ToolCall, event
-from goaitools_py.errors import StateError, StateInvalidError, StateVersionError
-from goaitools_py.history.open.answers import PendingCall
 from goaitools_py.state import blob as blobs
 from goaitools_py.state.blob import Kind
 from goaitools_py.state.segments import stored_segment
 from goaitools_py.states import export_state, import_state, read_history, redact_state, verify_state
 from goaitools_py.testing import ScriptedBackend
+from goaitools_py.types.answers import PendingCall
+from goaitools_py.types.errors import StateError, StateInvalidError, StateVersionError
 
 from ._functions import WIRES
 from .test_export import rich

@@ -11,7 +11,11 @@ from typing import Any
 import pytest
 
 from goaitools_py import Chat, Encrypted, Key, Keyring
-from goaitools_py.errors import (
+from goaitools_py.seal import BlobLimits, Plain
+from goaitools_py.state.state import closed_entries, load_state
+from goaitools_py.states import import_goaitools_state, inspect_state, read_history, state_messages
+from goaitools_py.testing import ScriptedBackend, check_history
+from goaitools_py.types.errors import (
     StateError,
     StateFormatError,
     StateInvalidError,
@@ -19,10 +23,6 @@ from goaitools_py.errors import (
     StateTooLargeError,
     StateVersionError,
 )
-from goaitools_py.seal import BlobLimits, Plain
-from goaitools_py.state.state import closed_entries, load_state
-from goaitools_py.states import import_goaitools_state, inspect_state, read_history, state_messages
-from goaitools_py.testing import ScriptedBackend, check_history
 
 from .._odd_values import changed
 

@@ -25,19 +25,19 @@ from goaitools_py import (
     system,
     tool,
 )
-from goaitools_py.errors import (
+from goaitools_py.base.values import replace
+from goaitools_py.seal import BlobLimits, Plain, rewrap
+from goaitools_py.state.letters import LETTERS
+from goaitools_py.state.state import closed_turns, dump_state, load_state
+from goaitools_py.states import inspect_state, pending_calls
+from goaitools_py.testing import Calls, ScriptedBackend
+from goaitools_py.types.errors import (
     StateAuthError,
     StateCorruptError,
     StateFormatError,
     StateTooLargeError,
     StateVersionError,
 )
-from goaitools_py.seal import BlobLimits, Plain, rewrap
-from goaitools_py.state.letters import LETTERS
-from goaitools_py.state.state import closed_turns, dump_state, load_state
-from goaitools_py.states import inspect_state, pending_calls
-from goaitools_py.testing import Calls, ScriptedBackend
-from goaitools_py.values import replace
 from tests.compaction._histories import WIRES, Book, random_turn
 
 RING = Keyring(Key(bytes(range(32))))

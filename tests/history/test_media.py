@@ -25,9 +25,7 @@ from goaitools_py import (
     tool,
     user,
 )
-from goaitools_py.errors import StateError
 from goaitools_py.history.archive.reading import archive_of
-from goaitools_py.messages import Document, Text
 from goaitools_py.seal import PLAIN, BlobLimits, Plain
 from goaitools_py.state import open_segment as open_module
 from goaitools_py.state import segments as segments_module
@@ -51,6 +49,8 @@ from goaitools_py.states import (
     verify_state,
 )
 from goaitools_py.testing import Calls, ScriptedBackend, check_history
+from goaitools_py.types.errors import StateError
+from goaitools_py.types.messages import Document, Text
 from tests.compaction._histories import PIXEL, WIRES, Book, random_turn
 from tests.compaction.test_properties import COMPACTORS
 from tests.history.test_archive import retaining

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import rawjson
 from goaitools_py.backends.dialects import dialect_of
-from goaitools_py.history.open.journal import check_journal
+from goaitools_py.base import rawjson
+from goaitools_py.base.values import replace
 from goaitools_py.history.rewrite.narrow import narrowed
+from goaitools_py.open_turn.journal import check_journal
 from goaitools_py.state.closed_turns import Iteration
 from goaitools_py.state.records import JournalCall, OpenTurn
 from goaitools_py.state.state import ConversationState, closed_turns, dump_state, load_state, new_state
 from goaitools_py.states import state_from_messages
 from goaitools_py.testing import check_history
-from goaitools_py.values import replace
 
 from ._damage import Words
 from ._lenient import HABITS, base_history, lenient

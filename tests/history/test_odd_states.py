@@ -18,12 +18,12 @@ from typing import Any
 
 import pytest
 
-from goaitools_py.errors import GoAIToolsError, StateError, StateProviderError
 from goaitools_py.state import blob as blobs
 from goaitools_py.state.blob import Kind
 from goaitools_py.state.parts import ARCHIVE, MEDIA, new_part
 from goaitools_py.state.segments import stored_segment
 from goaitools_py.states import export_state
+from goaitools_py.types.errors import GoAIToolsError, StateError, StateProviderError
 
 from .._odd_values import changed
 from ._functions import FUNCTIONS, MAY_REFUSE, TURNS, VERIFIED, WIRES

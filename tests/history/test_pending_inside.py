@@ -7,8 +7,8 @@ from typing import get_args
 
 import pytest
 
-from goaitools_py.history.open.answers import PendingCall, PendingReason, pending_inside, pending_text
-from goaitools_py.messages import CallKind
+from goaitools_py.types.answers import PendingCall, PendingReason, pending_inside, pending_text
+from goaitools_py.types.messages import CallKind
 
 
 @pytest.mark.parametrize("kind", get_args(CallKind))

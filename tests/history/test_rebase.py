@@ -24,6 +24,7 @@ from goaitools_py import (
     user,
 )
 from goaitools_py.backends.base import BackendError
+from goaitools_py.base.values import replace
 from goaitools_py.history.append import append_messages
 from goaitools_py.history.rebase import holds_state
 from goaitools_py.state.records import with_cut
@@ -37,7 +38,6 @@ from goaitools_py.states import (
     state_messages,
 )
 from goaitools_py.testing import Calls, ScriptedBackend, check_history
-from goaitools_py.values import replace
 
 WIRES = ("openai", "openai-responses", "anthropic")
 

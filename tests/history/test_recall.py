@@ -10,6 +10,7 @@ import pytest
 
 from goaitools_py import Chat, Compactor, KeepRecentTurns, TurnLimit
 from goaitools_py.backends.dialects import dialect_of
+from goaitools_py.base.values import replace
 from goaitools_py.history.recall import page as pages
 from goaitools_py.history.recall.page import page_of
 from goaitools_py.history.recall.passages import Passage, passages_of
@@ -18,7 +19,6 @@ from goaitools_py.seal import Plain
 from goaitools_py.state.state import load_state
 from goaitools_py.testing import ScriptedBackend
 from goaitools_py.tokens import text_tokens
-from goaitools_py.values import replace
 
 CUTS = Compactor(TurnLimit(1), KeepRecentTurns(1), recall=True)
 

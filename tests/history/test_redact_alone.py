@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from goaitools_py import Chat, Document, Image, tool
+from goaitools_py.base.values import replace
 from goaitools_py.history.redact.entries import Redactor
 from goaitools_py.history.redact.matching import Finder
 from goaitools_py.history.redact.rows import open_without
-from goaitools_py.messages import Text
 from goaitools_py.state.records import JournalCall, OpenTurn
 from goaitools_py.state.row_ends import iteration_facts
 from goaitools_py.state.state import dump_state, load_state
 from goaitools_py.states import redact_state
 from goaitools_py.testing import Calls, ScriptedBackend
-from goaitools_py.values import replace
+from goaitools_py.types.messages import Text
 
 from ._planted import traces
 

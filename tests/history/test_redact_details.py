@@ -23,17 +23,17 @@ from goaitools_py import (
     ToolReturn,
     TurnLimit,
     event,
-    rawjson,
     tool,
     user,
 )
 from goaitools_py.backends.dialects import dialect_of
+from goaitools_py.base import rawjson
+from goaitools_py.base.values import replace
 from goaitools_py.history.archive.records import part_of, record_digest, records_of
 from goaitools_py.history.redact import rows
 from goaitools_py.history.redact.entries import Redactor
 from goaitools_py.history.redact.matching import Finder
 from goaitools_py.history.redact.redaction import Redaction
-from goaitools_py.messages import Text
 from goaitools_py.seal import Plain
 from goaitools_py.state import blob as blobs
 from goaitools_py.state.blob import Kind
@@ -56,7 +56,7 @@ from goaitools_py.states import (
     verify_state,
 )
 from goaitools_py.testing import Calls, ScriptedBackend, check_history
-from goaitools_py.values import replace
+from goaitools_py.types.messages import Text
 from tests.compaction._histories import WIRES, Book, Said
 
 from ._planted import pieces, traces

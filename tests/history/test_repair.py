@@ -16,15 +16,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from goaitools_py import StateInvalidError, rawjson
+from goaitools_py import StateInvalidError
 from goaitools_py.backends import rules
 from goaitools_py.backends.dialects import dialect_of
+from goaitools_py.base import rawjson
+from goaitools_py.base.values import replace
 from goaitools_py.history.rewrite.mend import mended, summary
 from goaitools_py.history.rewrite.repair import checked, repaired
 from goaitools_py.state.records import RULES_VERSION, CutFacts, cut_facts, digest8
 from goaitools_py.state.state import closed_entries, closed_turns, dump_state, load_state
 from goaitools_py.states import inspect_state, read_history, state_from_messages, state_messages
-from goaitools_py.values import replace
 
 from ..replay._recorded import read_lines
 from ..replay._wire_anthropic import ANTHROPIC

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from goaitools_py import rawjson
 from goaitools_py.backends import rules
 from goaitools_py.backends.dialects import dialect_of
+from goaitools_py.base import rawjson
 from goaitools_py.history.rewrite.mend import mended, summary
 
 from ._damage import Words, damaged, random_history

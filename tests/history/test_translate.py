@@ -29,7 +29,6 @@ from goaitools_py import (
 )
 from goaitools_py.backends.base import RequestParts
 from goaitools_py.backends.dialects import dialect_of
-from goaitools_py.errors import StateAuthError, StateCorruptError
 from goaitools_py.sim import SimServer
 from goaitools_py.state.state import dump_state, load_state
 from goaitools_py.states import (
@@ -46,6 +45,7 @@ from goaitools_py.states import (
     verify_state,
 )
 from goaitools_py.testing import Calls, ScriptedBackend, check_history
+from goaitools_py.types.errors import StateAuthError, StateCorruptError
 from tests.compaction._histories import WIRES, Book, Said, random_turn
 
 from ._recorded import recorded
@@ -107,8 +107,8 @@ def random_blob(wire: str, seed: int, *, text_only: bool = False) -> bytes:
 
 
 def _without_media(step: Any) -> Any:
-    from goaitools_py.messages import Text
-    from goaitools_py.values import replace
+    from goaitools_py.base.values import replace
+    from goaitools_py.types.messages import Text
 
     if isinstance(step, Message):
         return replace(step, parts=tuple(part for part in step.parts if isinstance(part, Text)))
@@ -624,7 +624,7 @@ def test_what_a_later_release_added_is_counted() -> None:
     """It is not carried: nobody knows what it means for another provider."""
     import msgspec
 
-    from goaitools_py.values import replace
+    from goaitools_py.base.values import replace
 
     book = Book("openai")
     book.add(user("Hello?"), Said("Hello."), mood="calm")

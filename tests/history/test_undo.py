@@ -20,10 +20,10 @@ from goaitools_py import (
     StateConflictError,
     TurnLimit,
     event,
-    rawjson,
     tool,
 )
-from goaitools_py.errors import StateAuthError, StateInvalidError
+from goaitools_py.base import rawjson
+from goaitools_py.base.values import replace
 from goaitools_py.history.archive.keeping import Retention
 from goaitools_py.history.archive.reading import archive_of
 from goaitools_py.history.archive.undoing import is_undoable, undone
@@ -44,7 +44,7 @@ from goaitools_py.states import (
     verify_state,
 )
 from goaitools_py.testing import Calls, ScriptedBackend, check_history
-from goaitools_py.values import replace
+from goaitools_py.types.errors import StateAuthError, StateInvalidError
 from tests.compaction._histories import WIRES, Book, random_turn
 from tests.compaction.test_properties import COMPACTORS
 from tests.history._damage import Words, damaged, forged, random_history

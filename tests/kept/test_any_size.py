@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from goaitools_py import StateSizeError, TurnError, event, tool
-from goaitools_py.messages import Image
 from goaitools_py.seal import BlobLimits, Plain
 from goaitools_py.state.state import load_state
 from goaitools_py.testing import Calls, Raw, ScriptedBackend, check_history
 from goaitools_py.testing.scripted import _SHAPES
+from goaitools_py.types.messages import Image
 
 from .conftest import Threads, blob_in
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from goaitools_py import AsyncChat, Chat
-from goaitools_py.kept import changes, facade, privacy
+from goaitools_py.chat.kept import changes, facade, privacy
 from goaitools_py.state.blob import may_take_long
 from goaitools_py.stores import AsyncMemoryStore
 from goaitools_py.testing import ScriptedBackend

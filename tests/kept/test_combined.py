@@ -9,10 +9,10 @@ from typing import Any, Literal
 import pytest
 
 from goaitools_py import Chat, Compactor, KeepRecentTurns, MessageLimit, StoreUnavailableError, TurnError
-from goaitools_py.errors import StateConflictError
 from goaitools_py.stores import SQLiteStore, Stored
 from goaitools_py.stores.layout import combines
 from goaitools_py.testing import ScriptedBackend
+from goaitools_py.types.errors import StateConflictError
 
 
 class Counted(SQLiteStore):

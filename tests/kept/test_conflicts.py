@@ -484,7 +484,7 @@ def _later_clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The clock of both edges, later by the sum of what a test adds to the list."""
     import time as real
 
-    from goaitools_py.edges import async_edge, sync_edge
+    from goaitools_py.turn.edges import async_edge, sync_edge
 
     ahead: list[float] = []
 

@@ -66,7 +66,7 @@ def lines_of(call: Callable[[], Any], at: int | None = None) -> int:
 
     def enter(frame: types.FrameType, what: str, _: Any) -> Any:
         folder = Path(frame.f_code.co_filename).parent
-        return line if folder in (HOME / "stores", HOME / "kept") else None
+        return line if folder in (HOME / "stores", HOME / "chat" / "kept") else None
 
     before = sys.gettrace()
     sys.settrace(enter)

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from goaitools_py import AsyncChat, Chat, StoreUnavailableError
-from goaitools_py.edges import late
-from goaitools_py.kept import row_calls
+from goaitools_py.base import late
+from goaitools_py.base.undisturbed import AsyncUndisturbed, Undisturbed
+from goaitools_py.chat.kept import row_calls
 from goaitools_py.testing import ScriptedBackend
-from goaitools_py.undisturbed import AsyncUndisturbed, Undisturbed
 
 from .conftest import Awaited, FaultyStore, LeasingStore
 

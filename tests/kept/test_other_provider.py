@@ -8,10 +8,10 @@ import pytest
 
 from goaitools_py import Chat, StateConflictError, event
 from goaitools_py.backends.base import BackendError
-from goaitools_py.events import ModelRequested
 from goaitools_py.states import inspect_state, read_history
 from goaitools_py.stores import MemoryStore
 from goaitools_py.testing import Calls, ScriptedBackend
+from goaitools_py.types.events import ModelRequested
 
 from .conftest import Threads
 

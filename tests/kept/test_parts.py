@@ -11,12 +11,12 @@ import msgspec
 import pytest
 
 from goaitools_py import Chat, Image, StateConflictError, event
+from goaitools_py.base.values import replace
 from goaitools_py.seal import Encrypted, Key, Keyring, Signed
 from goaitools_py.state.parts import ARCHIVE, ELSEWHERE, INLINE, MEDIA, new_part
 from goaitools_py.state.placing import parts_of, verify_state
 from goaitools_py.state.state import dump_state, load_state
 from goaitools_py.stores import CallableStore, MemoryStore, Parted, Stored
-from goaitools_py.values import replace
 
 from ..stores._places import opened, place_of
 
@@ -60,7 +60,7 @@ def with_parts(chat: Chat, blob: bytes, *raws: bytes, kind: int = ARCHIVE) -> by
 
 def put_parts(chat: Chat, store: Any, *raws: bytes, kind: int = ARCHIVE, key: str = "ada") -> None:
     """Save parts as a cut would: by way of the kept row."""
-    from goaitools_py.kept.row import Row
+    from goaitools_py.chat.kept.row import Row
 
     conversation = chat.conversation(store, key, parts="store")
     row = Row(conversation._settings)
@@ -146,7 +146,7 @@ def test_a_picture_is_saved_once(chat: Chat, store: Any, monkeypatch: pytest.Mon
 
 def test_parts_that_the_head_does_not_list_are_dropped(chat: Chat, store: Any) -> None:
     """With the save that takes them out of the list."""
-    from goaitools_py.kept.row import Row
+    from goaitools_py.chat.kept.row import Row
 
     conversation = chat.conversation(store, "ada", parts="store")
     conversation.send("Hello.")
@@ -167,7 +167,7 @@ def test_parts_that_the_head_does_not_list_are_dropped(chat: Chat, store: Any) -
 
 def test_an_append_meanwhile_is_kept_with_the_new_part(chat: Chat, store: Any) -> None:
     """After a conflict the parts are computed against the newer head."""
-    from goaitools_py.kept.row import Row
+    from goaitools_py.chat.kept.row import Row
 
     conversation = chat.conversation(store, "ada", parts="store")
     conversation.send("Hello.")
@@ -239,7 +239,7 @@ def test_another_store_refuses_parts() -> None:
 
 def test_a_part_that_another_worker_dropped_is_a_conflict() -> None:
     """A state that still lists it cannot be saved: its head would name what is not there."""
-    from goaitools_py.kept.row import Row
+    from goaitools_py.chat.kept.row import Row
 
     store = MemoryStore()
     with Chat("sim") as chat:

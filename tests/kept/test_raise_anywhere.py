@@ -26,14 +26,14 @@ HOME = Path(goaitools_py.__file__).parent
 FILES = frozenset(
     str(HOME / f"{name}.py")
     for name in (
-        "again",
-        "kept/turn",
-        "kept/row",
-        "kept/row_calls",
-        "kept/row_lease",
-        "kept/row_parts",
-        "kept/ending",
-        "conversation",
+        "base/again",
+        "chat/kept/turn",
+        "chat/kept/row",
+        "chat/kept/row_calls",
+        "chat/kept/row_lease",
+        "chat/kept/row_parts",
+        "chat/kept/ending",
+        "chat/conversation",
     )
 )
 

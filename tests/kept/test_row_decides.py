@@ -22,15 +22,15 @@ from goaitools_py import (
     StoreCommitError,
     event,
 )
-from goaitools_py.kept.changes import reset_flow
-from goaitools_py.kept.row import Row
-from goaitools_py.kept.whole import load_row
+from goaitools_py.base.values import replace as replace_value
+from goaitools_py.chat.kept.changes import reset_flow
+from goaitools_py.chat.kept.row import Row
+from goaitools_py.chat.kept.whole import load_row
 from goaitools_py.seal import Encrypted, Key, Keyring
 from goaitools_py.state.parts import ARCHIVE, MEDIA
 from goaitools_py.state.placing import parts_of, verify_state
 from goaitools_py.stores import MemoryStore, StoredHead
 from goaitools_py.testing import ScriptedBackend
-from goaitools_py.values import replace as replace_value
 
 from ..stores._places import KINDS, maker, place_of
 from .test_places import Kit, Loop, entered

@@ -18,7 +18,7 @@ import pytest
 import sqlalchemy
 
 from goaitools_py import AsyncChat, Chat, StoreCommitError, StoreUnavailableError, tool
-from goaitools_py.kept import row_calls
+from goaitools_py.chat.kept import row_calls
 from goaitools_py.states import state_messages
 from goaitools_py.stores import (
     AsyncCallableStore,

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from goaitools_py import StateSizeError, ToolReturn, event, tool
-from goaitools_py.messages import Image
 from goaitools_py.seal import BlobLimits, Plain
 from goaitools_py.state.state import load_state
 from goaitools_py.states import inspect_state
 from goaitools_py.testing import Calls, ScriptedBackend
+from goaitools_py.types.messages import Image
 
 from .conftest import blob_in
 

@@ -20,7 +20,7 @@ from goaitools_py import (
     TurnLimit,
     event,
 )
-from goaitools_py.kept.whole import WholeRow, held, load_row, save_new
+from goaitools_py.chat.kept.whole import WholeRow, held, load_row, save_new
 from goaitools_py.states import inspect_state, rewind_state, state_from_messages, undo_cut, verify_state
 from goaitools_py.stores import CallableStore, MemoryStore, Stored
 from goaitools_py.testing import ScriptedBackend

@@ -15,11 +15,11 @@ from mcp_types import ToolAnnotations
 from pydantic import BaseModel
 
 from goaitools_py import AsyncChat, Chat, ToolReturn
-from goaitools_py.events import ToolProgress
 from goaitools_py.mcp import MCPTools
 from goaitools_py.states import read_history
 from goaitools_py.stores import MemoryStore
 from goaitools_py.testing import Calls, ScriptedBackend
+from goaitools_py.types.events import ToolProgress
 
 from .conftest import SECONDS, free_port, started
 

@@ -19,12 +19,12 @@ from mcp_types import ElicitRequestFormParams, ElicitResult
 
 from goaitools_py import Approve, AsyncChat, Chat, Deny, PendingCall
 from goaitools_py.frontends import AISDK, PLAIN_JSON
-from goaitools_py.history.open.answers import pending_inside
 from goaitools_py.mcp import MCPTools
 from goaitools_py.mcp.questions import CallQuestions, Questions
 from goaitools_py.states import pending_calls, read_history, redact_state
 from goaitools_py.testing import Calls, ScriptedBackend
 from goaitools_py.tools import ToolContext, ToolReturn, Waiting
+from goaitools_py.types.answers import pending_inside
 
 from . import _server
 

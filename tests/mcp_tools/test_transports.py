@@ -14,11 +14,11 @@ import pytest
 pytest.importorskip("mcp")
 
 from goaitools_py import AsyncChat, Chat
-from goaitools_py.errors import TurnError
-from goaitools_py.events import ToolProgress
 from goaitools_py.mcp import MCPTools
 from goaitools_py.states import read_history
 from goaitools_py.testing import Calls, ScriptedBackend
+from goaitools_py.types.errors import TurnError
+from goaitools_py.types.events import ToolProgress
 
 from .conftest import SECONDS
 

@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from goaitools_py import Chat, ChatResult, rawjson, tool
+from goaitools_py import Chat, ChatResult, tool
 from goaitools_py.backends.base import BackendError
-from goaitools_py.errors import TurnError
+from goaitools_py.base import rawjson
 from goaitools_py.output import Output, OutputError
 from goaitools_py.sim import check_anthropic, check_openai, check_openai_responses
 from goaitools_py.states import inspect_state, read_history, verify_state
 from goaitools_py.testing import Calls, ScriptedBackend
+from goaitools_py.types.errors import TurnError
 
 CHECKS: dict[str, Any] = {
     "openai": check_openai,

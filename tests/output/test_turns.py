@@ -9,9 +9,9 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel
 
-from goaitools_py import Approve, AsyncChat, Chat, ChatResult, ModelSettings, TextDelta, rawjson, tool
+from goaitools_py import Approve, AsyncChat, Chat, ChatResult, ModelSettings, TextDelta, tool
 from goaitools_py.backends.base import BackendError
-from goaitools_py.errors import LimitExceededError, ProviderUnavailableError, TurnError
+from goaitools_py.base import rawjson
 from goaitools_py.output import Output, OutputDelta, OutputError
 from goaitools_py.output.wanted import wanted
 from goaitools_py.states import inspect_state, read_history, verify_state
@@ -25,6 +25,7 @@ from goaitools_py.testing import (
     _responses_wire,
 )
 from goaitools_py.turn.answer import _Partials
+from goaitools_py.types.errors import LimitExceededError, ProviderUnavailableError, TurnError
 
 WIRES = ("openai", "openai-responses", "anthropic")
 GOOD = '{"guilty":true,"years":3}'

@@ -23,10 +23,10 @@ from goaitools_py import (
     ProviderUnavailableError,
     RateLimitError,
     TurnError,
-    rawjson,
     user,
 )
-from goaitools_py.history.meter import server_window
+from goaitools_py.base import rawjson
+from goaitools_py.open_turn.meter import server_window
 from goaitools_py.state.state import load_state
 from goaitools_py.states import state_messages
 from goaitools_py.testing import check_history

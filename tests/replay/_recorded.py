@@ -20,7 +20,7 @@ from typing import Any
 
 import zstandard
 
-from goaitools_py import rawjson
+from goaitools_py.base import rawjson
 
 from ._wire import JSON, Wire, comparable
 

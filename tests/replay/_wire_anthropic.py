@@ -12,8 +12,9 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from goaitools_py import Document, Image, Message, ModelSettings, ProviderTool, Text, Tool, rawjson
-from goaitools_py.tools.results import ToolReturn
+from goaitools_py import Document, Image, Message, ModelSettings, ProviderTool, Text, Tool
+from goaitools_py.base import rawjson
+from goaitools_py.types.tools import ToolReturn
 
 from ._recorded import Exchange
 from ._rules import differences

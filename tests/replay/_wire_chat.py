@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import Any
 
-from goaitools_py import Audio, Document, Image, Message, ModelSettings, ProviderTool, Text, Tool, rawjson
+from goaitools_py import Audio, Document, Image, Message, ModelSettings, ProviderTool, Text, Tool
 from goaitools_py.backends import AsyncOpenAIChatBackend, OpenAIChatBackend
+from goaitools_py.base import rawjson
 
 from ._recorded import Exchange
 from ._rules import differences, known_part

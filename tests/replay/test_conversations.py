@@ -19,7 +19,8 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import GoAIToolsError, rawjson, system, user
+from goaitools_py import GoAIToolsError, system, user
+from goaitools_py.base import rawjson
 from goaitools_py.sim import SimServer
 from goaitools_py.states import state_messages
 from goaitools_py.testing import check_history

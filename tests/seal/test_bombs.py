@@ -18,11 +18,11 @@ from time import process_time
 import pytest
 import zstandard
 
-from goaitools_py.errors import StateInvalidError
 from goaitools_py.state.blob import Kind, encode, segment
 from goaitools_py.state.parts import ARCHIVE, new_part
 from goaitools_py.state.varints import read_varints
 from goaitools_py.states import export_state, read_history, redact_state, to_markdown
+from goaitools_py.types.errors import StateInvalidError
 
 from . import _second
 
@@ -112,7 +112,7 @@ from pathlib import Path
 from time import process_time
 from goaitools_py import PLAIN, UNBOUND, Encrypted, Key, Keyring, Signed
 from goaitools_py.states import state_from_messages, state_messages
-from goaitools_py.errors import StateError
+from goaitools_py.types.errors import StateError
 
 def peak():
     lines = Path("/proc/self/status").read_text().splitlines()

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import Approve, Chat, StateAuthError, StateError, errors, tool
+from goaitools_py import Approve, Chat, StateAuthError, StateError, tool
 from goaitools_py.seal import rewrap
 from goaitools_py.state import blob
 from goaitools_py.state.state import closed_entries, dump_state, load_state
@@ -27,6 +27,7 @@ from goaitools_py.states import (
     verify_state,
 )
 from goaitools_py.testing import ScriptedBackend, check_history
+from goaitools_py.types import errors
 
 from . import _second
 from ._golden import ARCHIVED, BAD, FACTS, GOLDEN, GOOD, MEDIA, UNSENT, Vector, codec_of, smallest

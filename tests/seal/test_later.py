@@ -25,7 +25,8 @@ from goaitools_py import (
     event,
     tool,
 )
-from goaitools_py.history.open import journal
+from goaitools_py.base.values import replace
+from goaitools_py.open_turn import journal
 from goaitools_py.seal import rewrap
 from goaitools_py.state.closed_turns import FACTS
 from goaitools_py.state.records import OpenTurn
@@ -40,7 +41,6 @@ from goaitools_py.states import (
     state_messages,
 )
 from goaitools_py.testing import Calls, ScriptedBackend
-from goaitools_py.values import replace
 
 from . import _later, _second
 from ._golden import GOOD, Vector

@@ -25,6 +25,7 @@ from goaitools_py import (
     StateVersionError,
     event,
 )
+from goaitools_py.base.values import replace
 from goaitools_py.seal import BlobLimits, Plain, rewrap
 from goaitools_py.state import blob as blobs
 from goaitools_py.state import parts as parts_module
@@ -45,7 +46,6 @@ from goaitools_py.state.state import ConversationState, closed_turns, dump_state
 from goaitools_py.state.stripped import stripped
 from goaitools_py.states import fork_state, state_messages, verify_state
 from goaitools_py.testing import ScriptedBackend
-from goaitools_py.values import replace
 
 from . import _second
 from ._second import SecondPart

@@ -20,8 +20,8 @@ from starlette.requests import Request
 
 from goaitools_py import AsyncChat, ToolContext, tool
 from goaitools_py.frontends import AGUI, AISDK
-from goaitools_py.page.app import PageSettings, page_app
 from goaitools_py.serve import ServeLimits, Who, serve
+from goaitools_py.serve.page.app import PageSettings, page_app
 from goaitools_py.stores import AsyncSQLiteStore
 from goaitools_py.testing import Calls, ScriptedBackend
 

@@ -18,10 +18,10 @@ from starlette.requests import Request
 
 from goaitools_py import Encrypted, ToolError, tool
 from goaitools_py.backends import BackendError
-from goaitools_py.errors import StoreUnavailableError
 from goaitools_py.serve import MemoryRelay, Refused, serve
 from goaitools_py.stores import AsyncMemoryStore
 from goaitools_py.testing import Calls
+from goaitools_py.types.errors import StoreUnavailableError
 
 from ._world import World, asynchronous
 from .test_carried import KEYS, Carried

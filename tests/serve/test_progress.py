@@ -8,11 +8,11 @@ from collections.abc import Iterable
 import pytest
 
 from goaitools_py import tool
-from goaitools_py.events import ToolProgress
 from goaitools_py.serve import MemoryRelay
 from goaitools_py.serve.pace import Pace
 from goaitools_py.testing import Calls
 from goaitools_py.tools import ToolContext
+from goaitools_py.types.events import ToolProgress
 
 from ._world import World, asynchronous, said
 

@@ -13,16 +13,16 @@ import pytest
 
 from goaitools_py import PendingCall, ToolCall
 from goaitools_py.backends import BackendError
-from goaitools_py.errors import GoAIToolsError
-from goaitools_py.events import Compacted, ModelReplied, TurnCompleted
 from goaitools_py.frontends import Called, Problem, Returned, Said, Step, Waits
-from goaitools_py.messages import Usage
 from goaitools_py.prices import Bill
-from goaitools_py.result import ChatResult, CompactionReport
 from goaitools_py.serve import MemoryRelay, Opened, RedisRelay, Relay, RelayLostError, ServeLimits
 from goaitools_py.serve.notes import Ended, Found, read_notes, write_notes
 from goaitools_py.testing import Calls
-from goaitools_py.turn_warnings import TurnWarning
+from goaitools_py.types.errors import GoAIToolsError
+from goaitools_py.types.events import Compacted, ModelReplied, TurnCompleted
+from goaitools_py.types.messages import Usage
+from goaitools_py.types.result import ChatResult, CompactionReport
+from goaitools_py.types.turn_warnings import TurnWarning
 
 from ._relays import relays
 from ._world import World, asynchronous, said

@@ -12,10 +12,10 @@ import pytest
 
 from goaitools_py import event, user
 from goaitools_py.backends import BackendError
-from goaitools_py.errors import StoreUnavailableError
 from goaitools_py.serve import ServeLimits
 from goaitools_py.stores import AsyncMemoryStore, TurnStoppedError
 from goaitools_py.testing import Calls, ScriptedBackend
+from goaitools_py.types.errors import StoreUnavailableError
 
 from ..stores._places import maker, place_of
 from ._relays import relays

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from goaitools_py.messages import Audio, Document, Image, Text
-from goaitools_py.render import file_block
 from goaitools_py.serve import ServeLimits
+from goaitools_py.types.messages import Audio, Document, Image, Text
+from goaitools_py.types.render import file_block
 
 from ._world import World, asynchronous, said
 from .test_carried import Carried

@@ -11,17 +11,17 @@ from functools import cache, partial
 from typing import Any, Final
 
 from goaitools_py import Approve, Chat, Compactor, Conversation, Deny, KeepRecentTurns, MessageLimit, event
+from goaitools_py.base.values import replace
+from goaitools_py.chat.kept import changes
+from goaitools_py.chat.kept.stops import stop_flow
+from goaitools_py.chat.kept.turn import KeptTurn
 from goaitools_py.history.append import append_messages
-from goaitools_py.history.open.answers import Answers
 from goaitools_py.history.update import update_state
-from goaitools_py.kept import changes
-from goaitools_py.kept.stops import stop_flow
-from goaitools_py.kept.turn import KeptTurn
 from goaitools_py.seal import BlobLimits, Plain
 from goaitools_py.states import pending_calls
 from goaitools_py.turn.flow import Flow, Invoke
 from goaitools_py.turn.outages import Outages
-from goaitools_py.values import replace
+from goaitools_py.types.answers import Answers
 
 from ._bank import TOOLS, Bank, Teller
 from ._provider import REFUSED, Provider, directive

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from goaitools_py import Tool, ToolContext, tool
-from goaitools_py.hand_off import hand_off
+from goaitools_py.chat.hand_off import hand_off
 
 __all__ = ["HANDED", "OTHER", "TOOLS", "Bank", "Teller"]
 

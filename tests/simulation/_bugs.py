@@ -12,20 +12,20 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from goaitools_py import StateConflictError
+from goaitools_py.base.values import replace
+from goaitools_py.chat.kept import changes, facade, privacy, row, row_parts
+from goaitools_py.chat.kept.stops import StopWatch
+from goaitools_py.chat.kept.turn import KeptTurn
 from goaitools_py.history.branch import rewind_state
-from goaitools_py.history.open import steps, turn_ids
 from goaitools_py.history.redact import passes, redaction
 from goaitools_py.history.redact.redaction import Redaction
 from goaitools_py.history.rewrite import cut
 from goaitools_py.history.translate import state as conversion
-from goaitools_py.kept import changes, facade, privacy, row, row_parts
-from goaitools_py.kept.stops import StopWatch
-from goaitools_py.kept.turn import KeptTurn
+from goaitools_py.open_turn import steps, turn_ids
 from goaitools_py.state.state import dump_state, load_state
 from goaitools_py.turn import relay
 from goaitools_py.turn import tool_calls as calling
 from goaitools_py.turn.flow import CallModel, Checkpoint, Flow
-from goaitools_py.values import replace
 
 from ._store import Rows
 

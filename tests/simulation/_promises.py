@@ -32,11 +32,11 @@ from goaitools_py import (
     TurnError,
     TurnInProgressError,
 )
-from goaitools_py.errors import TurnStoppedError
 from goaitools_py.history.archive.reading import archive_of
 from goaitools_py.state.codec import Codec
 from goaitools_py.state.state import ConversationState, closed_entries, load_state
 from goaitools_py.testing import check_history
+from goaitools_py.types.errors import TurnStoppedError
 
 from ._provider import as_seen
 from ._schedule import WITH_TOOLS, Act, Schedule

@@ -13,9 +13,9 @@ import re
 from functools import lru_cache
 from typing import Any, Final
 
-from goaitools_py import rawjson
 from goaitools_py.backends.base import BackendError, ModelRequest
 from goaitools_py.backends.dialects import dialect_of
+from goaitools_py.base import rawjson
 from goaitools_py.testing import _anthropic_wire, _openai_wire, _responses_wire, check_history
 
 __all__ = ["REFUSED", "Provider", "as_seen", "directive", "outage", "refusal"]

@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 
 from goaitools_py import StoreCommitError, TurnError
-from goaitools_py.kept.turn import KeptTurn
+from goaitools_py.chat.kept.turn import KeptTurn
 from goaitools_py.turn.flow import CallModel, CallTool, Clock, Invoke, ReadChunk, Sleep
 
 from ._acts import Desk

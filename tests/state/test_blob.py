@@ -19,14 +19,6 @@ import pytest
 import zstandard
 from msgspec.structs import force_setattr
 
-from goaitools_py.errors import (
-    StateAuthError,
-    StateCorruptError,
-    StateError,
-    StateFormatError,
-    StateTooLargeError,
-    StateVersionError,
-)
 from goaitools_py.state import blob as blob_module
 from goaitools_py.state import dictionary, frames
 from goaitools_py.state.blob import FORMAT_VERSIONS, Header, Kind, Segment, decode, encode, peek, segment
@@ -38,6 +30,14 @@ from goaitools_py.state.codec import (
     Binding,
     BlobLimits,
     authenticated,
+)
+from goaitools_py.types.errors import (
+    StateAuthError,
+    StateCorruptError,
+    StateError,
+    StateFormatError,
+    StateTooLargeError,
+    StateVersionError,
 )
 
 META = b'{"wire":"openai","family":"openai","model":"gpt-5-mini","rev":1,"status":"complete"}'
@@ -727,7 +727,7 @@ import resource, sys
 from pathlib import Path
 from time import process_time
 from goaitools_py.state.blob import decode
-from goaitools_py.errors import StateError
+from goaitools_py.types.errors import StateError
 
 def peak():
     lines = Path("/proc/self/status").read_text().splitlines()

@@ -23,14 +23,14 @@ import zstandard
 from goaitools_py import PLAIN, Chat, Encrypted, Key, Keyring, Signed, event, tool
 from goaitools_py.backends import rules
 from goaitools_py.backends.dialects import dialect_of
-from goaitools_py.errors import StateError
-from goaitools_py.history.open import steps
 from goaitools_py.history.rewrite.repair import repaired
+from goaitools_py.open_turn import steps
 from goaitools_py.state.blob import Kind, Segment, decode, decode_whole, encode, peek, segment
 from goaitools_py.state.parts import ARCHIVE, INLINE, MEDIA, Part, new_part
 from goaitools_py.state.state import closed_entries, load_state
 from goaitools_py.states import state_messages
 from goaitools_py.testing import Calls, ScriptedBackend, check_history
+from goaitools_py.types.errors import StateError
 
 from ..seal import _second
 

@@ -20,9 +20,9 @@ import orjson
 import pytest
 import zstandard
 
-from goaitools_py.errors import GoAIToolsError, StateError
 from goaitools_py.state import dictionary, frames
 from goaitools_py.state.blob import Kind, encode, segment
+from goaitools_py.types.errors import GoAIToolsError, StateError
 
 from ..golden.dictionary import build
 

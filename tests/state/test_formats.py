@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from goaitools_py import Chat, Compactor, Encrypted, KeepRecentTurns, Key, Keyring, Signed, TurnLimit, event
-from goaitools_py.errors import StateAuthError, StateCorruptError, StateVersionError
 from goaitools_py.seal import PLAIN, rewrap
 from goaitools_py.state.blob import peek
 from goaitools_py.state.codec import BlobLimits, Plain
@@ -31,6 +30,7 @@ from goaitools_py.states import (
 )
 from goaitools_py.stores import MemoryStore
 from goaitools_py.testing import ScriptedBackend
+from goaitools_py.types.errors import StateAuthError, StateCorruptError, StateVersionError
 
 from ..compaction._histories import WIRES, Book, random_turn
 from ..seal._golden import GOOD

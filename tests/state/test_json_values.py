@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from goaitools_py import Chat, event
-from goaitools_py.errors import StateInvalidError, StateSizeError, StateTooLargeError
 from goaitools_py.seal import BlobLimits, Plain
 from goaitools_py.state import blob as blobs
 from goaitools_py.state.blob import Kind
@@ -16,6 +15,7 @@ from goaitools_py.state.segments import stored_segment, values_in, values_of_lin
 from goaitools_py.state.state import load_state
 from goaitools_py.states import export_state, import_state, read_history, state_from_messages
 from goaitools_py.testing import Raw, ScriptedBackend
+from goaitools_py.types.errors import StateInvalidError, StateSizeError, StateTooLargeError
 
 FEW = Plain(limits=BlobLimits(max_values=2_000))
 """The least limit. A state may be read up to twice as far."""

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goaitools_py import rawjson
-from goaitools_py.errors import StateError, StateInvalidError, StateTooLargeError, StateVersionError
+from goaitools_py.base import rawjson
+from goaitools_py.base.values import replace
 from goaitools_py.seal import PLAIN, BlobLimits, Plain
 from goaitools_py.state.blob import Kind, decode, encode, segment
 from goaitools_py.state.closed_turns import ClosedTurn, Iteration, TurnRecord
@@ -32,7 +32,7 @@ from goaitools_py.state.state import (
     with_turn,
 )
 from goaitools_py.states import inspect_state, verify_state
-from goaitools_py.values import replace
+from goaitools_py.types.errors import StateError, StateInvalidError, StateTooLargeError, StateVersionError
 
 
 def picture(seed: int, size: int = 5_000) -> bytes:

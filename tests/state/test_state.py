@@ -21,8 +21,8 @@ from goaitools_py import (
     event,
 )
 from goaitools_py.backends.base import BackendError
-from goaitools_py.messages import Image, Text, Usage
-from goaitools_py.reading import read_entries
+from goaitools_py.backends.read_entries import read_entries
+from goaitools_py.base.values import replace
 from goaitools_py.state import blob as blobs
 from goaitools_py.state.blob import Kind
 from goaitools_py.state.closed_turns import ClosedTurn, Iteration, TurnRecord
@@ -41,7 +41,7 @@ from goaitools_py.state.state import (
 )
 from goaitools_py.states import inspect_state, read_history, state_from_messages, state_messages
 from goaitools_py.testing import Calls, ScriptedBackend
-from goaitools_py.values import replace
+from goaitools_py.types.messages import Image, Text, Usage
 
 USER = b'{"role":"user","content":"hello"}'
 REPLY = b'{"role":"assistant","content":"hi"}'

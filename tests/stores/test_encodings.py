@@ -12,8 +12,8 @@ import asyncio
 import pytest
 import sqlalchemy
 
-from goaitools_py.errors import StoreError
 from goaitools_py.stores import RowFacts
+from goaitools_py.types.errors import StoreError
 
 from ._places import DRIVERS, Place, mariadb_database, postgres_database
 from .test_keys import done, used

@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 
-from goaitools_py.errors import LeaseHeldError
 from goaitools_py.stores import StoredPart
 from goaitools_py.stores.common import is_listed
 from goaitools_py.stores.redis_keys import KeySpace
+from goaitools_py.types.errors import LeaseHeldError
 
 from ._places import KINDS, Place, async_opened, maker, opened
 

@@ -12,8 +12,8 @@ import pytest
 import sqlalchemy
 from sqlalchemy import BigInteger, literal_column
 
-from goaitools_py.errors import LeaseHeldError
 from goaitools_py.stores import SQLAlchemyStore, SQLiteStore, lease_row, sql_lease
+from goaitools_py.types.errors import LeaseHeldError
 
 from ._places import place_of
 

@@ -15,7 +15,6 @@ import sqlalchemy
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from goaitools_py import AsyncChat, Chat, StoreUnavailableError
-from goaitools_py.errors import StoreError
 from goaitools_py.stores import (
     AsyncPostgresStore,
     AsyncSQLAlchemyStore,
@@ -25,6 +24,7 @@ from goaitools_py.stores import (
 from goaitools_py.testing import ScriptedBackend
 from goaitools_py.testing._store_case import Face, Loop
 from goaitools_py.testing._store_case import opened as entered
+from goaitools_py.types.errors import StoreError
 
 from ._places import postgres_database
 from ._private import private_pgbouncer

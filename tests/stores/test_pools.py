@@ -13,7 +13,6 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool
 from sqlalchemy import create_engine
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from goaitools_py.errors import StoreError, StoreUnavailableError
 from goaitools_py.stores import (
     AsyncCallableStore,
     AsyncPostgresStore,
@@ -26,6 +25,7 @@ from goaitools_py.stores import (
     Stored,
     common,
 )
+from goaitools_py.types.errors import StoreError, StoreUnavailableError
 
 NOWHERE = "postgresql://ada:secret@127.0.0.1:1/none"
 KEPT = {"autocommit": True}

@@ -12,9 +12,9 @@ import pytest
 import sqlalchemy
 
 from goaitools_py import AsyncChat, Chat, StoreUnavailableError
-from goaitools_py.errors import StoreError
 from goaitools_py.stores import AsyncPostgresStore, PostgresStore, SQLAlchemyStore
 from goaitools_py.testing import ScriptedBackend
+from goaitools_py.types.errors import StoreError
 
 from ._places import place_of
 

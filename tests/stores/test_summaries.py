@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from goaitools_py import AsyncChat, Chat
-from goaitools_py.kept.summaries import Summaries, Summary
+from goaitools_py.chat.kept.summaries import Summaries, Summary
 from goaitools_py.testing import ScriptedBackend
 from goaitools_py.testing._store_case import Loop, opened
 

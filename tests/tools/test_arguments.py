@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from goaitools_py.backends.base import ToolSpec
 from goaitools_py.tools import BadArguments, Tool
+from goaitools_py.types.tools import ToolSpec
 
 
 class Game:

@@ -12,8 +12,6 @@ from typing import Any
 
 import pytest
 
-from goaitools_py.errors import AbortTurn, ToolError
-from goaitools_py.messages import Text
 from goaitools_py.tools import (
     MAX_RESULT_BYTES,
     Action,
@@ -28,6 +26,8 @@ from goaitools_py.tools import (
     tool,
 )
 from goaitools_py.tools.call import timed_out
+from goaitools_py.types.errors import AbortTurn, ToolError
+from goaitools_py.types.messages import Text
 
 
 class Game:

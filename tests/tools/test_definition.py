@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from goaitools_py import ChatOptions
-from goaitools_py.backends.base import ProviderTool
 from goaitools_py.tools import Tool, ToolContext, as_tools, refuse_async, tool
+from goaitools_py.types.tools import ProviderTool
 
 
 class Game:

@@ -12,10 +12,10 @@ import pytest
 from pydantic import BaseModel
 
 from goaitools_py import Chat, tool
-from goaitools_py.messages import Audio, Document, Image, Part, Text
 from goaitools_py.testing import Calls, ScriptedBackend
 from goaitools_py.tools import MAX_RESULT_BYTES, ToolReturn, result_parts
 from goaitools_py.tools.results import MAX_RESULT_MEDIA_BYTES
+from goaitools_py.types.messages import Audio, Document, Image, Part, Text
 
 
 class Team(enum.Enum):

@@ -23,9 +23,9 @@ from pydantic import AfterValidator, BaseModel, Field
 from pydantic_core import PydanticCustomError
 from typing_extensions import TypedDict
 
-from goaitools_py.backends.base import ToolSpec
-from goaitools_py.errors import ToolError
 from goaitools_py.tools import BadArguments, Tool, ToolContext, as_tools, tool
+from goaitools_py.types.errors import ToolError
+from goaitools_py.types.tools import ToolSpec
 
 
 class Game:

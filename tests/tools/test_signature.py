@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from goaitools_py.messages import Text
 from goaitools_py.tools import CallOutcome, Tool, ToolContext, run_call, tool
+from goaitools_py.types.messages import Text
 
 
 class Game:

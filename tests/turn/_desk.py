@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from goaitools_py import ToolContext, rawjson, tool
+from goaitools_py import ToolContext, tool
+from goaitools_py.base import rawjson
 from goaitools_py.states import inspect_state, read_history, state_messages
 from goaitools_py.testing import Calls, ScriptedBackend, check_history
 

@@ -24,10 +24,10 @@ from goaitools_py import (
     ModelSettings,
     TurnError,
 )
-from goaitools_py.messages import Message
 from goaitools_py.sim import Fault, Recorded, Reply
 from goaitools_py.state.state import load_state
 from goaitools_py.states import read_history
+from goaitools_py.types.messages import Message
 
 from ._random_known import MARKS, Broken, Killed, Known, Sent, marks_of, require, unsigned
 from ._random_steps import HOLLOW, Said, Step

@@ -32,10 +32,10 @@ from goaitools_py import (
     tool,
     user,
 )
-from goaitools_py.messages import Message
 from goaitools_py.sim import Reply
 from goaitools_py.states import inspect_state, state_from_messages, state_messages
 from goaitools_py.testing import check_history
+from goaitools_py.types.messages import Message
 from tests import _history_laws
 
 from ._random_known import Broken, Known, marks_of, require

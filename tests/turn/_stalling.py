@@ -11,8 +11,8 @@ import threading
 from collections.abc import Callable
 from typing import Any, Final
 
-from goaitools_py import rawjson
 from goaitools_py.backends.dialects import dialect_of
+from goaitools_py.base import rawjson
 from goaitools_py.testing import _anthropic_wire, _openai_wire, _responses_wire
 
 __all__ = ["STALL", "Script", "StallingServer", "Words"]

@@ -29,8 +29,8 @@ from goaitools_py import (
     user,
 )
 from goaitools_py.backends.base import BackendError
-from goaitools_py.history.meter import gauge_of
-from goaitools_py.history.open import steps
+from goaitools_py.open_turn import steps
+from goaitools_py.open_turn.meter import gauge_of
 from goaitools_py.prices import Charge
 from goaitools_py.sim import Fault, Reply
 from goaitools_py.state.state import load_state

@@ -39,10 +39,10 @@ from goaitools_py import (
     tool,
     user,
 )
-from goaitools_py.options import ChatOptions
 from goaitools_py.sim import Fault, Reply
 from goaitools_py.states import inspect_state, pending_calls, read_history
 from goaitools_py.testing import Calls, ScriptedBackend
+from goaitools_py.types.options import ChatOptions
 
 from ._reading import ANTHROPIC, CHAT, LEAD, RESPONSES
 

@@ -9,9 +9,9 @@ import pytest
 
 from goaitools_py.backends.base import ModelRequest
 from goaitools_py.backends.openai.chat import OpenAIChatDialect
-from goaitools_py.citations import Citation
 from goaitools_py.states import read_history, state_messages
 from goaitools_py.testing import Raw, ScriptedBackend, check_history
+from goaitools_py.types.citations import Citation
 
 from ._answers import Answer, anthropic_answer, chat_answer, responses_answer
 from ._reading import ANTHROPIC, CHAT, HISTORY, RESPONSES

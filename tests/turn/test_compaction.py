@@ -21,12 +21,12 @@ from goaitools_py import (
     event,
     first_of,
 )
+from goaitools_py.base.values import replace
 from goaitools_py.compaction import CompactionRequest, TurnView
 from goaitools_py.sim import Fault, Reply
 from goaitools_py.states import inspect_state, read_history
 from goaitools_py.testing import Calls, ScriptedBackend
 from goaitools_py.turn import shrink
-from goaitools_py.values import replace
 
 from ._reading import roles, users
 

@@ -25,11 +25,11 @@ from goaitools_py import (
     tool,
 )
 from goaitools_py.compaction import CompactionRequest, TurnView
-from goaitools_py.messages import Usage
 from goaitools_py.state import blob as blobs
 from goaitools_py.states import read_history
 from goaitools_py.stores import AsyncMemoryStore, MemoryStore
 from goaitools_py.testing import Calls, ScriptedBackend
+from goaitools_py.types.messages import Usage
 
 TURNS = 14
 SAID = "Something of some length is said here. " * 3

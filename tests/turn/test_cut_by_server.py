@@ -18,9 +18,7 @@ from goaitools_py.compaction import (
     ServerToolClearing,
     TokenLimit,
 )
-from goaitools_py.errors import StateError
-from goaitools_py.history.unseen_cut import Before, cut_at
-from goaitools_py.messages import Usage
+from goaitools_py.open_turn.unseen_cut import Before, cut_at
 from goaitools_py.state import blob as blobs
 from goaitools_py.state.blob import Kind
 from goaitools_py.state.segments import stored_segment
@@ -28,6 +26,8 @@ from goaitools_py.state.state import closed_turns, load_state
 from goaitools_py.states import convert_state, inspect_state
 from goaitools_py.testing import Raw, ScriptedBackend
 from goaitools_py.tokens import Gauge
+from goaitools_py.types.errors import StateError
+from goaitools_py.types.messages import Usage
 
 from ..backends.test_bills import streamed, whole
 from ._reading import ALL, ANTHROPIC, CHAT, RESPONSES

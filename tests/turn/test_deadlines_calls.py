@@ -24,13 +24,13 @@ from goaitools_py import (
     StreamInterruptedError,
     Summarize,
     TextDelta,
-    rawjson,
     tool,
 )
 from goaitools_py.backends.base import BackendError, ModelRequest, ResponseHead
-from goaitools_py.edges.async_edge import AwaitingEdge
+from goaitools_py.base import rawjson
 from goaitools_py.sim import Fault, Reply
 from goaitools_py.states import inspect_state
+from goaitools_py.turn.edges.async_edge import AwaitingEdge
 from goaitools_py.turn.flow import CallModel, ReadChunk
 
 from ._reading import LEAD, roles, users

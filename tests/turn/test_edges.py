@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from goaitools_py import AsyncChat, Chat, ToolStarted, tool
-from goaitools_py.edges import async_edge
 from goaitools_py.states import state_messages
 from goaitools_py.testing import Calls, ScriptedBackend, check_history
+from goaitools_py.turn.edges import async_edge
 
 
 def flags(result: Any) -> list[tuple[str, str]]:

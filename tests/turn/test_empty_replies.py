@@ -10,10 +10,10 @@ import pytest
 
 from goaitools_py import ProviderProtocolError, ReasoningDelta
 from goaitools_py.backends.base import ModelRequest
-from goaitools_py.events import Retried
 from goaitools_py.states import inspect_state, state_messages
 from goaitools_py.stores import MemoryStore
 from goaitools_py.testing import Calls, Raw, ScriptedBackend, check_history
+from goaitools_py.types.events import Retried
 
 from ..kept.conftest import Threads
 from ._reading import ALL, ANTHROPIC, CHAT, HISTORY, RESPONSES, roles

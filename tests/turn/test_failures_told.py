@@ -19,12 +19,12 @@ from goaitools_py import (
     StreamInterruptedError,
 )
 from goaitools_py.backends.base import BackendError
+from goaitools_py.base.values import replace
 from goaitools_py.prices import Charge
 from goaitools_py.state import blob
 from goaitools_py.state.state import dump_state, load_state
 from goaitools_py.states import estimate_tokens, inspect_state, read_history, rewind_state
 from goaitools_py.testing import Calls, ScriptedBackend
-from goaitools_py.values import replace
 
 LOOK = Calls([("look", {})])
 

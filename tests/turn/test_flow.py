@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from goaitools_py.events import TurnStarted
 from goaitools_py.turn.flow import (
     AsyncDriver,
     BusyError,
@@ -23,6 +22,7 @@ from goaitools_py.turn.flow import (
     Interrupted,
     Sleep,
 )
+from goaitools_py.types.events import TurnStarted
 
 Answers = Callable[[Effect], Any]
 

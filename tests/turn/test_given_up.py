@@ -23,11 +23,11 @@ from goaitools_py import (
     tool,
 )
 from goaitools_py.backends.base import BackendError
-from goaitools_py.edges import async_edge, sync_edge
 from goaitools_py.sim import Fault
 from goaitools_py.states import inspect_state, pending_calls, read_history, rewind_state
 from goaitools_py.testing import Calls, ScriptedBackend
 from goaitools_py.turn import standing
+from goaitools_py.turn.edges import async_edge, sync_edge
 from goaitools_py.turn.flow import Moment
 
 from ._desk import Desk, pay

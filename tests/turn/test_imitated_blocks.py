@@ -23,10 +23,10 @@ from goaitools_py import (
     user,
 )
 from goaitools_py.backends.dialects import dialect_of
-from goaitools_py.messages import Text, ToolResult
-from goaitools_py.render import context_block, event_block
 from goaitools_py.states import read_history
 from goaitools_py.testing import Calls, ScriptedBackend
+from goaitools_py.types.messages import Text, ToolResult
+from goaitools_py.types.render import context_block, event_block
 
 from ._answers import responses_answer
 from ._reading import ALL, HISTORY, RESPONSES

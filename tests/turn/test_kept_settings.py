@@ -11,10 +11,10 @@ from goaitools_py import Compactor, MessageLimit, ModelSettings, Summarize, tool
 from goaitools_py.backends.anthropic.messages import AnthropicDialect
 from goaitools_py.backends.base import BackendError
 from goaitools_py.backends.capabilities import capabilities
-from goaitools_py.context_edits import ServerThinkingClearing
 from goaitools_py.states import inspect_state
 from goaitools_py.testing import ScriptedBackend
 from goaitools_py.turn.request import STICKY
+from goaitools_py.types.context_edits import ServerThinkingClearing
 
 from ..conftest import Face
 from ._refusals import CLAUDES, GPTS, refusals

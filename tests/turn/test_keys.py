@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from goaitools_py import event
+from goaitools_py.base.values import replace
 from goaitools_py.state.state import dump_state, load_state
 from goaitools_py.states import fork_state, inspect_state, rewind_state, state_from_messages, state_messages
 from goaitools_py.stores import AsyncMemoryStore, MemoryStore
 from goaitools_py.testing import ScriptedBackend
-from goaitools_py.values import replace
 
 from ._desk import Desk, pay
 

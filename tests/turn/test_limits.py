@@ -7,14 +7,8 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import (
-    BudgetExceededError,
-    LimitExceededError,
-    Limits,
-    ProviderUnavailableError,
-    Usage,
-    rawjson,
-)
+from goaitools_py import BudgetExceededError, LimitExceededError, Limits, ProviderUnavailableError, Usage
+from goaitools_py.base import rawjson
 from goaitools_py.sim import Fault, Reply
 from goaitools_py.states import inspect_state, read_history
 

@@ -27,11 +27,11 @@ from goaitools_py import (
     user,
 )
 from goaitools_py.backends.base import BackendError
+from goaitools_py.base.values import replace
 from goaitools_py.state.records import Meta
 from goaitools_py.state.state import ConversationState, dump_state, load_state
 from goaitools_py.states import inspect_state, read_history, state_messages
 from goaitools_py.testing import Calls, Raw, ScriptedBackend, check_history
-from goaitools_py.values import replace
 
 REPLY = b'{"choices":[{"message":{"role":"assistant","content":"fine"},"finish_reason":"stop"}]}'
 STREAMED = (

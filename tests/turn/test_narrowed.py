@@ -20,6 +20,7 @@ from goaitools_py import (
 )
 from goaitools_py.backends.base import BackendError
 from goaitools_py.backends.dialects import dialect_of
+from goaitools_py.base.values import replace
 from goaitools_py.history.archive.reading import archive_of
 from goaitools_py.sim import Fault, Reply
 from goaitools_py.state.closed_turns import Iteration
@@ -34,7 +35,6 @@ from goaitools_py.states import (
     verify_state,
 )
 from goaitools_py.testing import Raw, ScriptedBackend, check_history
-from goaitools_py.values import replace
 
 from ..history._damage import Words, damaged
 from ..history._lenient import HABITS, base_history, dumped, is_form, lenient

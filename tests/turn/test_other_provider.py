@@ -10,7 +10,6 @@ import pytest
 from goaitools_py import Approve, StateProviderError, event, tool
 from goaitools_py.backends.rules import WIRES
 from goaitools_py.compaction import Compactor, KeepRecentTurns, TurnLimit
-from goaitools_py.events import StateConverted
 from goaitools_py.states import (
     convert_state,
     inspect_state,
@@ -20,6 +19,7 @@ from goaitools_py.states import (
     state_messages,
 )
 from goaitools_py.testing import Calls, ScriptedBackend, check_history
+from goaitools_py.types.events import StateConverted
 
 from ..conftest import Face
 

@@ -16,16 +16,9 @@ import anthropic
 import openai
 import pytest
 
-from goaitools_py import (
-    CheckpointError,
-    CompactionError,
-    GoAIToolsError,
-    StoreError,
-    TurnError,
-    rawjson,
-    tool,
-)
+from goaitools_py import CheckpointError, CompactionError, GoAIToolsError, StoreError, TurnError, tool
 from goaitools_py.backends import BackendError
+from goaitools_py.base import rawjson
 from goaitools_py.compaction import Compactor, MessageLimit, Summarize
 from goaitools_py.sim import Fault, Reply
 from goaitools_py.stores import AsyncCallableStore, CallableStore, SQLAlchemyStore

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from goaitools_py import AsyncChat, Chat, ToolContext, ToolFinished, ToolStarted, tool
-from goaitools_py.events import Event, ToolProgress
 from goaitools_py.testing import Calls, ScriptedBackend
+from goaitools_py.types.events import Event, ToolProgress
 
 SECONDS = 60.0
 KINDS = (ToolStarted, ToolProgress, ToolFinished)

@@ -20,12 +20,12 @@ from goaitools_py import (
     ProviderCompaction,
     Summarize,
 )
+from goaitools_py.base.values import replace
 from goaitools_py.compaction import CompactionRequest
 from goaitools_py.sim import Fault
 from goaitools_py.state.state import dump_state, load_state
 from goaitools_py.states import inspect_state, read_history, state_messages
 from goaitools_py.testing import check_history
-from goaitools_py.values import replace
 
 THINKING = {
     "openai": ModelSettings(),

@@ -22,9 +22,8 @@ from goaitools_py import (
     first_of,
     tool,
 )
+from goaitools_py.base.values import replace
 from goaitools_py.compaction import ClearToolResults
-from goaitools_py.events import ToolFinished
-from goaitools_py.result import RecallReport
 from goaitools_py.seal import BlobLimits, Plain
 from goaitools_py.sim import Fault, Reply
 from goaitools_py.state.parts import ARCHIVE
@@ -32,7 +31,8 @@ from goaitools_py.state.placing import detach
 from goaitools_py.states import read_history, rewind_state, state_messages
 from goaitools_py.stores import AsyncMemoryStore, MemoryStore
 from goaitools_py.testing import Calls, ScriptedBackend, check_history
-from goaitools_py.values import replace
+from goaitools_py.types.events import ToolFinished
+from goaitools_py.types.result import RecallReport
 from tests.conftest import Face, Simulator
 
 WIRES = ("openai", "openai-responses", "anthropic")

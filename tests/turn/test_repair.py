@@ -14,9 +14,10 @@ from goaitools_py import (
     MessageLimit,
     ProviderRejectedError,
     event,
-    rawjson,
 )
 from goaitools_py.backends import rules
+from goaitools_py.base import rawjson
+from goaitools_py.base.values import replace
 from goaitools_py.history.archive.reading import archive_of
 from goaitools_py.history.rewrite.repair import repaired
 from goaitools_py.sim import Fault, Reply
@@ -25,7 +26,6 @@ from goaitools_py.state.records import RULES_VERSION, JournalCall, OpenTurn
 from goaitools_py.state.state import closed_entries, dump_state, load_state
 from goaitools_py.states import inspect_state, read_history, state_messages, verify_state
 from goaitools_py.testing import check_history
-from goaitools_py.values import replace
 
 from ..history._damage import Words, forged
 from ._reading import results, texts, users

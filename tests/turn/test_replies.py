@@ -13,8 +13,8 @@ from goaitools_py import (
     ProviderProtocolError,
     ToolStarted,
     event,
-    rawjson,
 )
+from goaitools_py.base import rawjson
 from goaitools_py.sim import Fault, Reply
 from goaitools_py.states import inspect_state, state_messages
 

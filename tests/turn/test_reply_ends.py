@@ -14,9 +14,9 @@ from goaitools_py import (
     RateLimitError,
     StreamInterruptedError,
 )
-from goaitools_py.events import TextDelta
 from goaitools_py.states import read_history
 from goaitools_py.testing import Raw, ScriptedBackend
+from goaitools_py.types.events import TextDelta
 
 from ._reading import ALL, ANTHROPIC, CHAT, RESPONSES
 from .test_empty_replies import chat, claude, responses

@@ -10,10 +10,10 @@ import pytest
 from goaitools_py import ProviderRejectedError, ProviderUnavailableError
 from goaitools_py.backends.base import BackendError
 from goaitools_py.compaction import AskFailed, AskModel, Compactor, KeepRecentTurns, MessageLimit, Summarize
-from goaitools_py.errors import CompactionError
 from goaitools_py.sim import Fault
 from goaitools_py.testing import Raw, ScriptedBackend
 from goaitools_py.turn import strategy_asks
+from goaitools_py.types.errors import CompactionError
 
 from ._reading import ANTHROPIC, RESPONSES
 

@@ -18,12 +18,12 @@ from goaitools_py import (
     tool,
     user,
 )
-from goaitools_py.edges import async_edge, sync_edge
 from goaitools_py.seal import BlobLimits, Plain
 from goaitools_py.state.state import closed_turns, load_state
 from goaitools_py.states import state_from_messages
 from goaitools_py.testing import Calls, ScriptedBackend
 from goaitools_py.turn import shrink
+from goaitools_py.turn.edges import async_edge, sync_edge
 from goaitools_py.turn.flow import Moment
 
 WIRES = ("openai", "openai-responses", "anthropic")

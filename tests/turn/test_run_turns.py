@@ -20,7 +20,7 @@ from goaitools_py import (
     ToolPendingError,
 )
 from goaitools_py.backends.base import BackendError
-from goaitools_py.series import Series
+from goaitools_py.chat.series import Series
 from goaitools_py.sim import Reply
 from goaitools_py.states import inspect_state
 from goaitools_py.testing import ScriptedBackend

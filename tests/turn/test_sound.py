@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from goaitools_py.backends.base import BackendError, ModelRequest
-from goaitools_py.edges import async_edge, sync_edge
 from goaitools_py.states import (
     convert_state,
     inspect_state,
@@ -19,6 +18,7 @@ from goaitools_py.states import (
     state_messages,
 )
 from goaitools_py.testing import Raw, ScriptedBackend, check_history
+from goaitools_py.turn.edges import async_edge, sync_edge
 
 from ._reading import CHAT
 from ._talk import FORMS, Talk

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from goaitools_py import Chat, user
-from goaitools_py.render import read_text
 from goaitools_py.sim import Reply
 from goaitools_py.states import read_history
 from goaitools_py.testing import ScriptedBackend
+from goaitools_py.types.render import read_text
 
 Texts: TypeAlias = Callable[..., list[str]]
 

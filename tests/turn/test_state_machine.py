@@ -51,8 +51,8 @@ from goaitools_py import (
     tool,
     user,
 )
-from goaitools_py.history.open.journal import SYNTHETIC
-from goaitools_py.history.open.turn_ids import UNANSWERED
+from goaitools_py.open_turn.journal import SYNTHETIC
+from goaitools_py.open_turn.turn_ids import UNANSWERED
 from goaitools_py.sim import Reply
 from goaitools_py.state.records import digest8
 from goaitools_py.state.state import dump_state, load_state

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from goaitools_py import Document, Tool, assistant, event, tool, user
-from goaitools_py.events import TextDelta
 from goaitools_py.states import read_history, state_messages
 from goaitools_py.testing import Raw, ScriptedBackend
+from goaitools_py.types.events import TextDelta
 
 from ._answers import Answer, anthropic_answer, chat_answer, responses_answer
 from ._reading import CHAT, HISTORY, RESPONSES

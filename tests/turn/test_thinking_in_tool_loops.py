@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import ModelSettings, ToolReturn, rawjson, tool
+from goaitools_py import ModelSettings, ToolReturn, tool
 from goaitools_py.backends.dialects import dialect_of
+from goaitools_py.base import rawjson
 from goaitools_py.sim import Reply
 from goaitools_py.states import convert_state, pending_calls, state_messages
 from goaitools_py.testing import check_history

@@ -17,7 +17,7 @@ from goaitools_py import (
     user,
 )
 from goaitools_py.backends.base import BackendError
-from goaitools_py.history.open.turn_ids import TURN_IDS_FACT, UNANSWERED, given_up
+from goaitools_py.open_turn.turn_ids import TURN_IDS_FACT, UNANSWERED, given_up
 from goaitools_py.state.closed_turns import ClosedTurn, Iteration, TurnRecord
 from goaitools_py.state.records import Meta, RingRow
 from goaitools_py.states import read_history, rebase_state, rewind_state

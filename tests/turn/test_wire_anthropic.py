@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import ModelSettings, ProviderTool, rawjson
+from goaitools_py import ModelSettings, ProviderTool
+from goaitools_py.base import rawjson
 from goaitools_py.sim import Reply
 from goaitools_py.states import read_history, state_messages
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import ModelSettings, ProviderTool, ToolReturn, rawjson
+from goaitools_py import ModelSettings, ProviderTool, ToolReturn
+from goaitools_py.base import rawjson
 from goaitools_py.sim import Reply
 from goaitools_py.states import state_messages
 from goaitools_py.testing import check_history

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import ModelSettings, Usage, rawjson
+from goaitools_py import ModelSettings, Usage
+from goaitools_py.base import rawjson
 from goaitools_py.sim import Reply
 
 from ._reading import ALL, ANTHROPIC, CHAT, OPENAI, RESPONSES, on, tool_choice

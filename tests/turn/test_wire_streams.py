@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import ProviderProtocolError, ProviderUnavailableError, StreamInterruptedError, rawjson
+from goaitools_py import ProviderProtocolError, ProviderUnavailableError, StreamInterruptedError
+from goaitools_py.base import rawjson
 from goaitools_py.sim import Fault, Reply
 from goaitools_py.states import inspect_state
 

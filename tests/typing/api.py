@@ -126,7 +126,8 @@ from goaitools_py.backends import (
     OpenAIResponsesBackend,
     ResponseHead,
 )
-from goaitools_py.citations import Citation
+from goaitools_py.chat.kept.facade import ConversationInfo
+from goaitools_py.chat.kept.summaries import Summaries
 from goaitools_py.compaction import (
     AskModel,
     AskProvider,
@@ -139,7 +140,6 @@ from goaitools_py.compaction import (
     ServerToolClearing,
     TurnView,
 )
-from goaitools_py.events import FellBack, StateConverted
 from goaitools_py.frontends import (
     AGUI,
     AISDK,
@@ -157,10 +157,7 @@ from goaitools_py.frontends import (
     pieces_of,
     problem_of,
 )
-from goaitools_py.history.open.answers import PendingReason
 from goaitools_py.integrations.sqlalchemy import StateType
-from goaitools_py.kept.facade import ConversationInfo
-from goaitools_py.kept.summaries import Summaries
 from goaitools_py.output import Output, OutputDelta, OutputError
 from goaitools_py.prices import Charge, Prices, genai_price
 from goaitools_py.seal import BlobLimits, Codec, Plain, rewrap
@@ -238,6 +235,9 @@ from goaitools_py.stores import (
 )
 from goaitools_py.testing import ScriptedBackend, SimServer, check_history, store_contract
 from goaitools_py.tokens import TiktokenCounter, TokenCounter, TokenEstimate
+from goaitools_py.types.answers import PendingReason
+from goaitools_py.types.citations import Citation
+from goaitools_py.types.events import FellBack, StateConverted
 
 
 class Game:

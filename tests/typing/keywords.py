@@ -21,8 +21,8 @@ from goaitools_py import (
     Text,
     user,
 )
-from goaitools_py.chat import State
-from goaitools_py.fields import ChatFields
+from goaitools_py.chat.chat import State
+from goaitools_py.types.fields import ChatFields
 
 PICTURE = Image.from_url("https://example.org/map.png")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...calling import advised, own_names
+from ...base.calling import advised, own_names
 from ..base import AsyncExchange, Dialect, Exchange, ModelRequest
 from ..endpoints import checked_url
 from ..gating import gating

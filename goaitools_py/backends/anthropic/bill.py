@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ...messages import Usage
-from ...values import replace
+from ...base.values import replace
+from ...types.messages import Usage
 from ..wire.bill import consumed
 from ..wire.tolerance import as_dict, as_str, count, object_of
 

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from ... import rawjson
-from ...messages import Usage
-from ...rawjson import RawJSONError
-from ...values import replace
+from ...base import rawjson
+from ...base.rawjson import RawJSONError
+from ...base.values import replace
+from ...types.messages import Usage
 from ..base import ProtocolFault, Reply
 from . import reply as reading
 

@@ -10,9 +10,9 @@ import binascii
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ... import rawjson
-from ...messages import Document, Image, Message, Part, Text, ToolCall
-from ...render import read_event, read_system, read_text
+from ...base import rawjson
+from ...types.messages import Document, Image, Message, Part, Text, ToolCall
+from ...types.render import read_event, read_system, read_text
 from .toolsets import member_call
 
 __all__ = ["read_entry"]

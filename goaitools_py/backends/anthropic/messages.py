@@ -17,14 +17,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final, Literal
 
-from ... import rawjson
-from ...context_edits import ContextEdit
-from ...messages import Message, ToolCall, ToolResult
-from ...output.refused import refuse_at_anthropic
-from ...output.strict import anthropic_strict
-from ...render import plain
-from ...values import Value, replace
-from ..base import Fault, Fitted, ModelRequest, ProviderTool, Reply, RequestParts, StreamDecoder, ToolSpec
+from ...base import rawjson
+from ...base.values import Value, replace
+from ...types.context_edits import ContextEdit
+from ...types.messages import Message, ToolCall, ToolResult
+from ...types.render import plain
+from ...types.tools import ProviderTool, ToolSpec
+from ..base import Fault, Fitted, ModelRequest, Reply, RequestParts, StreamDecoder
 from ..capabilities import Capabilities, capabilities
 from ..http.faults import http_fault
 from ..wire.context_edits import anthropic_edits, check_host, usable_at_anthropic
@@ -33,6 +32,8 @@ from ..wire.fitting import Fitting
 from ..wire.nesting import read_again
 from ..wire.other_endpoint import count_of, cut_down
 from ..wire.request import body_of, tool_list
+from ..wire.schema_refusals import refuse_at_anthropic
+from ..wire.strict_schema import anthropic_strict
 from . import compaction
 from . import reply as reading
 from . import written as writing

@@ -33,7 +33,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from ... import rawjson
+from ...base import rawjson
 
 __all__ = ["betas_beside", "betas_of", "marks_of", "sent_without_tools"]
 

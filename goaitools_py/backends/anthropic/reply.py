@@ -52,11 +52,11 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from ... import rawjson
-from ...citations import Citation, citation_of
-from ...messages import ToolCall
-from ...render import argument_object, plain, plain_bytes
-from ...values import Value, replace
+from ...base import rawjson
+from ...base.values import Value, replace
+from ...types.citations import Citation, citation_of
+from ...types.messages import ToolCall
+from ...types.render import argument_object, plain, plain_bytes
 from ..base import ProtocolFault, Reply
 from ..wire.answer import BROKEN_OFF, broken_off, clean_name, error_fault, misplaced_error, paid, shape_of
 from ..wire.bill import cost_of

@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from ... import rawjson
-from ...render import system_block
+from ...base import rawjson
+from ...types.render import system_block
 
 __all__ = ["began_unthinking", "marked", "marked_last", "opened", "placed"]
 

@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ... import rawjson
-from ...messages import Part, Text, ToolCall, ToolResult
-from ...render import user_text
+from ...base import rawjson
+from ...types.messages import Part, Text, ToolCall, ToolResult
+from ...types.render import user_text
 from ..rules.anthropic import entry_problems
 from .written import tool_result
 

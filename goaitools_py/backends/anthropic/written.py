@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from ... import rawjson
-from ...messages import Audio, Document, Image, Message, Part, Text, ToolCall
-from ...render import BlockText, event_block, plain, system_block, user_text
-from ..base import ToolSpec
+from ...base import rawjson
+from ...types.messages import Audio, Document, Image, Message, Part, Text, ToolCall
+from ...types.render import BlockText, event_block, plain, system_block, user_text
+from ...types.tools import ToolSpec
 from ..wire.request import image_problem, placeholder
 
 __all__ = ["function", "message", "text", "tool_result"]

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Generic, TypeVar
 
-from ...process import PerProcess
+from ...base.process import PerProcess
 from ..base import BackendError
 
 __all__ = ["ClientOfProcess", "ClientsOfLoops"]

@@ -14,7 +14,7 @@ from typing import Any
 import anyio
 import httpx2
 
-from ...process import Process, this_process
+from ...base.process import Process, this_process
 from ..base import BackendError, ResponseHead
 
 __all__ = [

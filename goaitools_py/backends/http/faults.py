@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ... import rawjson
+from ...base import rawjson
 from ..base import Fault, FaultKind
 from .moderation import is_moderation
 from .overflow import CODES, is_overflow

@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 
 import httpx2
 
-from ...edges.aside import within
+from ...base.aside import within
 from ..base import BackendError, ModelRequest
 from .clients import ClientOfProcess, ClientsOfLoops
 from .deadlines import DeadlineClient, until

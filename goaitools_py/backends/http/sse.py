@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ... import rawjson
+from ...base import rawjson
 
 __all__ = ["MAX_EVENT_BYTES", "EventSplitter", "EventTooLongError"]
 

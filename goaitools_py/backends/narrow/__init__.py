@@ -33,7 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from ...values import Value
+from ...base.values import Value
 from . import anthropic, openai_chat, openai_responses
 from .common import Change, Narrow
 from .distinct import distinct

@@ -44,7 +44,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from ... import rawjson
+from ...base import rawjson
 from .common import Change, Edit, Ids, Narrow, clean_name, digest_id, each, note, object_in, word
 
 __all__ = ["history"]

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
-from ... import rawjson
+from ...base import rawjson
 
 __all__ = [
     "Change",

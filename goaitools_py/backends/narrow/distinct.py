@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from ... import rawjson
+from ...base import rawjson
 from .common import Change, Edit, Narrow, each, fresh_id, object_in, word
 
 __all__ = ["distinct"]

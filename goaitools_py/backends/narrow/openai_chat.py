@@ -37,7 +37,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from ... import rawjson
+from ...base import rawjson
 from ..rules.openai_chat import is_silent
 from .common import Change, Edit, Ids, Narrow, clean_name, digest_id, each, note, object_in, text_in, word
 

@@ -11,13 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
-from ... import rawjson
-from ...messages import Audio, Document, Image, Message, Part, Text, ToolCall, ToolResult
-from ...output.refused import refuse_at_openai
-from ...output.strict import openai_strict
-from ...render import BlockText, event_block, plain, user_text
-from ...values import Value
-from ..base import Fault, Fitted, ModelRequest, ProviderTool, Reply, RequestParts, StreamDecoder, ToolSpec
+from ...base import rawjson
+from ...base.values import Value
+from ...types.messages import Audio, Document, Image, Message, Part, Text, ToolCall, ToolResult
+from ...types.render import BlockText, event_block, plain, user_text
+from ...types.tools import ProviderTool, ToolSpec
+from ..base import Fault, Fitted, ModelRequest, Reply, RequestParts, StreamDecoder
 from ..capabilities import capabilities
 from ..http.faults import http_fault
 from ..wire import request as writing
@@ -25,6 +24,8 @@ from ..wire.answer import OPENAI_FAMILIES
 from ..wire.extra_body import WRITTEN_HERE, encoded, with_extra
 from ..wire.fitting import Fitting
 from ..wire.nesting import read_again
+from ..wire.schema_refusals import refuse_at_openai
+from ..wire.strict_schema import openai_strict
 from . import chat_reply as reading
 from . import sound
 from .chat_message import read_entry

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ... import rawjson
-from ...messages import Audio, Document, Image, Message, Part, Role, Text, ToolCall
-from ...render import read_event, read_text
+from ...base import rawjson
+from ...types.messages import Audio, Document, Image, Message, Part, Role, Text, ToolCall
+from ...types.render import read_event, read_text
 from ..wire.tolerance import as_dict, as_str, data_url, decoded, is_hollow
 
 __all__ = ["call_of", "read_entry", "spoken"]

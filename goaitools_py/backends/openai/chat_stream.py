@@ -14,10 +14,10 @@ from typing import Final, Literal
 
 import msgspec
 
-from ... import rawjson
-from ...messages import Usage
-from ...render import Halves, plain
-from ...values import replace
+from ...base import rawjson
+from ...base.values import replace
+from ...types.messages import Usage
+from ...types.render import Halves, plain
 from ..base import Delta, Fault, ProtocolFault, Reply
 from ..http.sse import EventSplitter, EventTooLongError
 from ..wire.answer import BROKEN_OFF, broken_off, error_fault, left_over, misplaced_error

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from ... import rawjson
+from ...base import rawjson
 
 __all__ = ["has_odd_content", "mended_content"]
 

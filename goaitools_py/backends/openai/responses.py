@@ -13,24 +13,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final, Literal
 
-from ... import rawjson
-from ...context_edits import ContextEdit
-from ...messages import Audio, Document, Image, Message, Part, Text, ToolCall, ToolResult
-from ...output.refused import refuse_at_openai
-from ...output.strict import openai_strict
-from ...render import BlockText, event_block, plain, user_text
-from ...values import Value, replace
-from ..base import (
-    Fault,
-    Fitted,
-    ModelRequest,
-    ProtocolFault,
-    ProviderTool,
-    Reply,
-    RequestParts,
-    StreamDecoder,
-    ToolSpec,
-)
+from ...base import rawjson
+from ...base.values import Value, replace
+from ...types.context_edits import ContextEdit
+from ...types.messages import Audio, Document, Image, Message, Part, Text, ToolCall, ToolResult
+from ...types.render import BlockText, event_block, plain, user_text
+from ...types.tools import ProviderTool, ToolSpec
+from ..base import Fault, Fitted, ModelRequest, ProtocolFault, Reply, RequestParts, StreamDecoder
 from ..capabilities import capabilities
 from ..http.faults import http_fault
 from ..wire import request as writing
@@ -40,6 +29,8 @@ from ..wire.extra_body import WRITTEN_HERE, Refused, encoded, with_extra
 from ..wire.fitting import Fitting
 from ..wire.nesting import read_again
 from ..wire.other_endpoint import count_of, cut_down
+from ..wire.schema_refusals import refuse_at_openai
+from ..wire.strict_schema import openai_strict
 from . import responses_client as client
 from . import responses_reply as reading
 from . import responses_units as units

@@ -24,9 +24,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
-from ... import rawjson
-from ...messages import Image, Part, Text, ToolCall
-from ...render import user_text
+from ...base import rawjson
+from ...types.messages import Image, Part, Text, ToolCall
+from ...types.render import user_text
 from ..wire.tolerance import as_dict, as_str, data_url
 
 __all__ = [

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal
 
-from ... import rawjson
-from ...messages import Document, Image, Message, Part, Role, Text, ToolCall, media_type_of
-from ...render import read_event, read_text
+from ...base import rawjson
+from ...types.messages import Document, Image, Message, Part, Role, Text, ToolCall, media_type_of
+from ...types.render import read_event, read_text
 from ..wire.tolerance import as_dict, as_str, data_url
 from . import responses_client as client
 

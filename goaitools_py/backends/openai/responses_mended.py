@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ... import rawjson
+from ...base import rawjson
 from ..base import ProtocolFault
 from ..rules.openai_responses import entry_problems
 from .mended import has_odd_content, mended_content

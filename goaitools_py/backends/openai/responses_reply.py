@@ -54,11 +54,11 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from ... import rawjson
-from ...citations import Citation, citation_of
-from ...messages import ToolCall, Usage
-from ...render import plain, plain_bytes
-from ...values import Value, replace
+from ...base import rawjson
+from ...base.values import Value, replace
+from ...types.citations import Citation, citation_of
+from ...types.messages import ToolCall, Usage
+from ...types.render import plain, plain_bytes
 from ..base import Fault, ProtocolFault, Reply
 from ..rules import check_entry
 from ..wire.answer import (

@@ -13,9 +13,9 @@ from typing import Final, Literal
 
 import msgspec
 
-from ... import rawjson
-from ...render import Halves, plain
-from ...values import replace
+from ...base import rawjson
+from ...base.values import replace
+from ...types.render import Halves, plain
 from ..base import Delta, Fault, ProtocolFault, Reply
 from ..http.sse import EventSplitter, EventTooLongError
 from ..wire.answer import left_over

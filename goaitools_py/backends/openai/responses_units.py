@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ... import rawjson
+from ...base import rawjson
 from ..wire.tolerance import as_str
 from . import responses_client as client
 from .responses_item import CALLS, kind_of, spoken

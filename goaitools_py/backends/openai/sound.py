@@ -16,7 +16,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ... import rawjson
+from ...base import rawjson
 from ..wire.tolerance import as_dict, as_str, count
 
 __all__ = ["MARK", "carried_of", "has_sound", "sent", "transcript_of"]

@@ -19,8 +19,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from ... import rawjson
-from ...citations import Citation, citation_of
+from ...base import rawjson
+from ...types.citations import Citation, citation_of
 from ..wire.tolerance import as_dict, as_str
 
 __all__ = ["BESIDE", "cited"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ...rawjson import RawJSONError, loads
+from ...base.rawjson import RawJSONError, loads
 
 __all__ = ["Frame", "is_name", "listed", "parsed"]
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from ...messages import ToolCall
+from ...types.messages import ToolCall
 from . import anthropic, openai_chat, openai_responses
 from .pieces import Piece
 

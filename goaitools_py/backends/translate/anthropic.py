@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from ... import rawjson
-from ...messages import CallKind, ToolCall
-from ...render import argument_object, plain_json
+from ...base import rawjson
+from ...types.messages import CallKind, ToolCall
+from ...types.render import argument_object, plain_json
 from ..wire.tolerance import as_dict, as_str
 from .pieces import Called, Lost, Piece, Said, hosted, outcome
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ... import rawjson
-from ...messages import ToolCall
+from ...base import rawjson
+from ...types.messages import ToolCall
 from ..openai.chat_message import call_of
 from ..wire.tolerance import as_dict, as_str, is_hollow
 from .pieces import Called, Lost, Piece, Said

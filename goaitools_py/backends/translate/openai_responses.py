@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from ... import rawjson
-from ...messages import ToolCall
+from ...base import rawjson
+from ...types.messages import ToolCall
 from ..openai import responses_client as client
 from ..openai.responses_item import BETWEEN, CALLS, call_of, kind_of, spoken
 from ..wire.tolerance import as_dict

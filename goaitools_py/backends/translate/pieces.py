@@ -12,9 +12,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal, TypeAlias
 
-from ...messages import ToolCall
-from ...render import user_text
-from ...values import Value
+from ...base.values import Value
+from ...types.messages import ToolCall
+from ...types.render import user_text
 
 __all__ = ["Called", "LossKind", "Lost", "Piece", "Said", "call_id", "hosted", "outcome", "reply_text"]
 

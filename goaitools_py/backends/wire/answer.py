@@ -11,9 +11,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ... import rawjson
-from ...messages import CallKind, Usage
-from ...render import Halves, argument_object, plain, plain_json
+from ...base import rawjson
+from ...types.messages import CallKind, Usage
+from ...types.render import Halves, argument_object, plain, plain_json
 from ..base import Delta, Fault, ProtocolFault
 from ..http.faults import fault_of_error
 from .tolerance import as_dict, count, object_of

@@ -28,8 +28,8 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, Final
 
-from ... import rawjson
-from ...messages import Usage
+from ...base import rawjson
+from ...types.messages import Usage
 from .tolerance import MAX_COUNT, as_dict, count, is_hollow, members_of
 
 __all__ = ["consumed", "cost_of", "merged"]

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any, Final
 
-from ...context_edits import ContextEdit, ServerCompaction, ServerThinkingClearing, ServerToolClearing
-from ...values import replace
+from ...base.values import replace
+from ...types.context_edits import ContextEdit, ServerCompaction, ServerThinkingClearing, ServerToolClearing
 
 __all__ = [
     "IN_REPLY_BETA",

@@ -15,7 +15,7 @@ from typing import Any, Final, Generic, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
-from ... import rawjson
+from ...base import rawjson
 
 __all__ = ["REFUSALS", "Envelope", "error_in"]
 

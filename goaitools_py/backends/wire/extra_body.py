@@ -18,8 +18,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ... import rawjson
-from ...values import Value
+from ...base import rawjson
+from ...base.values import Value
 
 __all__ = ["MERGED", "WRITTEN_HERE", "Refused", "encoded", "with_extra"]
 

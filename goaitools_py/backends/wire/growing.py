@@ -30,8 +30,8 @@ from typing import Final
 
 import msgspec
 
-from ... import rawjson
-from ...render import plain
+from ...base import rawjson
+from ...types.render import plain
 from .envelope import REFUSALS
 
 __all__ = [

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from ... import rawjson
-from ...values import replace
+from ...base import rawjson
+from ...base.values import replace
 from ..base import ProtocolFault, Reply
 
 __all__ = ["read_again", "shallow"]

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from ... import rawjson
-from ...rawjson import RawJSONError
-from ...values import replace
+from ...base import rawjson
+from ...base.rawjson import RawJSONError
+from ...base.values import replace
 from ..base import ModelRequest, ProtocolFault
 
 __all__ = ["count_of", "cut_down"]

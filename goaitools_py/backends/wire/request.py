@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
-from ... import rawjson
-from ...messages import Audio, Document, Image
-from ...render import user_text
-from ..base import ProviderTool, RequestParts, ToolSpec
+from ...base import rawjson
+from ...types.messages import Audio, Document, Image
+from ...types.render import user_text
+from ...types.tools import ProviderTool, ToolSpec
+from ..base import RequestParts
 from ..capabilities import capabilities
 
 __all__ = [

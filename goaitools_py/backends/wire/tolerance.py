@@ -10,7 +10,7 @@ import binascii
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ... import rawjson
+from ...base import rawjson
 
 __all__ = [
     "MAX_COUNT",

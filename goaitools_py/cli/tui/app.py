@@ -47,8 +47,8 @@ from .widgets import Card, Prompt
 
 if TYPE_CHECKING:
     from ... import AsyncChat, AsyncTurn, ChatResult
-    from ...history.open.answers import Answer
     from ...stores import AsyncStore, StoredKey
+    from ...types.answers import Answer
 
 __all__ = ["ChatApp"]
 
@@ -140,7 +140,7 @@ class ChatApp(App[None]):
         await self._drive(self._session.begin())
 
     async def _warm_up(self) -> None:
-        from ...errors import GoAIToolsError
+        from ...types.errors import GoAIToolsError
 
         with contextlib.suppress(GoAIToolsError):  # the first turn tells it
             await self._chat.warm_up()
@@ -223,7 +223,7 @@ class ChatApp(App[None]):
             await self._drive(self._session.settle(answers))
 
     async def _show_facts(self) -> None:
-        from ...errors import GoAIToolsError
+        from ...types.errors import GoAIToolsError
 
         try:
             self._facts = await drive_async(self._session.facts(), self._do)

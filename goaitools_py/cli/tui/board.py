@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from textual.containers import VerticalScroll
 from textual.widget import Widget
 
-from ...events import (
+from ...types.events import (
     ModelReplied,
     ModelRequested,
     TextDelta,

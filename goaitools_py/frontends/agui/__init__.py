@@ -9,8 +9,8 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ...history.open.answers import PendingCall
 from ...history.turns import History
+from ...types.answers import PendingCall
 from ..base import Ask, FrontEnd, FrontStream, Shown, SnapshotFrontEnd
 from ..pieces import Piece
 from ..sse import HEADERS

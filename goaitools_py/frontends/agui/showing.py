@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ...history.open.answers import PendingCall
 from ...history.turns import History, HistoryTurn
-from ...messages import Message, Part, Text
-from ...render import files_in
+from ...types.answers import PendingCall
+from ...types.messages import Message, Part, Text
+from ...types.render import files_in
 from ..ids import said_in, turn_ids
 from ..pieces import Called, Piece, Reasoned, Returned, Said, Step, pieces_of
 from .asking import MESSAGE_ID

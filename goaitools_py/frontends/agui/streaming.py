@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from ...events import (
+from ...types.answers import PendingCall
+from ...types.events import (
     Compacted,
     ContextWarning,
     Event,
@@ -21,8 +22,7 @@ from ...events import (
     TurnCompleted,
     TurnStarted,
 )
-from ...history.open.answers import PendingCall
-from ...result import ChatResult
+from ...types.result import ChatResult
 from ..base import FrontStream, Shown
 from ..pieces import Called, Piece, Reasoned, Returned, Said, Step, pieces_of_event
 from ..problems import problem_of

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...history.open.answers import Answer, Approve, Deny
-from ...messages import Part, Text
-from ...tools.results import ToolReturn
+from ...types.answers import Answer, Approve, Deny
+from ...types.messages import Part, Text
+from ...types.tools import ToolReturn
 from ..base import Ask, AskError
 from ..bodies import items_at, json_object, media_of, span_at, text_of, value_of
 

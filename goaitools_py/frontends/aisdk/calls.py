@@ -9,9 +9,9 @@ from typing import Any
 
 import orjson
 
-from ... import rawjson
-from ...history.open.answers import INSIDE
-from ...messages import ToolCall
+from ...base import rawjson
+from ...types.answers import INSIDE
+from ...types.messages import ToolCall
 from ..bodies import changes
 
 __all__ = ["BAD_INPUT", "input_of", "is_inside", "output_of"]

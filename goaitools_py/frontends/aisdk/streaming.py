@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from ...events import Compacted, ContextWarning, Event, ToolProgress, TurnCompleted, TurnStarted
-from ...result import ChatResult
+from ...types.events import Compacted, ContextWarning, Event, ToolProgress, TurnCompleted, TurnStarted
+from ...types.result import ChatResult
 from ..base import FrontStream
 from ..pieces import Called, Piece, Reasoned, Returned, Said, Step, Waits, pieces_of_event
 from ..problems import problem_of

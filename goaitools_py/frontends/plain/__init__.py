@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ...history.open.answers import PendingCall
 from ...history.turns import History
+from ...types.answers import PendingCall
 from ..base import Ask, CarryingFrontEnd, FrontEnd, FrontStream
 from ..pieces import Piece
 from ..sse import HEADERS

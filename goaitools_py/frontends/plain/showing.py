@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...history.open.answers import PendingCall
 from ...history.turns import History
-from ...messages import Message, Part, Text
-from ...render import files_in
-from ...result import ChatResult
+from ...types.answers import PendingCall
+from ...types.messages import Message, Part, Text
+from ...types.render import files_in
+from ...types.result import ChatResult
 from ..ids import said_in, turn_ids
 from ..pieces import Called, Piece, Reasoned, Returned, Said, Waits, pieces_of
 

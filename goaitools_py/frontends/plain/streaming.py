@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ...events import Event, ToolProgress, TurnCompleted, TurnStarted
+from ...types.events import Event, ToolProgress, TurnCompleted, TurnStarted
 from ..base import FrontStream
 from ..pieces import Piece, pieces_of_event
 from ..problems import problem_of

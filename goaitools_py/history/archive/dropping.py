@@ -11,10 +11,10 @@ from typing import Final
 
 import msgspec
 
+from ...base.values import replace
 from ...state.parts import ARCHIVE, INLINE, Part
 from ...state.records import CutRow
 from ...state.state import ConversationState
-from ...values import replace
 
 __all__ = ["journalled", "without_oldest", "without_parts"]
 

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import msgspec
 
-from ... import rawjson
-from ...errors import StateError
+from ...base import rawjson
+from ...base.values import Value, replace
 from ...state.closed_turns import ClosedTurn
 from ...state.codec import BlobLimits, Codec
 from ...state.media import Media, cut_out
@@ -33,7 +33,7 @@ from ...state.records import MAX_MEDIA
 from ...state.segments import JOIN
 from ...state.state import ConversationState
 from ...state.turn_rows import turn_columns
-from ...values import Value, replace
+from ...types.errors import StateError
 from .dropping import journalled, without_parts
 from .records import (
     Before,

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...errors import StateCorruptError
+from ...base.values import replace
 from ...state.codec import BlobLimits, Codec, check_limit
 from ...state.media import Media, added_by, digest_of, put_back, references
 from ...state.media_rows import media_of
 from ...state.parts import ARCHIVE, Part
 from ...state.state import ConversationState, hard_limits
-from ...values import replace
+from ...types.errors import StateCorruptError
 from .records import Record, check_archive, newest_record, read_records
 
 __all__ = ["archive_of", "check_chain", "stored_records", "whole_record"]

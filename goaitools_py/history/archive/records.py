@@ -32,10 +32,10 @@ from typing import Annotated, Any
 
 import msgspec
 
-from ... import rawjson
-from ...errors import StateInvalidError
-from ...json_scan import most_values, separators
-from ...rawjson import RawJSONError
+from ...base import rawjson
+from ...base.json_scan import most_values, separators
+from ...base.rawjson import RawJSONError
+from ...base.values import Value
 from ...state.bounds import Count, Label
 from ...state.closed_turns import ClosedTurn
 from ...state.codec import Codec
@@ -44,7 +44,7 @@ from ...state.records import Meta, cut_facts, digest8
 from ...state.segments import JOIN, values_of_lines
 from ...state.state import hard_limits
 from ...state.turn_rows import records_in
-from ...values import Value
+from ...types.errors import StateInvalidError
 
 __all__ = [
     "Before",

@@ -11,7 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
-from ... import rawjson
+from ...base import rawjson
+from ...base.values import replace
 from ...state.closed_turns import has_gap, numbers_of, with_numbers
 from ...state.codec import Codec
 from ...state.media_rows import media_of
@@ -19,7 +20,6 @@ from ...state.parts import ARCHIVE, Part, new_part
 from ...state.records import CutRow, Meta, cut_facts
 from ...state.segments import JOIN
 from ...state.state import ConversationState, closed_turns, hard_limits, rebuild
-from ...values import replace
 from .reading import stored_records, whole_record
 from .records import Record, in_order, invalid_part, voice_digest
 

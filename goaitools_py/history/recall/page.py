@@ -13,8 +13,8 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from ...tokens import text_tokens
-from ...values import Value
+from ...base.values import Value
+from ...types.tokens import text_tokens
 from . import search
 from .passages import Passage
 

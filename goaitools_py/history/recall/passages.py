@@ -14,16 +14,16 @@ from contextlib import suppress
 from typing import Any, Final
 
 from ...backends.base import Dialect
+from ...backends.read_entries import read_entries
+from ...base.values import Value, replace
 from ...compaction.recall_note import RECALL
-from ...errors import StateError
-from ...messages import Message
-from ...reading import read_entries
 from ...state.closed_turns import ClosedTurn, numbers_of
 from ...state.codec import Codec
 from ...state.media import shortened
 from ...state.parts import ARCHIVE, Part
 from ...state.state import ConversationState, closed_turns
-from ...values import Value, replace
+from ...types.errors import StateError
+from ...types.messages import Message
 from ..archive.reading import stored_records
 from ..archive.records import Record, check_archive
 from ..info import when

@@ -10,7 +10,8 @@ from typing import Any, Final
 
 import msgspec
 
-from ... import rawjson
+from ...base import rawjson
+from ...base.values import Value, replace
 from ...state.closed_turns import ClosedTurn
 from ...state.codec import Codec
 from ...state.media import cut_out, put_back, references
@@ -21,7 +22,6 @@ from ...state.segments import check_entries
 from ...state.state import ConversationState, hard_limits
 from ...state.stripped import known_record
 from ...state.turn_rows import turn_columns
-from ...values import Value, replace
 from ..archive.reading import whole_record
 from ..archive.records import Record, check_archive, part_of, record_digest, records_of
 

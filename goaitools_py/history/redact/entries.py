@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Final
 from urllib.parse import quote, unquote
 
-from ... import json_scan
+from ...base import json_scan
 from . import json_tree, words
 from .json_tree import Edits, Node
 from .matching import ROUNDS, Finder, found_again, quoted

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Final, Literal, NoReturn, TypeAlias
 
-from ... import json_scan
+from ...base import json_scan
 
 __all__ = ["Edits", "Node", "parsed", "picked"]
 

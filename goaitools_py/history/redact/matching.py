@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from ...escaping import escaped
+from ...base.escaping import escaped
 
 __all__ = ["ROUNDS", "Finder", "Match", "found_again", "quoted"]
 

@@ -13,11 +13,11 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from ...backends.base import Dialect
+from ...base.values import Value, replace
 from ...state.closed_turns import ClosedTurn, with_numbers
 from ...state.codec import Codec
 from ...state.records import Meta
 from ...state.state import ConversationState, closed_turns, newest_number, rebuild
-from ...values import Value, replace
 from ..rewrite.unsign import is_signed
 from ..wires import known_dialect
 from .archived import ArchivedCut, cuts_of, with_cuts

@@ -15,12 +15,12 @@ from typing import Any, Final
 import msgspec
 
 from ...backends.base import Dialect
+from ...base.values import Value, replace
 from ...state.codec import PLAIN, Codec
 from ...state.parts import ELSEWHERE
 from ...state.records import digest8, with_cut
 from ...state.state import ConversationState, closed_entries, dump_state, hard_limits, load_state
 from ...state.stripped import stripped
-from ...values import Value, replace
 from ..archive.undoing import REDACTED
 from ..wires import dialect_for
 from .archived import cuts_of

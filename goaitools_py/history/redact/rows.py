@@ -14,13 +14,13 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from ... import rawjson
-from ...messages import Part, Text
+from ...base import rawjson
+from ...base.values import replace
 from ...state.bounds import MAX_LABEL, MAX_NAME
 from ...state.closed_turns import Iteration, TurnRecord
 from ...state.records import CutRow, InboxItem, JournalCall, Meta, OpenTurn, fresh_id
 from ...state.row_ends import inbox_end, iteration_end
-from ...values import replace
+from ...types.messages import Part, Text
 from .entries import Redactor
 
 __all__ = ["NO_TEXT", "NO_TEXT_FACTS", "inbox_without", "meta_without", "open_without", "record_without"]

@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from ...backends.base import Dialect
+from ...base.values import Value, replace
 from ...state.closed_turns import ClosedTurn, Iteration
 from ...state.records import OpenTurn
-from ...values import Value, replace
 
 __all__ = ["Changed", "first_change", "open_unsigned", "unsigned_behind"]
 

@@ -13,13 +13,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from ...backends.base import Dialect
-from ...messages import Message, Part
-from ...reading import read_entries
-from ...render import is_context
+from ...backends.read_entries import read_entries
+from ...base.values import replace
 from ...state.closed_turns import ClosedTurn
 from ...state.letters import EVENT, SYSTEM, USER
 from ...state.state import ConversationState
-from ...values import replace
+from ...types.messages import Message, Part
+from ...types.render import is_context
 
 __all__ = ["with_newest_context"]
 

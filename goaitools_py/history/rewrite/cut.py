@@ -15,24 +15,24 @@ from typing import Any, Final
 import msgspec
 
 from ...backends.base import CompactsHistory, Dialect
+from ...backends.read_entries import read_entries
+from ...base.json_scan import separators
+from ...base.values import Value, replace
 from ...compaction.base import CompactionRequest
 from ...compaction.recall_note import with_recall_note
 from ...compaction.strategies import drop_to, fitting
 from ...compaction.turn_views import TurnView, note_of
-from ...json_scan import separators
-from ...messages import Message, ToolResult
-from ...reading import read_entries
-from ...render import note_message
-from ...result import CompactionReport
+from ...open_turn.meter import gauge_of, next_tokens, server_window
+from ...open_turn.room import Size, stored_size, written_size
+from ...open_turn.turn_ids import given_up, with_texts
 from ...state.closed_turns import ClosedTurn, Iteration, TurnRecord, has_gap, numbers_of, with_numbers
 from ...state.codec import LIMITS, BlobLimits, Codec
 from ...state.records import Meta, usage_of, with_cut, with_info
 from ...state.state import ConversationState, closed_turns, rebuild
-from ...values import Value, replace
+from ...types.messages import Message, ToolResult
+from ...types.render import note_message
+from ...types.result import CompactionReport
 from ..archive.keeping import Retention, marked, with_record
-from ..meter import gauge_of, next_tokens, server_window
-from ..open.room import Size, stored_size, written_size
-from ..open.turn_ids import given_up, with_texts
 from .contexts import with_newest_context
 from .questions import row_after_cut
 from .resting import is_resting

@@ -17,11 +17,11 @@ import msgspec
 
 from ...backends import narrow
 from ...backends.base import Dialect
-from ...errors import StateInvalidError
+from ...base.values import replace
 from ...state.closed_turns import ClosedTurn, with_numbers
 from ...state.records import OpenTurn
 from ...state.state import ConversationState, closed_turns
-from ...values import replace
+from ...types.errors import StateInvalidError
 from ..archive.keeping import Retention
 from .mend import summary
 from .repair import repaired, with_repairs

@@ -19,11 +19,11 @@ from typing import Final
 
 import msgspec
 
+from ...base.values import replace
 from ...compaction.base import AskFailed, Planned
-from ...messages import Usage
 from ...state.bounds import bounded_row
 from ...state.state import ConversationState
-from ...values import replace
+from ...types.messages import Usage
 
 __all__ = ["GROWTH", "Questions", "length_of", "row_after_cut"]
 

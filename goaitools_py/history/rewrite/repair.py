@@ -15,11 +15,11 @@ import msgspec
 
 from ...backends import rules
 from ...backends.base import Dialect
+from ...base.values import replace
 from ...state.closed_turns import ClosedTurn, TurnRecord, with_numbers
 from ...state.letters import ASSISTANT
 from ...state.records import RULES_VERSION
 from ...state.state import ConversationState, closed_turns
-from ...values import replace
 from ..archive.keeping import Retention
 from .mend import Entry, Mended, mended, problems, require_valid, summary
 from .rewritten import REPAIRED, rewritten

@@ -27,11 +27,11 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from ...base.values import replace
+from ...open_turn.meter import gauge_of
 from ...state.bounds import bounded_row
 from ...state.records import MAX_RESTS
 from ...state.state import ConversationState
-from ...values import replace
-from ..meter import gauge_of
 
 __all__ = ["has_rested", "is_resting", "resting", "woken"]
 

@@ -12,12 +12,12 @@ from typing import Final
 import msgspec
 
 from ...backends.base import Dialect
+from ...base.values import replace
+from ...open_turn.turn_ids import with_texts
 from ...state.closed_turns import ClosedTurn, has_gap
 from ...state.records import with_cut
 from ...state.state import ConversationState, rebuild
-from ...values import replace
 from ..archive.keeping import Retention, marked, with_record
-from ..open.turn_ids import with_texts
 from .unsign import is_signed
 
 __all__ = ["REPAIRED", "rewritten"]

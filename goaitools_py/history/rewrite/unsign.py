@@ -17,10 +17,10 @@ from typing import Final
 import msgspec
 
 from ...backends.base import Dialect
+from ...base.values import replace
 from ...state.closed_turns import ClosedTurn, with_numbers
 from ...state.records import with_cut
 from ...state.state import ConversationState, closed_turns, rebuild
-from ...values import replace
 from ..archive.keeping import Retention, marked, with_record
 
 __all__ = ["UNSIGNED", "is_signed", "unsign", "unsign_open", "unsigned_turns"]

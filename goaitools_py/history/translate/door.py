@@ -11,10 +11,10 @@ import msgspec
 
 from ...backends.base import Dialect
 from ...backends.dialects import WIRES, dialect_of
+from ...base.values import Value, replace
 from ...state.codec import PLAIN, Codec
 from ...state.records import digest8
 from ...state.state import dump_state, hard_limits, load_state
-from ...values import Value, replace
 from ..wires import dialect_for
 from .losses import Loss
 from .state import translated

@@ -18,13 +18,13 @@ from typing import Final
 from ...backends import translate
 from ...backends.atoms import failed_calls
 from ...backends.base import Dialect
+from ...backends.read_entries import read_entries
 from ...backends.translate.pieces import Called, Lost, Piece, call_id, reply_text
 from ...backends.wire.answer import clean_name
 from ...backends.wire.request import placeholder
-from ...messages import CallKind, Image, Message, Part, ResultFlag, Text, ToolCall, ToolResult
-from ...reading import read_entries
+from ...base.values import Value, replace
 from ...state.letters import ASSISTANT, TOOL, letter_of
-from ...values import Value, replace
+from ...types.messages import CallKind, Image, Message, Part, ResultFlag, Text, ToolCall, ToolResult
 from .losses import Books
 
 __all__ = ["Moved", "Translator"]

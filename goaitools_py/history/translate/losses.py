@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from ...backends.translate.pieces import LossKind
-from ...values import Value
+from ...base.values import Value
 
 __all__ = ["Books", "Loss", "LossKind", "summary"]
 

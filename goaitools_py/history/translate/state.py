@@ -11,9 +11,13 @@ from typing import Any, Final
 
 import msgspec
 
-from ... import rawjson
 from ...backends.base import Dialect, RequestParts
-from ...errors import StateInvalidError
+from ...base import rawjson
+from ...base.values import replace
+from ...open_turn import journal, steps
+from ...open_turn.inbox import inbox_messages
+from ...open_turn.meter import elsewhere, unanchored
+from ...open_turn.turn_ids import UNKNOWN_SAID, with_texts
 from ...state.closed_turns import (
     FACTS,
     ClosedTurn,
@@ -36,11 +40,7 @@ from ...state.records import (
 )
 from ...state.row_ends import NO_MORE
 from ...state.state import ConversationState, closed_turns, newest_number, rebuild
-from ...values import replace
-from ..meter import elsewhere, unanchored
-from ..open import journal, steps
-from ..open.inbox import inbox_messages
-from ..open.turn_ids import UNKNOWN_SAID, with_texts
+from ...types.errors import StateInvalidError
 from ..rewrite.mend.report import problems
 from ..rewrite.repair import checked, repaired
 from .entries import Moved, Translator

@@ -12,7 +12,7 @@ import hashlib
 import os
 from functools import cache
 
-from ...errors import GoAIToolsError
+from ...types.errors import GoAIToolsError
 
 __all__ = ["SHA256", "load", "sha256"]
 

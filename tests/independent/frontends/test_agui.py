@@ -10,8 +10,8 @@ import pytest
 
 from goaitools_py import Conversation, TextDelta
 from goaitools_py.backends import BackendError
+from goaitools_py.chat.handles import Turn
 from goaitools_py.frontends import AGUI, Ask, Shown, Waits, pieces_of
-from goaitools_py.handles import Turn
 from goaitools_py.testing import Calls
 
 from ._compare import results_in_order

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from ....backends.base import Dialect
-from ....errors import StateInvalidError
+from ....types.errors import StateInvalidError
 from .atoms import Atom, Round, Workbench
 from .pairing import add_missing_results, pair, place_strays
 from .reading import read_atoms, split_rounds

@@ -13,9 +13,9 @@ import msgspec
 
 from ....backends.atoms import apart, together
 from ....backends.base import Dialect
-from ....messages import Message, ToolCall
+from ....base.values import Value, field
 from ....state.letters import letter_of
-from ....values import Value, field
+from ....types.messages import Message, ToolCall
 from .report import Mend, problems
 
 __all__ = ["Atom", "Round", "Slot", "Workbench"]

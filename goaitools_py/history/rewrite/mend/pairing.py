@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from ....backends.base import Reply
-from ....messages import ResultFlag, Text, ToolCall, ToolResult
-from ....values import replace
-from ...open.journal import SYNTHETIC
+from ....base.values import replace
+from ....open_turn.journal import SYNTHETIC
+from ....types.messages import ResultFlag, Text, ToolCall, ToolResult
 from .atoms import Atom, Round, Slot, Workbench
 
 __all__ = ["add_missing_results", "answering", "pair", "place_strays"]

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
-from .... import rawjson
 from ....backends import rules
 from ....backends.atoms import failed_calls
-from ....messages import Message, ResultFlag, ToolCall, ToolResult
-from ....values import replace
+from ....base import rawjson
+from ....base.values import replace
+from ....types.messages import Message, ResultFlag, ToolCall, ToolResult
 from .atoms import Atom, Round, Workbench
 
 __all__ = ["read_atoms", "split_rounds"]

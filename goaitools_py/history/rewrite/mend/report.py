@@ -30,8 +30,8 @@ from typing import Literal
 
 from ....backends import rules
 from ....backends.narrow import Change
-from ....errors import StateInvalidError
-from ....values import Value
+from ....base.values import Value
+from ....types.errors import StateInvalidError
 
 __all__ = ["Entry", "Mend", "Mended", "problems", "require_valid", "summary"]
 

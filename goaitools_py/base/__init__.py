@@ -1,0 +1,1 @@
+"""Values, JSON and processes: what every room uses."""

@@ -1,0 +1,1 @@
+"""The faces: chats, handles, conversations."""

@@ -1,0 +1,400 @@
+"""A conversation that is kept in a store: `AsyncConversation`.
+
+Owns: the async face of it, for `asyncio`. Must never know: what is done in which order,
+or what is checked first (`kept`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
+
+from ..base.calling import own_names
+from ..history.redact.matching import Match
+from ..history.redact.redaction import Redaction
+from ..history.turns import History
+from ..turn.flow import Flow
+from ..turn.observers import notify_async
+from ..turn.plan import Plan
+from ..types.answers import Answers, PendingCall
+from ..types.errors import StateConflictError, TurnError
+from ..types.messages import Message
+from ..types.misplaced import refuse_misplaced
+from ..types.options import ChatOptions, UserInput
+from ..types.result import ChatResult, CompactionReport
+from .kept import changes
+from .kept.ending import AsyncKeptSteps
+from .kept.facade import ConversationInfo, ConversationSnapshot, KeptFacade
+from .kept.privacy import KeptPrivacy, export_flow
+from .kept.summaries import Summaries, summaries_flow
+from .kept.turn import KeptTurn
+
+if TYPE_CHECKING:
+    from ..output.spec import Output
+    from ..stores.base import Stored
+    from ..types.fields import ChatFields, CompactFields, NoFields, TurnFields
+    from .handles import AsyncTurn
+
+__all__ = ["AsyncConversation"]
+
+T = TypeVar("T")
+
+
+@own_names
+class AsyncConversation(KeptFacade):
+    """A conversation under one key of an async store; made by `AsyncChat.conversation`.
+
+    It holds no state: each method loads what is stored and saves what became of it. So any number of tasks,
+    processes and machines may serve the same key. All methods but `start` are awaited.
+    """
+
+    @overload
+    async def send(
+        self,
+        user: UserInput | None = None,
+        options: ChatOptions | None = None,
+        /,
+        *,
+        output_type: type[T] | Output[T],
+        **fields: Unpack[TurnFields],
+    ) -> ChatResult[T]: ...
+    @overload
+    async def send(
+        self,
+        user: UserInput | None = None,
+        options: ChatOptions | None = None,
+        /,
+        **fields: Unpack[ChatFields],
+    ) -> ChatResult: ...
+    async def send(
+        self,
+        user: UserInput | None = None,
+        options: ChatOptions | None = None,
+        /,
+        **fields: Unpack[ChatFields],
+    ) -> ChatResult[Any]:
+        """Run one turn and save it. Without anything to say it answers what was appended.
+
+        Args:
+            user: What the user says: text, or a list of parts.
+            options: `ChatOptions`; every field is also a keyword. With `turn_id` a message that is delivered
+                twice is answered once.
+
+        Returns:
+            The result. Its `state` is what is stored now.
+
+        Raises:
+            TurnError: The turn began and could not end; what it came to is stored, unless `unsaved` says why
+                not.
+            StoreCommitError: It is complete, and the store did not take it; see `commit`.
+            StateConflictError: Another worker had a turn meanwhile; this one is in the error's `state`.
+            TurnInProgressError: Another worker has the lease (with ``gate="queue"``: for all of the turn's
+                `timeout`); nothing was called.
+            StoreUnavailableError: The store did not answer; nothing was called.
+            StateError: What is stored cannot be used, and `on_bad_state` or `on_foreign_state` says to raise;
+                it stays as it is.
+            ToolPendingError, TurnConflictError, TypeError, ValueError: As `AsyncChat.chat_with_state`.
+        """
+        return await self._turn(*self._work(user, options, fields)).result()
+
+    @overload
+    def start(
+        self,
+        user: UserInput | None = None,
+        options: ChatOptions | None = None,
+        /,
+        *,
+        output_type: type[T] | Output[T],
+        **fields: Unpack[TurnFields],
+    ) -> AsyncTurn[T]: ...
+    @overload
+    def start(
+        self,
+        user: UserInput | None = None,
+        options: ChatOptions | None = None,
+        /,
+        **fields: Unpack[ChatFields],
+    ) -> AsyncTurn: ...
+    def start(
+        self,
+        user: UserInput | None = None,
+        options: ChatOptions | None = None,
+        /,
+        **fields: Unpack[ChatFields],
+    ) -> AsyncTurn[Any]:
+        """Make the same turn as a streaming handle, for ``async with`` and ``async for``.
+
+        The turn is saved when it ends, fails, is cancelled or left. This method is not awaited.
+        """
+        return self._turn(*self._work(user, options, fields, stream=True))
+
+    @overload
+    async def resume(
+        self,
+        answers: Answers | None = None,
+        options: ChatOptions | None = None,
+        /,
+        *,
+        output_type: type[T] | Output[T],
+        **fields: Unpack[TurnFields],
+    ) -> ChatResult[T]: ...
+    @overload
+    async def resume(
+        self,
+        answers: Answers | None = None,
+        options: ChatOptions | None = None,
+        /,
+        **fields: Unpack[ChatFields],
+    ) -> ChatResult: ...
+    async def resume(
+        self,
+        answers: Answers | None = None,
+        options: ChatOptions | None = None,
+        /,
+        **fields: Unpack[ChatFields],
+    ) -> ChatResult[Any]:
+        """Finish the stored turn: one that failed, that another process left, or that waits for `answers`.
+
+        An answer that was given before changes nothing: the reply that it led to comes once more, with
+        `duplicate`. Raises `NothingToResumeError` if nothing is unfinished, or nothing is stored.
+        """
+        return await self._turn(*self._work(None, options, fields, resume=True, answers=answers)).result()
+
+    @overload
+    def start_resume(
+        self,
+        answers: Answers | None = None,
+        options: ChatOptions | None = None,
+        /,
+        *,
+        output_type: type[T] | Output[T],
+        **fields: Unpack[TurnFields],
+    ) -> AsyncTurn[T]: ...
+    @overload
+    def start_resume(
+        self,
+        answers: Answers | None = None,
+        options: ChatOptions | None = None,
+        /,
+        **fields: Unpack[ChatFields],
+    ) -> AsyncTurn: ...
+    def start_resume(
+        self,
+        answers: Answers | None = None,
+        options: ChatOptions | None = None,
+        /,
+        **fields: Unpack[ChatFields],
+    ) -> AsyncTurn[Any]:
+        """Make the turn that `resume` finishes, as a streaming handle; see `start`."""
+        return self._turn(*self._work(None, options, fields, resume=True, answers=answers, stream=True))
+
+    async def append(self, *messages: Message, **misplaced: Unpack[NoFields]) -> None:
+        """Add messages or events; no model is asked, and a turn that runs elsewhere is not disturbed.
+
+        Raises `StoreUnavailableError` if the store did not say that it saved; with `event(…, id=…)` it is
+        safe to append again.
+        """
+        refuse_misplaced("append", misplaced)
+        await self._run(self._appending(messages))
+
+    async def update(
+        self, *, title: str | None = None, metadata: Mapping[str, str | None] | None = None
+    ) -> None:
+        """Say what the conversation is about, for people and lists; a model never sees it.
+
+        Also before its first message. A turn that runs elsewhere is not disturbed.
+
+        Args:
+            title: At most 256 characters; "" takes it away, None leaves it as it is.
+            metadata: Names and values to set; a value of None takes its name away, other names stay. All
+                names and values take at most 4 KiB as JSON.
+        """
+        await self._run(self._updating(title, metadata))
+
+    async def compact(
+        self, compactor: Any = None, /, *, dry_run: bool = False, **fields: Unpack[CompactFields]
+    ) -> CompactionReport:
+        """Compact now; as `AsyncChat.compact_state`."""
+        work, on_event = self._compaction(compactor, dry_run, fields)
+        steps = AsyncKeptSteps(work, self._ports.drive, on_event)
+        while (told := await steps.step()) is not None:
+            await notify_async(on_event, told)
+        report: CompactionReport = steps.result
+        return report
+
+    async def commit(self, error: TurnError | StateConflictError) -> bytes:
+        """Save what an error carries that the store did not take: `StoreCommitError`, or one whose `unsaved`
+        says so. No model is asked. Gives what is stored then.
+
+        Raises `StateConflictError` if another worker has had a turn, unless this conversation was made with
+        ``concurrent_turns=True``.
+        """
+        return await self._run(self._committing(error))
+
+    async def history(self) -> History:
+        """The whole conversation in neutral words; empty if nothing is stored."""
+        return await self._run(self._reads(self._history, await self._found()))
+
+    async def info(self) -> ConversationInfo | None:
+        """What is stored, without its messages; None if nothing is."""
+        return await self._run(self._reads(self._info, await self._found()))
+
+    async def pending(self) -> tuple[PendingCall, ...]:
+        """The calls that `resume` takes answers for."""
+        return await self._run(self._reads(self._pending, await self._found()))
+
+    async def snapshot(self) -> ConversationSnapshot | None:
+        """What a page shows, of one load: `info`, `pending` and `history`, which agree. None if nothing is
+        stored."""
+        return await self._run(self._reads(self._snapshot, await self._found()))
+
+    async def summaries(
+        self, prefix: str, *, cursor: str | None = None, limit: int = 100, **misplaced: Unpack[NoFields]
+    ) -> Summaries:
+        """A page of the conversations of this store, for a list of them: no state is loaded or opened.
+
+        Args:
+            prefix: The beginning of their keys, such as ``"ada/"``. "" lists those of all users.
+            cursor: That of the page before.
+            limit: How many rows a page has at most.
+
+        Raises:
+            TypeError: The store cannot list.
+        """
+        refuse_misplaced("summaries", misplaced)
+        return await self._run(summaries_flow(self._settings.store, prefix, cursor, limit))
+
+    async def fork(
+        self, key: str, *, binding: Any = None, **misplaced: Unpack[NoFields]
+    ) -> AsyncConversation:
+        """Begin another conversation with what this one holds, under an id and a key of its own.
+
+        An unfinished turn and waiting calls are copied too: `resume` can finish them in both, with different
+        idempotency keys, so that a tool may run once in each.
+
+        Args:
+            key: A key under which nothing is stored; else `StateConflictError`.
+            binding: Of a sealed one: what it belongs to, if that is something else.
+        """
+        refuse_misplaced("fork", misplaced)
+        other = self._beside(key, binding)
+        await self._run(changes.fork_flow(self._settings, other, listening=self._listening))
+        return AsyncConversation(self._ports, other, self._save)
+
+    async def rewind(self, turns: int = 1, **misplaced: Unpack[NoFields]) -> None:
+        """Take the newest turns away; as `rewind_state`."""
+        refuse_misplaced("rewind", misplaced)
+        await self._run(changes.rewind_flow(self._settings, turns, listening=self._listening))
+
+    async def undo_cut(self, **misplaced: Unpack[NoFields]) -> None:
+        """Undo the newest compaction that the archive has; as `states.undo_cut`."""
+        refuse_misplaced("undo_cut", misplaced)
+        await self._run(changes.undo_flow(self._settings, listening=self._listening))
+
+    async def reset(self) -> None:
+        """Forget the conversation: what is stored under its key is deleted. A store that cannot delete gets a
+        state in which nothing was said. No event is sent."""
+        await self._run(changes.reset_flow(self._settings))
+
+    async def stop(self) -> bool:
+        """Ask whoever runs a turn of this conversation to stop: another thread, process or machine.
+
+        The turn must run on a conversation with ``stop_every=``. It stops before its next model call, or
+        before it reads the next piece of a reply; a tool that runs is not interrupted. It then raises
+        `stores.TurnStoppedError`, and what it came to is stored. A stop that comes while no turn runs is
+        forgotten when the next one begins.
+
+        Returns:
+            False if nothing is stored under the key, as before the first save of a first turn.
+
+        Raises:
+            TypeError: The store has no stop flag.
+        """
+        return await self._run(self._stopping())
+
+    async def is_running(self) -> bool:
+        """True while a worker runs a turn of this conversation, and for `lease_ttl` seconds after one died.
+
+        The question disturbs no turn. Only of a store of your own with `lease` and without `is_held` it takes
+        the lease for a moment: a turn that begins just then waits a few milliseconds, and with
+        ``gate="reject"`` it raises `TurnInProgressError`.
+
+        Raises:
+            TypeError: The store has no leases.
+        """
+        return await self._run(self._being_run())
+
+    async def redact(
+        self, match: Match, with_: str = "[redacted]", **misplaced: Unpack[NoFields]
+    ) -> Redaction:
+        """Take a text out of the whole conversation; as `states.redact_state`, with all parts in the store.
+
+        A turn that runs elsewhere is waited for, as `send` does. Bytes that stand aside because they could
+        not be read are redacted if they can be read now, and else deleted: they cannot be searched. The key
+        stays as it is, and so do copies under other keys.
+
+        Raises:
+            StateError: What is stored cannot be read. `erase` deletes it.
+            TurnInProgressError: A turn runs, and it did not end in time, or ``gate="reject"``.
+        """
+        refuse_misplaced("redact", misplaced)
+        found: Redaction = await self._work_off(self._redaction(match, with_))
+        return found
+
+    async def export(self) -> dict[str, Any] | None:
+        """Give all that is stored as JSON-able values, for the person it is about; None if nothing is.
+
+        Under "state" stands what `states.export_state` gives: the transcript with the archive, and what
+        `states.import_state` reads. Under "set_aside" stand the bytes that could not be read. The export is
+        plain text, also of a sealed conversation.
+        """
+        return await self._run(export_flow(self._settings))
+
+    async def erase(self, **misplaced: Unpack[NoFields]) -> int:
+        """Delete everything that the store has of the conversation: its row, its parts, its lease, and bytes
+        that stand aside because they could not be read. Gives the number of rows, without parts; 0 if there
+        was nothing.
+
+        A turn that runs elsewhere is waited for, as `send` does. Copies under other keys stay, and what a
+        database keeps of deleted rows (logs, free pages, backups) is not this package's.
+
+        Raises:
+            TypeError: The store cannot delete, or cannot list.
+            TurnInProgressError: A turn runs, and it did not end in time, or ``gate="reject"``.
+        """
+        refuse_misplaced("erase", misplaced)
+        found: int = await self._work_off(self._erasure())
+        return found
+
+    async def state(self) -> bytes | None:
+        """Give the whole conversation as one blob, its archive and media in it; None if nothing is stored.
+
+        With ``parts="store"`` the `state` of a result is the head alone, which other places cannot read in
+        full. Take this one for an export, or for a chat without this store.
+        """
+        found = await self._run(self._loading(is_whole=True))
+        return None if found is None else bytes(found.blob)
+
+    async def _work_off(self, work: KeptPrivacy) -> Any:
+        on_event = self._ports.on_event
+        steps = AsyncKeptSteps(work, self._ports.drive, on_event)
+        while (told := await steps.step()) is not None:
+            await notify_async(on_event, told)
+        return steps.result
+
+    async def _found(self) -> Stored | None:
+        return await self._run(self._loading())
+
+    def _turn(self, work: KeptTurn, plan: Plan) -> AsyncTurn[Any]:
+        on_event = plan.options.on_event
+        turn: AsyncTurn[Any] = self._ports.open(
+            work, plan, lambda drive: AsyncKeptSteps(work, drive, on_event)
+        )
+        return turn
+
+    async def _run(self, flow: Flow[T]) -> T:
+        steps = self._ports.drive(flow)
+        while (told := await steps.step()) is not None:
+            await notify_async(self._ports.on_event, told)
+        result: T = steps.result
+        return result

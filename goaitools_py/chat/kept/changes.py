@@ -1,0 +1,166 @@
+"""The flows that change a kept conversation without a model: append, commit, rewind, undo, fork, reset.
+
+Owns: what each loads and saves, and what it does after a conflict. Must never know: a turn, or which store it
+is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from ...history.branch import fork_state, rewind_state
+from ...history.info import refs_of
+from ...history.undo import undo_cut
+from ...state.reseal import rewrap
+from ...state.state import dump_state, load_state, new_state
+from ...turn.flow import Clock, Emit, Flow, computed
+from ...types.errors import StateConflictError, StateError
+from ...types.events import Appended
+from .row import Row
+from .row_calls import RowSettings
+
+__all__ = [
+    "append_flow",
+    "commit_flow",
+    "conversation_id",
+    "fork_flow",
+    "reset_flow",
+    "rewind_flow",
+    "undo_flow",
+]
+
+MAX_APPENDS: Final = 100
+"""How often an append is tried. It fits onto every state, and of several workers one always succeeds."""
+
+
+MAX_RESETS: Final = 5
+"""How often a deletion begins anew because another worker saved meanwhile."""
+
+
+def conversation_id(key: str) -> str:
+    """Make the conversation's id for a key: the key, or a digest of it beyond 256 characters."""
+    return key if len(key) <= 256 else hashlib.sha256(key.encode()).hexdigest()
+
+
+def append_flow(
+    settings: RowSettings, grow: Callable[[bytes], bytes], *, count: int | None = 0, listening: bool = False
+) -> Flow[None]:
+    """Load a state, let it grow by `count` messages, and save it. After a conflict, begin again.
+
+    `count`: None for a change without a message. `listening`: True, here and below, if there are observers.
+    """
+    row = Row(settings)
+    for left in range(MAX_APPENDS, -1, -1):
+        yield from row.load()
+        try:
+            yield from row.commit(grow(row.stored), most=0, is_paid=False)
+        except StateConflictError:
+            if not left:
+                raise
+            continue
+        if listening and row.has_saved:
+            of = refs_of(row.stored, codec=settings.codec, binding=settings.binding)
+            if count is not None:
+                yield Emit(Appended(count, **of))
+            yield from row.tell(of)
+        return
+
+
+def commit_flow(settings: RowSettings, state: bytes, base: bytes, *, listening: bool = False) -> Flow[bytes]:
+    """Save a state after its first save failed. It is rebased on the stored state."""
+    row = Row(settings)
+    yield from row.load()
+    row.grew_from(base, state)
+    stored = yield from row.commit(state)
+    if listening:
+        yield from row.tell()
+    return stored
+
+
+def rewind_flow(settings: RowSettings, turns: int, *, listening: bool = False) -> Flow[None]:
+    """Remove the newest turns."""
+    return _going_back(
+        settings, lambda blob, **how: rewind_state(blob, turns, **how), "rewind", listening=listening
+    )
+
+
+def undo_flow(settings: RowSettings, *, listening: bool = False) -> Flow[None]:
+    """Undo the newest cut."""
+    return _going_back(settings, undo_cut, "undo", listening=listening)
+
+
+def _going_back(
+    settings: RowSettings, back: Callable[..., bytes], name: str, *, listening: bool
+) -> Flow[None]:
+    """Replace the state by an earlier one, which `back` makes of the whole state, archive included."""
+    row = Row(settings)
+    yield from row.load(is_whole=True)
+    if not row.stored:
+        raise ValueError(f"there is nothing to {name}: nothing is stored under this key")
+    new = yield from computed(
+        partial(back, row.stored, codec=settings.codec, binding=settings.binding, dialect=settings.reader)
+    )
+    yield from row.commit(new, is_paid=False)
+    if listening:
+        yield from row.tell()
+
+
+def fork_flow(settings: RowSettings, other: RowSettings, *, listening: bool = False) -> Flow[None]:
+    """Copy the conversation to another key. Raises `StateConflictError` if that key has one already."""
+    row, beside = Row(settings), Row(other)
+    yield from row.load(is_whole=True)
+    if not row.stored:
+        raise ValueError("there is nothing to fork: nothing is stored under this key")
+    blob = yield from computed(
+        partial(
+            fork_state,
+            row.stored,
+            conversation_id=conversation_id(other.key),
+            codec=settings.codec,
+            binding=settings.binding,
+        )
+    )
+    if other.binding != settings.binding:
+        blob = rewrap(blob, codec=settings.codec, binding=settings.binding, to_binding=other.binding)
+    yield from beside.commit(blob, most=0, is_paid=False)
+    if listening:
+        yield from beside.tell()
+
+
+def reset_flow(settings: RowSettings) -> Flow[None]:
+    """Delete the conversation. A store without `delete` gets an empty one in its place."""
+    store = settings.store
+    if hasattr(store, "delete"):
+        yield from Row(settings).ask(store.delete, settings.key)
+        return
+    now = yield Clock()
+    fresh = dump_state(
+        new_state(settings.dialect.wire, id=conversation_id(settings.key), created=now.wall_ms),
+        codec=settings.codec,
+        binding=settings.binding,
+    )
+    row = Row(settings)
+    for left in range(MAX_RESETS, -1, -1):
+        yield from row.load(tolerates_damage=True)
+        if not row.stored:
+            return
+        try:
+            if row.damage is not None or not _is_readable(row.stored, settings):
+                yield from row.set_aside()
+            yield from row.overwrite(fresh)
+        except StateConflictError:
+            if not left:
+                raise
+            continue
+        return
+
+
+def _is_readable(blob: bytes, settings: RowSettings) -> bool:
+    try:
+        load_state(blob, codec=settings.codec, binding=settings.binding)
+    except StateError:
+        return False
+    return True

@@ -1,0 +1,233 @@
+"""The end of a turn that is kept in a store. It is saved, however it ends.
+
+Owns: a driver around a turn's driver, one for sync and one for async, and the save of a turn that its caller
+has abandoned, also when Python ends. Must never know: the content of a save, or its place.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ...base.again import once_more
+from ...base.exits import finished, is_ending, unfinished
+from ...base.process import this_process
+from ...turn.flow import AsyncDriver, BusyError, Driver, Flow
+from ...turn.observers import notify, notify_async
+from ...types.events import Event
+
+if TYPE_CHECKING:
+    import asyncio
+
+__all__ = ["AsyncKeptSteps", "KeptSteps", "KeptWork"]
+
+
+class KeptWork(Protocol):
+    """A turn, or a compaction, of a kept conversation. After an abandoned `run`, `settle` does the rest."""
+
+    is_settled: bool
+
+    @property
+    def unsaved(self) -> Exception | None:
+        """The error that prevented the save; None without one."""
+        ...
+
+    def run(self) -> Flow[Any]: ...
+
+    def settle(self) -> Flow[None]: ...
+
+
+class KeptSteps:
+    """As `Driver`, for a turn that is in a store."""
+
+    def __init__(
+        self, work: KeptWork, drive: Callable[[Flow[Any]], Driver[Any]], on_event: Any = None
+    ) -> None:
+        """`on_event` gets the events after the turn was abandoned. The caller of `step` delivers others."""
+        self._on_event = on_event
+        self._work = work
+        self._drive = drive
+        self._steps = drive(work.run())
+        self._process = this_process()
+        self._lock = threading.RLock()
+        self._has_begun = False
+
+    @property
+    def done(self) -> bool:
+        """As `Driver.done`."""
+        return self._steps.done
+
+    @property
+    def result(self) -> Any:
+        """As `Driver.result`."""
+        return self._steps.result
+
+    @property
+    def error(self) -> Exception | None:
+        """As `Driver.error`."""
+        return self._steps.error
+
+    def step(self) -> Event | None:
+        """As `Driver.step`. If the turn ends here, it is saved before this returns or raises."""
+        if not self._has_begun:
+            self._has_begun = True
+            unfinished(self)
+        try:
+            event = self._steps.step()
+        except BusyError:
+            raise
+        except BaseException:
+            self._settle()
+            raise
+        if event is None and self._steps.done:
+            self._settle()
+        return event
+
+    def close(self) -> None:
+        """As `Driver.close`. The turn is saved as far as it came, here or by the thread that runs it."""
+        self._steps.close()
+        if self._steps.done:
+            self._settle()
+
+    def _settle(self) -> None:
+        if self._process is not this_process():
+            return  # a fork: the turn and its lease are the parent's
+        once_more(self._settle_once)  # if Ctrl-C, say, interrupts the save, it is done once more
+
+    def _settle_once(self) -> None:
+        with self._lock:
+            if self._work.is_settled or not self._has_begun:
+                finished(self)
+                return
+            steps = self._drive(self._work.settle())
+            while (told := steps.step()) is not None:
+                notify(self._on_event, told)
+            _tell(self._work)
+            finished(self)
+
+    def end_with_python(self) -> None:
+        """As `close`, if no thread runs the turn at this moment. Python stops a thread that runs it."""
+        if not self._steps.is_busy:
+            self.close()
+
+    def __del__(self, is_ending: Callable[[], bool] = is_ending) -> None:
+        if is_ending() or not getattr(self, "_has_begun", False):
+            return
+        finished(self)
+        if not self._work.is_settled:
+            with suppress(Exception):
+                self.close()
+
+
+class AsyncKeptSteps:
+    """As `AsyncDriver`, for a turn that is in a store.
+
+    A cancelled turn is saved in a task of its own. A second cancellation does not reach that task.
+    """
+
+    def __init__(
+        self, work: KeptWork, drive: Callable[[Flow[Any]], AsyncDriver[Any]], on_event: Any = None
+    ) -> None:
+        """`on_event`: as for `KeptSteps`."""
+        self._on_event = on_event
+        self._work = work
+        self._drive = drive
+        self._steps = drive(work.run())
+        self._process = this_process()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._settling: asyncio.Task[None] | None = None
+
+    @property
+    def done(self) -> bool:
+        """As `AsyncDriver.done`."""
+        return self._steps.done
+
+    @property
+    def result(self) -> Any:
+        """As `AsyncDriver.result`."""
+        return self._steps.result
+
+    @property
+    def error(self) -> Exception | None:
+        """As `AsyncDriver.error`."""
+        return self._steps.error
+
+    async def step(self) -> Event | None:
+        """As `KeptSteps.step`, awaited."""
+        if self._loop is None:
+            import asyncio
+
+            self._loop = asyncio.get_running_loop()
+        try:
+            event = await self._steps.step()
+        except (BusyError, GeneratorExit):
+            raise
+        except BaseException:
+            await self._settle()
+            raise
+        if event is None and self._steps.done:
+            await self._settle()
+        return event
+
+    async def aclose(self) -> None:
+        """As `AsyncDriver.aclose`; the turn is saved when this returns."""
+        await self._steps.aclose()
+        if self._steps.done:
+            await self._settle()
+
+    async def _settle(self) -> None:
+        if self._work.is_settled or self._loop is None or self._process is not this_process():
+            return
+        import asyncio
+
+        if self._settling is None:
+            self._settling = _begin(self._loop, self._work, self._drive, self._on_event)
+        await asyncio.shield(self._settling)
+
+    def __del__(self, is_ending: Callable[[], bool] = is_ending) -> None:
+        loop = getattr(self, "_loop", None)
+        if is_ending() or loop is None or self._work.is_settled or self._settling is not None:
+            return
+        if self._process is not this_process():
+            return  # a fork: the turn and its lease are the parent's
+        with suppress(RuntimeError):  # the loop is closed: the process ends
+            loop.call_soon_threadsafe(_begin, loop, self._work, self._drive, self._on_event, self._steps)
+
+
+_settling: set[asyncio.Task[None]] = set()
+"""The tasks that save turns. An event loop holds only weak references to its tasks, so they are kept here."""
+
+
+def _begin(
+    loop: asyncio.AbstractEventLoop,
+    work: KeptWork,
+    drive: Callable[[Flow[Any]], AsyncDriver[Any]],
+    on_event: Any,
+    steps: AsyncDriver[Any] | None = None,
+) -> asyncio.Task[None]:
+    async def settle() -> None:
+        if steps is not None:
+            await steps.aclose()
+        left = drive(work.settle())
+        while (told := await left.step()) is not None:
+            await notify_async(on_event, told)
+        _tell(work)
+
+    task = loop.create_task(settle())
+    _settling.add(task)
+    task.add_done_callback(_settling.discard)
+    return task
+
+
+def _tell(work: KeptWork) -> None:
+    if work.unsaved is not None:
+        error = type(work.unsaved).__name__
+        log = logging.getLogger("goaitools_py.state")
+        log.warning(
+            "an abandoned turn could not be saved (%s); its state is in turn.state",
+            error,
+            extra={"event": "state.unsaved", "error": error},
+        )

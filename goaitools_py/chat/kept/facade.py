@@ -1,0 +1,414 @@
+"""What both kept conversations are: a key in a store, and a chat.
+
+Owns: settings and their checks, the works and flows of each method, and what is read of a stored row. Must
+never know: which of `Conversation` and `AsyncConversation` runs what it makes, an engine of a store, or a
+chat beyond the things that `Ports` names.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace as replace_stored
+from datetime import datetime
+from functools import partial
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
+
+from ...backends.base import Dialect
+from ...base.calling import advised
+from ...base.undisturbed import AsyncUndisturbed, Undisturbed
+from ...base.values import Value, field, replace
+from ...history.info import StateInfo, inspect_state, pending_calls
+from ...history.redact.matching import Finder, Match
+from ...history.turns import History, read_history
+from ...history.update import check_update, update_state
+from ...state.blob import may_take_long
+from ...state.codec import Codec
+from ...state.state import closed_turns, load_state
+from ...stores.layout import MAX_KEY_BYTES
+from ...tools import refuse_without_deps
+from ...turn.flow import Flow, computed
+from ...turn.plan import Plan
+from ...types.answers import PendingCall
+from ...types.errors import StateConflictError, TurnError
+from ...types.messages import Message
+from ...types.options import UNSET, ChatOptions, given_options
+from ...types.result import CompactionReport
+from . import changes
+from .compaction import KeptCompaction
+from .facts import shows_title
+from .lease import AsyncRenewal, Renewal
+from .privacy import KeptPrivacy, erasing, redacting
+from .row import Row
+from .row_calls import RowSettings
+from .stops import running_flow, stop_flow
+from .turn import KeptTurn
+
+if TYPE_CHECKING:
+    from ...stores.base import Stored
+
+__all__ = [
+    "ConversationInfo",
+    "ConversationSnapshot",
+    "Gate",
+    "KeptFacade",
+    "PartsPlace",
+    "Ports",
+    "Save",
+    "settings_of",
+]
+
+T = TypeVar("T")
+
+_LONG: Final = 64 * 1024
+"""Bytes. A larger state is read beside the event loop, because that may take more than 10 ms."""
+
+Save = Literal["turn", "checkpoint"]
+Gate = Literal["queue", "reject"]
+PartsPlace = Literal["inline", "store"]
+
+
+class ConversationInfo(Value, frozen=True, kw_only=True):
+    """What is stored of a conversation, without its messages.
+
+    Attributes:
+        key: The key it is kept under.
+        version: What the next save has to name.
+        saved_at: When it was saved last, by the store's clock.
+        title: What `update` set; "" for none.
+        metadata: The `metadata` of its turns in one; a later turn's value replaces an earlier one's, and what
+            `update` set replaces those of turns. Of turns that a compaction took away, up to 4 KiB are kept,
+            the newest first.
+        state: What the state says of itself: ids, status, times, usage, size.
+    """
+
+    _unshown = frozenset({"key", "metadata", "title"})
+
+    key: str
+    version: int
+    saved_at: datetime
+    state: StateInfo
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    title: str = ""
+
+
+class ConversationSnapshot(Value, frozen=True, kw_only=True):
+    """A conversation as it was at one instant.
+
+    Attributes:
+        info: What is stored of it, without its messages.
+        pending: The calls that `resume` takes answers for.
+        history: The whole conversation in neutral words.
+    """
+
+    info: ConversationInfo
+    pending: tuple[PendingCall, ...]
+    history: History
+
+
+class Ports(NamedTuple):
+    """What a conversation needs of its chat.
+
+    Attributes:
+        plan: From options to a turn's plan; nothing is called yet.
+        drive: A driver for a flow, on the chat's backend.
+        open: The handle of a turn from its work, its driver and `on_event`.
+        append: From a blob and messages to a blob.
+        compact: From a blob and what `compact_state` takes to the compaction's flow.
+        on_event: The chat's default observer, which is told of what is done beside turns.
+        is_watched: True if it is logged, too.
+    """
+
+    plan: Callable[..., Plan]
+    drive: Callable[..., Any]
+    open: Callable[..., Any]
+    append: Callable[..., bytes]
+    compact: Callable[..., Flow[CompactionReport]]
+    on_event: Any = None
+    is_watched: bool = False
+
+
+def settings_of(
+    store: Any,
+    key: str,
+    *,
+    is_async: bool,
+    codec: Codec,
+    dialect: Dialect,
+    binding: Any,
+    gate: str,
+    lease_ttl: float,
+    save_timeout: float,
+    concurrent_turns: bool,
+    plain_title: bool | None,
+    parts: str,
+    stop_every: float | None = None,
+    converts: bool = False,
+) -> RowSettings:
+    """The settings of a kept conversation. TypeError or ValueError for what no conversation could use."""
+    if not isinstance(key, str):
+        raise TypeError(f"key must be str, not {type(key).__name__}; pass str(…)")
+    if not key or len(key.encode("utf-8", "replace")) > MAX_KEY_BYTES:
+        raise ValueError(f"key must have 1 to {MAX_KEY_BYTES} bytes of UTF-8")
+    if gate not in ("queue", "reject"):
+        raise ValueError(f"gate must be 'queue' or 'reject'; got {gate!r}")
+    if isinstance(store, type) or not all(callable(getattr(store, name, None)) for name in ("load", "save")):
+        raise TypeError(
+            f"a conversation needs a store with load() and save(), see stores; got {_found(store)}"
+        )
+    _check_methods(store)
+    if inspect.iscoroutinefunction(store.load) is not is_async:
+        chat, kind = ("AsyncChat", "an Async… store") if is_async else ("Chat", "a store that is not Async…")
+        raise TypeError(f"a conversation of {chat} needs {kind}; got {type(store).__name__}")
+    for name, flag in (("concurrent_turns", concurrent_turns), ("plain_title", plain_title)):
+        if not isinstance(flag, bool) and not (flag is None and name == "plain_title"):
+            raise TypeError(f"{name} must be True or False, not {type(flag).__name__}")
+    _check_seconds("lease_ttl", lease_ttl, "a positive number of seconds", above=0)
+    _check_seconds("save_timeout", save_timeout, "a number of seconds from 0 on", least=0)
+    if parts not in ("inline", "store"):
+        raise ValueError(f"parts must be 'inline' or 'store'; got {parts!r}")
+    if parts == "store" and not callable(getattr(store, "save_parts", None)):
+        raise TypeError(
+            "parts='store' needs a store that changes a head and its parts in one atomic step (MemoryStore, "
+            f"SQLiteStore, SQLAlchemyStore, RedisStore); {type(store).__name__} has no save_parts()"
+        )
+    if stop_every is not None:
+        if isinstance(stop_every, bool) or not isinstance(stop_every, (int, float)) or stop_every <= 0:
+            raise ValueError(f"stop_every must be a positive number of seconds or None, got {stop_every!r}")
+        if not callable(getattr(store, "set_stop", None)):
+            raise TypeError(f"stop_every= needs a store with set_stop(); {type(store).__name__} has none")
+    codec.check(binding)
+    return RowSettings(
+        store=store,
+        key=key,
+        codec=codec,
+        binding=binding,
+        dialect=dialect,
+        renewal=AsyncRenewal if is_async else Renewal,
+        undisturbed=AsyncUndisturbed if is_async else Undisturbed,
+        gate=gate,
+        lease_ttl=lease_ttl,
+        save_timeout=save_timeout,
+        concurrent_turns=concurrent_turns,
+        with_title=shows_title(codec, plain_title),
+        in_parts=parts == "store",
+        stop_every=stop_every,
+        converts=converts,
+        longest_wait=math.inf if is_async else 0.0,
+    )
+
+
+def _found(value: Any) -> str:
+    """What stands in a store's place, and what to do."""
+    if isinstance(value, type):
+        return f"the class {value.__name__}: call it, {value.__name__}(…)"
+    found = type(value).__name__
+    if isinstance(value, (str, PathLike)):
+        return f"{found}; a file of SQLite is a SQLiteStore(path), in goaitools_py.stores"
+    return f"{found}; a MemoryStore() keeps in memory" if isinstance(value, dict) else found
+
+
+def _check_seconds(
+    name: str, value: Any, expected: str, *, above: float = -math.inf, least: float = -math.inf
+) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{name} must be {expected}, not {type(value).__name__}")
+    if not (value > above and value >= least):
+        raise ValueError(f"{name} must be {expected}, got {value}")
+
+
+def _check_methods(store: Any) -> None:
+    """Refuse a store whose methods cannot be called as they will be, before a turn is paid for."""
+    for name, takes, by_name in (("load", ("key",), ()), ("save", ("key", "blob"), ("expected",))):
+        try:
+            signature = inspect.signature(getattr(store, name))
+        except (TypeError, ValueError):  # written in C
+            continue
+        try:
+            signature.bind(*takes, **dict.fromkeys(by_name))
+        except TypeError as error:
+            call = f"{name}({', '.join((*takes, *(f'{each}=…' for each in by_name)))})"
+            raise TypeError(
+                f"a conversation calls {call} of its store, and that of {type(store).__name__} does not fit: "
+                f"{error}"
+            ) from None
+
+
+def _refuse_what_turns_share(given: Mapping[str, Any]) -> None:
+    """Raise TypeError for what all turns of a conversation share. If two deliveries of a message had two
+    conversation ids, a tool call would have two idempotency keys."""
+    if "binding" in given:
+        raise TypeError("a kept conversation has one binding: give it to chat.conversation(…, binding=…)")
+    if given.get("conversation_id") not in (None, UNSET):
+        raise TypeError(
+            "a kept conversation has one id, which is made of its key: give your id as the key, "
+            "chat.conversation(store, ID), and leave conversation_id= out"
+        )
+
+
+class KeptFacade:
+    """What both conversations are: a key in a store, and a chat. Nothing is loaded or kept between calls."""
+
+    @advised("{0} is made by chat.conversation(store, key)")
+    def __init__(self, ports: Ports, settings: RowSettings, save: Save) -> None:
+        if save not in ("turn", "checkpoint"):
+            raise ValueError(f"save must be 'turn' or 'checkpoint'; got {save!r}")
+        self._ports = ports
+        self._settings = settings
+        self._save: Save = save
+
+    @property
+    def key(self) -> str:
+        """The key in the store."""
+        return self._settings.key
+
+    @property
+    def _listening(self) -> bool:
+        return self._ports.is_watched or self._ports.on_event is not None
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({type(self._settings.store).__name__}, save={self._save!r})"
+
+    def _work(
+        self, user: Any, options: ChatOptions | None, fields: Mapping[str, Any], **how: Any
+    ) -> tuple[KeptTurn, Plan]:
+        if user is not None and "user" in fields:
+            raise TypeError("user was given twice: once in its place and once by name")
+        _refuse_what_turns_share(given_options(options, fields))
+        given = dict(fields) if user is None else {**fields, "user": user}
+        plan = self._ports.plan(None, options, {**given, "binding": self._settings.binding}, **how)
+        refuse_without_deps(plan.tools, plan.options.deps)
+        if plan.options.conversation_id is None:
+            wanted = replace(plan.options, conversation_id=changes.conversation_id(self.key))
+            plan = replace(plan, options=wanted)
+        work = KeptTurn(self._settings, plan, checkpoints=self._save == "checkpoint")
+        return work, plan
+
+    def _compaction(
+        self, compactor: Any, dry_run: bool, fields: Mapping[str, Any]
+    ) -> tuple[KeptCompaction, Any]:
+        """The compaction, and who is told of it."""
+        _refuse_what_turns_share(fields)
+        given = {**fields, "binding": self._settings.binding}
+        options = self._ports.plan(None, None, given).options
+        work = KeptCompaction(
+            self._settings,
+            lambda blob: self._ports.compact(blob, compactor, dry_run, given),
+            timeout=options.timeout,
+            listening=self._ports.is_watched or options.on_event is not None,
+        )
+        return work, options.on_event
+
+    def _privacy(self, act: Callable[[Row], Flow[Any]]) -> KeptPrivacy:
+        """A redaction or an erasure. It waits for a turn that runs for as long as a turn may take."""
+        options = self._ports.plan(None, None, {"binding": self._settings.binding}).options
+        return KeptPrivacy(self._settings, act, timeout=options.timeout)
+
+    def _redaction(self, match: Match, with_: str) -> KeptPrivacy:
+        Finder(match, with_)  # raises for what cannot be searched, before a store is asked
+        return self._privacy(redacting(match, with_, listening=self._listening))
+
+    def _erasure(self) -> KeptPrivacy:
+        return self._privacy(erasing(self._settings))
+
+    def _appending(self, messages: tuple[Message, ...]) -> Flow[None]:
+        settings = self._settings
+        return changes.append_flow(
+            settings,
+            lambda blob: self._ports.append(
+                blob, messages, settings.binding, changes.conversation_id(settings.key)
+            ),
+            count=len(messages),
+            listening=self._listening,
+        )
+
+    def _updating(self, title: str | None, metadata: Mapping[str, str | None] | None) -> Flow[None]:
+        check_update(title, metadata)
+        settings = self._settings
+        id = changes.conversation_id(settings.key)
+
+        def grow(blob: bytes) -> bytes:
+            known = blob or self._ports.append(b"", (), settings.binding, id)
+            return update_state(
+                known, title=title, metadata=metadata, codec=settings.codec, binding=settings.binding
+            )
+
+        return changes.append_flow(settings, grow, count=None, listening=self._listening)
+
+    def _committing(self, error: TurnError | StateConflictError) -> Flow[bytes]:
+        if not isinstance(error, (TurnError, StateConflictError)) or not error.state:
+            raise TypeError("commit takes the error of a turn that was not saved; its state is what is saved")
+        return changes.commit_flow(self._settings, error.state, error.base, listening=self._listening)
+
+    def _beside(self, key: str, binding: Any) -> RowSettings:
+        settings = self._settings
+        return settings_of(
+            settings.store,
+            key,
+            is_async=settings.renewal is AsyncRenewal,
+            codec=settings.codec,
+            dialect=settings.dialect,
+            binding=settings.binding if binding is None else binding,
+            gate=settings.gate,
+            lease_ttl=settings.lease_ttl,
+            save_timeout=settings.save_timeout,
+            concurrent_turns=settings.concurrent_turns,
+            plain_title=settings.with_title,
+            parts="store" if settings.in_parts else "inline",
+            stop_every=settings.stop_every,
+            converts=settings.converts,
+        )
+
+    def _stopping(self) -> Flow[bool]:
+        return stop_flow(self._settings)
+
+    def _being_run(self) -> Flow[bool]:
+        return running_flow(self._settings)
+
+    def _loading(self, *, is_whole: bool = False) -> Flow[Stored | None]:
+        """Load what is stored, with the parts that its head lists: with all of them if `is_whole`, else with
+        those that a turn needs."""
+        row = Row(self._settings)
+        found: Stored | None = yield from row.load(is_whole=is_whole)
+        return None if found is None else replace_stored(found, blob=row.stored)
+
+    def _reading(self) -> dict[str, Any]:
+        return {"codec": self._settings.codec, "binding": self._settings.binding}
+
+    def _reads(self, read: Callable[[Stored | None], T], found: Stored | None) -> Flow[T]:
+        """What a reader gives, read beside the event loop if that may take long."""
+        is_long = found is not None and (len(found.blob) > _LONG or may_take_long(found.blob, unknown=True))
+        return computed(partial(read, found), is_long=is_long)
+
+    def _history(self, found: Stored | None) -> History:
+        if found is None:
+            return History(turns=())
+        return read_history(found.blob, **self._reading(), dialect=self._settings.reader)
+
+    def _pending(self, found: Stored | None) -> tuple[PendingCall, ...]:
+        return () if found is None else pending_calls(found.blob, **self._reading())
+
+    def _snapshot(self, found: Stored | None) -> ConversationSnapshot | None:
+        info = self._info(found)
+        if info is None:
+            return None
+        return ConversationSnapshot(info=info, pending=self._pending(found), history=self._history(found))
+
+    def _info(self, found: Stored | None) -> ConversationInfo | None:
+        if found is None:
+            return None
+        state = load_state(found.blob, **self._reading())
+        metadata = dict(state.meta.info)
+        for turn in closed_turns(state):
+            metadata.update(turn.record.facts.get("metadata", {}))
+        metadata.update(state.meta.about)
+        return ConversationInfo(
+            key=self.key,
+            version=found.version,
+            saved_at=found.updated_at,
+            state=inspect_state(found.blob, **self._reading()),
+            metadata=metadata,
+            title=state.meta.title,
+        )

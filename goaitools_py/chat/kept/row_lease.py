@@ -1,0 +1,162 @@
+"""The lease of a key: taken before a turn, kept alive, and given back however the turn ends.
+
+Owns: the order of these steps, and what becomes of a lease whose turn is interrupted while it is taken or
+given back. Must never know: what is loaded or saved under the lease.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ...stores.layout import combines
+from ...turn.flow import Clock, Flow, Invoke, Sleep
+from ...types.errors import LeaseHeldError, StoreUnavailableError, TurnInProgressError
+from .parts import LOADED
+from .row_calls import FIRST_WAIT, LONGEST_WAIT, RowCalls, RowSettings
+
+if TYPE_CHECKING:
+    from ...stores.base import Stored
+
+__all__ = ["RowLease"]
+
+
+class RowLease(RowCalls):
+    """The lease in one use of a key."""
+
+    def __init__(self, settings: RowSettings) -> None:
+        super().__init__(settings)
+        self._context: Any = None
+        self._lease: Any = None
+        self._taking: tuple[Any, Any] | None = None
+        """The call that takes the lease, and the lease's context if it has one; None before and after it."""
+        self._leaving: Any = None
+        """The call that ends the lease's context."""
+        self._found: tuple[Stored | None, bool] | None = None
+        """What was loaded together with the lease, until `load` gives it; and whether it has all parts."""
+        self._is_combined = False
+        self._renewal: Any = None
+
+    def take_lease(self, timeout: float | None, *, is_whole: bool = False) -> Flow[float]:
+        """Take the lease, if the store has leases, and keep it alive. Gives the seconds of the wait.
+
+        `is_whole`: as for the `load` that follows. A store that can loads with the lease.
+        Raises `TurnInProgressError` if another worker holds it: at once with the gate "reject", else after
+        `timeout` seconds. A store that does not answer is awaited as long.
+        """
+        settings = self.settings
+        began = yield Clock()
+        if timeout is not None:
+            self._deadline = began.monotonic + timeout
+        if not hasattr(settings.store, "lease"):
+            return 0.0
+        in_one = combines(settings.store, in_parts=settings.in_parts)
+        pause, waited = FIRST_WAIT, 0.0
+        while True:
+            try:
+                context: Any = None
+                if in_one:
+                    taking = settings.undisturbed(partial(self._lease_and_load, is_whole), _release_late)
+                else:
+                    context = settings.store.lease(settings.key, settings.lease_ttl)
+                    enter = getattr(context, "__aenter__", None) or context.__enter__
+                    taking = settings.undisturbed(enter, partial(_leave_late, context))
+                self._taking = taking, context
+                taken = yield from self.ask(taking.call)
+            except LeaseHeldError as exc:
+                self._taking = None
+                now = yield Clock()
+                waited = now.monotonic - began.monotonic
+                if settings.gate == "reject" or (timeout is not None and waited + pause > timeout):
+                    raise TurnInProgressError(
+                        "another turn runs on this conversation, and nothing was called: try again later"
+                    ) from exc
+            except Exception:
+                if self._taking is not None and (taken := taking.leave()) is not None:
+                    self._note_taken(context, taken)  # it came in the moment in which the wait ended
+                self._taking = None
+                raise
+            else:
+                self._note_taken(context, taken)
+                if in_one:
+                    self._found = taken[1], is_whole or not settings.in_parts
+                self._renewal = settings.renewal(self._lease, settings.lease_ttl)
+                yield Invoke(self._renewal.start)
+                return waited
+            yield Sleep(pause)
+            pause = min(2 * pause, LONGEST_WAIT)
+
+    def _note_taken(self, context: Any, taken: Any) -> None:
+        """Note the lease that was taken. `context`: None if it was loaded together with the lease."""
+        self._lease, self._context = taken if context is not None else taken[0], context
+        self._is_combined = context is None
+        self._taking = None
+
+    def release(self) -> Flow[None]:
+        """Give the lease back. While the store is unavailable it is tried again, as a save is. A lease that
+        cannot be given back runs out. A caller that was interrupted here may call it again, and so may one
+        that was interrupted while the lease was being taken."""
+        if self._taking is not None:
+            taking, context = self._taking
+            taken = yield Invoke(taking.rest)
+            if taken is not None:
+                self._note_taken(context, taken)
+            self._taking = None
+        if self._renewal is not None:
+            yield Invoke(self._renewal.end)
+            self._renewal = None
+        if self._lease is None and self._context is None:
+            return
+        if self.is_silent and self._patient_until is None:
+            self._patient_until = 0.0  # the wait was over before: one moment for the lease is enough
+        for step in (self._give_back, self._leave):  # a context is left, too, if the release failed
+            with suppress(Exception):  # the outcome of the turn is more important than this error
+                yield from step()
+        self._context = self._lease = self._leaving = None
+        self._is_combined = False
+
+    def _leave(self) -> Flow[None]:
+        """Leave the context of the lease, once. Where the lease has a `release` it has ended already."""
+        if self._context is None:
+            return
+        if hasattr(self._lease, "release"):
+            yield from self.ask(_leave, self._context, is_paid=True)
+        elif self._leaving is None:
+            self._leaving = self.settings.undisturbed(partial(_leave, self._context))
+            yield from self.ask(self._leaving.call, is_paid=True)
+        else:
+            yield from self.ask(self._leaving.rest, is_paid=True)
+
+    def _give_back(self) -> Flow[None]:
+        """Call the lease's own `release`, if it has one. It raises if it fails; its context does not."""
+        release = getattr(self._lease, "release", None)
+        while release is not None:
+            try:
+                yield from self.ask(release, is_paid=True)
+                return
+            except StoreUnavailableError:
+                if not (yield from self._wait()):
+                    return
+
+    def _lease_and_load(self, is_whole: bool) -> Any:
+        settings = self.settings
+        if settings.in_parts:
+            kinds = None if is_whole else LOADED
+            return settings.store.lease_and_load_head(settings.key, settings.lease_ttl, kinds=kinds)
+        return settings.store.lease_and_load(settings.key, settings.lease_ttl)
+
+
+def _release_late(answer: tuple[Any, Any]) -> Any:
+    """Give back a lease that came together with a state, but too late."""
+    return answer[0].release()
+
+
+def _leave_late(context: Any, _: Any) -> Any:
+    """End the context of a lease that came too late."""
+    return _leave(context)
+
+
+def _leave(context: Any) -> Any:
+    """End the context of a lease."""
+    return (getattr(context, "__aexit__", None) or context.__exit__)(None, None, None)

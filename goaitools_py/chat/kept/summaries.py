@@ -1,0 +1,92 @@
+"""A list of conversations, without their blobs.
+
+Owns: what a row of a store's listing says of a conversation. Must never know: an engine, a blob, or who may
+see the list.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final
+
+from ...base.values import Value
+from ...turn.flow import Flow, Invoke
+
+if TYPE_CHECKING:
+    from ...stores.base import StoredKey, StoredPage
+
+__all__ = ["Summaries", "Summary", "summaries_flow", "summaries_of"]
+
+_NANO: Final = Decimal("1e-9")
+
+
+class Summary(Value, frozen=True, kw_only=True):
+    """What a store says of a conversation beside its blob.
+
+    Attributes:
+        key: The key it is kept under.
+        updated_at: When it was saved last, in UTC.
+        title: Up to 200 characters of its title; "" for none, and where a sealed state keeps it to itself.
+        status: "complete", "awaiting_tools", "in_progress" or "failed"; "" if the last save did not say it.
+        turns: How many turns there were; None if the last save did not say it.
+        total_tokens: Input and output tokens of its life; None if the last save did not say it.
+        cost_usd: What it cost in US dollars; None if that is not known.
+    """
+
+    _unshown = frozenset({"key", "title"})
+
+    key: str
+    updated_at: datetime
+    title: str = ""
+    status: str = ""
+    turns: int | None = None
+    total_tokens: int | None = None
+    cost_usd: Decimal | None = None
+
+
+class Summaries(Value, frozen=True):
+    """One page of a list of conversations.
+
+    Attributes:
+        rows: At most as many as were asked for. Fewer, or none, do not mean that it was the last page.
+        cursor: What to give for the next page; None after the last one.
+    """
+
+    _unshown = frozenset({"cursor"})
+
+    rows: tuple[Summary, ...]
+    cursor: str | None = None
+
+
+def summaries_of(page: StoredPage) -> Summaries:
+    """Read a page of a store's listing."""
+    return Summaries(rows=tuple(map(_summary, page.keys)), cursor=page.cursor)
+
+
+def summaries_flow(store: Any, prefix: str, cursor: str | None, limit: int) -> Flow[Summaries]:
+    """List the conversations of a store whose keys begin with `prefix`.
+
+    Raises:
+        TypeError: The store cannot list.
+    """
+    if not callable(getattr(store, "list", None)):
+        raise TypeError(f"summaries needs a store with list(); {type(store).__name__} has none")
+    page: StoredPage = yield Invoke(lambda: store.list(prefix, cursor=cursor, limit=limit))
+    return summaries_of(page)
+
+
+def _summary(row: StoredKey) -> Summary:
+    facts = row.facts
+    if facts is None:
+        return Summary(key=row.key, updated_at=row.updated_at)
+    nano = facts.cost_nano_dollars
+    return Summary(
+        key=row.key,
+        updated_at=row.updated_at,
+        title=facts.title,
+        status=facts.status,
+        turns=facts.turns,
+        total_tokens=facts.total_tokens,
+        cost_usd=None if nano is None else nano * _NANO,
+    )

@@ -1,0 +1,423 @@
+"""The flow of a turn of a kept conversation.
+
+Owns: the order of lease, load, turn and save, and which state is saved when a turn ends badly. Must never
+know: an engine of a store, a socket, or which of the two drivers carries its effects out.
+
+::
+
+    take the lease -> load -> [ turn: each checkpoint is saved, if asked ] -> save -> give the lease back
+
+The turn is the engine's own flow. Its effects are passed on, except the few that a store changes. A
+checkpoint is saved. With checkpoints, the new messages are saved before the first request. The turn is
+complete only after its save. An exit or a cancellation can end the flow, and then it cannot yield any more:
+so the save after that is a flow of its own, `settle`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from contextlib import suppress
+from typing import Any, Final
+
+from ...base.values import replace
+from ...open_turn import turn_ids
+from ...state.state import load_state
+from ...turn.engine import TurnEngine
+from ...turn.flow import CallModel, Checkpoint, Clock, Effect, Emit, Flow, ReadParts
+from ...turn.plan import Plan
+from ...turn.relay import RelayTurn, engine_of
+from ...types.errors import (
+    CheckpointError,
+    StateConflictError,
+    StateError,
+    StoreCommitError,
+    TurnError,
+    TurnStoppedError,
+)
+from ...types.events import TurnCompleted
+from ...types.messages import Message
+from ...types.result import ChatResult
+from ...types.turn_warnings import TurnWarning
+from .row import DuplicateError, Row
+from .row_calls import RowSettings
+from .stops import StopWatch
+
+__all__ = ["KeptTurn"]
+
+MAX_RESTARTS: Final = 5
+"""How often a turn begins anew because another worker saved before it had called anything."""
+
+
+class _OvertakenError(Exception):
+    """Another worker saved before this turn called a model or a tool: begin anew."""
+
+
+class KeptTurn:
+    """One turn of a kept conversation. `run` is its flow. If that was abandoned, `settle` does the rest.
+
+    Attributes:
+        is_settled: True once nothing is left to do.
+        unsaved: The error that prevented the save of an abandoned turn.
+    """
+
+    def __init__(self, settings: RowSettings, plan: Plan, *, checkpoints: bool) -> None:
+        self._row = Row(settings)
+        self._checkpoints = checkpoints
+        self._stops = StopWatch(self._row) if settings.stop_every is not None else None
+        # With checkpoints each start of a tool is saved too. So a turn needs no claims of its calls.
+        # A reply that is read piece by piece can be stopped between two pieces.
+        stream = plan.stream or self._stops is not None
+        self._plan = replace(
+            plan, is_shared=True, checkpoints=checkpoints, claims=not checkpoints, stream=stream
+        )
+        self._engine: TurnEngine | RelayTurn | None = None
+        self._appended: tuple[Message, ...] = ()
+        self._lock = threading.Lock()
+        self._given = b""
+        self._end: bytes | None = None
+        self._aside = ""
+        self._has_called = False
+        self._has_saved = False
+        self._is_noted = False
+        self.is_settled = False
+        self.unsaved: Exception | None = None
+
+    # ------------------------------------------------------------------------------ for the handle
+
+    def snapshot(self) -> bytes:
+        """Give the conversation as it is now: b"" before the load, the stored state after the save."""
+        if self._end is not None:
+            return self._end
+        return self._engine.snapshot() if self._engine is not None else b""
+
+    @property
+    def of(self) -> dict[str, str]:
+        """What each event of this turn carries; only the conversation's id before the load."""
+        if self._engine is None:
+            return {"conversation_id": self._plan.options.conversation_id or ""}
+        return self._engine.of
+
+    def append(self, *messages: Message) -> None:
+        """As `TurnEngine.append`. A turn that begins anew gets the messages again."""
+        with self._lock:
+            if self._engine is not None:
+                self._engine.append(*messages)
+            else:
+                self._plan.dialect.entries(messages)  # raises for messages that this provider API cannot take
+            self._appended += messages
+
+    def _new_engine(self, plan: Plan) -> TurnEngine | RelayTurn:
+        with self._lock:
+            engine = self._engine = engine_of(plan)
+            self._row.meta_of = engine.meta_of
+            if self._appended:
+                engine.append(*self._appended)
+        return engine
+
+    # --------------------------------------------------------------------------------- the turn
+
+    def run(self) -> Flow[ChatResult[Any]]:
+        """Run the turn, from the lease to the save."""
+        self._plan.codec.check(self._plan.options.binding)
+        try:
+            result = yield from self._turn()
+        except Exception:
+            yield from self._row.release()
+            self.is_settled = True
+            raise
+        yield from self._row.release()
+        self.is_settled = True
+        if self._plan.listening:
+            yield Emit(TurnCompleted(result, **(self._engine.of if self._engine is not None else {})))
+        return result
+
+    def _turn(self) -> Flow[ChatResult[Any]]:
+        waited = yield from self._row.take_lease(self._plan.options.timeout)
+        if self._stops is not None:
+            yield from self._stops.begin()
+        began = (yield Clock()).monotonic - waited
+        for _ in range(MAX_RESTARTS):
+            yield from self._row.load(tolerates_damage=True)  # the turn's options say what damage means
+            self._given = self._row.stored
+            # The turn's `timeout` bounds the wait for the lease, the loads, and what begins anew.
+            waited = (yield Clock()).monotonic - began
+            engine = self._new_engine(self._begun(self._given, waited))
+            try:
+                result = yield from self._pass_on(engine)
+            except _OvertakenError:
+                continue
+            except Exception as exc:
+                return (yield from self._note_failure(engine, exc))
+            return (yield from self._note(engine, result))
+        raise StateConflictError(
+            f"other workers saved {MAX_RESTARTS} times before this turn could begin, and nothing was called: "
+            "try again later"
+        )
+
+    def _begun(self, blob: bytes, waited: float) -> Plan:
+        """Make the plan of a turn on the stored state, and note how long it waited before."""
+        return replace(self._plan, blob=blob, waited=waited, damage=self._row.damage)
+
+    def _pass_on(self, engine: TurnEngine | RelayTurn) -> Flow[ChatResult[Any]]:
+        """Pass the engine's effects on, and do the effects that concern the store."""
+        flow, stops = engine.run(), self._stops
+        answer: Any = None
+        failure: BaseException | None = None
+        while True:
+            try:
+                effect = flow.throw(failure) if failure is not None else flow.send(answer)
+            except StopIteration as stop:
+                result: ChatResult = stop.value
+                return result
+            except TurnStoppedError:
+                raise engine.stopped() from None
+            answer = failure = None
+            if stops is not None and (yield from stops.is_asked(effect)):
+                if type(effect) is Emit:
+                    yield Emit(effect.event)
+                failure = TurnStoppedError("the turn is stopped here")
+                continue
+            if type(effect) is Emit and type(effect.event) is TurnCompleted:
+                continue  # the turn is complete after its save; `run` tells then
+            is_save = type(effect) is Checkpoint and (effect.is_claim or self._checkpoints)
+            if self._is_first(engine, effect, is_checkpoint=is_save):
+                try:
+                    yield from self._before_first_call(engine, effect)
+                except BaseException:
+                    flow.close()
+                    raise
+                self._has_called = not is_save
+            try:
+                if type(effect) is Checkpoint:
+                    yield from self._checkpoint(engine, effect)
+                elif type(effect) is ReadParts:
+                    answer = yield from self._row.read_parts(effect.names)
+                else:
+                    answer = yield effect
+                    if stops is not None:
+                        stops.note(answer)
+            except BaseException as exc:
+                failure = exc
+
+    def _is_first(self, engine: TurnEngine | RelayTurn, effect: Effect, *, is_checkpoint: bool) -> bool:
+        """Tell whether this is the first call, or a checkpoint before it (of a compaction, say)."""
+        if is_checkpoint:
+            is_early = not self._plan.resume and not engine.is_over
+            return is_early and not self._has_saved and not self._has_called
+        return type(effect) is CallModel and not self._has_called
+
+    def _before_first_call(self, engine: TurnEngine | RelayTurn, effect: Effect) -> Flow[None]:
+        try:
+            yield from self._set_aside(engine)
+        except StateConflictError as exc:
+            raise _OvertakenError from exc
+        if self._has_saved:  # a tool may have run, so the turn cannot begin anew
+            return
+        if self._checkpoints:
+            first = engine.snapshot()
+        elif type(effect) is Checkpoint:
+            first = effect.blob  # the turn continues another worker's turn, and claims its calls
+        else:
+            return
+        row = self._row
+        try:
+            yield from row.commit(first, most=0, is_paid=False)
+        except StateConflictError as exc:
+            raise _OvertakenError from exc
+        if row.stored != row.mine and self._plan.options.turn_id is not None:
+            raise _OvertakenError  # the save got no answer but was done, and another worker continued from it
+        yield from self._tell_saved()
+
+    def _set_aside(self, engine: TurnEngine | RelayTurn) -> Flow[None]:
+        if engine.discarded is not None and not self._aside:
+            self._aside = yield from self._row.set_aside()
+
+    def _checkpoint(self, engine: TurnEngine | RelayTurn, effect: Checkpoint) -> Flow[None]:
+        """Save a blob, if this conversation saves it. Only then give it to the caller's own callback."""
+        # `_note` saves the end of the turn, with its own errors.
+        if effect.is_claim or (self._checkpoints and not engine.is_over):
+            yield from self._save(effect.blob)
+        if effect.keep is not None:
+            yield effect
+
+    def _save(self, blob: bytes) -> Flow[None]:
+        """Save the state of a turn that goes on. Raises if another worker had a turn meanwhile."""
+        yield from self._row.commit(blob, is_there=self._is_there)
+        self._has_saved = True
+        yield from self._tell_saved()
+
+    def _tell_saved(self) -> Flow[None]:
+        if self._plan.listening and self._engine is not None:
+            yield from self._row.tell(self._engine.of)
+
+    # ---------------------------------------------------------------------------------- the end
+
+    def _note(self, engine: TurnEngine | RelayTurn, result: ChatResult) -> Flow[ChatResult[Any]]:
+        """Save a turn that succeeded."""
+        row = self._row
+        yield from self._set_aside(engine)
+        try:
+            stored = yield from row.commit(result.state, is_there=self._is_there, is_last=True)
+        except DuplicateError:
+            return (yield from self._repeat())
+        except Exception as exc:
+            self._is_noted = True
+            if isinstance(exc, StateConflictError) and self._is_stored(result):
+                return self._uncut(result)
+            self.unsaved = exc  # if the turn is cancelled before it can raise this, `settle` must tell it
+            if isinstance(exc, StateConflictError):
+                raise self._conflict(exc, result.state, result.text) from exc
+            raise self._not_taken(exc, result) from exc
+        self._is_noted, self._end = True, stored
+        yield from self._tell_saved()
+        warnings = (*result.warnings, *self._warnings())
+        return dataclasses.replace(result, state=stored, warnings=warnings)
+
+    def _is_stored(self, result: ChatResult) -> bool:
+        """True if a checkpoint has saved the whole turn already. Then only the cut after it was not saved."""
+        mine, plan = self._row.mine, self._plan
+        if not mine or result.compaction is None:
+            return False
+        kept, whole = (
+            load_state(blob, codec=plan.codec, binding=plan.options.binding) for blob in (mine, result.state)
+        )
+        return kept.open is None is whole.open and kept.meta.processed == whole.meta.processed
+
+    def _uncut(self, result: ChatResult) -> ChatResult:
+        """Give the result of a turn that is stored without its cut; another worker's turn may follow it."""
+        self._end = self._row.stored
+        why = "another worker had a turn meanwhile, and the history stays as it is"
+        report = result.compaction
+        if report is not None:
+            report = replace(report, outcome="failed", reason=why)
+        warnings = (*result.warnings, TurnWarning("compaction_failed", why), *self._warnings())
+        return dataclasses.replace(result, state=self._end, compaction=report, warnings=warnings)
+
+    def _note_failure(self, engine: TurnEngine | RelayTurn, exc: Exception) -> Flow[ChatResult[Any]]:
+        """Save the state of a turn that failed, and raise its error. If another worker has finished the same
+        turn meanwhile, give that worker's result instead."""
+        if isinstance(exc, CheckpointError) and isinstance(exc.__cause__, DuplicateError):
+            return (yield from self._repeat())
+        stops = self._stops if isinstance(exc, TurnStoppedError) else None
+        row = self._row
+        try:
+            if not (self._has_called or self._has_saved):  # a save without an answer may have been done
+                yield from row.find_sent(self._is_there)
+            new = self._left_by(engine, exc)
+            if new != row.mine:
+                yield from self._set_aside(engine)
+            stored = yield from row.commit(new, is_there=self._is_there, is_last=stops is None)
+        except DuplicateError:
+            return (yield from self._repeat())
+        except Exception as why:
+            self._is_noted, self.unsaved = True, why
+            if not isinstance(exc, TurnError):
+                exc.add_note(f"the state of this turn could not be saved ({type(why).__name__})")
+                raise exc from exc.__cause__
+            if isinstance(exc, CheckpointError) and isinstance(why, StateConflictError):
+                raise self._conflict(why, exc.state, exc.text) from exc
+            exc.unsaved, exc.state, exc.base = why, row.timed(exc.state), row.mine
+            raise exc from exc.__cause__
+        self._is_noted, self._end = True, stored
+        if stops is not None:
+            # After the save: if this worker dies in between, the flag still says that nobody goes on with the
+            # turn. Before the lease is given back: after that, the flag may be meant for the next turn.
+            with suppress(Exception):  # the next turn takes the flag away, too
+                yield from stops.clear()
+        yield from self._tell_saved()
+        if isinstance(exc, CheckpointError) and isinstance(exc.__cause__, StateConflictError):
+            text = f"{exc.__cause__}; no further tool was started, and err.state is what is stored"
+            raise StateConflictError(text, state=stored, text=exc.text, base=row.mine) from exc
+        if isinstance(exc, TurnError):
+            exc.state = stored
+            exc.warnings = (*exc.warnings, *self._warnings())
+        raise exc from exc.__cause__
+
+    def _left_by(self, engine: TurnEngine | RelayTurn, exc: Exception) -> bytes:
+        """Choose the state to store after a failure: the stored one if the turn has not begun."""
+        row = self._row
+        if isinstance(exc, TurnError):
+            new = exc.state
+        elif self._has_called and engine.has_acted:
+            new = engine.snapshot()
+        elif self._has_called or self._has_saved:
+            return row.mine
+        else:
+            new = self._given
+        if new in (b"", self._given):
+            if row.mine in (b"", self._given):
+                return row.mine
+            return row.taken_back(b"" if self._aside else new)
+        return new
+
+    def _is_there(self, blob: bytes) -> bool:
+        """Tell whether another worker's state contains this turn, finished."""
+        plan = self._plan
+        if plan.options.turn_id is None or plan.resume:
+            return False
+        try:
+            meta = load_state(blob, codec=plan.codec, binding=plan.options.binding).meta
+        except StateError:
+            return False
+        key = turn_ids.key_of(plan.options.turn_id, plan.dialect.entries(plan.messages))
+        return turn_ids.said_under(meta, key) == key.said and turn_ids.is_finished(meta, key)
+
+    def _repeat(self) -> Flow[ChatResult[Any]]:
+        """Give the reply that another worker got for the same turn, from the stored state."""
+        row = self._row
+        row.mine = row.stored
+        engine = self._new_engine(replace(self._plan, blob=row.stored))
+        self._is_noted, self._end = True, row.stored
+        result = yield from self._pass_on(engine)
+        if result.state != row.mine:  # messages were appended meanwhile: they wait behind that turn
+            return (yield from self._note(engine, result))
+        return result
+
+    def _conflict(self, exc: StateConflictError, state: bytes, text: str) -> StateConflictError:
+        return StateConflictError(
+            f"{exc}; this turn is not in the store, but in err.state",
+            state=self._row.timed(state),
+            text=text,
+            base=self._row.mine,
+        )
+
+    def _not_taken(self, exc: Exception, result: ChatResult) -> StoreCommitError:
+        error = StoreCommitError(
+            f"the turn is complete, but the store did not save it ({type(exc).__name__}): "
+            "conversation.commit(err) tries again; the reply is in err.text, the whole turn in err.state",
+            state=self._row.timed(result.state),
+            text=result.text,
+            usage=result.usage,
+            tool_log=result.tool_log,
+            retryable=True,
+            warnings=(*result.warnings, *self._warnings()),
+            discarded=result.discarded,
+            bill=result.bill,
+        )
+        error.unsaved, error.base = exc, self._row.mine
+        return error
+
+    def _warnings(self) -> tuple[TurnWarning, ...]:
+        if not self._aside:
+            return ()
+        where = f"the stored state could not be used: it is kept under this key with {self._aside!r} added"
+        return (TurnWarning("state_moved", where),)
+
+    def settle(self) -> Flow[None]:
+        """Finish an abandoned turn: save it, and give the lease back."""
+        engine = self._engine
+        if engine is not None and not self._is_noted:
+            try:
+                new = engine.snapshot()
+                if new != self._row.mine and new != self._given:
+                    yield from self._set_aside(engine)
+                    self._end = yield from self._row.commit(new, is_there=self._is_there, is_last=True)
+            except DuplicateError:
+                self._end = self._row.stored
+            except Exception as exc:
+                self.unsaved = exc
+            self._is_noted = True
+        yield from self._row.release()
+        self.is_settled = True
+        yield from self._tell_saved()

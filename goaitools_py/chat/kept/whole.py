@@ -1,0 +1,144 @@
+"""One row of a store as a whole state, for programs that run no turn: tools, migrations, backups.
+
+Owns: a blob together with the parts that its store keeps, and the save that no other worker's save is lost
+to. Must never know: an engine of a store, or why a state is changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+from ...state.blob import peek
+from ...state.codec import PLAIN, Codec
+from ...state.parts import ELSEWHERE
+from ...state.placing import parts_of
+from ...state.state import load_state
+from ...stores.base import Leasing, Parted, Stored
+from ...stores.layout import RowFacts, takes_facts
+from ...types.errors import LeaseHeldError, StatePartMissingError, TurnInProgressError
+from .facts import row_facts, shows_title
+from .parts import joined, pieces_of
+
+__all__ = ["WholeRow", "held", "load_row", "save_new"]
+
+Opening = Callable[[bytes], Mapping[str, Any]]
+"""Gives the `codec` and `binding` that open a stored blob."""
+
+LEASE_SECONDS: Final = 10.0
+"""How long a change may take, and how long turns wait if its process dies."""
+
+
+class WholeRow:
+    """A stored state. `load_row` makes it.
+
+    Attributes:
+        blob: The whole state.
+        saved: What the store said of it.
+    """
+
+    def __init__(self, store: Any, key: str, found: Stored, opening: Opening) -> None:
+        self._store = store
+        self._key = key
+        opened = opening(bytes(found.blob))
+        self._codec: Codec = opened.get("codec", PLAIN)
+        self._binding = opened.get("binding")
+        self._kept: frozenset[bytes] = frozenset()
+        self.blob = bytes(found.blob)
+        self.saved = found
+        if isinstance(store, Parted) and self._has_parts_elsewhere():
+            whole = store.load_head(key)
+            if whole is not None:
+                try:
+                    self.blob, self._kept = joined(whole, self._codec, self._binding)
+                except StatePartMissingError:  # head and parts of two moments, say of a replica
+                    whole = store.load_head(key) or whole
+                    self.blob, self._kept = joined(whole, self._codec, self._binding)
+                self.saved = whole
+
+    def _has_parts_elsewhere(self) -> bool:
+        parts = parts_of(self.blob, codec=self._codec, binding=self._binding)
+        return any(part.place == ELSEWHERE for part in parts)
+
+    @property
+    def opened(self) -> dict[str, Any]:
+        """The codec and the binding, as keywords."""
+        return {"codec": self._codec, "binding": self._binding}
+
+    def differs(self, new: bytes) -> bool:
+        """True if a save of this state would change the row. Reading a row with parts of its own may seal
+        them with a newer key already."""
+        if new != self.blob:
+            return True
+        stored, made = peek(self.saved.blob), peek(new)
+        if (stored.version, stored.key_id) != (made.version, made.key_id):
+            return True
+        return bool(self._kept) and pieces_of(new, self._codec, self._binding).names != self._kept
+
+    def save(self, new: bytes, *, with_title: bool | None = None) -> None:
+        """Replace the state, if the row is still as it was loaded. Parts go where the old ones were.
+
+        `with_title`: whether the title stands in plain beside the blob; None: only if the blob is plain.
+
+        Raises `StateConflictError` if another worker saved meanwhile.
+        """
+        facts = _facts(new, self._codec, self._binding, with_title)
+        if not self._kept:
+            _save(self._store, self._key, new, self.saved.version, facts)
+            return
+        pieces = pieces_of(new, self._codec, self._binding)
+        self._store.save_parts(
+            self._key,
+            pieces.head,
+            [pieces.at_hand[name] for name in pieces.names - self._kept],
+            self._kept - pieces.names,
+            expected=self.saved.version,
+            facts=facts,
+        )
+
+
+def load_row(store: Any, key: str, opening: Opening) -> WholeRow | None:
+    """Load the whole state under a key; None if nothing is stored there.
+
+    Raises `StateError` if the row cannot be read.
+    """
+    found = store.load(key)
+    return None if found is None else WholeRow(store, key, found, opening)
+
+
+def save_new(store: Any, key: str, blob: bytes, *, codec: Codec = PLAIN, binding: Any = None) -> None:
+    """Save a state under a key that has none. Raises `StateConflictError` if it has one."""
+    _save(store, key, blob, None, _facts(blob, codec, binding, None))
+
+
+def _facts(blob: bytes, codec: Codec, binding: Any, with_title: bool | None) -> RowFacts:
+    meta = load_state(blob, codec=codec, binding=binding).meta
+    return row_facts(meta, with_title=shows_title(codec, with_title))
+
+
+def _save(store: Any, key: str, blob: bytes, expected: int | None, facts: RowFacts) -> None:
+    if takes_facts(store):
+        store.save(key, blob, expected=expected, facts=facts)
+    else:
+        store.save(key, blob, expected=expected)
+
+
+@contextmanager
+def held(store: Any, key: str) -> Iterator[None]:
+    """Hold the lease of a key, if the store has leases: a turn that runs would lose its save to the change.
+
+    Raises `TurnInProgressError` if a worker holds it.
+    """
+    if not isinstance(store, Leasing):
+        yield
+        return
+    lease = store.lease(key, LEASE_SECONDS)
+    try:
+        lease.__enter__()
+    except LeaseHeldError as error:
+        raise TurnInProgressError("a turn runs on this conversation; try again when it is over") from error
+    try:
+        yield
+    finally:
+        lease.__exit__(None, None, None)

@@ -1,0 +1,233 @@
+"""The inbox: messages that wait until a model has accepted them.
+
+Owns: how messages enter the inbox (topics, event ids, context), and which messages of a call are preamble.
+Must never know: how a turn runs, or the JSON of an entry.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from ..backends.base import Dialect
+from ..backends.read_entries import read_entries
+from ..base.values import Value, replace
+from ..state.letters import LETTER_OF, USER, letter_of
+from ..state.records import IDS_KEPT, InboxItem, digest8
+from ..state.state import ConversationState
+from ..types.messages import Message, event
+from ..types.messages import system as system_message
+from ..types.render import is_context, with_context, with_speaker
+from .turn_ids import TURN_IDS_FACT
+
+__all__ = [
+    "Others",
+    "admit",
+    "has_unseen",
+    "inbox_messages",
+    "merged",
+    "reminder",
+    "said_by_others",
+    "split_preamble",
+    "with_new_context",
+    "without_inbox",
+]
+
+_MAX_QUOTED: Final = 80
+"""A reminder quotes at most this many characters of the unanswered message."""
+
+
+class Others(Value, frozen=True, kw_only=True):
+    """Messages that waited in a shared conversation before a turn began, and what came with them.
+
+    `turn_ids`: the digests of turn ids whose messages are among them. `metadata`: what waits with them.
+    """
+
+    _unshown = frozenset({"items", "metadata"})
+
+    items: tuple[InboxItem, ...]
+    turn_ids: frozenset[str]
+    context: str
+    metadata: Mapping[str, str]
+
+    def among(self, inbox: Sequence[InboxItem]) -> tuple[InboxItem, ...]:
+        """Those of an inbox. By identity, not equality: an equal message may have come in since."""
+        return tuple([item for item in inbox if any(item is one for one in self.items)])
+
+    def besides(self, inbox: Sequence[InboxItem]) -> tuple[InboxItem, ...]:
+        """What stands in an inbox besides them."""
+        return tuple([item for item in inbox if not any(item is one for one in self.items)])
+
+
+def split_preamble(
+    system: str | None, messages: Sequence[Message]
+) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
+    """Split the messages of a call into the preamble, which is never stored, and the rest.
+
+    The preamble is `system` and the leading system messages.
+    """
+    lead = 0
+    while lead < len(messages) and messages[lead].role == "system":
+        lead += 1
+    own = (system_message(system),) if system else ()
+    return (*own, *messages[:lead]), tuple(messages[lead:])
+
+
+def _given_letter(message: Message) -> str:
+    """The role letter of a message that a caller gives. ValueError for a tool result."""
+    if message.role not in LETTER_OF or message.role == "tool":
+        raise ValueError(
+            f"a message of role {message.role!r} cannot be given to a chat; tool results come from tools"
+        )
+    return letter_of(message)
+
+
+def admit(state: ConversationState, messages: Sequence[Message], dialect: Dialect) -> ConversationState:
+    """The state with `messages` at the end of its inbox.
+
+    A waiting event is replaced by a newer event of the same topic, which stands at the end. An event is
+    dropped if its id is among the last 64 ids seen.
+    """
+    if not messages:
+        return state
+    inbox = list(state.inbox)
+    seen = list(state.meta.events)
+    fresh: list[Message] = []
+    marks: list[str] = []
+    for message in messages:
+        mark = ""
+        if message.event_id is not None:
+            mark = _mark(message.event_id)
+            if mark in seen:
+                continue
+            seen.append(mark)
+        fresh.append(with_speaker(message))
+        marks.append(mark)
+    for message, mark, entry in zip(fresh, marks, dialect.entries(fresh), strict=True):
+        if message.topic:
+            inbox = [item for item in inbox if item.topic != message.topic]
+        inbox.append(
+            InboxItem(
+                entry=entry,
+                letter=_given_letter(message),
+                topic=message.topic or "",
+                event=mark,
+                more=msgspec.json.encode({"who": message.speaker}) if message.speaker else b"",
+            )
+        )
+    meta = state.meta
+    if len(seen) != len(meta.events):
+        meta = msgspec.structs.replace(meta, events=tuple(seen[-IDS_KEPT:]))
+    return replace(state, meta=meta, inbox=tuple(inbox))
+
+
+def reminder(messages: Sequence[Message]) -> Message:
+    """An event that asks the model to answer messages which already stand in the history.
+
+    The event quotes their first words, and of these only letters and digits. So the quoted text cannot end
+    the quotation, and the model cannot take it for words of the application.
+    """
+    said = " ".join(message.text for message in messages)[: 4 * _MAX_QUOTED]
+    words = " ".join(re.sub(r"[\W_]+", " ", said).split())[:_MAX_QUOTED]
+    which = f'that begins with the words "{words}"' if words else "further up"
+    return event(
+        f"The message {which} has no answer, and was delivered once more. It is the same message, not a "
+        "second one: what was done for it stands above, and is not to be done again. Answer it now."
+    )
+
+
+def has_unseen(state: ConversationState, messages: Sequence[Message]) -> bool:
+    """True if `admit` would add at least one of the messages."""
+    return any(
+        message.event_id is None or _mark(message.event_id) not in state.meta.events for message in messages
+    )
+
+
+def _mark(event_id: str) -> str:
+    return digest8(event_id)
+
+
+def without_inbox(state: ConversationState, *, but: Others | None = None) -> ConversationState:
+    """The state without its waiting messages.
+
+    The event ids, the context and the turn ids that came with these messages leave the state too. So the
+    caller can send the same messages again, and they are not dropped as already seen.
+
+    Args:
+        state: The conversation.
+        but: Messages that go on waiting. What came with them stays too.
+    """
+    if not state.inbox:
+        return state
+    left = but.among(state.inbox) if but is not None else ()
+    marks = {item.event for item in state.inbox if item.event} - {item.event for item in left}
+    events = tuple(mark for mark in state.meta.events if mark not in marks)
+    accepted = set(state.open.facts.get(TURN_IDS_FACT, ())) if state.open is not None else set()
+    context = ""
+    metadata: Mapping[str, str] = {}
+    if left and but is not None:
+        context, metadata = but.context, but.metadata
+        accepted |= but.turn_ids
+    turn = tuple(row for row in state.meta.turn if row.id in accepted)
+    meta = msgspec.structs.replace(state.meta, events=events, context=context, turn=turn, said=metadata)
+    return replace(state, inbox=left, meta=meta)
+
+
+def said_by_others(
+    state: ConversationState, messages: Sequence[Message], turn_id: str | None, dialect: Dialect
+) -> Others:
+    """What waits in the state, but for the messages of the turn with this id. They wait there if the turn
+    comes again."""
+    meta, items = state.meta, state.inbox
+    accepted = state.open.facts.get(TURN_IDS_FACT, ()) if state.open is not None else ()
+    ids = {row.id for row in meta.turn if row.id not in accepted}
+    if turn_id is not None and digest8(turn_id) in ids:
+        own = set(dialect.entries([with_speaker(message) for message in messages]))
+        items = tuple([item for item in items if item.entry not in own])
+        ids.discard(digest8(turn_id))
+    return Others(items=items, turn_ids=frozenset(ids), context=meta.context, metadata=meta.said)
+
+
+def merged(before: Sequence[InboxItem], now: Sequence[InboxItem]) -> tuple[InboxItem, ...]:
+    """The items that waited before, then the new ones. A newer event replaces an older one of its topic."""
+    fresh = [item for item in now if not any(item is known for known in before)]
+    newer = {item.topic for item in fresh if item.topic}
+    return (*(item for item in before if item.topic not in newer), *fresh)
+
+
+def inbox_messages(state: ConversationState, dialect: Dialect) -> tuple[Message, ...]:
+    """The waiting messages in neutral words."""
+    found: list[Message] = []
+    for item in state.inbox:
+        for message in read_entries(dialect, [item.entry]):
+            found.append(replace(message, topic=item.topic or message.topic, speaker=item.speaker))
+    return tuple(found)
+
+
+def _bare(message: Message) -> Message:
+    """The message without the context block that an earlier try added."""
+    parts = message.parts
+    return replace(message, parts=parts[1:]) if is_context(parts[0]) else message
+
+
+def with_new_context(
+    state: ConversationState, messages: Sequence[Message], context: str
+) -> tuple[ConversationState, list[Message]]:
+    """The messages with `context` as the first part of the last user message.
+
+    Nothing is added if the conversation has this context already. Without a user message the context becomes
+    a message of its own.
+    """
+    mark = digest8(context)
+    found = list(messages)
+    if not context or mark == state.meta.context:
+        return state, found
+    carrier = next((n for n in range(len(found) - 1, -1, -1) if _given_letter(found[n]) == USER), None)
+    if carrier is None:
+        found.append(with_context(Message(role="user"), context))
+    else:
+        found[carrier] = with_context(_bare(found[carrier]), context)
+    return replace(state, meta=msgspec.structs.replace(state.meta, context=mark)), found

@@ -1,0 +1,189 @@
+"""The journal: the calls of the open turn's last reply, and what has become of each.
+
+Owns: the questions to the journal, and the steps that change a call in it.
+Must never know: how a tool is run, how the turn goes on, or a clock.
+
+Between two requests the results of the last reply's calls stay in the journal. They become entries only when
+the provider has accepted them (`steps.accept`). So a result that the provider refuses can still be replaced,
+and the conversation can go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from ..backends.base import Dialect
+from ..backends.read_entries import read_entries
+from ..base.values import replace
+from ..state.records import JournalCall, OpenTurn
+from ..state.state import ConversationState
+from ..types.answers import PendingCall, pending_inside
+from ..types.errors import StateInvalidError
+from ..types.messages import ResultFlag, Text, ToolCall, ToolRecord, ToolResult
+from .inner import asks_of
+
+__all__ = [
+    "CLAIM",
+    "STARTED",
+    "SYNTHETIC",
+    "calls_started",
+    "check_journal",
+    "claimed",
+    "deny_waiting",
+    "is_waiting",
+    "pending",
+    "put_call",
+    "ready",
+    "reject_results",
+    "resolved",
+    "results",
+    "synthetic",
+    "tool_call",
+    "tool_record",
+    "unfinished",
+]
+
+SYNTHETIC: dict[ResultFlag, str] = {
+    "not_run": "This tool was not run.",
+    "unknown": "The outcome of this tool call is unknown: it may or may not have taken effect.",
+    "cancelled": "This tool call was cancelled.",
+    "error": "The result of this tool call could not be delivered.",
+    "denied": "This tool call was denied.",
+}
+
+STARTED: Final = "calls_started"
+"""A fact of the open turn: how many calls had started in it before those in the journal."""
+
+CLAIM: Final = "claim"
+"""A fact of the open turn: the mark of the worker that starts its calls."""
+
+
+def claimed(state: ConversationState, id: str) -> ConversationState:
+    """The state with the mark of a worker that is about to start calls.
+
+    Two workers that start the same call in the same millisecond would write equal journals. Each would take
+    the other's save for its own. The mark makes the journals differ.
+    """
+    opened = state.open
+    assert opened is not None
+    return replace(state, open=replace(opened, facts={**opened.facts, CLAIM: id}))
+
+
+def calls_started(turn: OpenTurn) -> int:
+    """How many calls of the turn had started before those in its journal."""
+    return int(turn.facts.get(STARTED, 0))
+
+
+def synthetic(call: JournalCall, flag: ResultFlag) -> JournalCall:
+    """The call, with a flagged result in place of a tool's."""
+    return replace(call, state="done", flag=flag, parts=(Text(SYNTHETIC[flag]),))
+
+
+def resolved(call: JournalCall) -> JournalCall:
+    if call.state == "done":
+        return call
+    return synthetic(call, "unknown" if call.state == "started" else "not_run")
+
+
+def results(calls: Sequence[JournalCall]) -> list[ToolResult]:
+    """The results of these calls, in order."""
+    return [ToolResult(call_id=c.id, name=c.name, parts=c.parts, flag=c.flag, kind=c.kind) for c in calls]
+
+
+def ready(state: ConversationState) -> bool:
+    """True if every call of the last reply has its result."""
+    return state.open is None or all(call.state == "done" for call in state.open.calls)
+
+
+def unfinished(state: ConversationState) -> int:
+    """How many calls of the last reply have no result yet."""
+    return 0 if state.open is None else sum(call.state != "done" for call in state.open.calls)
+
+
+def is_waiting(state: ConversationState) -> bool:
+    """True if a call of the last reply waits for an answer from outside."""
+    return state.open is not None and any(call.state == "waiting" for call in state.open.calls)
+
+
+def pending(state: ConversationState) -> tuple[PendingCall, ...]:
+    """The calls that wait for an answer in `resume`, in order."""
+    calls = state.open.calls if state.open is not None else ()
+    return tuple(
+        found for call in calls if call.state in ("waiting", "started") for found in _waiting_calls(call)
+    )
+
+
+def _waiting_calls(call: JournalCall) -> tuple[PendingCall, ...]:
+    """The call itself, or those that wait inside of it."""
+    if call.state == "waiting" and call.parts and (inside := pending_inside(call.id, asks_of(call))):
+        return inside
+    return (
+        PendingCall(
+            id=call.id,
+            name=call.name,
+            arguments=call.arguments,
+            kind=call.kind,
+            reason="in_doubt" if call.state == "started" else call.reason or "approval",
+        ),
+    )
+
+
+def deny_waiting(state: ConversationState) -> ConversationState:
+    """The state with every waiting call denied."""
+    opened = state.open
+    assert opened is not None
+    calls = tuple(synthetic(call, "denied") if call.state == "waiting" else call for call in opened.calls)
+    return replace(state, open=replace(opened, calls=calls))
+
+
+def put_call(state: ConversationState, index: int, call: JournalCall) -> ConversationState:
+    """The state with one call of its journal replaced."""
+    opened = state.open
+    assert opened is not None
+    calls = tuple(call if n == index else old for n, old in enumerate(opened.calls))
+    return replace(state, open=replace(opened, calls=calls))
+
+
+def reject_results(state: ConversationState) -> ConversationState:
+    """The state after the provider refused the results: each is replaced by a result flagged as an error."""
+    opened = state.open
+    assert opened is not None
+    return replace(
+        state, open=replace(opened, calls=tuple(synthetic(call, "error") for call in opened.calls))
+    )
+
+
+def check_journal(state: ConversationState, dialect: Dialect) -> None:
+    """Raise `StateInvalidError` unless the journal has exactly the calls of the last reply.
+
+    The provider would refuse a result of any other call.
+    """
+    turn = state.open
+    if turn is None or not turn.calls:
+        return
+    reply = read_entries(dialect, turn.last_reply)
+    done = {
+        message.tool_call_id for message in reply if message.role == "tool"
+    }  # the provider ran these itself
+    made = [call.id for message in reply for call in message.tool_calls if call.id not in done]
+    if made != [call.id for call in turn.calls]:
+        raise StateInvalidError("the open turn's journal does not match its reply; the state cannot be used")
+
+
+def tool_call(call: JournalCall) -> ToolCall:
+    """A call of the journal, as the caller sees it."""
+    return ToolCall(id=call.id, name=call.name, arguments=call.arguments, kind=call.kind)
+
+
+def tool_record(call: JournalCall, *, iteration: int, error: BaseException | None = None) -> ToolRecord:
+    """A finished call of the journal, as a row of the tool log. `error`: what its tool raised."""
+    return ToolRecord(
+        call=tool_call(call),
+        result="".join(part.text for part in call.parts if isinstance(part, Text)),
+        flag=call.flag,
+        started=call.started or None,
+        seconds=call.seconds,
+        iteration=iteration,
+        error=error,
+    )

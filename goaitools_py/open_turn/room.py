@@ -1,0 +1,296 @@
+"""How much more the state of a running turn can hold.
+
+Owns: the sizes of a state before it is written, and the room that is kept free for later parts of the turn.
+Must never know: what is added to a state, or what happens when it does not fit.
+
+A state may be as large as the hard limits, which are twice the soft limits. The last part of that is kept
+free in two steps of an eighth of the soft limits each, so that each part of a turn leaves room for the next::
+
+    soft limits      a turn may begin with this much, and should end with it
+    RESULTS          tool results, and messages to a running turn, stop here: a reply still fits; and the
+                     results of one turn stop at seven eighths of the soft limits
+    REPLY            a reply, or the text of a reply that broke off, stops here: messages still fit
+    hard limits      messages that are appended between turns stop here
+
+The sizes are upper bounds, computed in microseconds from known lengths. Only if these bounds do not show that
+the state fits, the open turn is written to learn its exact size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from msgspec import Raw
+
+from ..backends.base import Dialect
+from ..base import json_scan
+from ..base.values import replace
+from ..state.codec import BlobLimits, Codec
+from ..state.media_rows import media_weight
+from ..state.meta_segment import meta_bytes
+from ..state.parts import MEDIA
+from ..state.records import JournalCall, OpenTurn
+from ..state.segments import values_in
+from ..state.state import ConversationState, hard_limits, soft_limits, written
+from ..types.errors import StateTooLargeError
+from ..types.messages import Part, Text
+from . import steps
+from .turn_ids import within_json
+
+__all__ = ["CALL_BYTES", "REPLY", "RESULTS", "Room", "Size", "size_of", "stored_size", "written_size"]
+
+REPLY: Final = 1
+"""Eighths of the soft limits that a reply leaves free."""
+RESULTS: Final = 2
+"""Eighths of the soft limits that a tool result leaves free."""
+
+CALL_BYTES: Final = 192
+"""An upper bound: how much more a short record of a call takes than the record of a call that did not run."""
+
+_ENTRY_BYTES: Final = 512
+_PART_BYTES: Final = 192
+_ITERATION_BYTES: Final = 256
+_BOOKS: Final = 2048
+"""An upper bound of what a turn adds beside its messages: counters, columns, segment headers, the codec."""
+_HEAD_BYTES: Final = 20
+_SMALL: Final = 2048
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Size(NamedTuple):
+    """The sizes of a state, or the limits of these sizes. In bytes, but for entries, segments and values."""
+
+    blob: int
+    decoded: int
+    entries: int
+    segments: int
+    meta: int = 0
+    values: int = 0
+
+    @classmethod
+    def of(cls, limits: BlobLimits) -> Size:
+        """The limits as sizes."""
+        return cls(
+            limits.max_blob_bytes,
+            limits.max_decoded_bytes,
+            limits.max_entries,
+            limits.max_segments,
+            limits.max_meta_bytes,
+            limits.max_values,
+        )
+
+    def without(self, soft: BlobLimits, eighths: int) -> Size:
+        """The limits, lowered by so many eighths of the soft limits; `segments` and `meta` stay."""
+        return self._replace(
+            blob=self.blob - eighths * soft.max_blob_bytes // 8,
+            decoded=self.decoded - eighths * soft.max_decoded_bytes // 8,
+            entries=self.entries - eighths * soft.max_entries // 8,
+            values=self.values - eighths * soft.max_values // 8,
+        )
+
+    def beyond(self, most: Size) -> StateTooLargeError | None:
+        """The first size that exceeds its limit, as an error; None if all are within the limits."""
+        if (
+            self.blob <= most.blob
+            and self.decoded <= most.decoded
+            and self.entries <= most.entries
+            and self.segments <= most.segments
+            and self.meta <= most.meta
+            and self.values <= most.values
+        ):
+            return None
+        name, found, limit = next(row for row in zip(_NAMES, self, most, strict=True) if row[1] > row[2])
+        return StateTooLargeError(
+            f"state is too large: found {found}, expected at most {name}={limit}",
+            limit_name=name,
+            limit=limit,
+        )
+
+
+_NAMES: Final = (
+    "max_blob_bytes",
+    "max_decoded_bytes",
+    "max_entries",
+    "max_segments",
+    "max_meta_bytes",
+    "max_values",
+)
+
+
+def size_of(state: ConversationState, codec: Codec, *, meta: int, most_values: int) -> Size:
+    """Upper bounds of a state's sizes, now and after its open turn closes. `meta`: bytes of its meta data.
+
+    `most_values`: the limit of JSON values, which are counted only as far as that needs.
+    """
+    blob, decoded, entries = _closed(state, codec)
+    hot = state.hot
+    if hot is not None and codec.compresses:
+        # The hot segment is compressed again together with the new turn, and may then compress less well.
+        blob += min(hot.raw_len - len(hot.stored), len(hot.stored) // 2)
+    new = meta + _BOOKS
+    for item in state.inbox:
+        new += len(item.entry) + len(item.more) + _PART_BYTES
+    entries += len(state.inbox)
+    if state.open is not None:
+        new += _open_bytes(state.open)
+        entries += len(state.open.entries) + len(state.open.calls)
+    values = decoded = decoded + new
+    if decoded > most_values:  # so many bytes may hold more values
+        own = json_scan.most_values(new)
+        values = values_in(state.segments, most_values - own) + own
+    return Size(blob + new, decoded, entries, len(state.sealed) + 6, values=values)
+
+
+def stored_size(state: ConversationState, codec: Codec) -> Size:
+    """The sizes of a state without an open turn, meta data and codec not counted."""
+    blob, decoded, entries = _closed(state, codec)
+    waiting = sum(len(item.entry) for item in state.inbox)
+    return Size(blob + waiting, decoded + waiting, entries + len(state.inbox), len(state.segments) + 1)
+
+
+def _closed(state: ConversationState, codec: Codec) -> tuple[int, int, int]:
+    blob = decoded = entries = 0
+    has_media = bool(state.meta.media)
+    compresses = codec.compresses
+    for segment in (*state.segments, *state.later):
+        decoded += segment.raw_len + segment.added
+        blob += len(segment.stored) if compresses else segment.raw_len
+        entries += segment.entries
+        has_media = has_media or bool(segment.media)
+    if state.parts:
+        blob += sum([part.weight for part in state.parts if part.kind != MEDIA])
+    if has_media:
+        blob += media_weight(state.meta, state.parts, state.segments)
+    return blob, decoded, entries
+
+
+def written_size(state: ConversationState, codec: Codec, *, most_values: int) -> Size:
+    """The sizes of a state if it were written now. `most_values`: see `size_of`."""
+    segments, parts, added = written(state, soft_limits(codec))
+    decoded = sum(segment.raw_len for segment in segments)
+    stored = sum(len(segment.stored) for segment in segments) if codec.compresses else decoded
+    stored += sum(part.weight for part in parts)
+    return Size(
+        stored + _HEAD_BYTES * len(segments) + _CODEC_BYTES,
+        decoded + added,
+        sum(segment.entries for segment in segments),
+        len(segments),
+        segments[0].raw_len,
+        values_in(segments, most_values),
+    )
+
+
+_CODEC_BYTES: Final = 512
+"""An upper bound of what a codec adds to a body: header, seal, padding."""
+
+
+def _open_bytes(turn: OpenTurn) -> int:
+    size = sum(map(len, turn.entries)) + 3 * len(turn.entries) + _ITERATION_BYTES * (len(turn.iterations) + 1)
+    for iteration in turn.iterations:
+        size += len(iteration.more)
+    if turn.partial:
+        size += _text_bytes(turn.partial)
+    if turn.facts:
+        size += _text_bytes(str(turn.facts)) + _raw_bytes(turn.facts.values())
+    if turn.extras:
+        size += _raw_bytes(turn.extras.values())
+    return size + sum(map(_call_bytes, turn.calls))
+
+
+def _raw_bytes(values: Iterable[Any]) -> int:
+    """The bytes of what a later release wrote."""
+    return sum(len(bytes(value)) + _PART_BYTES for value in values if isinstance(value, Raw))
+
+
+def _call_bytes(call: JournalCall) -> int:
+    size = _ENTRY_BYTES + _text_bytes(call.arguments) + 6 * (2 * len(call.id) + len(call.name))
+    return size + sum(map(_part_bytes, call.parts)) + _raw_bytes(call.extras.values())
+
+
+def _part_bytes(part: Part) -> int:
+    if isinstance(part, Text):
+        return _PART_BYTES + _text_bytes(part.text)
+    said = (part.url, part.media_type, getattr(part, "name", None))
+    return _PART_BYTES + len(part.data or b"") * 4 // 3 + sum(_text_bytes(one) for one in said if one)
+
+
+def _text_bytes(text: str) -> int:
+    """An upper bound of the bytes that a text takes as JSON."""
+    if len(text) < _SMALL:
+        return 6 * len(text)
+    try:
+        return len(_encode(text))
+    except UnicodeEncodeError:  # a lone surrogate
+        return 6 * len(text)
+
+
+@lru_cache(maxsize=16)  # every turn asks, and few limits are in use
+def _levels(soft: BlobLimits, hard: BlobLimits) -> tuple[Size, ...]:
+    """The levels of `Room`: the soft limits, the limits of a turn alone, and the hard limits with 0, 1 and 2
+    eighths kept free."""
+    most, twice = Size.of(soft), Size.of(hard)
+    return (most, most.without(soft, 1), *(twice.without(soft, free) for free in range(RESULTS + 1)))
+
+
+class Room:
+    """The room in the state of one conversation.
+
+    Attributes:
+        soft: The soft limits.
+        hard: The hard limits, which are twice the soft ones.
+    """
+
+    def __init__(self, codec: Codec, dialect: Dialect) -> None:
+        self._codec = codec
+        self._dialect = dialect
+        self.soft = soft_limits(codec)
+        self.hard = hard_limits(codec)
+        self._soft, self._alone, *self._hard = _levels(self.soft, self.hard)
+
+    def problem(self, state: ConversationState, free: int, *, more: int = 0) -> StateTooLargeError | None:
+        """Why the state does not leave `free` eighths of the hard limits free, now and after its open turn
+        closes; None if it does.
+
+        `more`: bytes that will be added besides.
+        """
+        return self._problem(state, self._hard[free], more)
+
+    def soft_problem(self, state: ConversationState, *, more: int = 0) -> StateTooLargeError | None:
+        """Why the state is not within the soft limits; None if it is."""
+        return self._problem(state, self._soft, more)
+
+    def problem_alone(self, state: ConversationState, *, more: int = 0) -> StateTooLargeError | None:
+        """Why the open turn alone, without the closed turns, does not leave an eighth of the soft limits
+        free; None if it does."""
+        return self._problem(replace(state, sealed=(), hot=None), self._alone, more)
+
+    def _problem(self, state: ConversationState, most: Size, more: int) -> StateTooLargeError | None:
+        codec, values = self._codec, most.values
+        if not state.meta.sticky:
+            size = size_of(state, codec, meta=most.meta + more, most_values=values)
+            if size.beyond(most) is None:
+                return None
+        meta = meta_bytes(state.meta) + _PART_BYTES
+        size = size_of(state, codec, meta=meta + more, most_values=values)
+        if size._replace(meta=meta).beyond(most) is None:
+            return None
+        most = most._replace(blob=most.blob - more, decoded=most.decoded - more)
+        problem = written_size(state, codec, most_values=values).beyond(most)
+        if problem is not None or state.open is None:
+            return problem
+        closed = steps.close_turn(state, self._dialect)
+        return written_size(closed, codec, most_values=values).beyond(most)
+
+    def capped(self, text: str, state: ConversationState) -> str:
+        """The longest beginning of a broken-off reply's text that the state has room for."""
+        most = self._hard[REPLY]
+        for meta in (most.meta, meta_bytes(state.meta)):
+            size = size_of(state, self._codec, meta=meta, most_values=most.values)
+            room = min(most.blob - size.blob, most.decoded - size.decoded)
+            if 6 * len(text) <= room:
+                return text
+        return within_json(text, max(0, room))

@@ -1,0 +1,411 @@
+"""The open turn: how it grows, and how it is closed if it is not finished.
+
+Owns: the pure steps from one `ConversationState` to the next while a turn is open.
+Must never know: how a model is called, or a clock.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from ..backends.base import CompactsHistory, Dialect, Reply
+from ..backends.read_entries import read_entries
+from ..base.values import replace
+from ..state.bounds import MAX_NAME, bounded
+from ..state.closed_turns import UNSENT, ClosedTurn, Iteration
+from ..state.letters import ASSISTANT, SYSTEM, TOOL, USER
+from ..state.records import InboxItem, JournalCall, OpenTurn, model_index, usage_of, usage_row
+from ..state.row_ends import iteration_facts, with_seconds
+from ..state.state import ConversationState, closed_turns, with_turn
+from ..types.citations import rows_of_citations
+from ..types.errors import StateError
+from ..types.messages import assistant
+from ..types.tokens import TokenCounter
+from .attempts import ANSWERS, ends_with_answer, has_attempts, without_attempts
+from .journal import CLAIM, STARTED, calls_started, resolved, results
+from .meter import booked, with_unanswered, without_unsent
+from .turn_ids import TURN_IDS_FACT, UNANSWERED, finished
+from .unseen_cut import Before
+
+__all__ = [
+    "accept",
+    "add_reply",
+    "close_turn",
+    "completion",
+    "not_accepted",
+    "paused_text",
+    "reply_text",
+    "settle",
+    "with_metadata",
+    "with_partial_said",
+]
+
+
+def reply_text(state: ConversationState, dialect: Dialect) -> str:
+    """The text of the open turn's last reply; "" without one."""
+    if state.open is None:
+        return ""
+    return "".join(message.text for message in read_entries(dialect, state.open.last_reply))
+
+
+def paused_text(state: ConversationState, dialect: Dialect) -> str:
+    """The text of the open turn's last reply if its provider paused it, else ""."""
+    turn = state.open
+    if turn is None or not _is_paused(turn):
+        return ""
+    return reply_text(state, dialect)
+
+
+def _is_paused(turn: OpenTurn) -> bool:
+    """True if the open turn ends with a reply without calls: the provider paused it."""
+    if not turn.iterations or turn.calls or turn.letters:
+        return False
+    return ANSWERS not in turn.facts or not ends_with_answer(turn)
+
+
+def settle(state: ConversationState, dialect: Dialect) -> ConversationState:
+    """The state, ready for its inbox to follow. The very object if nothing has to change.
+
+    A paused reply may hold calls of hosted tools that only its continuation would have answered. If messages
+    follow instead, these calls are taken out.
+    """
+    turn = state.open
+    if turn is None or not state.inbox or not _is_paused(turn):
+        return state
+    settled = _settled(turn, dialect)
+    return state if settled is turn else replace(state, open=settled)
+
+
+def accept(
+    state: ConversationState,
+    sent: Sequence[InboxItem],
+    dialect: Dialect,
+    *,
+    at: int,
+    metadata: Mapping[str, str] | None = None,
+    unsent: Collection[str] = (),
+) -> ConversationState:
+    """The provider accepted the request: the results and the sent messages enter the open turn.
+
+    Args:
+        state: The conversation now.
+        sent: The items of the inbox that the request carried. Newer items stay in the inbox.
+        dialect: Writes the results.
+        at: When the turn began, in milliseconds after the conversation began.
+        metadata: The caller's metadata of the turn; see `with_metadata`.
+        unsent: Digests of turn ids whose messages the request did not carry.
+    """
+    meta = state.meta
+    # The turn's number is a fact if the stored turn before it does not have the number one below.
+    turn = state.open or OpenTurn(at=at, facts={"n": meta.processed + 1} if meta.gap else {})
+    if turn.calls:
+        turn = _with_results(turn, dialect)
+    facts = turn.facts
+    entries, letters = [*turn.entries], ""
+    who: list[list[Any]] = []
+    place = turn.letters.count(USER)
+    for item in sent:
+        entries.append(item.entry)
+        letters += item.letter
+        if item.letter == USER:
+            if item.more and item.speaker:
+                who.append([place, item.speaker])
+            place += 1
+    if who:
+        facts = {**facts, "who": [*facts.get("who", ()), *who]}
+    if meta.turn:
+        facts = {**facts, TURN_IDS_FACT: [row.id for row in meta.turn if row.id not in unsent]}
+    turn = replace(
+        turn,
+        entries=tuple(entries),
+        letters=turn.letters + letters,
+        messages=turn.messages + len(sent),
+        partial="",
+        facts=facts,
+    )
+    if SYSTEM in letters and not meta.systems:
+        meta = msgspec.structs.replace(meta, systems=True)
+    if meta.said:
+        metadata = {**meta.said, **(metadata or {})}
+        meta = msgspec.structs.replace(meta, said={})
+    accepted = replace(state, meta=meta, open=turn, inbox=_newer(state.inbox, sent))
+    return with_metadata(accepted, metadata) if metadata else accepted
+
+
+def _newer(inbox: tuple[InboxItem, ...], sent: Sequence[InboxItem]) -> tuple[InboxItem, ...]:
+    """The items that were not sent. By identity, not equality: an equal message may have come in since."""
+    if inbox is sent:
+        return ()
+    return tuple(item for item in inbox if not any(item is known for known in sent))
+
+
+def with_metadata(state: ConversationState, metadata: Mapping[str, str] | None) -> ConversationState:
+    """The state with the caller's metadata in its open turn, whichever process finishes the turn.
+
+    Metadata of an earlier call stays, but for names that are given again.
+    """
+    turn = state.open
+    if turn is None or not metadata:
+        return state
+    known = {**turn.facts.get("metadata", {}), **metadata}
+    return replace(state, open=replace(turn, facts={**turn.facts, "metadata": known}))
+
+
+def not_accepted(state: ConversationState, before: ConversationState) -> ConversationState:
+    """Undo `accept`, because the answer did not come from a model: the turn and inbox of `before`, and the
+    messages that came in since."""
+    newer = {item.topic for item in state.inbox if item.topic}
+    left = {id(item) for item in state.inbox}  # what the request did not carry has never left the inbox
+    unseen = (item for item in before.inbox if item.topic not in newer and id(item) not in left)
+    return replace(state, open=before.open, inbox=(*unseen, *state.inbox))
+
+
+def _with_results(turn: OpenTurn, dialect: Dialect) -> OpenTurn:
+    """The turn with the results of the calls in its journal as entries."""
+    entries = dialect.results(results(turn.calls))
+    flags = {call.id: call.flag for call in turn.calls if call.flag != "ok"}
+    facts: dict[str, Any] = dict(turn.facts)
+    if started := calls_started(turn) + sum(call.started > 0 for call in turn.calls):
+        facts[STARTED] = started
+    if flags:
+        facts["flags"] = {**facts.get("flags", {}), **flags}
+    iterations = turn.iterations
+    if iterations and any(call.seconds for call in turn.calls):
+        last = iterations[-1]
+        more = with_seconds(last.more, [call.seconds for call in turn.calls])
+        iterations = (*iterations[:-1], replace(last, more=more))
+    return replace(
+        turn,
+        iterations=iterations,
+        entries=(*turn.entries, *entries),
+        letters=turn.letters + TOOL * len(entries),
+        messages=turn.messages + len(turn.calls),
+        calls=(),
+        facts=facts,
+    )
+
+
+def add_reply(
+    state: ConversationState,
+    reply: Reply,
+    dialect: Dialect,
+    *,
+    asked: int,
+    ms: int,
+    counter: TokenCounter | None = None,
+    calibrates: bool = True,
+    request_id: str = "",
+    watches: bool = True,
+) -> ConversationState:
+    """The state with a complete reply at the end of its open turn. Calls that may run enter the journal.
+
+    Args:
+        state: The conversation, after `accept`.
+        reply: The reply.
+        dialect: Reads the entries that were sent.
+        asked: When the request was sent, in milliseconds after the conversation began.
+        ms: How many milliseconds the reply took.
+        counter: The caller's token counter, for what no usage has counted yet.
+        calibrates: True if the reply's usage calibrates estimates of tokens; see `meter.booked`.
+        request_id: The provider's id of the request, to be kept with the iteration; "" for none.
+        watches: False: the provider was asked to edit the context, so its usage is no sign of a cut.
+    """
+    turn = state.open
+    assert turn is not None
+    sent = turn.unanswered
+    iteration = Iteration(
+        roles=turn.letters + ASSISTANT * len(reply.entries),
+        finish_reason=reply.finish_reason,
+        usage=reply.usage,
+        start=max(0, asked - turn.at),
+        ms=ms,
+        more=iteration_facts(model_index(state.meta), turn.facts.get("who"), request_id),
+    )
+    before = None
+    if watches:
+        size = partial(_bytes_before, state, turn, len(sent))
+        before = Before(size=size, load=partial(_before, state, turn, len(sent), dialect))
+    calls: tuple[JournalCall, ...] = ()
+    if reply.calls and reply.run_calls:
+        calls = tuple(
+            [
+                JournalCall(id=call.id, name=call.name, arguments=call.arguments, kind=call.kind)
+                for call in reply.calls
+            ]
+        )
+    turn = replace(
+        turn,
+        entries=(*turn.entries, *reply.entries),
+        iterations=(*turn.iterations, iteration),
+        letters="",
+        messages=turn.messages + (reply.messages if reply.entries else 0),
+        calls=calls,
+        partial="",
+        facts=_facts_with(turn, reply),
+    )
+    meta = msgspec.structs.replace(
+        booked(state.meta, sent, reply, dialect, counter, calibrates=calibrates, before=before),
+        total=usage_row(usage_of(state.meta.total) + reply.usage),
+        usage=usage_row(reply.usage),
+        signed=state.meta.signed or reply.signed,
+        carry=_carries(state.meta.carry, reply) if reply.carried else state.meta.carry,
+    )
+    return replace(state, meta=meta, open=turn)
+
+
+def _bytes_before(state: ConversationState, turn: OpenTurn, sent: int) -> int:
+    return state.history_bytes() + sum(map(len, turn.entries[: len(turn.entries) - sent]))
+
+
+def _before(state: ConversationState, turn: OpenTurn, sent: int, dialect: Dialect) -> list[bytes]:
+    """The entries before the last request's new ones, as far as they are read: not what stands before a
+    compaction of the provider, and no refused turn, which may not be sent."""
+    closed: list[ClosedTurn] = []
+    with suppress(StateError):  # the reply is paid for, and is stored whatever stands before it
+        closed = closed_turns(state)
+    entries = [one for own in closed if own.record.facts.get("status") != "refused" for one in own.entries]
+    entries += turn.entries[: len(turn.entries) - sent]
+    if isinstance(dialect, CompactsHistory):
+        ends = [at for at, entry in enumerate(entries) if dialect.is_boundary(entry)]
+        return entries[ends[-1] :] if ends else entries
+    return entries
+
+
+def _facts_with(turn: OpenTurn, reply: Reply) -> Mapping[str, Any]:
+    """The turn's facts behind its next reply, whose iteration has the speakers."""
+    facts = _with_citations(turn, reply) if reply.citations else turn.facts
+    return {name: value for name, value in facts.items() if name != "who"} if "who" in facts else facts
+
+
+def _with_citations(turn: OpenTurn, reply: Reply) -> Mapping[str, Any]:
+    """The facts of the turn, with the sources that the reply names."""
+    rows = rows_of_citations(reply.citations, reply=len(turn.iterations))
+    return {**turn.facts, "citations": [*turn.facts.get("citations", ()), *rows]}
+
+
+_MAX_CARRIED = 8
+_MOST_CARRIED = 16
+"""The format's limit."""
+
+
+def _carries(known: Mapping[str, tuple[str, int]], reply: Reply) -> dict[str, tuple[str, int]]:
+    """What later requests repeat now. Beyond the limit of the format what expires first is left out."""
+    found = {**known, **_carried(reply)}
+    spare = sorted((name for name, (_, until) in found.items() if until), key=lambda name: found[name][1])
+    for name in spare[: max(0, len(found) - _MOST_CARRIED)]:
+        del found[name]
+    return found if len(found) <= _MOST_CARRIED else dict(list(found.items())[-_MOST_CARRIED:])
+
+
+def _carried(reply: Reply) -> dict[str, tuple[str, int]]:
+    return {
+        name: (value, bounded(until))
+        for name, (value, until) in list(reply.carried.items())[:_MAX_CARRIED]
+        if len(value) <= MAX_NAME
+    }
+
+
+_AT_ONCE_MS: Final = 100
+
+
+def completion(state: ConversationState, now: int) -> dict[str, int]:
+    """The fact of when the open turn was completed, in milliseconds after it began. A turn that ends within
+    100 ms of its last reply goes without: the end of that reply is its own.
+
+    `now`: milliseconds since the epoch.
+    """
+    turn = state.open
+    if turn is None:
+        return {}
+    last = turn.iterations[-1] if turn.iterations else None
+    done = max(0, now - state.meta.created - turn.at)
+    return {"done": done} if last is None or done > last.start + last.ms + _AT_ONCE_MS else {}
+
+
+def with_partial_said(state: ConversationState, dialect: Dialect) -> ConversationState:
+    """The state, with the text of a reply that broke off as the reply of its open turn: the model then reads
+    what it had said. The very object if no reply broke off, or it broke off before its first word."""
+    turn = state.open
+    if turn is None or turn.calls or not turn.letters or not turn.partial.strip():
+        return state
+    said = dialect.entries([assistant(turn.partial)])
+    replied = replace(
+        turn,
+        entries=(*turn.entries, *said),
+        letters=turn.letters + ASSISTANT * len(said),
+        messages=turn.messages + 1,
+        partial="",
+    )
+    return replace(state, open=replied)
+
+
+def close_turn(
+    state: ConversationState,
+    dialect: Dialect,
+    *,
+    facts: dict[str, Any] | None = None,
+    status: str = UNANSWERED,
+    is_unsent: bool = False,
+) -> ConversationState:
+    """Close the open turn. Calls without a result get a flagged one; partial text becomes a fact of the turn.
+
+    `status`: how the turn ended; the ring of turn ids keeps it. A turn that ends with a paused reply, or with
+    an answer that does not fit its type, is "truncated", not "unanswered". Earlier attempts at that answer
+    leave the turn.
+
+    `is_unsent`: the provider would refuse each later request that has the turn. It stays for readers.
+
+    The same state always gives the same bytes. A state without an open turn is returned as it is. The inbox
+    stays.
+    """
+    turn = state.open
+    if turn is None:
+        return state
+    if ANSWERS in turn.facts:
+        if has_attempts(turn):
+            turn, meta = without_attempts(turn, state.meta, dialect)
+            state = replace(state, meta=meta)
+        turn = replace(turn, facts={name: fact for name, fact in turn.facts.items() if name != ANSWERS})
+    if turn.calls:
+        turn = _with_results(replace(turn, calls=tuple(resolved(call) for call in turn.calls)), dialect)
+    elif _is_paused(turn):
+        turn = _settled(turn, dialect)
+    if status == UNANSWERED and _is_paused(turn):
+        status = "truncated"
+    known: dict[str, Any] = {**turn.facts, **(facts or {})}
+    known.pop(STARTED, None)
+    known.pop(CLAIM, None)
+    if turn.partial:
+        known["interrupted"] = turn.partial
+    counted = with_unanswered(state.meta, turn.unanswered, dialect) if turn.letters else state.meta
+    if is_unsent:
+        known[UNSENT] = True
+        counted = without_unsent(counted, turn.entries, dialect)
+    closed = with_turn(replace(state, open=None), replace(turn, facts=known).closed())
+    meta = msgspec.structs.replace(
+        finished(counted, turn.facts.get(TURN_IDS_FACT, ()), status) if counted.turn else counted,
+        messages=state.meta.messages + turn.messages,
+        turns=state.meta.turns + (1 if turn.entries else 0),
+        processed=state.meta.processed + 1,
+        gap=not turn.entries,
+    )
+    return replace(closed, meta=meta)
+
+
+def _settled(turn: OpenTurn, dialect: Dialect) -> OpenTurn:
+    """The turn without hosted calls of its last, paused replies that only a continuation would answer."""
+    start = len(turn.roles.rstrip(ASSISTANT))
+    paused = turn.entries[start:]
+    left = dialect.settled(paused)
+    if len(left) == len(paused) and all(map(operator.is_, left, paused)):
+        return turn
+    # A paused turn ends with a reply, so that closing adds no iteration.
+    settled = turn.closed().with_entries((*turn.entries[:start], *left))
+    record = settled.record
+    return replace(turn, entries=settled.entries, iterations=record.iterations, messages=record.messages)

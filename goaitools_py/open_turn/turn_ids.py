@@ -1,0 +1,223 @@
+"""Turn ids of the caller: the same id means the same turn.
+
+Owns: the ring of finished turn ids in the meta data, and how the reply of a finished turn is found.
+Must never know: how a turn runs, or where the ids come from.
+
+The ring holds digests only. The reply of a finished turn stands in the history. When a cut removes it there,
+its text is copied into the ring.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from ..backends.base import Dialect
+from ..backends.read_entries import read_entries
+from ..base import rawjson
+from ..base.values import Value
+from ..state.closed_turns import ClosedTurn
+from ..state.codec import LIMITS, BlobLimits
+from ..state.records import IDS_KEPT, Meta, RingRow, TurnIdRow, digest8
+from ..state.state import ConversationState, closed_turns
+
+__all__ = [
+    "TURN_IDS_FACT",
+    "UNANSWERED",
+    "UNKNOWN_SAID",
+    "StoredReply",
+    "TurnKey",
+    "begun",
+    "finished",
+    "given_up",
+    "is_finished",
+    "is_unanswered",
+    "key_of",
+    "reply_text",
+    "said_under",
+    "stored_reply",
+    "with_texts",
+    "within_json",
+]
+
+TURN_IDS_FACT: Final = "turn_ids"
+"""The name of a turn fact: the digests of the turn ids whose messages a model has accepted in the turn. There
+are several if the turn took over the messages of an earlier, unanswered turn."""
+
+UNANSWERED: Final = "unanswered"
+"""A status in the ring: the turn failed, and a newer message closed it before it had a reply."""
+
+UNKNOWN_SAID: Final = ""
+"""In the place of the digest of a turn's messages, after a conversion to another provider API: there the
+messages have other bytes. Any messages count as the same then."""
+
+_MAX_TEXT: Final = 16 * 1024
+_MAX_TEXTS: Final = 128 * 1024
+"""The most bytes that the ring keeps of one reply, and of all replies together; counted as JSON."""
+
+
+class TurnKey(Value, frozen=True):
+    """Digests of a turn's id and of its messages."""
+
+    id: str
+    said: str
+
+    @property
+    def row(self) -> TurnIdRow:
+        """The row of the meta data."""
+        return TurnIdRow(self.id, self.said)
+
+    def is_in(self, rows: Iterable[TurnIdRow]) -> bool:
+        """Whether these rows have it, whatever else a row says."""
+        return any(row.id == self.id and row.said in (self.said, UNKNOWN_SAID) for row in rows)
+
+
+class StoredReply(Value, frozen=True, kw_only=True):
+    """The reply of a finished turn."""
+
+    _unshown = frozenset({"text"})
+
+    text: str
+    status: str = "complete"
+    finish_reason: str = ""
+    number: int | None = None
+    """The number of the turn; None if the history does not tell it."""
+
+
+def key_of(turn_id: str, entries: Sequence[bytes]) -> TurnKey:
+    """The digests of a turn id and of the entries that were sent with it."""
+    return TurnKey(digest8(turn_id), digest8(b"\n".join(entries)))
+
+
+def begun(meta: Meta, key: TurnKey) -> Meta:
+    """The meta data, with the id of the running turn added."""
+    if key.is_in(meta.turn):
+        return meta
+    return msgspec.structs.replace(meta, turn=(*meta.turn, key.row)[-IDS_KEPT:])
+
+
+def finished(meta: Meta, ids: Collection[str], status: str) -> Meta:
+    """The meta data, with these ids moved to the ring. Beyond 64 rows the oldest leave the ring.
+
+    `ids`: the digests of the turn ids whose messages a model has accepted. Other ids belong to messages that
+    still wait, so they stay.
+    """
+    rows = tuple(RingRow(row.id, row.said, status, "", row.more) for row in meta.turn if row.id in ids)
+    left = tuple(row for row in meta.turn if row.id not in ids)
+    ring = (*(row for row in meta.ring if row.id not in ids), *rows)
+    return msgspec.structs.replace(meta, turn=left, ring=ring[-IDS_KEPT:])
+
+
+def said_under(meta: Meta, key: TurnKey) -> str | None:
+    """The digest of the messages that came with this id before; None for an unknown id. That of `key` if it
+    is not known any more."""
+    rows: tuple[TurnIdRow | RingRow, ...] = (*meta.turn, *meta.ring)
+    return next((row.said or key.said for row in rows if row.id == key.id), None)
+
+
+def is_finished(meta: Meta, key: TurnKey) -> bool:
+    """True if the turn with this id is over and its reply is final."""
+    return any(row.id == key.id and row.status != UNANSWERED for row in meta.ring)
+
+
+def is_unanswered(meta: Meta, key: TurnKey) -> bool:
+    """True if the turn with this id was closed without a reply, and no other turn has taken it over."""
+    if key.is_in(meta.turn):
+        return False
+    return any(row.id == key.id and row.status == UNANSWERED for row in meta.ring)
+
+
+def given_up(meta: Meta, removed: Sequence[ClosedTurn]) -> Meta:
+    """The meta data after a cut. An unanswered turn that the cut removes is finished if it had tool calls.
+
+    After the cut the model does not see what its tools did, and would call them again for the same message.
+    So a redelivery of that message is not sent: it gets the stored end of the turn, which is the status
+    "truncated" and no text.
+    """
+    called = [turn for turn in removed if turn.has_tool_results]
+    ids = {id for turn in called for id in turn.record.facts.get(TURN_IDS_FACT, ())}
+    if not ids:
+        return meta
+    ring = tuple(
+        row._replace(status="truncated") if row.id in ids and row.status == UNANSWERED else row
+        for row in meta.ring
+    )
+    return msgspec.structs.replace(meta, ring=ring)
+
+
+def stored_reply(state: ConversationState, key: TurnKey, dialect: Dialect) -> StoredReply:
+    """The reply of a finished turn: from the history if it stands there, else from the ring."""
+    row = next(row for row in state.meta.ring if row.id == key.id)
+    for later, turn in enumerate(reversed(closed_turns(state))):
+        record = turn.record
+        if key.id in record.facts.get(TURN_IDS_FACT, ()):
+            return StoredReply(
+                text=row.text or reply_text(turn, dialect),  # the ring has the text from before a rewrite
+                status=row.status,
+                finish_reason=record.iterations[-1].finish_reason if record.iterations else "",
+                number=_number(state.meta, record.at, later),
+            )
+    return StoredReply(text=row.text, status=row.status)
+
+
+def _number(meta: Meta, at: int, later: int) -> int | None:
+    """The number of a turn, counted back from the newest turn; None if a cut since then spoils the count.
+
+    `at`: when the turn began. `later`: how many turns stand behind it.
+    """
+    if any(cut.at >= at for cut in meta.cuts):
+        return None
+    return meta.processed - later
+
+
+def with_texts(
+    meta: Meta,
+    removed: Sequence[ClosedTurn],
+    dialect: Dialect,
+    *,
+    limits: BlobLimits = LIMITS,
+) -> Meta:
+    """The meta data, with the replies of turns that a cut removes or rewrites.
+
+    `limits`: the limits of the state. All replies together take at most a part of them.
+    """
+    most = min(
+        _MAX_TEXTS, limits.max_meta_bytes // 2, limits.max_blob_bytes // 8, limits.max_decoded_bytes // 8
+    )
+    known = {row.id for row in meta.ring}
+    found: dict[str, str] = {}
+    for turn in removed:
+        for digest in known.intersection(turn.record.facts.get(TURN_IDS_FACT, ())):
+            found[digest] = within_json(reply_text(turn, dialect), min(_MAX_TEXT, most))
+    if not found:
+        return meta
+    left = most
+    kept: list[RingRow] = []
+    for row in reversed(meta.ring):
+        text = row.text or found.get(row.id, "")
+        left -= _size(text)
+        kept.append(row._replace(text=text if left >= 0 else ""))
+    return msgspec.structs.replace(meta, ring=tuple(reversed(kept)))
+
+
+def reply_text(turn: ClosedTurn, dialect: Dialect) -> str:
+    """The text of a turn's last reply."""
+    return "".join(message.text for message in read_entries(dialect, turn.last_reply()))
+
+
+def _size(text: str) -> int:
+    return len(rawjson.dumps(text)) - 2
+
+
+def within_json(text: str, most: int) -> str:
+    """The longest beginning of a text that takes at most `most` bytes as JSON."""
+    text = text[:most]
+    if _size(text) <= most:
+        return text
+    low, high = 0, len(text)
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if _size(text[:middle]) <= most else (low, middle - 1)
+    return text[:low]

@@ -1,0 +1,167 @@
+"""Who may ask the page's server for what: hosts, origins, a token, and a page that only reads.
+
+Owns: these checks, and the headers that protect the page in the browser. Must never know: what a route does.
+
+A page of another origin can make a browser send requests to this server. So each request must name a host of
+ours (DNS rebinding has a foreign name there), and a request that changes something must come from our origin.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ..http import problem_response
+
+__all__ = ["COOKIE", "SCRIPTS", "Guard", "cookie_of", "is_host", "is_loopback"]
+
+COOKIE: Final = "goaitools_page"
+_SAFE: Final = frozenset({"GET", "HEAD"})
+SCRIPTS: Final = ("markdown.js", "page.js")
+"""The page's scripts, in the order in which the page loads them."""
+
+_OPEN: Final = frozenset({"/", "/login", *(f"/{name}" for name in SCRIPTS)})
+"""What needs no token: the page itself, which holds nothing, and the login."""
+
+_OWN_SITE: Final = frozenset({"same-origin", "none"})
+_HOST: Final = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9.-]+)(:[0-9]{1,5})?")
+_HEADERS: Final = {
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "x-frame-options": "DENY",
+}
+
+
+def is_host(name: str) -> bool:
+    """True for a name or an address that a ``Host`` may have, without a port."""
+    found = _HOST.fullmatch(name.lower())
+    return found is not None and found[2] is None
+
+
+def is_loopback(host: str) -> bool:
+    """True for an address, or a name, that only this machine reaches."""
+    if host == "localhost":
+        return True
+    address = _address(host)
+    return address is not None and address.is_loopback
+
+
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        return None
+
+
+def cookie_of(token: str) -> str:
+    """The cookie of a browser that has shown the token. The token cannot be found from it."""
+    return hmac.digest(token.encode(), b"goaitools page", hashlib.sha256).hex()
+
+
+class Guard:
+    """The checks before an ASGI application.
+
+    Args:
+        app: The application.
+        hosts: Names that a request may have in ``Host``, beside localhost and addresses.
+        only_loopback: The server listens on the loopback, so a request must name it.
+        token: What a request must show: as ``Authorization: Bearer``, or the cookie of the login. None: no
+            token is needed.
+        read_only: Refuse all that changes a conversation, or asks a model.
+        policy: The page's ``Content-Security-Policy``.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        hosts: Iterable[str] = (),
+        only_loopback: bool = True,
+        token: str | None = None,
+        read_only: bool = False,
+        policy: str,
+    ) -> None:
+        self._app = app
+        self._hosts = frozenset(host.lower() for host in hosts)
+        self._only_loopback = only_loopback
+        self._token = token
+        self._read_only = read_only
+        self._headers = {**_HEADERS, "content-security-policy": policy}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or pass it on."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def protected(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers.update(self._headers)
+                headers.setdefault("cache-control", "no-store")
+            await send(message)
+
+        status = self._refusal(scope)
+        app = self._app if status is None else problem_response(HTTPException(status))
+        await app(scope, receive, protected)
+
+    def _refusal(self, scope: Scope) -> int | None:
+        """The status of a refusal; None for a request that may pass."""
+        headers, method, path = Headers(scope=scope), scope["method"], scope["path"]
+        hosts = headers.getlist("host")
+        if len(hosts) != 1 or not self._is_ours(hosts[0]):
+            return 421
+        if (method not in _SAFE or path not in _OPEN) and not _is_same_origin(headers, hosts[0]):
+            return 403
+        if path in _OPEN:
+            return None
+        if self._token is not None and not self._shows_token(headers, self._token):
+            return 401
+        return 403 if self._read_only and method not in _SAFE else None
+
+    def _is_ours(self, host: str) -> bool:
+        found = _HOST.fullmatch(host.lower())
+        if found is None:
+            return False
+        name = found[1]
+        if name in self._hosts or is_loopback(name):
+            return True
+        return not self._only_loopback and _address(name) is not None
+
+    @staticmethod
+    def _shows_token(headers: Headers, token: str) -> bool:
+        kind, _, given = headers.get("authorization", "").partition(" ")
+        if kind.lower() == "bearer":
+            return hmac.compare_digest(given.strip().encode(), token.encode())
+        wanted = f"{COOKIE}={cookie_of(token)}".encode()
+        return any(hmac.compare_digest(one.encode(), wanted) for one in _cookies(headers))
+
+
+def _cookies(headers: Headers) -> Iterator[str]:
+    """The cookies of a request, each as ``name=value``.
+
+    Programs on other ports of the same host set cookies, too. Python's own reader ends at the first cookie
+    that it does not understand, and before Python 3.13 it takes seconds for a cookie of many backslashes.
+    """
+    for line in headers.getlist("cookie"):
+        for one in line.split(";"):
+            if (cookie := one.strip()).startswith(COOKIE):
+                yield cookie
+
+
+def _is_same_origin(headers: Headers, host: str) -> bool:
+    """True unless a browser says that another origin asks. A program that is no browser says nothing."""
+    if not _OWN_SITE.issuperset(headers.getlist("sec-fetch-site")):
+        return False
+    ours = (f"http://{host.lower()}", f"https://{host.lower()}")
+    return all(origin.lower() in ours for origin in headers.getlist("origin"))

@@ -1,0 +1,402 @@
+"""What a turn, and what is done with a conversation beside its turns, tells its listeners.
+
+Owns: the event values. Must never know: who listens, or how they are made.
+`to_dict()` gives JSON-able facts for logs and sockets. It never contains a state blob. It has what was said
+only in the deltas of text, which are nothing else, and where a caller asks for content.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+from ..base.values import Value
+from .errors import StateError
+from .messages import ToolCall, Usage
+from .result import ChatResult, CompactionReport
+
+__all__ = [
+    "Appended",
+    "CheckpointReady",
+    "Compacted",
+    "ContextWarning",
+    "Event",
+    "FellBack",
+    "ModelReplied",
+    "ModelRequested",
+    "OutputDelta",
+    "ReasoningDelta",
+    "Retried",
+    "StateConverted",
+    "StateDiscarded",
+    "StateSaved",
+    "TextDelta",
+    "ToolFinished",
+    "ToolPending",
+    "ToolProgress",
+    "ToolStarted",
+    "TurnCompleted",
+    "TurnStarted",
+]
+
+_HIDDEN = frozenset({"state", "blob", "result", "body"})
+
+
+class Event(Value, frozen=True, kw_only=True):
+    """Base of all events.
+
+    Attributes:
+        conversation_id: The id of the conversation, as in `StateInfo.conversation_id`.
+        turn_ref: Names the turn in logs: the conversation's id and the turn's number. It stays the same when
+            the turn is resumed, also in another process, and across cuts. No later turn of the conversation
+            gets it again, also not after a rewind. Two turns that begin from the same blob have the same one.
+            An event between two turns has that of the turn before. "" if it is unknown: the turn of a
+            `duplicate` result that has left the history. `ToolContext.turn_id` is the same text, unless the
+            turn was given the option `turn_id`.
+    """
+
+    conversation_id: str = ""
+    turn_ref: str = ""
+
+    _content: ClassVar[frozenset[str]] = frozenset()
+    """Fields with what a model or a tool said: in `to_dict` only if content is asked for."""
+
+    def to_dict(self, *, content: bool = False) -> dict[str, Any]:
+        """The event as JSON-able values, with its class name as "type" and never a state.
+
+        Args:
+            content: True for a page that shows the conversation: also the arguments and results of tool
+                calls, and the text of a finished turn. False for logs.
+        """
+        hidden = _HIDDEN if content else _HIDDEN | self._content
+        return {"type": type(self).__name__, **_facts(self, hidden)}
+
+
+def _facts(value: Value, hidden: frozenset[str] = _HIDDEN) -> dict[str, Any]:
+    """The fields of a value as JSON-able values, of the values in it too, without what is hidden."""
+    return {name: _fact(getattr(value, name)) for name in value.__struct_fields__ if name not in hidden}
+
+
+def _fact(value: Any) -> Any:
+    if isinstance(value, BaseException):
+        return {"error": type(value).__name__}  # not its text, which may contain anything
+    if isinstance(value, tuple):
+        return [_fact(item) for item in value]
+    return _facts(value) if isinstance(value, Value) else value
+
+
+class TurnStarted(Event, frozen=True):
+    """The turn has its input and is about to ask the model."""
+
+    conversation_id: str
+
+
+class ModelRequested(Event, frozen=True):
+    """A request is about to be sent.
+
+    Attributes:
+        iteration: The model call of this turn, counted from 1.
+        bytes_sent: The size of its body, in bytes.
+        body: The body as it is sent: the whole history as the provider gets it. Never in `to_dict`.
+    """
+
+    _unshown = frozenset({"body"})
+
+    iteration: int
+    bytes_sent: int
+    body: bytes = b""
+
+
+class TextDelta(Event, frozen=True, gc=False):
+    """A piece of the visible reply."""
+
+    _unshown = frozenset({"text"})
+
+    text: str
+    iteration: int
+
+
+class ReasoningDelta(Event, frozen=True, gc=False):
+    """A piece of the model's reasoning, where the provider shows it."""
+
+    _unshown = frozenset({"text"})
+
+    text: str
+    iteration: int
+
+
+class OutputDelta(Event, frozen=True):
+    """More of an answer with an `output_type` has come.
+
+    Attributes:
+        partial: The JSON values so far: dicts, lists, texts that may still grow. They are not checked, and no
+            object of the type. In `to_dict` only with ``content=True``.
+        iteration: The model call of this turn.
+    """
+
+    _unshown = frozenset({"partial"})
+    _content = _unshown
+
+    partial: Any
+    iteration: int
+
+
+class ModelReplied(Event, frozen=True):
+    """A complete reply arrived.
+
+    Attributes:
+        usage: What this call consumed.
+        message_count: Messages in the conversation now.
+        iteration: The model call of this turn, counted from 1. The numbers go on after a `resume`.
+        model: The model that answered, as the provider names it.
+        seconds: From the request to the end of the reply.
+        finish_reason: The provider's own word.
+        request_id: The provider's id of this call; "" if it gave none.
+        tool_calls: The calls that the reply asks for, in its order. In `to_dict` only with ``content=True``.
+        text: Its visible text. In `to_dict` only with ``content=True``.
+        response_id: The provider's id of the reply itself; "" if it gave none.
+    """
+
+    _unshown = frozenset({"text"})
+    _content = frozenset({"tool_calls", "text"})
+
+    usage: Usage
+    message_count: int
+    iteration: int = 1
+    model: str = ""
+    seconds: float = 0.0
+    finish_reason: str = ""
+    request_id: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    text: str = ""
+    response_id: str = ""
+
+
+class Retried(Event, frozen=True):
+    """A request failed, and is sent again after a pause.
+
+    Attributes:
+        attempt: Which retry of this request comes next, counted from 1.
+        pause: Seconds until then.
+        reason: What failed: "unavailable", "rate_limit", "interrupted" or another kind of fault.
+        status_code: The HTTP status; None if there was no answer.
+        request_id: The provider's id of the failed request; None if it gave none.
+    """
+
+    attempt: int
+    pause: float
+    reason: str
+    status_code: int | None = None
+    request_id: str | None = None
+
+
+class ToolStarted(Event, frozen=True):
+    """A tool is about to run.
+
+    Attributes:
+        call_id: The id of the call.
+        name: The tool.
+        iteration: The model call that asked for it.
+        arguments: The JSON text that the tool gets: the model's, or that of an approval. In `to_dict` only
+            with ``content=True``.
+    """
+
+    _unshown = frozenset({"arguments"})
+    _content = _unshown
+
+    call_id: str
+    name: str
+    iteration: int
+    arguments: str = ""
+
+
+class ToolProgress(Event, frozen=True):
+    """A running tool says how far it is, by `ToolContext.report_progress`. Of reports that come faster than
+    they are read, the newest of each call is told.
+
+    Attributes:
+        call_id: The id of the call.
+        name: The tool.
+        iteration: The model call that asked for it.
+        progress: How far it is, in a unit of the tool's own.
+        total: What `progress` will be at the end; None if the tool does not know.
+        message: What the tool does now, or "". In `to_dict` only with ``content=True``.
+    """
+
+    _unshown = frozenset({"message"})
+    _content = _unshown
+
+    call_id: str
+    name: str
+    iteration: int
+    progress: float
+    total: float | None = None
+    message: str = ""
+
+
+class ToolFinished(Event, frozen=True):
+    """A tool call has its result.
+
+    Attributes:
+        call_id: The id of the call.
+        name: The tool.
+        iteration: The model call that asked for it.
+        flag: That of `ToolResult`.
+        seconds: How long the call took.
+        output: The text of the result, as the model reads it; media are not in it. In `to_dict` only with
+            ``content=True``.
+    """
+
+    _unshown = frozenset({"output"})
+    _content = _unshown
+
+    call_id: str
+    name: str
+    iteration: int
+    flag: str
+    seconds: float
+    output: str = ""
+
+
+class ToolPending(Event, frozen=True):
+    """A tool call waits for an answer from outside; the turn ends with the status ``awaiting_tools``.
+
+    Attributes:
+        call_id: The id of the call, for `resume`.
+        name: The tool.
+        iteration: The model call that asked for it.
+        reason: "approval", "external" or "in_doubt", as in `PendingCall`.
+        kind: "function", "custom" or "provider", as in `PendingCall`.
+        arguments: What the model wrote, as in `PendingCall`. In `to_dict` only with ``content=True``.
+    """
+
+    _unshown = frozenset({"arguments"})
+    _content = _unshown
+
+    call_id: str
+    name: str
+    iteration: int
+    reason: str
+    kind: str = "function"
+    arguments: str = ""
+
+
+class CheckpointReady(Event, frozen=True):
+    """`blob` is a complete state from which `resume` can finish this turn."""
+
+    _unshown = frozenset({"blob"})
+
+    blob: bytes
+
+
+class Compacted(Event, frozen=True):
+    """The history was compacted."""
+
+    report: CompactionReport
+
+
+Filled = Literal["tokens", "blob_bytes", "decoded_bytes", "entries"]
+"""What a history fills: the model's context window, or a limit of the state; see `BlobLimits`."""
+
+
+class ContextWarning(Event, frozen=True):
+    """The history approaches, or has reached, the model's context window (tokens), or a limit of its state.
+
+    `of`: which; `used` and `limit` are in its units.
+    """
+
+    level: Literal["approaching", "at_limit"]
+    used: int
+    limit: int
+    of: Filled = "tokens"
+
+
+class StateDiscarded(Event, frozen=True):
+    """The given state was not used, because it is damaged or of another provider API, and the turn started
+    afresh; `error.blob` holds the bytes."""
+
+    error: StateError
+
+    def to_dict(self, *, content: bool = False) -> dict[str, Any]:
+        """As `Event.to_dict`, with the words of the error, which is one of ours."""
+        facts = super().to_dict(content=content)
+        facts["error"]["message"] = str(self.error)
+        return facts
+
+
+class StateConverted(Event, frozen=True):
+    """The given state was of another provider API, and was converted.
+
+    Attributes:
+        found: The provider API that wrote it.
+        to: The provider API of the turn.
+        lost: What did not go along: each kind with its count; see `Conversion`.
+    """
+
+    found: str
+    to: str
+    lost: tuple[tuple[str, int], ...] = ()
+
+
+class FellBack(Event, frozen=True):
+    """A provider was down, and the turn goes on with the next one of the chat's `fallbacks`.
+
+    What came of the reply that broke off does not count: the next provider's reply begins anew.
+
+    Attributes:
+        failed: The provider API and the model that did not answer, such as "openai:MODEL".
+        to: Those that are asked now.
+        reason: The class of the error.
+        status_code: The HTTP status; None if there was no answer.
+    """
+
+    failed: str
+    to: str
+    reason: str
+    status_code: int | None = None
+
+
+class TurnCompleted(Event, frozen=True):
+    """The turn is over; `result` is what the call returns."""
+
+    _unshown = frozenset({"result"})
+
+    result: ChatResult
+
+    def to_dict(self, *, content: bool = False) -> dict[str, Any]:
+        """As `Event.to_dict`, with what the result says of the turn: no state, and text only with `content`.
+
+        "cost_usd" is a float, None if the cost is unknown; "warnings" are their codes.
+        """
+        result = self.result
+        cost = result.cost_usd
+        return {
+            **super().to_dict(content=content),
+            **({"text": result.text} if content else {}),
+            "status": result.status,
+            "finish_reason": result.finish_reason,
+            "usage": _facts(result.usage),
+            "cost_usd": None if cost is None else float(cost),
+            "iterations": result.iterations,
+            "tool_calls": len(result.tool_log),
+            "model": result.model,
+            "request_ids": list(result.request_ids),
+            "context_used": result.context_used,
+            "warnings": [warning.code for warning in result.warnings],
+            "duplicate": result.duplicate,
+        }
+
+
+class Appended(Event, frozen=True):
+    """Messages or events were added to a conversation outside of a turn. `messages`: how many were given."""
+
+    messages: int
+
+
+class StateSaved(Event, frozen=True):
+    """A kept conversation was saved: by a turn, an append, a compaction, a commit, a fork or a rewind.
+
+    `version` is what the store calls it now, `blob_bytes` its size.
+    """
+
+    version: int | None
+    blob_bytes: int

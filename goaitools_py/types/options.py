@@ -1,0 +1,566 @@
+"""What a caller may ask of a turn: options, model settings, limits, and how they are merged.
+
+Owns: the frozen option values, the table of their defaults and checks, and their precedence.
+Must never know: how a turn runs.
+
+A value that no turn could use is refused before anything is called. The error names the type of the value,
+never its content.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
+
+from ..base.values import Given, Value
+from . import option_checks as checks
+from .context_edits import ContextEdit, check_edits
+from .messages import Message, Part
+from .places import CHAT_NAMES, known_names, place_of
+
+if TYPE_CHECKING:
+    from .prices import Prices
+    from .tokens import TokenCounter
+
+__all__ = ["UNSET", "ChatOptions", "Limits", "ModelSettings", "Resolved", "Unset"]
+
+T = TypeVar("T")
+
+UserInput: TypeAlias = str | Part | Sequence[Part | str]
+"""What a user says: text, a part, or a list of them."""
+
+
+class Unset:
+    """The type of `UNSET`: an option that was not given, which is not the same as None (off)."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "UNSET"
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __reduce__(self) -> str:
+        return "UNSET"  # copies of options, also in another process, hold this same object
+
+
+UNSET: Final = Unset()
+
+
+# ------------------------------------------------------------------------------------- the values
+
+
+class ModelSettings(Given, frozen=True, kw_only=True):
+    """How the model is asked to answer.
+
+    A setting that is not given is left to the provider. None switches off a setting of the chat or, with
+    `sticky_settings`, of an earlier turn.
+
+    Attributes:
+        model: The model's name, instead of the backend's.
+        max_output_tokens: Tokens of one reply, thinking included where the provider counts it.
+        temperature, top_p: Sampling, as the provider takes it.
+        reasoning_effort: The provider's word for how much the model thinks, such as "low".
+        thinking_budget_tokens: Tokens for thinking (Anthropic); 0 switches thinking off.
+        stop: Texts that end the reply.
+        seed: A number for repeatable sampling (Chat Completions).
+        frequency_penalty, presence_penalty: From -2 to 2; above 0, words that the reply has already become
+            less likely, by their number or at all (Chat Completions).
+        parallel_tool_calls: False: at most one tool call in a reply.
+        tool_choice: "auto", "none", "required" or a tool's name, for the first model call of a turn.
+        prompt_cache_key: A key of your own for the provider's prompt cache (OpenAI).
+        extra_body: Members for the request's body; never stored. They win over settings, and None leaves
+            a member out. The objects `reasoning`, `thinking`, `output_config` and `text` are merged with
+            what options write into them, one level deep. The history and `stream` are refused.
+        extra_headers: HTTP headers that are sent along. Never stored.
+        context_management: What the provider itself does with the context: `ServerCompaction`,
+            `ServerToolClearing`, `ServerThinkingClearing`. The setting wins over a compactor's
+            `ProviderCompaction`. None asks for nothing.
+
+    A setting that the provider API does not have is a ValueError before anything is sent.
+
+    Raises:
+        TypeError: A value is of a type that no provider API takes.
+        ValueError: A number that JSON does not have, a header that HTTP does not have, or an unusable
+            model name.
+    """
+
+    _unshown = frozenset({"stop", "prompt_cache_key", "extra_body", "extra_headers"})
+
+    model: str | Unset | None = UNSET
+    max_output_tokens: int | Unset | None = UNSET
+    temperature: float | Unset | None = UNSET
+    top_p: float | Unset | None = UNSET
+    reasoning_effort: str | Unset | None = UNSET
+    thinking_budget_tokens: int | Unset | None = UNSET
+    stop: str | Sequence[str] | Unset | None = UNSET
+    seed: int | Unset | None = UNSET
+    frequency_penalty: float | Unset | None = UNSET
+    presence_penalty: float | Unset | None = UNSET
+    parallel_tool_calls: bool | Unset | None = UNSET
+    tool_choice: str | Unset | None = UNSET
+    prompt_cache_key: str | Unset | None = UNSET
+    extra_body: Mapping[str, Any] | Unset | None = UNSET
+    extra_headers: Mapping[str, str] | Unset | None = UNSET
+    context_management: Sequence[ContextEdit] | Unset | None = UNSET
+
+    def __post_init__(self) -> None:
+        for name, value in self.given().items():
+            if value is not None:
+                _SETTING_CHECKS[name](name, value)
+
+    def given(self) -> dict[str, Any]:
+        """The settings that were given, None included."""
+        return {name: value for name in SETTING_NAMES if (value := getattr(self, name)) is not UNSET}
+
+
+SETTING_NAMES: Final = ModelSettings.__struct_fields__
+_SETTING_CHECKS: Final[Mapping[str, checks.Check]] = {
+    "model": checks.kept_text,
+    "max_output_tokens": checks.whole,
+    "temperature": checks.finite,
+    "top_p": checks.finite,
+    "reasoning_effort": checks.text,
+    "thinking_budget_tokens": checks.whole,
+    "stop": checks.texts,
+    "seed": checks.whole,
+    "frequency_penalty": checks.finite,
+    "presence_penalty": checks.finite,
+    "parallel_tool_calls": checks.flag,
+    "tool_choice": checks.text,
+    "prompt_cache_key": checks.text,
+    "extra_body": checks.members,
+    "extra_headers": checks.headers,
+    "context_management": check_edits,
+}
+
+
+class Limits(Given, frozen=True, kw_only=True):
+    """Limits for one turn, and for the whole life of a conversation.
+
+    Tokens are input plus output. A turn that is resumed has what it had left: its earlier calls count, and
+    their cost is computed with today's prices.
+
+    Costs are in US dollars. They come from the chat's `prices`, or from genai-prices where the extra
+    ``[prices]`` is installed. With a limit on costs, an unknown price is a `BudgetExceededError` before the
+    first call. With `conversation_max_cost_usd` so are earlier calls of unknown price.
+
+    Attributes:
+        max_tool_calls: Tool calls of one turn.
+        max_tokens: Tokens of one turn.
+        conversation_max_tokens: Tokens of the conversation's life.
+        max_cost_usd: US dollars for one turn.
+        conversation_max_cost_usd: US dollars for the conversation's life.
+
+    Raises:
+        TypeError: A limit is neither a number nor None; one on calls or tokens is not a whole number.
+        ValueError: A limit on calls or tokens is below 1; one on costs is not above 0.
+    """
+
+    max_tool_calls: int | None = None
+    max_tokens: int | None = None
+    conversation_max_tokens: int | None = None
+    max_cost_usd: Decimal | float | None = None
+    conversation_max_cost_usd: Decimal | float | None = None
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            if (value := getattr(self, name)) is not None:
+                (checks.dollars if name.endswith("_usd") else checks.positive)(name, value)
+
+    @property
+    def limits_cost(self) -> bool:
+        """True if there is a limit on costs."""
+        return self.max_cost_usd is not None or self.conversation_max_cost_usd is not None
+
+
+class ChatOptions(Given, frozen=True, kw_only=True):
+    """Options of a call, or a chat's defaults. Every field is also a keyword of the chat's methods.
+
+    UNSET means that a field was not given. None switches a default off.
+    Precedence: keywords > options > the chat's defaults > what the state keeps (`sticky_settings`).
+
+    Attributes:
+        user: What the user says: text, a part, or a list of them. It becomes the last message.
+        messages: Messages in order. The system messages at the beginning are preamble and are not stored.
+        system: Preamble text. It is sent first in every request and never stored.
+        context: What changes from turn to turn (clock, score, place). It is stored with the message, and is
+            not repeated while it stays the same.
+        tools: What the model may call: functions, `Tool`, or `ProviderTool`.
+        deps: Handed to tools as ``ctx.deps``; never stored. If a tool wants ``ToolContext[X]`` and there are
+            no deps, the call raises TypeError before it sends anything.
+        settings: `ModelSettings`, merged field by field.
+        sticky_settings: True: reasoning, thinking, output limit, sampling and penalties of earlier turns hold
+            until they are overridden.
+        compactor: When and how the history shrinks. None: only when the provider or a limit refuses it.
+        cold_after: Seconds of silence after which the provider's prompt cache counts as expired. The first
+            request after such a pause sets no cache marks, because they cost money and would not be read;
+            `CompactionRequest.is_cold` is then true. None: never.
+        record_ids: True: the state keeps the provider's id of each request, for support tickets; some 30
+            bytes for each model call, which do not compress. `HistoryIteration.request_id` has it.
+        token_counter: A `TokenCounter` for messages that no usage has counted yet. None: `TokenEstimate`.
+            Its numbers are calibrated with the real usage of the conversation in both cases.
+        context_marks: Fractions of the model's context window, and of the state's limits on bytes and
+            entries. The first turn that ends above one emits a `ContextWarning` and adds a warning to its
+            result.
+        prices: What model calls cost: a function from `Charge` to Decimal, or to None where it does not
+            know. With it, the conversation's total is kept. None: `ChatResult.cost_usd` asks genai-prices,
+            if that is installed, and no total is kept.
+        max_iterations: Model calls with tools in one turn, those before a `resume` included.
+        limits: `Limits` for the turn and the conversation.
+        keep_partial: What becomes of a reply that broke off or was stopped, when a new message closes its
+            turn. True: its text stays in the history as the model's words. False: no model reads it.
+        on_limit: At a turn's limit: "answer" asks the model once more, without tools; "raise" raises.
+        timeout: Seconds for the whole turn, None for no deadline. A `resume` has the same time again. A tool
+            or callback that runs in the thread of a `Chat`'s caller is not cut short.
+        call_timeout: Seconds for one model call, its body included; also for calls of a compactor. A call
+            that takes longer is retried like one that failed, while the turn has time left and no part of
+            the reply was shown.
+        first_delta_timeout: Seconds until a streamed reply begins with text, reasoning or a call; pings do
+            not count. A reply that takes longer is retried. It has no effect on replies that are not
+            streamed.
+        tool_timeout: Seconds for one tool call.
+        tool_concurrency: How many tools run at the same time, where they run in threads or tasks.
+        tool_threads: True: sync tools run in worker threads. Default: False on Chat, True on AsyncChat.
+        max_tool_result_bytes: UTF-8 bytes of text of one tool result. The rest is cut off, and a note tells
+            the model. At least 256. Default: 262,144.
+        tool_errors: "to_model" tells the model; "raise" ends the turn after the other tools have run.
+        turn_id: Your id of this turn, such as a webhook's message id. If the same id comes again with the
+            same messages: a finished turn gives its stored reply, an unfinished one goes on, and one that a
+            newer message closed without a reply is answered now; see docs/turns.md.
+        on_pending: What a new message does on a state that waits for answers: "raise", "deny" the waiting
+            calls, or "queue" the message until the `resume`.
+        conversation_id: Part of every idempotency key. The state keeps it until a turn begins with another
+            one; an unfinished turn keeps its own. A kept conversation has its key for an id, and takes none.
+        on_event: Called with every event. What it raises is logged, never propagated.
+        on_checkpoint: Called with a resumable blob after each reply and around each tool call. The last one
+            is the result's state.
+        on_bad_state: What a turn does with a state that cannot be read. "fresh" starts a new conversation;
+            "raise" raises. None: a damaged state gives a new conversation, and an unauthentic one raises.
+            What was replaced is in `ChatResult.discarded`. A state of a newer release always raises.
+        on_foreign_state: What a turn does with a state of another provider API, which is not damaged:
+            "raise", "fresh" to start a new conversation, or "convert" to go on with it: thinking stays
+            behind, and a warning says what else; see docs/convert.md.
+        binding: For sealed codecs: the owner of the blob, such as ``{"user": "ada"}``, or `UNBOUND`.
+        min_revision: Refuse a state that is older than this (`StateInfo.revision` of what was saved last),
+            and a missing or damaged one. A new conversation has revision 1 after its first turn.
+        speaker: Who says `user`, where several people talk in one conversation, in 1 to 256 characters.
+        metadata: Stored with the turn, even if its first request fails. A `resume` adds its own.
+        output_type: The type of the answer, in `ChatResult.output`: a pydantic model, dataclass, TypedDict,
+            ``list[…]``, `Literal` or union, or ``Output(…)`` of one. None: text.
+    """
+
+    _unshown = frozenset({"user", "messages", "speaker", "system", "context", "deps", "binding", "metadata"})
+
+    user: UserInput | Unset | None = UNSET
+    messages: Sequence[Message] | Unset | None = UNSET
+    speaker: str | Unset | None = UNSET
+    system: str | Unset | None = UNSET
+    context: str | Unset | None = UNSET
+    tools: Sequence[Any] | Unset | None = UNSET
+    deps: Any = UNSET
+    settings: ModelSettings | Unset | None = UNSET
+    sticky_settings: bool | Unset = UNSET
+    compactor: Any = UNSET
+    cold_after: float | Unset | None = UNSET
+    record_ids: bool | Unset = UNSET
+    token_counter: TokenCounter | Unset | None = UNSET
+    context_marks: Sequence[float] | Unset = UNSET
+    prices: Prices | Unset | None = UNSET
+    max_iterations: int | Unset = UNSET
+    limits: Limits | Unset | None = UNSET
+    keep_partial: bool | Unset = UNSET
+    on_limit: Literal["answer", "raise"] | Unset = UNSET
+    timeout: float | Unset | None = UNSET
+    call_timeout: float | Unset | None = UNSET
+    first_delta_timeout: float | Unset | None = UNSET
+    tool_timeout: float | Unset | None = UNSET
+    tool_concurrency: int | Unset = UNSET
+    tool_threads: bool | Unset = UNSET
+    max_tool_result_bytes: int | Unset = UNSET
+    tool_errors: Literal["to_model", "raise"] | Unset = UNSET
+    turn_id: str | Unset | None = UNSET
+    on_pending: Literal["raise", "deny", "queue"] | Unset = UNSET
+    conversation_id: str | Unset | None = UNSET
+    on_event: Callable[[Any], object] | Unset | None = UNSET
+    on_checkpoint: Callable[[bytes], object] | Unset | None = UNSET
+    on_bad_state: Literal["fresh", "raise"] | Unset | None = UNSET
+    on_foreign_state: Literal["raise", "fresh", "convert"] | Unset = UNSET
+    binding: Any = UNSET
+    metadata: Mapping[str, str] | Unset | None = UNSET
+    min_revision: int | Unset | None = UNSET
+    output_type: Any = UNSET
+
+    def given(self) -> dict[str, Any]:
+        """The options that were given, None included."""
+        return {name: value for name in OPTION_NAMES if (value := getattr(self, name)) is not UNSET}
+
+
+OPTION_NAMES: Final = ChatOptions.__struct_fields__
+
+
+class Resolved(Value, frozen=True, kw_only=True):
+    """Options after merging: every field has a value, `settings` holds only what was given."""
+
+    _unshown = frozenset(
+        {"user", "speaker", "system", "context", "deps", "settings", "binding", "metadata", "messages"}
+    )
+
+    user: UserInput | None
+    messages: Sequence[Message] | None
+    speaker: str | None
+    system: str | None
+    context: str | None
+    tools: Sequence[Any] | None
+    deps: Any
+    settings: dict[str, Any]
+    sticky_settings: bool
+    compactor: Any
+    cold_after: float | None
+    record_ids: bool
+    token_counter: TokenCounter | None
+    context_marks: Sequence[float]
+    prices: Prices | None
+    max_iterations: int
+    limits: Limits | None
+    keep_partial: bool
+    on_limit: Literal["answer", "raise"]
+    timeout: float | None
+    call_timeout: float | None
+    first_delta_timeout: float | None
+    tool_timeout: float | None
+    tool_concurrency: int
+    tool_threads: bool
+    max_tool_result_bytes: int
+    tool_errors: Literal["to_model", "raise"]
+    turn_id: str | None
+    on_pending: Literal["raise", "deny", "queue"]
+    conversation_id: str | None
+    on_event: Callable[[Any], object] | None
+    on_checkpoint: Callable[[bytes], object] | None
+    on_bad_state: Literal["fresh", "raise"] | None
+    on_foreign_state: Literal["raise", "fresh", "convert"]
+    binding: Any
+    metadata: Mapping[str, str] | None
+    min_revision: int | None
+    output_type: Any
+
+
+def given_options(
+    options: ChatOptions | None, keywords: Mapping[str, Any], *, of_chat: bool = False
+) -> dict[str, Any]:
+    """The options that a call gave: its `ChatOptions`, overridden by its keywords.
+
+    Raises TypeError for an unknown option. `of_chat`: a chat is made, whose own options are known, too.
+    """
+    if options is not None and not isinstance(options, ChatOptions):
+        raise TypeError(f"options must be ChatOptions, not {type(options).__name__}; {_by_name(options)}")
+    given = options.given() if options is not None else {}
+    settings = given.get("settings")
+    for name, value in keywords.items():
+        if name not in _OPTIONS:
+            raise TypeError(_unknown(name, of_chat))
+        if value is UNSET:
+            continue
+        if name == "settings" and settings is not None and value is not None:
+            value = ModelSettings(**{**_settings(settings), **_settings(value)})
+        given[name] = value
+    return given
+
+
+def _by_name(value: Any) -> str:
+    """How to give a value that stands in the place of the options."""
+    if isinstance(value, str):
+        return "pass a text by name: what the user says is user=…, the instructions are system=…"
+    for name, kind in (("settings", ModelSettings), ("limits", Limits)):
+        if isinstance(value, kind):
+            return f"pass it by name: {name}=…"
+    return "pass single ones by name"
+
+
+_SAID: Final = "what the user says is user=…"
+_PART: Final = "it is a part of what the user says: user=['What is this?', Image.from_path(path)]"
+_KEEPS: Final = "a conversation that is kept is chat.conversation(store, key)"
+_LOGGED: Final = "what a turn does is in the log 'goaitools_py', see docs/logging.md"
+_TYPED: Final = "the type of the answer is output_type=…, of chat, chat_with_state, start or send"
+_ELSEWHERE: Final[Mapping[str, str]] = {
+    "stream": "streaming is a method, start(…) in place of chat(…), which takes the same options",
+    **dict.fromkeys(("message", "prompt", "input", "text", "content", "question", "query", "say"), _SAID),
+    **dict.fromkeys(("image", "images", "picture", "audio", "sound", "document", "documents"), _PART),
+    **dict.fromkeys(("file", "files", "attachment", "attachments"), _PART),
+    **dict.fromkeys(("memory", "session"), _KEEPS),
+    **dict.fromkeys(("session_id", "thread_id", "chat_id"), f"your id is conversation_id=…; {_KEEPS}"),
+    "user_id": "who speaks is speaker=…; whose conversation it is, its key says: conversation(store, key)",
+    **dict.fromkeys(("log", "logging", "logger", "verbose", "debug"), _LOGGED),
+    **dict.fromkeys(("callback", "callbacks", "on_token"), "what happens in a turn is told to on_event=…"),
+    **dict.fromkeys(("max_steps", "max_turns"), "how often a turn asks the model is max_iterations=…"),
+    "functions": "what the model may call is tools=[…]",
+    "deadline": "seconds for the whole turn are timeout=…",
+    "retries": "it is max_retries=… of the backend: Chat(OpenAIChatBackend(MODEL, max_retries=…))",
+    "instructions": "the instructions for the model are system=…",
+    "system_prompt": "the instructions for the model are system=…",
+    "response_format": _TYPED,
+    "response_model": _TYPED,
+    "output_format": _TYPED,
+    "result_type": _TYPED,
+    "output_schema": _TYPED,
+    "schema": _TYPED,
+    "json_schema": _TYPED,
+    "history": "what was said before is the state of the last turn, or messages=[…]",
+}
+"""Names that other libraries use, and what does the same here."""
+
+
+def _unknown(name: str, of_chat: bool) -> str:
+    if name in _ELSEWHERE:
+        return f"unknown option {name!r}; {_ELSEWHERE[name]}"
+    if (place := place_of(name)) is not None:
+        return f"{name!r} is no option of a turn: it belongs to {place}"
+    import difflib  # imported only for a mistake
+
+    if name in SETTING_NAMES:
+        return f"unknown option {name!r}: it is a model setting; pass settings=ModelSettings({name}=…)"
+    options = (
+        (*(one for one in OPTION_NAMES if one not in PER_TURN), *CHAT_NAMES) if of_chat else OPTION_NAMES
+    )
+    close = difflib.get_close_matches(name, (*options, *SETTING_NAMES, *known_names()), n=1)
+    if not close:
+        return f"unknown option {name!r}; the options are {', '.join(options)}"
+    found = close[0]
+    if found in options:
+        return f"unknown option {name!r}; did you mean {found!r}?"
+    if found in SETTING_NAMES:
+        return f"unknown option {name!r}; did you mean settings=ModelSettings({found}=…)?"
+    return f"unknown option {name!r}; did you mean {found!r}? It belongs to {place_of(found)}"
+
+
+def _is_settings(name: str, value: Any) -> None:
+    if not isinstance(value, ModelSettings):
+        raise checks.wrong_type(name, value, "ModelSettings", "pass ModelSettings(temperature=…)")
+
+
+def _is_limits(name: str, value: Any) -> None:
+    if not isinstance(value, Limits):
+        raise checks.wrong_type(name, value, "Limits", "pass Limits(max_tool_calls=…)")
+
+
+def _settings(value: Any) -> dict[str, Any]:
+    _is_settings("settings", value)
+    given: dict[str, Any] = value.given()
+    return given
+
+
+CONTEXT_MARKS: Final = (0.7, 0.9)
+"""The default of `context_marks`."""
+
+
+class _Option(NamedTuple):
+    default: Any
+    """What holds where neither the call nor the chat gives the option."""
+    check: checks.Check | None = None
+    """None: any value will do, or the value is checked where it is used."""
+    per_turn: bool = False
+    """True: the option belongs to one turn, and a chat takes no default for it."""
+
+
+_OPTIONS: Final[Mapping[str, _Option]] = {
+    "user": _Option(None, per_turn=True),
+    "messages": _Option((), checks.or_none(checks.sequence), per_turn=True),
+    "speaker": _Option(None, checks.or_none(checks.kept_text), per_turn=True),
+    "system": _Option(None, checks.or_none(checks.text)),
+    "context": _Option(None, checks.or_none(checks.text)),
+    "tools": _Option((), checks.or_none(checks.sequence)),
+    "deps": _Option(None),
+    "settings": _Option({}, checks.or_none(_is_settings)),
+    "sticky_settings": _Option(False, checks.flag),
+    "compactor": _Option(None, checks.or_none(checks.compactor)),
+    "cold_after": _Option(None, checks.or_none(checks.seconds)),
+    "record_ids": _Option(False, checks.flag),
+    "token_counter": _Option(None, checks.or_none(checks.counter)),
+    "context_marks": _Option(CONTEXT_MARKS, checks.marks),
+    "prices": _Option(None, checks.or_none(checks.callback)),
+    "max_iterations": _Option(10, checks.positive),
+    "limits": _Option(None, checks.or_none(_is_limits)),
+    "keep_partial": _Option(False, checks.flag),
+    "on_limit": _Option("answer", checks.one_of("answer", "raise")),
+    "timeout": _Option(300.0, checks.or_none(checks.seconds)),
+    "call_timeout": _Option(None, checks.or_none(checks.seconds)),
+    "first_delta_timeout": _Option(None, checks.or_none(checks.seconds)),
+    "tool_timeout": _Option(60.0, checks.or_none(checks.seconds)),
+    "tool_concurrency": _Option(8, checks.positive),
+    "tool_threads": _Option(False, checks.flag),
+    "max_tool_result_bytes": _Option(256 * 1024, checks.result_bytes),
+    "tool_errors": _Option("to_model", checks.one_of("to_model", "raise")),
+    "turn_id": _Option(None, checks.or_none(checks.telling_text), per_turn=True),
+    "on_pending": _Option("raise", checks.one_of("raise", "deny", "queue")),
+    "conversation_id": _Option(None, checks.or_none(checks.naming_text), per_turn=True),
+    "on_event": _Option(None, checks.or_none(checks.callback)),
+    "on_checkpoint": _Option(None, checks.or_none(checks.callback)),
+    "on_bad_state": _Option(None, checks.one_of("fresh", "raise", None)),
+    "on_foreign_state": _Option("raise", checks.one_of("raise", "fresh", "convert")),
+    "binding": _Option(None),
+    "metadata": _Option(None, checks.or_none(checks.text_map), per_turn=True),
+    "min_revision": _Option(None, checks.or_none(checks.whole), per_turn=True),
+    "output_type": _Option(None, per_turn=True),
+}
+"""The one table of options: the default, the check, and whether the option belongs to one turn.
+
+`user` is checked where it becomes a message. `AsyncChat` changes the default of `tool_threads`."""
+
+DEFAULTS: Final[Mapping[str, Any]] = {name: option.default for name, option in _OPTIONS.items()}
+PER_TURN: Final = frozenset(name for name, option in _OPTIONS.items() if option.per_turn)
+
+
+def check_options(given: Mapping[str, Any]) -> None:
+    """Refuse values that no turn could use, before anything is called.
+
+    Args:
+        given: The options that were given, by name. Defaults need no check.
+
+    Raises:
+        TypeError: A value is of the wrong type.
+        ValueError: The type is right, the value is not: not finite, too long, or not one of the choices.
+    """
+    for name, value in given.items():
+        option = _OPTIONS.get(name)
+        if option is not None and option.check is not None:
+            option.check(name, value)
+
+
+def check_defaults(given: Mapping[str, Any]) -> None:
+    """Refuse options that belong to one turn as a chat's defaults."""
+    for name in given:
+        if name in PER_TURN:
+            raise TypeError(
+                f"{name!r} belongs to one turn and cannot be a chat's default; pass it to the call"
+            )
+    check_options(given)
+
+
+def handed_settings(
+    defaults: Mapping[str, Any], given: Mapping[str, Any], model: str | None
+) -> frozenset[str]:
+    """The chat's default settings that a call takes over for another model than they were written for.
+
+    `model`: the model of the chat's backend.
+    """
+    base, own = defaults.get("settings"), given.get("settings")
+    if base is None or own is None or own.model in (UNSET, None, base.model or model):
+        return frozenset()
+    return frozenset(base.given()) - frozenset(own.given())
+
+
+def resolve(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> Resolved:
+    """Merge a call's options over a chat's defaults; `settings` field by field."""
+    check_options(given)
+    merged = {**DEFAULTS, **defaults, **given}
+    base, own = defaults.get("settings"), given.get("settings")
+    if base is None or ("settings" in given and own is None):
+        merged["settings"] = _settings(own) if own is not None else {}
+    elif own is None:
+        merged["settings"] = _settings(base)
+    else:
+        merged["settings"] = {**_settings(base), **_settings(own)}
+    return Resolved(**merged)
