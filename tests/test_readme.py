@@ -323,7 +323,8 @@ MUST_BE_THERE = {
     "fields": """
         ChatOptions ModelSettings Limits ChatResult Usage ToolRecord ToolCall PendingCall Message ToolContext
         compaction.CompactionReport types.citations.Citation states.StateInfo states.History
-        states.HistoryTurn states.HistoryIteration prices.Charge seal.BlobLimits stores.Stored stores.StoredPage
+        states.HistoryTurn states.HistoryIteration prices.Charge seal.BlobLimits stores.Stored
+        stores.StoredPage
         """,
     "attributes": "GoAIToolsError TurnError",
     "parameters": "tool Chat.conversation backends.OpenAIChatBackend",
