@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import dataclasses
 import importlib
 import inspect
@@ -17,7 +16,6 @@ from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import pytest
-from fastapi.testclient import TestClient
 
 from goaitools_py import Chat
 from goaitools_py.cli import _parser
@@ -38,8 +36,7 @@ def python_blocks(text: str) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S)
 
 
-HELLO, *RECIPES = python_blocks(README)
-BOT, WEB, GAME = RECIPES
+HELLO, BOT = python_blocks(README)
 
 
 def printed_lines(code: str) -> list[str]:
@@ -85,10 +82,10 @@ def run(file: str, folder: Path, *arguments: str, says: str = "") -> str:
 
 
 def test_the_readme_can_be_read() -> None:
-    """It has at most 200 lines, a first program of ten and three recipes of fifteen."""
-    assert len(README.splitlines()) <= 200
+    """It has at most 150 lines, a first program of ten and a recipe of fifteen."""
+    assert len(README.splitlines()) <= 150
     assert len(HELLO.splitlines()) <= 10
-    assert [len(code_lines(recipe)) <= 15 for recipe in RECIPES] == [True] * 3
+    assert len(code_lines(BOT)) <= 15
 
 
 def test_the_first_program_remembers(tmp_path: Path) -> None:
@@ -117,30 +114,6 @@ def test_the_bot_answers_each_message_once(tmp_path: Path) -> None:
     assert again == first
     assert "Your name is Ada." in later
     assert "30" in later
-
-
-def test_the_web_page_streams_and_remembers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The reply comes in pieces, and a restarted service knows each user."""
-    monkeypatch.chdir(tmp_path)
-    replies = []
-
-    for text in ("My name is Ada.", "What is my name?"):
-        service: dict[str, Any] = {"__name__": "web"}
-        exec(compile(WEB, "README.md", "exec", dont_inherit=True), service)
-        with TestClient(service["app"]) as client:
-            replies.append(client.post("/chat/ada", params={"text": text}).text)
-        # A service keeps its store until its process ends; here the next service begins in the same process.
-        asyncio.run(service["store"].aclose())
-
-    assert replies[0].startswith("[simulated] Noted: your name is Ada.")
-    assert replies[1] == "[simulated] Your name is Ada."
-
-
-def test_the_game_prints_what_it_says(tmp_path: Path) -> None:
-    """The lines after ``#>`` are what the recipe prints."""
-    (tmp_path / "game.py").write_text(GAME.replace("print(text", "chat.close()\nprint(text"), "utf-8")
-
-    assert run("game.py", tmp_path).splitlines() == printed_lines(GAME)
 
 
 @pytest.mark.parametrize("heading", ["Run", "Test"])
