@@ -26,6 +26,7 @@ SERVICE = (
     "independent/",
     "integrations/test_queue.py",
     "integrations/test_recipes.py",
+    "kept/test_full_pools.py::test_a_turn_waits_for_a_connection_no_longer_than_its_own_time",
     "stores/test_pooler.py",
     "stores/test_redis.py",
     "stores/test_silence.py::test_an_async_engine_without_a_limit_is_named",
