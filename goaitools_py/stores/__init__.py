@@ -99,7 +99,7 @@ __all__ = [
 
 
 _EXTRAS = {"SQLAlchemyStore": "sqlalchemy", "DjangoStore": "django"}
-"""Stores whose modules import a package of an extra. The others import it when they connect."""
+"""Stores with a module that imports a package of an extra. Other stores import it when they connect."""
 
 
 _PUBLIC = frozenset(__all__)

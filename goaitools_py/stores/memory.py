@@ -1,6 +1,6 @@
-"""Blobs in a dictionary, for tests and for what need not outlive the process.
+"""Blobs in a dictionary, for tests and for conversations that end with the process.
 
-Owns: the dictionary and its lock. Must never know: what is in a blob.
+Owns: the dictionary and its lock. Must never know: the contents of a blob.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class MemoryStore:
         return common.check_key(key) in self._stops
 
     def delete(self, key: str, *, expected: int | None = None) -> bool:
-        """Forget what is stored under `key`, with `expected` only that version; False if nothing was."""
+        """Delete the entry under `key`, with `expected` only that version. False if there was no entry."""
         common.check_key(key)
         with self._own_lock():
             old = self._kept.get(key)
@@ -160,8 +160,8 @@ class MemoryStore:
             return self._leases.get(key, ("", 0.0))[1] > time.monotonic()
 
     def _own_lock(self) -> threading.Lock:
-        """The lock of this process. After a fork threads that are not here may hold that of the parent, and
-        its leases."""
+        """The lock of this process. After a fork the child gets a new lock and no leases: threads of the
+        parent may hold the old lock and the old leases, and they do not run in the child."""
         if self._process is not this_process():
             made = self._guards.setdefault(this_process(), (threading.Lock(), {}))
             self._lock, self._leases = made
@@ -253,7 +253,7 @@ class AsyncMemoryStore:
         return self._store.stop_requested(key)
 
     async def delete(self, key: str, *, expected: int | None = None) -> bool:
-        """Forget what is stored under `key`, with `expected` only that version; False if nothing was."""
+        """Delete the entry under `key`, with `expected` only that version. False if there was no entry."""
         return self._store.delete(key, expected=expected)
 
     async def list(self, prefix: str = "", *, cursor: str | None = None, limit: int = 100) -> StoredPage:

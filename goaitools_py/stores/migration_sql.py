@@ -45,7 +45,7 @@ class SQLTables:
         }
 
     def columns(self, table: str) -> frozenset[str] | None:
-        """The names of a table's columns; None if there is no such table."""
+        """The names of a table's columns; None if the table does not exist."""
         with self._connected() as connection:
             found = inspect(connection)
             if not found.has_table(table):

@@ -1,10 +1,10 @@
 """Blobs in PostgreSQL, straight over a driver: psycopg 3 for sync code, asyncpg for async code.
 
-Owns: how a pool lends, and how a step's statements are sent. Must never know: SQL, or what is in a blob.
+Owns: how a pool lends, and how a step's statements are sent. Must never know: SQL, or a blob's contents.
 
-Needs an extra: ``pip install 'goaitools-py[psycopg]'`` or ``'goaitools-py[asyncpg]'``. The tables are those
-of `SQLAlchemyStore`, so both may share a database. A turn of a kept conversation is three statements: take
-the lease, load, and one that saves and gives the lease back. No connection is held while the model is called.
+Needs an extra: ``pip install 'goaitools-py[psycopg]'`` or ``'goaitools-py[asyncpg]'``. `SQLAlchemyStore` uses
+the same tables, so both may share a database. A turn of a kept conversation is three statements: take the
+lease, load, and save with the release. No connection is held while the model is called.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class PostgresStore:
         """A store with a pool of its own, which `close` closes.
 
         Args:
-            url: What psycopg connects to: ``postgresql://user@host/database``.
+            url: A URL or text that psycopg accepts, such as ``postgresql://user@host/database``.
             max_connections: The size of the pool.
             timeout: Seconds to wait for a connection, and for an answer, before `StoreUnavailableError`.
             table: As for the class.
@@ -174,7 +174,7 @@ class PostgresStore:
         return self._run(self._steps.stop_requested(key))
 
     def delete(self, key: str, *, expected: int | None = None) -> bool:
-        """Forget what is stored under `key`, with `expected` only that version; False if nothing was."""
+        """Delete the entry under `key`, with `expected` only that version. False if there was no entry."""
         return self._run(self._steps.delete(key, expected))
 
     def list(self, prefix: str = "", *, cursor: str | None = None, limit: int = 100) -> StoredPage:
@@ -293,7 +293,7 @@ class PostgresStore:
                 return cast("T", end.value)
 
     def _lend(self, lent: Lent) -> None:
-        """Put a connection of the pool into `lent`. What stands there is given back, whatever happens."""
+        """Put a connection of the pool into `lent`. The caller gives back every connection in `lent`."""
         try:
             if self._owned and self._pool.closed:
                 self._pool.open()
@@ -422,7 +422,7 @@ class AsyncPostgresStore:
         """A store with a pool of its own, which `aclose` closes. Call it while the event loop runs.
 
         Args:
-            url: What asyncpg connects to: ``postgresql://user@host/database``.
+            url: A URL that asyncpg accepts, such as ``postgresql://user@host/database``.
             max_connections: The size of the pool.
             timeout: Seconds to wait for a connection, and for an answer, before `StoreUnavailableError`.
             table: As for the class.
@@ -652,9 +652,9 @@ class AsyncPostgresStore:
     async def _give_back(self, connection: Any, is_sound: bool = False) -> None:
         """Give a connection back.
 
-        One with a statement that was cancelled or timed out asks the server to end it, and waits. If no
-        answer comes in time, the pool ends the connection and makes another one. What this raises tells
-        nothing of the step.
+        A connection with a cancelled or timed out statement asks the server to end the statement, and waits.
+        If no answer comes in time, the pool ends the connection and makes another one. Errors of this are
+        dropped: they tell nothing about the step.
         """
         with suppress(Exception):
             await self._pool.release(connection, timeout=None if is_sound else self._timeout or OPENED)
@@ -685,7 +685,7 @@ class AsyncPostgresLease:
 
 
 async def _leave_as_it_is(connection: Any) -> None:
-    """What a pool does to a connection that comes back."""
+    """The reset of a connection that comes back to the pool: it does nothing."""
 
 
 async def _fetched_at_once(connection: Any, statement: str, values: tuple[Any, ...]) -> Any:

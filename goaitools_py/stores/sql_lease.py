@@ -101,8 +101,8 @@ def lease_table(
 
     Args:
         metadata: Where it is added.
-        name: That of the store's table, with ``_lease`` behind it.
-        schema: That of the store's table.
+        name: The name of the store's table, followed by ``_lease``.
+        schema: The schema of the store's table.
         unlogged: PostgreSQL only, and recommended there.
     """
     return made(metadata, name, schema, LEASE_COLUMNS, prefixes=["UNLOGGED"] if unlogged else [])
@@ -136,7 +136,7 @@ class LeaseRows(Rows):
         self._held = select(columns.ttl_ms).where(its_key, not_(is_over))
 
     def clock(self) -> dict[str, int]:
-        """What a statement is given of the time, besides what the server knows."""
+        """The time parameters of a statement: empty if the server's clock is used."""
         return {} if self._has_clock else {"now_ms": now_ms()}
 
     def is_held(self, connection: Connection, key: str) -> bool:

@@ -1,10 +1,10 @@
 """The table of parts in PostgreSQL, MySQL, MariaDB and SQLite, and each step on it.
 
-Owns: that table, and how head and parts change in one atomic step. Must never know: an engine, or what is in
-    a part.
+Owns: that table, and how head and parts change in one atomic step. Must never know: an engine, or the
+    contents of a part.
 
-PostgreSQL does it in one statement, the others in one transaction. In both the head's row comes first: it is
-locked then, and of two savers the second one waits, finds another version, and changes nothing.
+PostgreSQL does it in one statement, the others in one transaction. In both cases the head's row is changed
+first, and so locked. Of two savers the second one waits, finds another version, and changes nothing.
 
 A foreign key drops the parts of a conversation with its row, also after a query by hand; on SQLite a trigger
 does it, since foreign keys are not enforced there by default. MySQL has no foreign keys on partitioned
@@ -213,8 +213,8 @@ class SaveParts(RowSave):
     def _write_at_once(self, connection: Connection) -> None:
         """PostgreSQL: the parts change only if the statement changed the row of the head.
 
-        The statement sees the parts as they were when it began. That is what they are while it writes: every
-        save that changed them since has changed the version too, and then this one changes nothing.
+        The statement sees the parts as they were when it began. They cannot be out of date: a save that has
+        changed them since has changed the version too, and then this statement changes nothing.
         """
         self._compare_and_save(connection, self._change_at_once)
 

@@ -48,5 +48,5 @@ def _connect_unprepared(dialect: Any, record: Any, args: Any, given: dict[str, A
 
 
 def refused_by_pooler(error: DBAPIError) -> StoreError | None:
-    """The error for what a pooler cannot do; None if that is not the matter."""
+    """The error for a statement that a pooler cannot serve; None for any other error."""
     return pooler_problem(error.orig, _REMEDY)

@@ -1,6 +1,6 @@
 """Blobs in PostgreSQL, MySQL, MariaDB or SQLite, over an engine of SQLAlchemy.
 
-Owns: connections, and the errors made of the engine's. Must never know: SQL, or what is in a blob.
+Owns: connections, and the errors made of the engine's errors. Must never know: SQL, or a blob's contents.
 
 Needs the extra: ``pip install 'goaitools-py[sqlalchemy]'``, and a driver. Make the engine with
 ``pool_pre_ping=True``: otherwise the first call after a restart of the server finds a dead connection.
@@ -38,9 +38,9 @@ _Way: TypeAlias = Callable[[Connection, Callable[[Connection], T]], T]
 
 _KNOWN = ("postgresql", "mysql", "mariadb", "sqlite")
 
-# The isolation level of the transactions that save parts. It is always named: an engine of the application's
-# may be in autocommit mode, and then there would be no transaction. PostgreSQL needs none: one statement
-# does it.
+# The isolation level of the transactions that save parts. It is always named: an application's engine may be
+# in autocommit mode, and then there would be no transaction. PostgreSQL needs no transaction: it saves parts
+# with one statement.
 _ATOMIC = {
     "postgresql": "AUTOCOMMIT",
     "mysql": "REPEATABLE READ",
@@ -184,7 +184,7 @@ class SQLAlchemyStore:
         return self._run(lambda connection: self._rows.stop_requested(connection, key))
 
     def delete(self, key: str, *, expected: int | None = None) -> bool:
-        """Forget what is stored under `key`, with `expected` only that version; False if nothing was."""
+        """Delete the entry under `key`, with `expected` only that version. False if there was no entry."""
         common.check_key(key)
         return self._run(lambda connection: self._rows.delete(connection, key, expected))
 
@@ -410,7 +410,7 @@ class AsyncSQLAlchemyStore:
         return await self._run(lambda connection: self._rows.stop_requested(connection, key))
 
     async def delete(self, key: str, *, expected: int | None = None) -> bool:
-        """Forget what is stored under `key`, with `expected` only that version; False if nothing was."""
+        """Delete the entry under `key`, with `expected` only that version. False if there was no entry."""
         common.check_key(key)
         return await self._run(lambda connection: self._rows.delete(connection, key, expected))
 
@@ -565,7 +565,7 @@ def _known(engine: Engine | AsyncEngine, kind: str) -> str:
 
 @contextmanager
 def _errors(dialect: str) -> Iterator[None]:
-    """Catches everything: drivers have no common class for what goes wrong while they connect."""
+    """Catch everything: drivers have no common class for the errors while they connect."""
     try:
         yield
     except Exception as exc:

@@ -1,6 +1,6 @@
 """Blobs in one SQLite table.
 
-Owns: the table, its compare-and-swap, SQLite's settings. Must never know: what is in a blob.
+Owns: the table, its compare-and-swap, SQLite's settings. Must never know: the contents of a blob.
 
 ``synchronous=FULL``: a saved turn has been paid for, and at one small write per turn the extra sync
 costs less than the turn's own network round trip. In WAL mode the usual ``NORMAL`` may forget the last
@@ -196,7 +196,7 @@ class SQLiteStore:
         return row is not None and bool(row[0])
 
     def delete(self, key: str, *, expected: int | None = None) -> bool:
-        """Forget what is stored under `key`, with `expected` only that version; False if nothing was."""
+        """Delete the entry under `key`, with `expected` only that version. False if there was no entry."""
         common.check_key(key)
         with self._connected() as (database, connection):
             if not _find_table(database, connection):
@@ -359,7 +359,7 @@ class SQLiteStore:
 
 
 def _checked(path: object) -> str:
-    """The path as text. Raises for what is no path, and for a URL, which SQLite would take for a folder."""
+    """The path as text. Raises for other types, and for a URL, which SQLite would take for a folder."""
     if not isinstance(path, (str, Path)):
         raise TypeError(f"a SQLite store takes the path of a file, not {type(path).__name__}")
     if str(path).startswith("sqlite:"):
@@ -521,7 +521,7 @@ class AsyncSQLiteStore:
         return await self._run(lambda store: store.stop_requested(key))
 
     async def delete(self, key: str, *, expected: int | None = None) -> bool:
-        """Forget what is stored under `key`, with `expected` only that version; False if nothing was."""
+        """Delete the entry under `key`, with `expected` only that version. False if there was no entry."""
         return await self._run(lambda store: store.delete(key, expected=expected))
 
     async def list(self, prefix: str = "", *, cursor: str | None = None, limit: int = 100) -> StoredPage:
@@ -634,7 +634,7 @@ def _thread(_: ThreadPoolExecutor | None) -> ThreadPoolExecutor:
 
 
 class AsyncSQLiteLease:
-    """`SQLiteLease` for async code. What it does is done in the thread of the store, in order."""
+    """`SQLiteLease` for async code. Its methods run in the store's thread, in order."""
 
     def __init__(self, run: Callable[[Callable[[SQLiteStore], Any]], Awaitable[Any]]) -> None:
         self._run = run

@@ -1,7 +1,7 @@
 """The tables of a store as SQLite's DDL.
 
 Owns: the statements that make the tables of `layout`, and that add a column to an older one. Must never know:
-a connection, or what is in a blob.
+a connection, or the contents of a blob.
 
 A trigger drops the parts of a conversation with its row. SQLite enforces a foreign key only on connections
 that ask for it, and a row may be deleted over any connection.

@@ -1,8 +1,8 @@
-"""What was said, for the eyes of the person who asks: as plain text, and as HTML for a notebook.
+"""Message content for the person who asks for it: as plain text, and as HTML for a notebook.
 
 Owns: `Row`, and how rows are written so that no text in them has an effect. Must never know: a state, a turn.
 
-`print(result)` and a log show no content. `show()` and a notebook's cell do, because somebody asks for it.
+`print(result)` and a log show no content. `show()` and a notebook's cell do, because a person asks for it.
 """
 
 from __future__ import annotations
