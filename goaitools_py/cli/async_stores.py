@@ -1,7 +1,7 @@
 """A store by its URL, for a command that serves on an event loop.
 
-Owns: which ``Async…`` store a URL names, and how it is opened and closed. Must never know: what is done
-with it.
+Owns: which ``Async…`` store a URL names, and how it is opened and closed. Must never know: the work on the
+store.
 """
 
 from __future__ import annotations

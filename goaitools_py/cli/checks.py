@@ -54,18 +54,18 @@ _SKEW: Final = 30.0
 
 
 class Finding(NamedTuple):
-    """What a check found: "ok", "note" for what may be as it is meant, or "problem"."""
+    """The result of a check: "ok", "note" for a setting that may be intended, or "problem"."""
 
     name: str
     status: Status
     text: str
 
 
-# ------------------------------------------------------------------------------------ what is installed
+# ----------------------------------------------------------------------------------- installed packages
 
 
 def versions() -> Iterator[Finding]:
-    """Python, the package, what it needs, and the extras that are there."""
+    """Python, the package, its dependencies, and the installed extras."""
     from .. import __version__
     from ..state.formats import FORMAT_VERSIONS
 
@@ -118,7 +118,7 @@ def variables() -> Iterator[Finding]:
 
 
 def servers() -> list[tuple[str, str]]:
-    """Name and base URL of each server whose key or URL is set."""
+    """Name and base URL of each server with a key or a URL in the environment."""
     found = []
     for name, key, variable, usual in _SERVERS:
         url = os.environ.get(variable) or (usual if os.environ.get(key) else "")
@@ -160,7 +160,7 @@ def _seconds(date: str) -> float | None:
 
 
 def clock(ahead: Sequence[float]) -> Finding:
-    """Compare the clock with those of the servers that answered, and with the year of the release."""
+    """Compare the clock with the clocks of the servers that answered, and with the year of the release."""
     now = time.time()
     shown = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(now))
     if time.gmtime(now).tm_year < _FIRST_YEAR:

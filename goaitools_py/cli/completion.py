@@ -1,6 +1,6 @@
 """`goaitools completion`: a script that completes commands, options and files in a shell.
 
-Owns: the three scripts. Must never know: what a command does. Everything in them comes from the parsers.
+Owns: the three scripts. Must never know: the effect of a command. All contents come from the parsers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _Option(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """What can stand behind a command."""
+    """The possible words after a command."""
 
     name: str
     help: str
@@ -42,7 +42,7 @@ class _Known(NamedTuple):
         return " ".join((*self.words, *(name for option in self.options for name in option.names)))
 
     def before_values(self) -> Iterator[tuple[str, str]]:
-        """What a shell sees behind which a value stands, as a pattern, and the values; "" for files."""
+        """Pairs for a shell: a pattern of options that take a value, and the values; "" for files."""
         valued = [option for option in self.options if option.takes_value]
         for values in dict.fromkeys(option.values for option in valued):
             names = (name for option in valued if option.values == values for name in option.names)

@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _state(args: argparse.Namespace, sealed: dict[str, Any]) -> tuple[bytes, str]:
-    """The state, and what it was made of. Raises GoAIToolsError with the input's name."""
+    """The state, and the format that it was made of. Raises GoAIToolsError with the input's name."""
     from ..types.errors import GoAIToolsError
 
     label = "standard input" if args.file == "-" else args.file
@@ -100,7 +100,7 @@ def _state(args: argparse.Namespace, sealed: dict[str, Any]) -> tuple[bytes, str
 
 
 def _as_json(data: bytes) -> Any:
-    """The JSON value; None if it is none, or gzipped: the Go library's reader says more."""
+    """The JSON value. None for other data, also if gzipped: the Go library's reader gives a better error."""
     try:
         return json.loads(data)
     except (ValueError, RecursionError):

@@ -1,6 +1,6 @@
 """A conversation line by line: for pipes, and for terminals without the app.
 
-Owns: what is read and what is printed. Must never know: what a line means, or how a turn runs.
+Owns: input and output. Must never know: the meaning of a line, or how a turn runs.
 
 Replies go to standard output, everything else to standard error. So a pipe gets only the replies.
 """
@@ -197,7 +197,7 @@ class Talk:
 
 
 class _Shown:
-    """What was printed of a turn: pieces of text, and notes between them."""
+    """The output of a turn so far: pieces of text, and notes between them."""
 
     def __init__(self) -> None:
         self._is_in_line = False

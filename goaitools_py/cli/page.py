@@ -64,7 +64,7 @@ def page(
     bars: Sequence[TurnBar],
     history: History | None = None,
 ) -> str:
-    """The page. `facts`: names and texts. `history`: what was said, if that is to be shown."""
+    """The page. `facts`: names and texts. `history`: the messages, if they are to be shown."""
     lines = [
         "<!DOCTYPE html>",
         '<html lang="en"><head><meta charset="utf-8">',

@@ -1,7 +1,7 @@
 """A state as a picture of characters: how full the context is, tokens by turn, cuts on a line of time.
 
-Owns: bars and lines within 80 columns, in colour or without. Must never know: a message, or what is said of
-the state in words.
+Owns: bars and lines within 80 columns, in colour or without. Must never know: a message, or the words of a
+report.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def style_for(stream: TextIO) -> Style:
 
 
 class TurnBar(NamedTuple):
-    """What a turn weighs. `context`: the input tokens of its last model call; `output`: those of all."""
+    """The tokens of a turn. `context`: input of its last model call. `output`: output of all its calls."""
 
     number: int
     started_at: datetime

@@ -1,6 +1,6 @@
 """A progress bar on standard error, where that is a terminal.
 
-Owns: the line and how often it is drawn. Must never know: what is counted.
+Owns: the line and how often it is drawn. Must never know: the counted things.
 """
 
 from __future__ import annotations

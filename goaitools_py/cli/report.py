@@ -36,7 +36,7 @@ _REASONS = {
 def info_lines(
     info: StateInfo, pending: Sequence[PendingCall] = (), *, arguments: bool = False
 ) -> Iterator[str]:
-    """A state's facts, one for each line, without message content. `arguments` shows those of calls."""
+    """A state's facts, one for each line, without message content. `arguments`: show the calls' arguments."""
     for label, text in info_facts(info, pending, content=arguments):
         yield from columns(label, text, width=_INFO_WIDTH)
 

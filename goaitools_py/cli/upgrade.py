@@ -38,7 +38,7 @@ _TEXTS: Final = {
     "unreadable": "damaged, or not a state",
     "failed": "not read or not written",
 }
-"""What a report says of each outcome."""
+"""The words of a report for each outcome."""
 _PROBLEMS: Final = ("busy", "no_place", "refused", "newer", "unreadable", "failed")
 
 
@@ -112,7 +112,7 @@ def _place(args: argparse.Namespace) -> Iterator[Place]:
     if args.path is not None:
         if os.path.isfile(
             args.path
-        ):  # the one file that was named is not passed over, as those of a folder are
+        ):  # a named file must be a state; a folder may hold other files
             with open(args.path, "rb") as file:
                 refuse_other(args.path, file.read(64))
         yield Files(args.path)

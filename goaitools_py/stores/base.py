@@ -5,8 +5,9 @@ Owns: the protocols and their values. Must never know: an engine, or the content
 Every store can `load` and `save`. Its methods show its other abilities: a store with a `delete` is a
 `Deleting`, one with a `list` a `Listing`, one with a `lease` a `Leasing`, one with a `set_stop` a `Stopping`,
 one with an `is_held` a `Peeking`, one with a `save_parts` a `Parted`, one with a `lease_and_load` a
-`Combining`, one with a `lease_and_load_head` a `CombiningParts`; ``isinstance`` tells. A store whose `save`
-has a parameter ``facts`` is a `Describing`. The protocols for async code have the same methods, awaited.
+`Combining`, one with a `lease_and_load_head` a `CombiningParts`; ``isinstance`` tells. A store is
+`Describing` if its `save` has a parameter ``facts``. The protocols for async code have the same methods,
+awaited.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ def limits_of(driver: str, given: Mapping[str, Any]) -> dict[str, float]:
 
 
 def answer_setting(driver: str) -> str:
-    """The setting of a driver of SQLAlchemy that limits the wait for an answer; "" if it has none."""
+    """The setting of a driver of SQLAlchemy that limits the wait for an answer; "" if there is no setting."""
     return next((name for name, what in LIMITS.get(driver, {}).items() if what == "answer"), "")
 
 

@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 MAX_KEY_BYTES: Final = 512
-"""The longest key, in bytes of UTF-8. The indexes of all engines hold such a key."""
+"""The longest key, in bytes of UTF-8. The indexes of all engines hold keys of this length."""
 
 MAX_TITLE_CHARACTERS: Final = 200
 """Characters in the title column. A longer title is cut there; the blob keeps all of it."""
@@ -141,8 +141,8 @@ LEASE_COLUMNS: Final = (
     Column("ends_at", "integer", is_required=True),
     Column("ttl_ms", "integer", is_required=True, when_added=60_000),
 )
-"""One row for each lease. ``ttl_ms`` is its length. The first layout did not store the length: a lease in
-such a row counts as one of a minute."""
+"""One row for each lease. ``ttl_ms`` is its length. The first layout did not store the length: its leases
+count as leases of a minute."""
 
 PART_COLUMNS: Final = (
     _KEY,

@@ -3,7 +3,7 @@
 Owns: the client, and the errors made of the client's exceptions. Must never know: commands, a blob's
 contents.
 
-Needs the extra: ``pip install 'goaitools-py[redis]'``. Redis keeps what its configuration lets it keep:
+Needs the extra: ``pip install 'goaitools-py[redis]'``. Redis's configuration decides how safe a save is:
 ``appendonly yes`` with ``appendfsync always`` loses no save. ``everysec`` may lose the saves of one second.
 Without ``appendonly`` a restart loses the saves since the last snapshot. A replica that takes over may
 lack the last saves; compare-and-swap then refuses saves that build on them. Set ``maxmemory-policy`` so that

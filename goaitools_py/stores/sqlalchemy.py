@@ -94,7 +94,7 @@ class SQLAlchemyStore:
             `goaitools_py.stores.sql_table`, `sql_lease` and `sql_parts` show their DDL.
         schema: The table's schema; by default the connection's.
         prepare: Whether PostgreSQL prepares statements. None: as the engine says; over psycopg not if a
-            pooler, such as PgBouncer, is in between. Over asyncpg give False for such a pooler, before the
+            pooler, such as PgBouncer, is in between. Over asyncpg give False if there is one, before the
             engine has connections.
     """
 
@@ -318,7 +318,7 @@ class AsyncSQLAlchemyStore:
             `goaitools_py.stores.sql_table`, `sql_lease` and `sql_parts` show their DDL.
         schema: The table's schema; by default the connection's.
         prepare: Whether PostgreSQL prepares statements. None: as the engine says; over psycopg not if a
-            pooler, such as PgBouncer, is in between. Over asyncpg give False for such a pooler, before the
+            pooler, such as PgBouncer, is in between. Over asyncpg give False if there is one, before the
             engine has connections.
     """
 

@@ -150,10 +150,10 @@ class ModelReplied(Event, frozen=True):
         model: The model that answered, as the provider names it.
         seconds: From the request to the end of the reply.
         finish_reason: The provider's own word for the end of the reply.
-        request_id: The provider's id of this call; "" if it gave none.
+        request_id: The provider's id of this call; "" if the provider gave no id.
         tool_calls: The calls that the reply asks for, in its order. In `to_dict` only with ``content=True``.
         text: Its visible text. In `to_dict` only with ``content=True``.
-        response_id: The provider's id of the reply itself; "" if it gave none.
+        response_id: The provider's id of the reply itself; "" if the provider gave no id.
     """
 
     _unshown = frozenset({"text"})
@@ -179,7 +179,7 @@ class Retried(Event, frozen=True):
         pause: Seconds until then.
         reason: The kind of fault: "unavailable", "rate_limit", "interrupted" or another one.
         status_code: The HTTP status; None if there was no answer.
-        request_id: The provider's id of the failed request; None if it gave none.
+        request_id: The provider's id of the failed request; None if the provider gave no id.
     """
 
     attempt: int

@@ -180,7 +180,7 @@ class ChatOptions(Given, frozen=True, kw_only=True):
     """Options of a call, or a chat's defaults. Every field is also a keyword of the chat's methods.
 
     UNSET means that a field was not given. None switches a default off.
-    Precedence: keywords > options > the chat's defaults > what the state keeps (`sticky_settings`).
+    Precedence: keywords > options > the chat's defaults > settings in the state (`sticky_settings`).
 
     Attributes:
         user: The user's input: text, a part, or a list of them. It becomes the last message.

@@ -25,7 +25,7 @@ __all__ = ["ListScreen", "QuestionScreen"]
 
 
 class ListScreen(ModalScreen["str | None"]):
-    """The conversations, the newest first. Enter goes to one, Escape to none."""
+    """The conversations, the newest first. Enter chooses one, Escape leaves without a choice."""
 
     BINDINGS: ClassVar = [("escape", "dismiss(None)", "Back")]
 

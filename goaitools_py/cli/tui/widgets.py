@@ -2,7 +2,7 @@
 
 Owns: how each looks. Must never know: a conversation.
 
-All texts come from outside. So none is read as Textual's markup, and control characters are escaped.
+All texts come from outside. So Textual's markup in them is not read, and control characters are escaped.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _OUTPUT_LINES: Final = 6
 
 
 class Said(Static):
-    """What the user said, or an event."""
+    """A message of the user, or an event."""
 
     def __init__(self, text: str, *, who: str = "user") -> None:
         super().__init__(printable(text), markup=False, classes=f"said {who}")
 
 
 class Note(Static):
-    """A text of this program. A "report" is what was asked for."""
+    """A text of this program. A "report" answers a command."""
 
     def __init__(self, text: str, kind: str = "note") -> None:
         super().__init__(printable(text), markup=False, classes=kind)
@@ -112,7 +112,7 @@ class Card(Vertical):
 
     @property
     def call(self) -> CallShown:
-        """What it shows."""
+        """The call that the card shows."""
         return self._call
 
     def compose(self) -> ComposeResult:
