@@ -48,7 +48,7 @@ _SERVERS: Final = (
     ("azure", "AZURE_OPENAI_API_KEY", "AZURE_OPENAI_ENDPOINT", ""),
 )
 _FIRST_YEAR: Final = 2026
-"""No clock that is right is before this release."""
+"""A correct clock cannot be before this release."""
 _SKEW: Final = 30.0
 """Seconds that a clock may differ from a server's: seals with `max_age` and leases work up to there."""
 
@@ -97,7 +97,7 @@ def _version(name: str) -> str:
 
 
 def variables() -> Iterator[Finding]:
-    """Which variables are set. Keys are told by their presence, URLs without name and password."""
+    """Which variables are set. The value of a key is not shown; a URL is shown without name and password."""
     from .stores import shown_url
 
     for name in _KEYS:
@@ -128,8 +128,8 @@ def servers() -> list[tuple[str, str]]:
 
 
 def reached(server: tuple[str, str], timeout: float, dates: list[float]) -> Finding:
-    """Ask a server for anything, without a key. Each answer will do. `dates`: gets by how many seconds this
-    machine's clock is ahead of the server's."""
+    """Ask a server without a key. Any answer shows that it is reachable. `dates`: gets the seconds by which
+    this machine's clock is ahead of the server's."""
     import httpx
 
     from .stores import shown_url

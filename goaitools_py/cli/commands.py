@@ -14,7 +14,7 @@ __all__ = ["COMMANDS", "Typed", "help_lines", "typed"]
 
 
 class _Command(NamedTuple):
-    """One command. `argument` is how its text is called; in brackets if it may be missing."""
+    """One command. `argument` is the name of its text; in brackets if the text may be missing."""
 
     name: str
     argument: str

@@ -50,7 +50,7 @@ class _Known(NamedTuple):
 
 
 def add_to(commands: Any, table: Mapping[str, Any]) -> None:
-    """Add the command to argparse's list of commands. `table`: all of them."""
+    """Add the command to argparse's list of commands. `table`: all commands."""
     parser: argparse.ArgumentParser = commands.add_parser(
         "completion",
         description="Print a script that completes commands, options and files in a shell. "
@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _known(table: Mapping[str, Any]) -> Iterator[_Known]:
-    """Every command with its options, of its own parser."""
+    """Every command with its options, from its own parser."""
     for name, command in table.items():
         commands = argparse.ArgumentParser().add_subparsers()
         command.add(commands)

@@ -139,7 +139,7 @@ def _cut(text: str, width: int) -> str:
 
 
 def _all(args: argparse.Namespace) -> int:
-    """A line for each conversation, of the plain columns beside the states: no state is opened."""
+    """A line for each conversation, made of the store's plain columns: no state is opened."""
     rows: list[dict[str, Any]] = []
     with opened_store(args.store, args.table) as store:
         cursor = None

@@ -149,7 +149,7 @@ def _store(args: argparse.Namespace) -> Iterator[Finding]:
                     finding = check(store, key)
                     yield finding
                     if check is CHECKS[0] and finding.status == "problem":
-                        break  # the others build on it
+                        break  # the other checks build on it
             finally:
                 if hasattr(store, "delete"):
                     store.delete(key)

@@ -1,6 +1,6 @@
-"""`goaitools import`: a state of an export, or of a state of the Go library.
+"""`goaitools import`: makes a state from an export, or from a state of the Go library.
 
-Owns: the command's options, and which of the two an input is. Must never know: the shape of either.
+Owns: the command's options, and the choice between the two inputs. Must never know: the shape of an input.
 """
 
 from __future__ import annotations

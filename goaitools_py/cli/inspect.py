@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["add_to"]
 
 _CONTENT: Final = ("metadata", "sticky_settings", "title", "topics")
-"""Facts that an application or a user has written. They are told with --show only."""
+"""Facts that an application or a user has written. They are shown with --show only."""
 
 
 def add_to(commands: Any) -> None:

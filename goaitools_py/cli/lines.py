@@ -96,7 +96,7 @@ def typed_lines() -> Iterator[str]:
 
 
 class Talk:
-    """Answers lines in a conversation of a store. A turn of another program is not waited for."""
+    """Answers lines in a conversation of a store. It does not wait for a turn of another program."""
 
     def __init__(
         self,
@@ -214,7 +214,7 @@ class _Shown:
             _note(call_line(event) if isinstance(event, ToolStarted) else result_line(event))
 
     def end(self, *, is_open: bool = False) -> None:
-        """End the line. `is_open`: end one that has no text, too."""
+        """End the line. `is_open`: end a line without text, too."""
         if is_open and not self._any:
             self._is_in_line = True
         self._break()

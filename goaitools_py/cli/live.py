@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Row", "run_checks", "run_live"]
 
 _NAME: Final = 80
-"""Characters of a cell: a server has chosen some of the names."""
+"""The most characters of a cell, because servers choose some of the names."""
 _REFUSED: Final = frozenset({400, 404, 405, 415, 422, 501, None})
 """Statuses by which hosts refuse a missing feature. None: the refusal stands in an answer with 200."""
 _TIMEOUT: Final = 60.0

@@ -85,7 +85,7 @@ def usage_in_stream(live: Live) -> str:
 
 
 def unicode(live: Live) -> str:
-    """Letters, ideographs and an emoji, there and back."""
+    """Letters, ideographs and an emoji are sent and come back."""
     _complete(_streamed(live)[0], "Zoë", "東京", "🙂")
     return ""
 
@@ -141,7 +141,7 @@ def _two_calls(live: Live) -> ChatResult:
 
 
 def _teams(result: ChatResult) -> list[str]:
-    """The teams that were asked for; "" where the arguments do not fit the schema."""
+    """The teams in the calls' arguments; "" for arguments that do not fit the schema."""
     found = []
     for call in result.pending:
         try:
@@ -249,7 +249,7 @@ def thinking_sent_back(live: Live) -> str:
 
 
 def picture(live: Live) -> str:
-    """A red square of 32 by 32 pixels is taken."""
+    """The provider accepts a red square of 32 by 32 pixels."""
     from .. import Image
 
     asked = [
@@ -308,7 +308,7 @@ def truncated(live: Live) -> str:
 
 
 def after_truncated(live: Live) -> str:
-    """The history with a reply that was cut off is taken."""
+    """The provider accepts a history with a reply that was cut off."""
     result = live.say(_cut(live).state, _WHO)
     _complete(result, "Ada")
     return ""
@@ -389,7 +389,7 @@ def _stopped(live: Live) -> bytes | None:
 
 
 def cancelled(live: Live) -> str:
-    """A stream that is given up after its first text."""
+    """A stream that is stopped after its first text."""
     if _stopped(live) is None:
         raise DiffersError("the stream had no text")
     return "the host does not say what it bills for it"

@@ -67,7 +67,7 @@ class TurnBar(NamedTuple):
 
 
 def bars_of(history: History) -> list[TurnBar]:
-    """The weight of each turn that a model has answered, oldest first."""
+    """The tokens of each turn that a model has answered, oldest first."""
     found = []
     for turn in history.turns:
         inputs = [one.usage.input_tokens for one in turn.iterations if one.usage.total_tokens]
@@ -127,7 +127,7 @@ def _bars(bars: Sequence[TurnBar], style: Style) -> Iterator[str]:
 
 
 def _time_line(info: StateInfo, bars: Sequence[TurnBar], style: Style) -> Iterator[str]:
-    """Turns and cuts where they stand between the first and the last of them."""
+    """A line of time, with turns and cuts at their places between the first and the last one."""
     times = [
         info.created_at,
         info.updated_at,

@@ -1,4 +1,4 @@
-"""`goaitools redact`: a conversation without a text.
+"""`goaitools redact`: removes a text from a conversation.
 
 Owns: the command's options, and how places are shown. Must never know: how a text is found.
 """

@@ -42,7 +42,7 @@ def info_lines(
 
 
 def pending_lines(pending: Sequence[PendingCall]) -> Iterator[str]:
-    """A line for each call that takes an answer: name, id and why."""
+    """A line for each call that takes an answer: name, id and reason."""
     for call in pending:
         yield from columns("pending", _pending(call), width=_INFO_WIDTH)
 

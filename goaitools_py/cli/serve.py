@@ -248,7 +248,7 @@ async def _serve(
     async with AsyncExitStack() as stack:
         chat = opened.made(stack)
         store = await stack.enter_async_context(_store(args))
-        await store.list("", limit=1)  # a store that does not answer is told now, in one line
+        await store.list("", limit=1)  # report a store that does not answer now, in one line
         app = page_app(chat, store, settings, binding=opened.binding)
         config = uvicorn.Config(
             app,

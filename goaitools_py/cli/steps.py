@@ -53,7 +53,7 @@ class Call(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """Run a turn and show it: of a text, or with None the unfinished one. The answer is its result.
+    """Run a turn of a text, or with None the unfinished turn, and show it. The answer is its result.
 
     The answer is None if the user stopped it.
     """

@@ -67,7 +67,7 @@ def key_line(stored: StoredKey) -> str:
 
 
 def key_lines(found: Sequence[StoredKey], at_hand: str) -> Iterator[str]:
-    """The conversations, the newest first; the one at hand has a star."""
+    """The conversations, the newest first; the current one has a star."""
     for stored in newest_first(found):
         yield _line(f"{'*' if stored.key == at_hand else ' '} {key_line(stored)}")
 

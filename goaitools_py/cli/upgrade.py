@@ -65,7 +65,7 @@ def add_to(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Upgrade each state; 1 if any of them could not be."""
+    """Upgrade each state. Returns 1 if a state could not be upgraded."""
     _check(args)
     found: Counter[str] = Counter()
     names: dict[str, list[str]] = {}
@@ -110,9 +110,7 @@ def _place(args: argparse.Namespace) -> Iterator[Place]:
     from .upgrading import Column, Files, Rows
 
     if args.path is not None:
-        if os.path.isfile(
-            args.path
-        ):  # a named file must be a state; a folder may hold other files
+        if os.path.isfile(args.path):  # a named file must be a state; a folder may hold other files
             with open(args.path, "rb") as file:
                 refuse_other(args.path, file.read(64))
         yield Files(args.path)

@@ -171,7 +171,7 @@ class Column:
             last = keys[-1:]
 
     def upgrade(self, name: str, new_of: Upgrade, *, dry: bool) -> Outcome:
-        """Replace the state of one row, if it is still the one that was read. A text stays a text."""
+        """Replace the state of one row, if it has not changed since it was read. A text stays a text."""
         from ..state.text import state_to_text
 
         is_row = self._key == self._keys[name]

@@ -1,6 +1,6 @@
-"""Where blobs are kept: a protocol with compare-and-swap, and stores that speak it.
+"""Stores for blobs: a protocol with compare-and-swap, and classes that implement it.
 
-Each store is loaded when it is first named: naming SQLite's loads no Redis.
+Each class is loaded at its first use, so SQLite's store does not load Redis.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Owns: compare-and-swap, listing and deleting with Django's ORM. Must never know: the contents of a blob.
 
 Each call runs on the connection of the thread that makes it. Inside the caller's own ``transaction.atomic``
-it is part of that transaction, and no transaction that is opened here outlives the call. So keep the model
-call out of yours: under ``ATOMIC_REQUESTS`` a view needs ``transaction.non_atomic_requests``.
+it is part of that transaction, and no transaction that is opened here outlives the call. So call the model
+outside of your transaction: under ``ATOMIC_REQUESTS`` a view needs ``transaction.non_atomic_requests``.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _check_model(model: object, kind: str) -> None:
 class DjangoStore:
     """A store in a model's table.
 
-    It has no leases: others do not see a row of the caller's transaction before that ends. Of two turns at
+    It has no leases: other connections see no row of the caller's transaction before it ends. Of two turns at
     the same time the slower one gets `StateConflictError`. To avoid that, give it the leases of another
     store: ``class LeasingStore(DjangoStore): lease = RedisStore(client).lease``. It keeps no parts.
 
@@ -170,7 +170,7 @@ class DjangoStore:
         try:
             yield self._model._base_manager.using(alias)
         except Error as exc:
-            connections[alias].close_if_unusable_or_obsolete()  # so that the next call connects anew
+            connections[alias].close_if_unusable_or_obsolete()  # the next call connects anew
             if getattr(exc.__cause__, "sqlstate", None) == "40001":  # PostgreSQL above READ COMMITTED
                 late = StateConflictError(
                     "another transaction was first; begin yours anew, load again and redo the turn"

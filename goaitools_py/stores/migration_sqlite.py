@@ -1,6 +1,6 @@
 """The steps of a migration in a SQLite file, without SQLAlchemy.
 
-Owns: how a step is done there. Must never know: which steps there are.
+Owns: how a step is done there. Must never know: the list of steps.
 """
 
 from __future__ import annotations

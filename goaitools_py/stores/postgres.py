@@ -43,7 +43,7 @@ __all__ = ["AsyncPostgresStore", "PostgresStore"]
 T = TypeVar("T")
 Rows: TypeAlias = Sequence[Sequence[Any]]
 Lent: TypeAlias = list[Any]
-"""The connection that a step has, if it has one."""
+"""The connection of a step, in a list; the list is empty if the step has no connection."""
 Watches: TypeAlias = list[Watch]
 
 
@@ -158,11 +158,11 @@ class PostgresStore:
         return self._run(self._steps.save_parts(key, head, new, gone, expected, facts))
 
     def load_head(self, key: str, *, kinds: Collection[int] | None = None) -> StoredHead | None:
-        """The head and its parts of these kinds (None: of all), read in one statement."""
+        """The head and its parts of these kinds (None: all kinds), read in one statement."""
         return self._run(self._steps.load_head(key, kinds))
 
     def load_parts(self, key: str, names: Collection[bytes]) -> tuple[StoredPart, ...]:
-        """The named parts that are there."""
+        """The named parts that are stored."""
         return self._run(self._steps.load_parts(key, names))
 
     def set_stop(self, key: str, is_wanted: bool = True) -> bool:
@@ -226,7 +226,7 @@ class PostgresStore:
         return version
 
     def is_held(self, key: str) -> bool:
-        """True while somebody holds the lease of `key`. It only reads."""
+        """True while a holder has the lease of `key`. It only reads."""
         return self._run(self._steps.is_held(key))
 
     @contextmanager
@@ -257,7 +257,7 @@ class PostgresStore:
         self.close()
 
     def _run(self, step: Step[T]) -> T:
-        """Do a step on one connection; on another one, after an error that has broken it."""
+        """Do a step on one connection. If an error has broken the connection, use another one."""
         self._process.check()
         lent: Lent = []
         watches: Watches = []
@@ -348,15 +348,15 @@ class PostgresLease:
 
     @property
     def is_taken(self) -> bool:
-        """True once the server has said so."""
+        """True once the server has confirmed it."""
         return self.token.is_taken
 
     def renew(self) -> bool:
-        """Begin the `ttl` anew. False if it ran out meanwhile."""
+        """Begin the `ttl` anew. False if the lease ran out."""
         return self._store._run(self._store._steps.renew(self.token))
 
     def release(self) -> None:
-        """End it now. Raises `StoreUnavailableError`; may be called again."""
+        """End the lease now. Raises `StoreUnavailableError`; may be called again."""
         if not self.is_over:
             self._store._run(self._store._steps.release(self.token))
             self.is_over = True
@@ -372,8 +372,8 @@ class AsyncPostgresStore:
 
     Args:
         pool: An `asyncpg.Pool`. It stays yours: close it when you are done. asyncpg resets a connection each
-            time it goes back, which costs a statement; `open` makes a pool that does not, since these
-            statements leave nothing behind.
+            time it goes back, which costs a statement. `open` makes a pool without this reset: the store's
+            statements leave no state in a session.
         table: As for `PostgresStore`.
         schema: As for `PostgresStore`.
         prepare: None: if a pooler, such as PgBouncer, is in between, each statement gets a transaction, so
@@ -397,7 +397,7 @@ class AsyncPostgresStore:
         self._is_pooled = None if prepare is None else False
         """Whether each statement needs a transaction. None: it is not known yet."""
         self._prepared: Callable[[], asyncpg.Pool[Any]] | None = None
-        """Makes a pool with prepared statements; None once it is known whether they may be."""
+        """Makes a pool with prepared statements. None if the store need not look for a pooler any more."""
         self._look: Any = None
         self._steps = PostgresSteps(table, schema)
         self._process = OneProcess()
@@ -670,11 +670,11 @@ class AsyncPostgresLease:
 
     @property
     def is_taken(self) -> bool:
-        """True once the server has said so."""
+        """True once the server has confirmed it."""
         return self.token.is_taken
 
     async def renew(self) -> bool:
-        """Begin the `ttl` anew. False if it ran out meanwhile."""
+        """Begin the `ttl` anew. False if the lease ran out."""
         return await self._store._run(self._store._steps.renew(self.token))
 
     async def release(self) -> None:

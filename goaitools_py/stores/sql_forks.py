@@ -42,7 +42,7 @@ class Forks:
 
     @contextmanager
     def step(self) -> Iterator[None]:
-        """One step on a connection of the engine's. `StoreUnavailableError` if that cannot be had here."""
+        """One step on a connection of the engine. `StoreUnavailableError` if the engine is refused here."""
         if self._process is not this_process():
             self.begin_anew()
         if self._is_refused:
@@ -63,7 +63,7 @@ class Forks:
             self._steps.pop(token, None)
 
     def begin_anew(self) -> None:
-        """In a child, before anything else uses the engine."""
+        """Make the engine usable in a child, or refuse an engine with an open SQLite file."""
         self._process = this_process()
         engine = self._engine()
         if engine is None or self._is_copied:

@@ -112,7 +112,7 @@ class PartRows(Rows):
         self._is_there = True
 
     def load_head(self, connection: Connection, key: str, kinds: Collection[int] | None) -> StoredHead | None:
-        """The head and its parts of these kinds, in one statement: all of one moment."""
+        """The head and its parts of these kinds, read in one statement and so at one moment."""
         if kinds == () or not self.is_there(connection):
             row = self.states.load(connection, key)
             if row is None:
@@ -143,7 +143,7 @@ class PartRows(Rows):
     def load_parts(
         self, connection: Connection, key: str, names: Collection[bytes]
     ) -> tuple[StoredPart, ...]:
-        """The named parts that are there."""
+        """The named parts that are stored."""
         if not self.is_there(connection):
             return ()
         part = self.table.c
@@ -177,11 +177,11 @@ class SaveParts(RowSave):
 
     @property
     def is_ready(self) -> bool:
-        """Whether the tables are known to be there."""
+        """Whether the tables are known to exist."""
         return self._parts.is_known
 
     def make_tables(self, connection: Connection) -> None:
-        """Make the tables, outside of the transaction: on MySQL that ends a transaction."""
+        """Make the tables before the transaction: on MySQL, making a table ends a transaction."""
         self._parts.make(connection)
 
     def write(self, connection: Connection) -> None:
@@ -248,7 +248,7 @@ class SaveParts(RowSave):
 
 
 def _chunks(names: Collection[bytes]) -> Iterator[list[bytes]]:
-    """The names in pieces that one statement can hold."""
+    """Split the names into groups that one statement can hold."""
     listed = list(dict.fromkeys(names))
     for start in range(0, len(listed), _NAMES_AT_ONCE):
         yield listed[start : start + _NAMES_AT_ONCE]

@@ -42,7 +42,8 @@ class EngineWaits:
             if seconds is None:
                 if (engine := it()) is not None:
                     warn_once(engine, name, setting)
-            elif not dialect.is_async:  # a connection is made, one statement gets no answer, and no reset
+            elif not dialect.is_async:
+                # The sum: a free connection, connecting, a statement without answer, a reset without answer.
                 connect = float(given.get("connect_timeout") or _CONNECT)
                 self.longest = _for_a_free_connection(it()) + connect + 2 * float(seconds)
 

@@ -43,13 +43,13 @@ class Database:
         self._is_closed = False
         self._is_refused = False
         self.has_table = False
-        """True once the table of conversations is known to be there."""
+        """True once the table of conversations is known to exist."""
         self.has_part_table = False
         _watch(self)
 
     @contextmanager
     def connected(self) -> Iterator[sqlite3.Connection]:
-        """The connection, for one step. Raises `StoreUnavailableError` for whatever SQLite raises."""
+        """The connection, for one step. Turns SQLite's exceptions into `StoreUnavailableError`."""
         with self._lock:
             try:
                 yield self._connection or self._open()
@@ -138,7 +138,7 @@ class Database:
 
 _watched: Final[dict[int, weakref.ref[Database]]] = {}
 _forking: Final[dict[int, list[Database]]] = {}
-"""The databases that are kept closed by a thread that forks, by the thread's number."""
+"""By the number of a thread that forks: the databases that it keeps closed."""
 
 
 def _watch(database: Database) -> None:
@@ -158,7 +158,7 @@ def _after() -> None:
 
 def _after_in_child() -> None:
     _after()
-    _forking.clear()  # of other threads, which are not here
+    _forking.clear()  # these belong to the parent's other threads, which do not run in the child
 
 
 if hasattr(os, "register_at_fork"):

@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 INSIDE: Final = "/"
-"""Stands between the id of a call and the id of one that waits inside of it."""
+"""Stands between the id of a call and the id of a call that waits inside of it."""
 
 PendingReason: TypeAlias = Literal["approval", "external", "in_doubt"]
 
@@ -63,7 +63,8 @@ class Deny(Given, frozen=True):
 
 
 class InnerAnswers(Approve, frozen=True):
-    """Let a call go on with answers to calls that wait inside of it. `given`: by their own ids."""
+    """Let a call go on with answers to calls that wait inside of it. `given`: the answers, by those calls'
+    ids."""
 
     _unshown = frozenset({"arguments", "given"})
 
@@ -119,7 +120,7 @@ class PendingCall(Value, frozen=True, kw_only=True):
     def shown(self) -> str:
         r"""The arguments for a person who decides: as written, with all digits, repeated names and order.
 
-        Characters that are not seen, or that turn text around, are escapes such as ``\u202e``.
+        Invisible characters, and characters that reverse text, are escapes such as ``\u202e``.
         """
         return visible(self.arguments)
 

@@ -1,6 +1,6 @@
 """Edits that the provider makes to a request's context while it answers.
 
-Owns: these edits as neutral values. Must never know: a provider API's names for them, or which hosts have
+Owns: these edits as neutral values. Must never know: a provider API's names for them, or which hosts support
 them.
 
 Every request of the conversation asks for the edits. The provider decides when to make them, by its own count

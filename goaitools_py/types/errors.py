@@ -99,7 +99,7 @@ class GoAIToolsError(Exception):
     Attributes:
         retryable: True if the same call may succeed later.
         turns_left: For an error from `run_turns`, which then also has a `state`: the texts that were not
-            said. The text of the failed turn is among them if neither `state` nor `pending_input` holds it.
+            sent. The text of the failed turn is among them if neither `state` nor `pending_input` holds it.
         sdk_error: The exception of another library that is the reason: a provider's SDK, a database driver.
             Its text may quote a server's body, with messages and keys. So it is in no printed traceback, and
             it is dropped when the error is copied or sent to another process.
@@ -168,7 +168,7 @@ def _is_ours(error: BaseException) -> bool:
 
 
 class StateError(GoAIToolsError):
-    """A state blob cannot be used. `blob` holds the bytes that were given, untouched."""
+    """A state blob cannot be used. `blob` holds the given bytes, unchanged."""
 
     def __init__(self, message: str, *, blob: bytes = b"") -> None:
         super().__init__(message)
@@ -224,8 +224,8 @@ class StatePartMissingError(StateError):
     """The blob lists a part of the conversation that is kept elsewhere and was not found there. Nothing is
     damaged: load the conversation with ``conversation.state()``, which gives it whole.
 
-    No `on_bad_state` answers this error: nothing is set aside, begun anew or saved. `digest` is the SHA-256
-    of the part's stored bytes, in hexadecimal digits.
+    `on_bad_state` does not apply: no bytes are set aside, and no conversation is begun or saved. `digest` is
+    the SHA-256 of the part's stored bytes, in hexadecimal digits.
     """
 
     def __init__(self, message: str, *, blob: bytes = b"", digest: str = "") -> None:
@@ -463,8 +463,8 @@ class StateConflictError(StoreError):
 
 
 class TurnStoppedError(TurnError):
-    """Somebody stopped the turn: `stop` of the kept conversation, perhaps on another worker. It is stored as
-    far as it came; `resume` goes on with it, and a new message closes it."""
+    """`stop` of the kept conversation has stopped the turn, perhaps from another worker. The store has the
+    turn so far. `resume` continues it, and a new message closes it."""
 
 
 class LeaseHeldError(StoreError):

@@ -128,8 +128,8 @@ class OutputDelta(Event, frozen=True):
     """More of an answer with an `output_type` has come.
 
     Attributes:
-        partial: The JSON values so far: dicts, lists, texts that may still grow. They are not checked, and no
-            object of the type. In `to_dict` only with ``content=True``.
+        partial: The JSON values so far: dicts, lists, texts that may still grow. They are not checked, and
+            are not an object of the type. In `to_dict` only with ``content=True``.
         iteration: The model call of this turn.
     """
 
@@ -301,7 +301,7 @@ Filled = Literal["tokens", "blob_bytes", "decoded_bytes", "entries"]
 class ContextWarning(Event, frozen=True):
     """The history approaches, or has reached, the model's context window (tokens), or a limit of its state.
 
-    `of`: which; `used` and `limit` are in its units.
+    `of`: the kind of limit; `used` and `limit` are in its units.
     """
 
     level: Literal["approaching", "at_limit"]
@@ -317,7 +317,7 @@ class StateDiscarded(Event, frozen=True):
     error: StateError
 
     def to_dict(self, *, content: bool = False) -> dict[str, Any]:
-        """As `Event.to_dict`, with the words of the error, which is one of ours."""
+        """As `Event.to_dict`, with the text of the error, which is an error of this package."""
         facts = super().to_dict(content=content)
         facts["error"]["message"] = str(self.error)
         return facts

@@ -122,7 +122,7 @@ def _from_url(kind: str, url: str, fallback: str) -> dict[str, Any]:
 
 
 def media_type_of(name: str, fallback: str) -> str:
-    """The media type that the end of a name or of a URL tells."""
+    """The media type for the ending of a name or of a URL."""
     import mimetypes  # here, like pathlib below: most programs send text only
 
     return mimetypes.guess_type(name)[0] or fallback
@@ -292,10 +292,10 @@ class ToolRecord(Value, frozen=True, kw_only=True):
 class Message(Value, frozen=True, kw_only=True, eq=False):
     """One message: its content as neutral values and, if it was read from a state, the provider's bytes.
 
-    `topic` and `event_id` belong to events, `tool_call_id` to tool results. `speaker` is who said a message
-    of role "user", where several people talk in one conversation. The model reads it before the message.
-    `raw` is the provider's JSON of a message that was read from a state. `unread` counts the parts of a
-    user's message or a tool result that only `raw` holds, because this release cannot read them.
+    `topic` and `event_id` belong to events, `tool_call_id` to tool results. `speaker` is the author of a
+    message of role "user", where several people talk in one conversation. The model reads it before the
+    message. `raw` is the provider's JSON of a message that was read from a state. `unread` counts the parts
+    of a user's message or a tool result that only `raw` holds, because this release cannot read them.
     """
 
     _unshown = frozenset({"reasoning", "raw", "parts", "speaker"})
@@ -343,7 +343,7 @@ class Message(Value, frozen=True, kw_only=True, eq=False):
         return "".join(map(as_written, said) if is_outside else said)
 
     def to_dict(self, *, media: bool = False) -> dict[str, Any]:
-        """The message as JSON-able values, with all that was said and without the provider's own JSON.
+        """The message as JSON-able values, with its content and without the provider's own JSON.
 
         The texts are as their author wrote them, as in `said`. ``HISTORY_SCHEMA["$defs"]["message"]`` of
         `goaitools_py.states` describes them. `media`: with the bytes of pictures, documents and sound.
@@ -437,8 +437,8 @@ def assistant(text: str) -> Message:
 
 
 def system(text: str) -> Message:
-    """Make a system message. Those at the beginning of a call are preamble and never stored; later ones are
-    history and are stored."""
+    """Make a system message. System messages at the beginning of a call are preamble and never stored. Later
+    ones are history and are stored."""
     return Message(role="system", parts=_parts((text,)))
 
 

@@ -53,7 +53,7 @@ UNSET: Final = Unset()
 
 
 class ModelSettings(Given, frozen=True, kw_only=True):
-    """How the model is asked to answer.
+    """Settings for the replies of the model.
 
     The provider decides about a setting that is not given. None switches off a setting of the chat or, with
     `sticky_settings`, of an earlier turn.
@@ -66,8 +66,8 @@ class ModelSettings(Given, frozen=True, kw_only=True):
         thinking_budget_tokens: Tokens for thinking (Anthropic); 0 switches thinking off.
         stop: Texts that end the reply.
         seed: A number for repeatable sampling (Chat Completions).
-        frequency_penalty, presence_penalty: From -2 to 2; above 0, words that the reply has already become
-            less likely, by their number or at all (Chat Completions).
+        frequency_penalty, presence_penalty: From -2 to 2. Above 0, words that the reply already has become
+            less likely: by their count (frequency), or once they appear (presence). Chat Completions.
         parallel_tool_calls: False: at most one tool call in a reply.
         tool_choice: "auto", "none", "required" or a tool's name, for the first model call of a turn.
         prompt_cache_key: A key of your own for the provider's prompt cache (OpenAI).
@@ -542,7 +542,7 @@ def check_defaults(given: Mapping[str, Any]) -> None:
 def handed_settings(
     defaults: Mapping[str, Any], given: Mapping[str, Any], model: str | None
 ) -> frozenset[str]:
-    """The chat's default settings that a call takes over for another model than they were written for.
+    """The chat's default settings that a call inherits although it names another model.
 
     `model`: the model of the chat's backend.
     """

@@ -1,7 +1,7 @@
 """The cost of model calls, in US dollars.
 
 Owns: `Charge`, the type of a price list, and the price list of the package genai-prices.
-Must never know: a turn, a state, the network. The prices are those of the installed genai-prices release.
+Must never know: a turn, a state, the network. The prices come from the installed genai-prices release.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def genai_price(charge: Charge, /) -> Decimal | None:
     """The price list of genai-prices (the extra ``[prices]``). It is loaded at the first call.
 
     A cost that the provider has named is the price. Else the result is None for a model on this machine, and
-    for one that the list does not have for its provider.
+    for a model that is missing in its provider's list.
     """
     if charge.cost_usd is not None:
         return charge.cost_usd
@@ -133,7 +133,7 @@ def priced(prices: Prices, charge: Charge, asked: str) -> Decimal | None:
 
 def _dollars(found: Any) -> Decimal | None:
     if isinstance(found, (int, float)) and not isinstance(found, bool):
-        found = Decimal(str(found))  # 0.1 is a tenth, and not the float beside it
+        found = Decimal(str(found))  # so that 0.1 means a tenth, and not the nearest float
     if found is not None and not isinstance(found, Decimal):
         raise TypeError(f"prices must give a Decimal in US dollars or None, not {type(found).__name__}")
     if found is not None and not (found.is_finite() and abs(found) < _TOO_MUCH):

@@ -83,7 +83,7 @@ class RecallReport(Value, frozen=True, kw_only=True):
     Attributes:
         calls: How often it searched.
         hits: How many searches found a passage.
-        turns: The numbers of the turns that it got to read.
+        turns: The numbers of the turns that the model could read.
     """
 
     calls: int = 0
@@ -133,8 +133,8 @@ class ChatResult(tuple[str, bytes], Generic[T]):
         model: The model that answered, as the provider names it.
         request_ids: The provider's ids, one per model call that reported one.
         recall: The model's searches among earlier turns; None if it searched nothing.
-        output: The answer as a value of the `output_type`; None without one, and unless `status` is
-            "complete". A `duplicate` has it if the stored reply fits the type.
+        output: The answer as a value of the `output_type`. None without an `output_type`, and unless `status`
+            is "complete". A `duplicate` has it if the stored reply fits the type.
         turns_left: For `run_turns` that stopped because this turn waits: the texts that were not sent.
     """
 
@@ -295,7 +295,7 @@ def _compaction(report: CompactionReport) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Any value as JSON-able ones."""
+    """Any value as JSON-able values."""
     if value is None or type(value) in (str, int, bool):
         return value
     from pydantic_core import to_jsonable_python  # on first need: it takes a while to load

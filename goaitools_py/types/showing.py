@@ -19,7 +19,7 @@ __all__ = ["Row", "as_html", "as_text", "message_rows", "print_rows"]
 _CONTROL: Final = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
-"""Characters that could steer a terminal or turn a text around, and halves of characters."""
+"""Characters that could control a terminal or reverse a text, and halves of characters."""
 
 
 class Row(Value, frozen=True):

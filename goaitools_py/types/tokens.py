@@ -39,7 +39,7 @@ class TokenCounter(Protocol):
     """Counts the tokens of a message as a part of a request."""
 
     def count(self, message: Message, /) -> int:
-        """The message's tokens, with those that the provider adds for its role."""
+        """The message's tokens, with the tokens that the provider adds for its role."""
         ...
 
 
@@ -62,7 +62,7 @@ class Rates(Value, frozen=True, kw_only=True):
         line_break: Carriage returns and newlines.
         beyond_ascii: Bytes of characters beyond ASCII.
         sign: All other bytes.
-        word: The longest average word, in letters and digits. Above that average the text is no words but
+        word: The longest average word, in letters and digits. Text above that average is not words, but
             keys, hashes or Base64.
         dense: Additional tokens for each byte above that average.
     """
@@ -151,7 +151,7 @@ class TokenEstimate(Value, frozen=True):
     wire: str = "openai"
 
     def count(self, message: Message, /) -> int:
-        """The message's tokens, with those that the provider adds for its role; at least 1."""
+        """The message's tokens, with the tokens that the provider adds for its role; at least 1."""
         frames = FRAMES.get(self.wire) or FRAMES["openai"]
         words = 0.0
         size = frames.result if message.role == "tool" else frames.said

@@ -29,7 +29,7 @@ WarningCode = Literal[
     "input_dropped",  # the provider says that it left parts of the history out, and why
     "endpoint_changed",
     "answer_ignored",  # an answer came for a call that has another answer, or was closed without one
-    "left_waiting",  # a request with messages that others had put there was refused; they wait on
+    "left_waiting",  # a request with messages of other callers was refused; those messages wait on
     "calls_dropped",  # the reply was cut inside a tool call; its calls were not run
     "empty_reply",  # the model's reply said nothing and called no tool; it is not in the history
     "turn_not_sent",  # the provider goes on only without the refused turn: later requests do not have it

@@ -142,7 +142,7 @@ class ChatApp(App[None]):
     async def _warm_up(self) -> None:
         from ...types.errors import GoAIToolsError
 
-        with contextlib.suppress(GoAIToolsError):  # the first turn tells it
+        with contextlib.suppress(GoAIToolsError):  # the first turn reports it
             await self._chat.warm_up()
 
     def on_resize(self, event: events.Resize) -> None:
@@ -172,7 +172,7 @@ class ChatApp(App[None]):
             self._prompt.clear()
 
     def on_card_answered(self, event: Card.Answered) -> None:
-        """Take the answer to a call along, as soon as no other flow runs."""
+        """Use the answer to a call as soon as no other flow runs."""
         from ... import Approve, Deny
 
         self._answers[event.call_id] = Approve() if event.is_approved else Deny("The user denied it.")
@@ -212,7 +212,7 @@ class ChatApp(App[None]):
         self._job = self.run_worker(self._job_of(work), group="flow")
 
     async def _job_of(self, work: Any) -> None:
-        """Run a flow, and then the answers that were given meanwhile."""
+        """Run a flow, and then use the answers that came meanwhile."""
         await work
         await self._settled()
         await self._show_facts()
@@ -232,7 +232,7 @@ class ChatApp(App[None]):
         self._show_header()
 
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
-        """Say that the app is ready, not before a message would be taken."""
+        """Show that the app is ready, as soon as it accepts a message."""
         if event.worker is self._job and event.worker.is_finished:
             self._show_header(status=_READY)
 

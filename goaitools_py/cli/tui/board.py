@@ -49,7 +49,7 @@ class Board(VerticalScroll):
     # -------------------------------------------------------------------------------- stored entries
 
     async def clear(self) -> None:
-        """Take everything away."""
+        """Remove all entries."""
         self._cards.clear()
         self._reply = None
         await self.remove_children()
@@ -79,7 +79,7 @@ class Board(VerticalScroll):
     # ------------------------------------------------------------------------------ a turn that runs
 
     async def begin(self, said: str | None) -> None:
-        """A turn begins; with None the unfinished one goes on."""
+        """Begin a turn. With None the unfinished turn continues."""
         self._reply, self._iteration = None, 0
         if said is not None:
             await self.mount(Said(said))

@@ -71,7 +71,7 @@ class QuestionScreen(ModalScreen[bool]):
                 yield Button("Yes", id="yes", variant="error", compact=True)
 
     def on_mount(self) -> None:
-        """Enter alone changes nothing."""
+        """Focus the button that changes nothing, for a user who only presses Enter."""
         self.query_one("#no").focus()
 
     def on_button_pressed(self, event: Button.Pressed) -> None:

@@ -45,8 +45,8 @@ def _parser() -> MarkdownIt:
     """Make a parser that drops no text.
 
     The screen has no HTML, so a tag stays as it was written, and a line of XML stays a line. A link, an image
-    and a definition of a link would lose their address, and an entity would become another character: they
-    stay, too.
+    and a definition of a link would lose their address, and an entity would become another character. So
+    these stay as text, too.
     """
     parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
     parser.disable(["html_block", "html_inline", "reference", "link", "image", "autolink", "entity"])
@@ -152,7 +152,7 @@ class Card(Vertical):
 
 
 class Prompt(TextArea):
-    """Where the user types. Enter sends; a paste may have any number of lines."""
+    """The input field. Enter sends; a paste may have any number of lines."""
 
     BINDINGS: ClassVar = [("ctrl+j", "new_line", "New line")]
 
