@@ -36,7 +36,7 @@ _SHOWN_KEYS = 10
 
 
 def add_source(parser: argparse.ArgumentParser) -> None:
-    """Add the options that name a state, and those that open a sealed one."""
+    """Add the options that name a state, and the options that open a sealed one."""
     parser.add_argument(
         "state",
         nargs="?",

@@ -7,7 +7,7 @@ A lease costs a write of a few bytes. No connection and no transaction stays ope
 any connection pooler may stand between.
 
 The server's clock says when a lease has ended. On SQLite it is the machine's clock since its start
-(`lease_row.now_ms`), which no one can set. A server's clock can be set. If it is set forward, leases end
+(`lease_row.now_ms`), which programs cannot set. A server's clock can be set. If it is set forward, leases end
 early. If it is set back, a lease would last as much longer. So a lease that ends more than twice its length
 ahead counts as ended. A living holder renews its lease three times in its length, so in most cases only the
 lease of a dead holder is taken over.
